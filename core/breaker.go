@@ -54,6 +54,7 @@ func (r *relay) probeLater(d *destination, now time.Time) {
 func (r *relay) stopDestination(d *destination, it *item, cause error) {
 	r.dests.stop(d)
 	d.outage.since, d.outage.probes, d.turn.fresh = time.Now(), 0, true
+	d.outage.cause = cause
 	d.outage.logged = d.outage.since
 	d.probeGap = r.cfg.Breaker.ProbeInterval
 	r.probeLater(d, time.Now())
@@ -69,6 +70,7 @@ func (r *relay) stopDestination(d *destination, it *item, cause error) {
 func (r *relay) probeFailed(it *item, cause error) {
 	d, now := it.dest, time.Now()
 	d.outage.probes++
+	d.outage.cause = cause
 	d.probeGap = min(2*d.probeGap, r.cfg.Breaker.MaxProbeInterval)
 	r.probeLater(d, now)
 	info := ProbeInfo{

@@ -16,6 +16,10 @@ func (r *relay) claim(ctx context.Context, ordered bool,
 	if err != nil {
 		rows = nil // whether their claim was committed is unknown
 	}
+	r.life.vitals.stamp(&r.life.vitals.turned)
+	if err == nil {
+		r.life.vitals.stamp(&r.life.vitals.claimed)
+	}
 	r.o.obs.Claimed(ClaimInfo{Ordered: ordered, Rows: len(rows), Duration: time.Since(start), Err: err})
 	r.admit(rows, start.Add(r.cfg.ClaimLease))
 	return rows, err

@@ -32,6 +32,13 @@ type Config struct {
 	// RejectUntracked makes Publish return ErrUntracked in a transaction whose commit the outbox
 	// cannot observe. Default: the rows are inserted, and the poller publishes them.
 	RejectUntracked bool
+	// DisablePrepare makes every connection execute the INSERT of Publish without a prepared
+	// statement of ours. Default: a connection of sqltx.Connector prepares the INSERT once and
+	// keeps it, if its driver does not (pgdriver, pgx in another mode than the default one,
+	// go-sql-driver/mysql). On PostgreSQL it does so only on a direct connection, not behind
+	// PgBouncer. Set DisablePrepare where something deallocates statements unseen, such as a
+	// session reset of the driver with DISCARD ALL, or behind a pooler that is not recognised.
+	DisablePrepare bool
 
 	// Node names this process in the column claimed_by. Default: host name and process id. A random
 	// suffix is added.
@@ -66,16 +73,23 @@ type Config struct {
 	// % jitter. Default: 1 s and 5 s.
 	PollInterval    time.Duration
 	MaxPollInterval time.Duration
+	// Wake says how a relay hears of events that other processes have committed, and how this
+	// process tells relays of others. Default: what the Repository does.
+	Wake WakePolicy
 	// ClaimBatch is how many rows one claim takes. Default: 500.
 	ClaimBatch int
 	// KeyRun is how many rows of one key a claim takes at most. A claim takes fewer when many keys
 	// are waiting. Default: 50.
 	KeyRun int
-	// MarkBatch, MarkDelay and MaxUnmarked say how marks are written: in batches of MarkBatch, no
-	// later than MarkDelay, and with publishing held back while MaxUnmarked are not written. A
-	// crash can repeat at most Workers + MarkBatch + MaxUnmarked events. The rate of publishing is
-	// at most MaxUnmarked divided by the duration of a mark. Default: 100, 5 ms, and 8 for each of
-	// the Workers, at least 256.
+	// MarkBatch, MarkDelay and MaxUnmarked say how marks of the fast path are written: in batches
+	// of MarkBatch, no later than MarkDelay, and with its publishing held back while MaxUnmarked
+	// are not written. A crash can repeat at most Workers + MarkBatch + MaxUnmarked events of the
+	// fast path. Its rate of publishing is at most MaxUnmarked divided by the duration of a mark.
+	// Default: 100, 5 ms, and 8 for each of the Workers, at least 256.
+	//
+	// Marks of the events that the poller claimed are written in batches of ClaimBatch, or of half
+	// of ColdEvents if that is less, and no later than MarkDelay. A crash can repeat at most
+	// ColdEvents of them.
 	MarkBatch   int
 	MarkDelay   time.Duration
 	MaxUnmarked int
@@ -107,6 +121,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *Observer
+	// Tracer is called around Publish and around each call of the Publisher, for traces. Module
+	// oteloutbox makes one. Default: none.
+	Tracer *Tracer
 }
 
 // DeadPolicy says what a DEAD event means for the events behind it in its key.
@@ -115,7 +132,8 @@ type DeadPolicy uint8
 const (
 	// BlockKey: the key waits until a person redrives or discards the dead event. Order is kept.
 	BlockKey DeadPolicy = iota
-	// SkipDead: the key goes on. A redriven event is appended at the end of its key.
+	// SkipDead: the key goes on, also past events that died under BlockKey. A redriven event is
+	// appended at the end of its key.
 	SkipDead
 )
 
@@ -202,6 +220,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Retention.CleanupInterval, time.Minute)
 	def(&c.Retention.CleanupBatch, 1000)
 	def(&c.ShutdownTimeout, 20*time.Second)
+	c.Wake = c.Wake.withDefaults(c.Repository)
 	if c.Codec == nil {
 		c.Codec = JSON
 	}
@@ -213,6 +232,10 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
+
+// coldMarkBatch is how many marks of claimed events are a batch: as many as a claim has rows. The
+// poller claims again when half of its room is free, so a batch is not larger than that.
+func (c *Config) coldMarkBatch() int { return max(c.MarkBatch, min(c.ClaimBatch, (c.ColdEvents+1)/2)) }
 
 // Validate reports every problem of c at once. New calls it.
 func (c Config) Validate() error {

@@ -94,6 +94,7 @@ type probeTurn struct {
 // outage is what the log and the observer report about a stopped destination.
 type outage struct {
 	since  time.Time // when the breaker opened
+	cause  error     // the latest refusal
 	probes int       // failed probes since then
 	logged time.Time // when the log last reported it
 }

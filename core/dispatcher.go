@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// pick takes the next item to publish, or nil. It returns nil while too many marks are not written,
-// which bounds how many events a crash can repeat.
+// pick takes the next item to publish, or nil. It takes none of the fast path while too many marks
+// of the fast path are not written, which bounds how many of its events a crash can repeat.
 func (r *relay) pick() *item {
-	for r.phase < phaseStopping && r.marks.held < r.cfg.MaxUnmarked {
-		it := r.queue.pop()
+	for r.phase < phaseStopping {
+		it := r.queue.pop(r.marks.held < r.cfg.MaxUnmarked)
 		switch {
 		case it == nil:
 			return nil
@@ -139,10 +139,10 @@ func (r *relay) publish(it *item) (p published) {
 		p.ended = time.Now()
 		p.stopped = p.err != nil && r.life.publishes.Err() != nil
 	}()
-	if rp, ok := r.cfg.Publisher.(ReceiptPublisher); ok {
-		p.receipt, p.err = rp.PublishWithReceipt(ctx, it.delivery)
+	if t := r.cfg.Tracer; t != nil && t.Send != nil {
+		p.receipt, p.err = r.traced(ctx, it)
 	} else {
-		p.err = r.cfg.Publisher.Publish(ctx, it.delivery)
+		p.receipt, p.err = r.send(ctx, it.delivery)
 	}
 	return p
 }
@@ -176,6 +176,7 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 		return PublishInfo{}
 	case p.err == nil:
 		info.Result = PublishDone
+		r.life.vitals.stamp(&r.life.vitals.published)
 		it.mark.receipt = clip(p.receipt, 250)
 		r.move(it, itemAcked)
 		r.acked(it, p.ended)
@@ -194,6 +195,7 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 // fail hands the failure of an item to the writer.
 func (r *relay) fail(it *item, f Failure) {
 	f.ClaimRef = ClaimRef{ID: it.id, ClaimNo: it.lease.claimNo}
+	f.SkipDead = f.Kind == FailDead && r.cfg.DeadPolicy == SkipDead
 	it.mark.failure = f
 	r.move(it, itemFailed)
 	r.marks.add(it)

@@ -43,8 +43,8 @@
 // sqloutbox and sqltx, or from the modules gormoutbox, entoutbox and bunoutbox. Publishers come
 // from module watermillbridge. Package outboxtest has a table in memory and a publisher for tests.
 //
-//   - To set up: [New], [Outbox], [Config] with [RetryPolicy], [BreakerPolicy], [DeadPolicy],
-//     [Retention] and [Codec].
+//   - To set up: [New], [Outbox], [Config] with [WakePolicy], [RetryPolicy], [BreakerPolicy],
+//     [DeadPolicy], [Retention] and [Codec].
 //   - To say what happened: [Event], [EventTyper], [Recorder] and [Op]; [NewEventID] and
 //     [DeriveEventID] where an id is needed before the event is published.
 //   - Transactions: [Tx] with its [Dialect], [Outcome] and [Rows]; [Transactor], [TxFromContext];
@@ -56,16 +56,22 @@
 //     [DefaultClassifier] return the [Class] of an error. [CheckHeader] tells whether an event can
 //     carry a header.
 //   - To watch: [Observer] and [TeeObserver], with [ClaimInfo], [PublishInfo], [PublishResult],
-//     [Path], [FallbackReason], [ProbeInfo] and [PanicError].
-//   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest] and [RowID].
+//     [Path], [FallbackReason], [ProbeInfo] and [PanicError]. [Tracer] is for traces. [ErrorText]
+//     returns the text of an error without credentials.
+//   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest], [RowID],
+//     [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with [RelayAlive].
+//     [Health] is for probes, and package health answers them. Package ops lists, explains, groups
+//     and changes events.
 //
 // # For authors of tables
 //
-// A table of the outbox implements [Repository], and may implement [Checker] and [TxChecker].
-// Package outboxtest/suite has the tests that it must pass. A service never calls these:
+// A table of the outbox implements [Repository], and may implement [Checker], [TxChecker],
+// [InsertDeferrer], [Notifier], [Listener], [AuditLister] and [RelayRegistry], which gets a
+// [Heartbeat]. Package outboxtest/suite has the tests that it must pass. A service never calls
+// these:
 //
-//   - Writing: [InsertRequest], [NewRow], [Inserted]. Row ids: [NewRowID], [FreshRowID],
-//     [RowIDRange], [ParseRowID].
+//   - Writing: [InsertRequest], [NewRow], [Inserted], [Deferral]. Row ids: [NewRowID],
+//     [FreshRowID], [RowIDRange], [ParseRowID].
 //   - Claims: [ClaimRequest], [Claimed], [ClaimRef], [LockedError], [Suspicious],
 //     [ServedTopicPrefix].
 //   - Results: [Done], [Failure] and [FailureKind].

@@ -59,6 +59,10 @@ type Event struct {
 	// Payload is published byte for byte as it was inserted. ContentType describes it. At most
 	// Config.MaxPayload bytes.
 	Payload []byte
+	// Eager writes the event in Publish, together with the events of the transaction that wait, and
+	// lets Publish return the error of that. It matters only for transactions of module pgxoutbox,
+	// which otherwise write the events together with COMMIT. It is not stored.
+	Eager bool
 
 	ctx context.Context //nolint:containedctx // WithContext sets it, and Publish reads it last
 }
@@ -134,7 +138,7 @@ const (
 // prepare fills in the empty fields, encodes the payload and reports every problem. The result
 // shares no memory with e, because Payload is copied.
 func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) (Event, error) {
-	e.ctx = nil
+	e.ctx, e.Eager = nil, false
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 

@@ -101,3 +101,9 @@ func ExampleDefaultLogger() {
 	fmt.Println(logger.Enabled(ctx, slog.LevelInfo), logger.Enabled(ctx, slog.LevelWarn))
 	// Output: false true
 }
+
+// A tracer notes the text of an error as the table has it.
+func ExampleErrorText() {
+	fmt.Println(core.ErrorText(errors.New("dial kafka: password=hunter2 refused")))
+	// Output: dial kafka: password=*** refused
+}

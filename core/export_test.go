@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -55,4 +56,10 @@ func Rounds(o *Outbox) uint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.poller.rounds
+}
+
+// DescribeBuild names the program and the version of this module in it.
+func DescribeBuild(info *debug.BuildInfo) (program, version string) {
+	b := describe(info)
+	return b.program, b.version
 }

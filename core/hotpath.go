@@ -8,7 +8,7 @@ import (
 // tracker. It is called before the insert: a row is leased to this process only if this process has
 // room for it. The result is nil for the other rows. When a row goes cold, all later rows of its
 // lane go cold too.
-func (r *relay) reserve(rows []NewRow) []*item {
+func (r *relay) reserve(rows []NewRow, claimNo int64) []*item {
 	r.mu.Lock()
 	defer r.unlock()
 	if r.phase >= phaseClosing || r.crew.alive == 0 {
@@ -43,7 +43,7 @@ func (r *relay) reserve(rows []NewRow) []*item {
 		}
 		it := &item{
 			id: row.ID, lane: row.KeyID, dest: dest, path: PathHot, size: size,
-			lease: itemLease{claimNo: 1, deadline: time.Now().Add(r.cfg.HotLease)},
+			lease: itemLease{claimNo: claimNo, deadline: time.Now().Add(r.cfg.HotLease)},
 		}
 		row.Hot = true
 		items[i] = it
@@ -83,6 +83,55 @@ func (r *relay) inserted(items []*item, rows []NewRow, places []Inserted, deadli
 	}
 }
 
+// waits notes that the reserved rows are inserted later: their leases have not begun.
+func (r *relay) waits(items []*item) {
+	if items == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.unlock()
+	for _, it := range items {
+		if it != nil {
+			it.lease.deadline = time.Now().Add(noLease)
+		}
+	}
+}
+
+// claimedAs notes the claim under which reserved rows are inserted: rows that wait together share
+// one.
+func (r *relay) claimedAs(items []*item, claimNo int64) {
+	if r == nil || items == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.unlock()
+	for _, it := range items {
+		if it != nil && it.state == itemReserved {
+			it.lease.claimNo = claimNo
+		}
+	}
+}
+
+// noLease is longer than any transaction.
+const noLease = 100 * 365 * 24 * time.Hour
+
+// unplaced notes that reserved rows are in the table, and that their places are not known. They are
+// leased until deadline, and the poller finds them then.
+func (r *relay) unplaced(items []*item, deadline time.Time) {
+	if r == nil || items == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.unlock()
+	for _, it := range items {
+		if it != nil && it.state == itemReserved {
+			it.lease.deadline = deadline
+			r.fellBack(it, FallbackUnknown)
+			r.forget(it)
+		}
+	}
+}
+
 // transactionEnded is called at the end of the transaction. After a known commit it hands the
 // events to the dispatcher without a query. It never blocks. When the outcome is unknown it leaves
 // the events to the poller.
@@ -108,7 +157,7 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 			}
 		case out == RolledBack:
 			r.forget(it)
-		case out == Unknown:
+		case out == Unknown, it.delivery.RowID != it.id: // the second: nobody said that the row was sent
 			r.giveBack(it, FallbackUnknown, true)
 		case r.phase >= phaseStopping, r.phase >= phaseClosing && r.lanes.busy(it.lane):
 			// shutting down, and too late to publish or behind another event

@@ -20,6 +20,7 @@ func (r *relay) clean(ctx context.Context) {
 		r.cleanRows(ctx)
 		if time.Now().After(nextKeys) {
 			cursor = r.collectKeys(ctx, cursor)
+			r.forgetRelays(ctx)
 			nextKeys = time.Now().Add(spread(10*r.cfg.Retention.CleanupInterval, r.random()))
 		}
 	}
@@ -37,7 +38,7 @@ func (r *relay) cleanRows(ctx context.Context) {
 		if n > 0 {
 			r.o.obs.Cleaned("event", n)
 		}
-		if n < r.cfg.Retention.CleanupBatch || !sleep(ctx, 50*time.Millisecond) {
+		if 2*n < r.cfg.Retention.CleanupBatch || !sleep(ctx, 50*time.Millisecond) {
 			return
 		}
 	}

@@ -25,10 +25,15 @@ func (it *item) markKind() markKind {
 	}
 }
 
+// holds reports whether publishing is held back while many marks such as this one are not written.
+// Those of the poller need no such limit: it claims nothing for which it has no room.
+func (it *item) holds() bool { return it.path == PathHot && it.markKind() != markReleased }
+
 // marks are the items whose mark is not written yet. The zero value is empty; guarded by relay.mu.
 type marks struct {
 	done, failed, released []*item
-	held                   int // done and failed items that hold publishing back until they are written
+	doneCold               int // items of done that the poller claimed
+	held                   int // done and failed items of the fast path: they hold its publishing back
 	later                  postponed
 }
 
@@ -36,7 +41,10 @@ type marks struct {
 func (m *marks) add(it *item) int {
 	list := m.list(it)
 	*list = append(*list, it)
-	if it.markKind() != markReleased {
+	if it.markKind() == markDone && it.path == PathCold {
+		m.doneCold++
+	}
+	if it.holds() {
 		m.held++
 	}
 	return len(*list)
@@ -59,7 +67,7 @@ func (m *marks) len() int { return len(m.done) + len(m.failed) + len(m.released)
 // take removes and returns the waiting items.
 func (m *marks) take() []*item {
 	items := slices.Concat(m.done, m.failed, m.released)
-	m.done, m.failed, m.released = nil, nil, nil
+	m.done, m.failed, m.released, m.doneCold = nil, nil, nil, 0
 	return items
 }
 
@@ -69,6 +77,9 @@ func (m *marks) putBack(items []*item) {
 	for _, it := range items {
 		list := old.list(it)
 		*list = append(*list, it)
+		if it.markKind() == markDone && it.path == PathCold {
+			m.doneCold++
+		}
 	}
 	m.done, m.failed, m.released = append(old.done, m.done...), append(old.failed, m.failed...),
 		append(old.released, m.released...)
@@ -77,7 +88,7 @@ func (m *marks) putBack(items []*item) {
 // ended notes that a mark that was taken is written, abandoned, or about to be postponed. It
 // reports whether the mark held publishing back until now.
 func (m *marks) ended(it *item) bool {
-	if it.mark.tries > 0 || it.markKind() == markReleased {
+	if it.mark.tries > 0 || !it.holds() {
 		return false
 	}
 	m.held--

@@ -10,23 +10,31 @@ func TestMarks(t *testing.T) {
 	if m.len() != 0 || len(m.take()) != 0 {
 		t.Fatal("something is in an empty one")
 	}
-	acked := []*item{{state: itemAcked}, {state: itemAcked}}
-	failed, released := &item{state: itemFailed}, &item{state: itemReleasing}
+	acked := []*item{{state: itemAcked, path: PathHot}, {state: itemAcked, path: PathHot}}
+	claimed := &item{state: itemAcked, path: PathCold}
+	failed, released := &item{state: itemFailed, path: PathHot}, &item{state: itemReleasing, path: PathHot}
 	for _, it := range []*item{released, failed, acked[0]} {
 		if n := m.add(it); n != 1 {
 			t.Errorf("%s: %d of its kind wait, want 1", it.state, n)
 		}
 	}
-	if m.len() != 3 || m.held != 2 {
-		t.Fatalf("%d wait, %d hold publishing back; want 3 and 2", m.len(), m.held)
+	if n := m.add(claimed); n != 2 || m.doneCold != 1 {
+		t.Errorf("%d acknowledged wait, %d of them claimed; want 2 and 1", n, m.doneCold)
+	}
+	if m.len() != 4 || m.held != 2 {
+		t.Fatalf("%d wait, %d hold publishing back; want 4 and 2", m.len(), m.held)
 	}
 	taken := m.take()
-	if want := []*item{acked[0], failed, released}; !slices.Equal(taken, want) || m.len() != 0 || m.held != 2 {
+	if want := []*item{acked[0], claimed, failed, released}; !slices.Equal(taken, want) || m.len() != 0 ||
+		m.held != 2 || m.doneCold != 0 {
 		t.Fatalf("took %v: facts come first", taken)
 	}
 	m.add(acked[1])
 	m.putBack(taken)
-	if got := m.take(); !slices.Equal(got, []*item{acked[0], acked[1], failed, released}) || m.held != 3 {
+	if m.doneCold != 1 {
+		t.Errorf("%d claimed wait, want 1", m.doneCold)
+	}
+	if got := m.take(); !slices.Equal(got, []*item{acked[0], claimed, acked[1], failed, released}) || m.held != 3 {
 		t.Fatalf("took %v, %d hold back: what was taken before comes first", got, m.held)
 	}
 	for _, it := range []*item{acked[0], acked[1], failed} {
@@ -35,7 +43,7 @@ func TestMarks(t *testing.T) {
 		}
 	}
 	acked[0].mark.tries = 1 // the mark was postponed, and is written later
-	if m.ended(acked[0]) || m.ended(released) || m.held != 0 {
+	if m.ended(acked[0]) || m.ended(claimed) || m.ended(released) || m.held != 0 {
 		t.Errorf("%d hold publishing back at the end", m.held)
 	}
 }

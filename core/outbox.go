@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/mark"
 )
 
 // Outbox records events in transactions and relays them to a publisher. Create it with New. It is
@@ -31,10 +32,18 @@ type Outbox struct {
 	mu        sync.Mutex            // guards users and running, and changes of relay
 	users     int                   // Run and Drain calls that share the relay
 	running   bool
+	ended     error // of the last Run, unless it never ran
+	health    healthCheck
 	warnOnce  sync.Once
 	unrelayed unrelayed
+	claims    atomic.Int64 // the last claim number that was given out
+	notifier  notifier
 	random    func() float64 // in [0, 1)
 }
+
+// claimNo returns a claim number that this Outbox has not used. The node's name has a random
+// suffix, so that no claim of an earlier process equals it.
+func (o *Outbox) claimNo() int64 { return o.claims.Add(1) }
 
 // New returns an Outbox. It reports every problem of cfg at once and does not use the database.
 func New(cfg Config) (*Outbox, error) {
@@ -49,7 +58,8 @@ func New(cfg Config) (*Outbox, error) {
 	var incarnation [4]byte
 	rand.Read(incarnation[:])
 	cfg.Node += "-" + hex.EncodeToString(incarnation[:])
-	o := &Outbox{cfg: cfg, obs: cfg.Observer.withDefaults(), random: mathrand.Float64}
+	o := &Outbox{cfg: cfg, obs: cfg.Observer.withDefaults(), random: mathrand.Float64, health: newHealthCheck()}
+	o.notifier.notify, o.notifier.logger = cfg.Wake.Notify, cfg.Logger
 	if n, ok := cfg.Publisher.(TopicNamer); ok {
 		for _, t := range n.NamedTopics() {
 			if strings.HasPrefix(t, ServedTopicPrefix) {
@@ -96,19 +106,31 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 	if len(events) == 0 {
 		return nil, nil
 	}
-	rows, ids, err := o.rows(ctx, events)
+	rows, ids, created, err := o.rows(ctx, events)
+	if created != nil {
+		defer func() { created.call(err) }()
+	}
 	if err != nil {
 		return nil, err
 	}
 
 	var items []*item // nil for rows that do not go hot
+	claimNo := o.claimNo()
 	r := o.relay.Load()
 	if r != nil && tracked {
-		items = r.reserve(rows)
+		items = r.reserve(rows, claimNo)
 	}
 	start := time.Now()
-	places, err := o.cfg.Repository.Insert(ctx, tx, InsertRequest{Node: o.cfg.Node, Lease: o.cfg.HotLease, Rows: rows})
-	if err == nil && len(places) != len(rows) {
+	insertCtx := mark.Insert(ctx, !o.cfg.DisablePrepare)
+	req := InsertRequest{Node: o.cfg.Node, ClaimNo: claimNo, Lease: o.cfg.HotLease, Rows: rows}
+	var places []Inserted
+	deferred := false
+	if d, ok := o.cfg.Repository.(InsertDeferrer); ok && tracked && !anyEager(events) {
+		places, deferred, err = d.InsertOrDefer(insertCtx, tx, req, o.deferral(ctx, r, items, rows))
+	} else {
+		places, err = o.cfg.Repository.Insert(insertCtx, tx, req)
+	}
+	if err == nil && !deferred && len(places) != len(rows) {
 		err = fmt.Errorf("outbox: repository placed %d of %d rows", len(places), len(rows))
 	}
 	if err != nil {
@@ -119,8 +141,8 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 		}
 		return nil, errtext.Errorf("outbox: insert: %w", err)
 	}
-	for i := range rows {
-		o.obs.Inserted(rows[i].Event.Topic, rows[i].Hot)
+	if !deferred {
+		o.observeInserted(rows)
 	}
 	if !tracked {
 		o.obs.Untracked(len(rows))
@@ -132,7 +154,11 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 		return ids, nil
 	}
 	if r != nil {
-		r.inserted(items, rows, places, start.Add(o.cfg.HotLease))
+		if deferred {
+			r.waits(items)
+		} else {
+			r.inserted(items, rows, places, start.Add(o.cfg.HotLease))
+		}
 		tx.OnOutcome(func(out Outcome) { r.transactionEnded(items, rows, out) })
 	} else if o.cfg.Publisher != nil { // Run may begin before the commit: its first poll would miss the rows
 		tx.OnOutcome(func(out Outcome) {
@@ -143,7 +169,66 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 			}
 		})
 	}
+	if deferred { // Commit reports an unknown outcome to those who wait for it
+		tx.OnOutcome(func(Outcome) {})
+	}
+	if o.notifier.notify != nil && o.othersRelay(r, rows) {
+		tx.OnOutcome(o.notifier.ended)
+	}
 	return ids, nil
+}
+
+func anyEager(events []Event) bool {
+	return slices.ContainsFunc(events, func(e Event) bool { return e.Eager })
+}
+
+func (o *Outbox) observeInserted(rows []NewRow) {
+	for i := range rows {
+		o.obs.Inserted(rows[i].Event.Topic, rows[i].Hot)
+	}
+}
+
+// deferral hears of rows that their connection sends later.
+func (o *Outbox) deferral(ctx context.Context, r *relay, items []*item, rows []NewRow) Deferral {
+	var start time.Time
+	return Deferral{
+		Sending: func(claimNo int64) {
+			start = time.Now()
+			r.claimedAs(items, claimNo)
+		},
+		Done: func(places []Inserted, err error) {
+			deadline := start.Add(o.cfg.HotLease)
+			switch {
+			case err == nil && len(places) == len(rows):
+				o.observeInserted(rows)
+				if r != nil {
+					r.inserted(items, rows, places, deadline)
+				}
+			case err == nil:
+				o.observeInserted(rows)
+				r.unplaced(items, deadline)
+			default:
+				r.unreserve(items)
+			}
+			if errors.Is(err, ErrCommitUnknown) { // no call returns it
+				ids := make([]string, len(rows))
+				for i := range rows {
+					ids[i] = rows[i].Event.ID
+				}
+				o.cfg.Logger.ErrorContext(ctx, "outbox: a transaction ended without its events, and it is not known "+
+					"whether it committed",
+					"component", "outbox", "events", ids, "err", errorText(err))
+			}
+		},
+	}
+}
+
+// othersRelay reports whether rows are due at their commit that the relay r of this process, if it
+// has one, does not publish.
+func (o *Outbox) othersRelay(r *relay, rows []NewRow) bool {
+	return slices.ContainsFunc(rows, func(row NewRow) bool {
+		return row.Event.Delay == 0 && (r == nil || !o.relays(row.Event.Topic))
+	})
 }
 
 // CheckTx returns the error that Publish would return because of tx, whatever the events: one
@@ -176,7 +261,9 @@ func (o *Outbox) txOf(ctx context.Context, tx Tx) (Tx, error) {
 
 // rows prepares the rows of all events, one for each destination, and reports the problems of all
 // events.
-func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, error) {
+func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, ends, error) {
+	traced := o.cfg.Tracer != nil && o.cfg.Tracer.Create != nil
+	var created ends
 	var extra map[string]string // headers of ctx
 	if o.cfg.Headers != nil {
 		extra = o.cfg.Headers(ctx)
@@ -214,6 +301,9 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 			}
 			row := NewRow{Event: e}
 			row.Event.Topic = topic
+			if traced {
+				created = append(created, o.create(ctx, &row.Event))
+			}
 			if err := o.checkSize(row.Event); err != nil {
 				problems = append(problems, err)
 				continue
@@ -229,12 +319,12 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 		}
 	}
 	if len(problems) > 0 {
-		return nil, nil, errors.Join(problems...)
+		return nil, nil, created, errors.Join(problems...)
 	}
 	if err := distinct(rows); err != nil {
-		return nil, nil, err
+		return nil, nil, created, err
 	}
-	return rows, ids, nil
+	return rows, ids, created, nil
 }
 
 // checkSize asks the publisher of this process whether it could publish e.

@@ -32,6 +32,7 @@ func (r *relay) poll(ctx context.Context) {
 	interval, failures := r.cfg.PollInterval, 0
 	var idle idleKinds
 	for {
+		r.life.vitals.stamp(&r.life.vitals.turned)
 		news := r.db.news()
 		res, err := r.round(ctx, &idle)
 		if ctx.Err() != nil {
@@ -188,27 +189,35 @@ func (r *relay) round(ctx context.Context, idle *idleKinds) (res roundResult, er
 	}
 	r.mu.Lock()
 	r.poller.rounds++
-	r.wakes.answered()
+	began, heard := time.Now(), r.wakes.answered()
 	// the kinds take turns, so that neither starves the other when there is little room
 	orderedFirst := r.poller.rounds%2 == 0
+	if heard {
+		orderedFirst = r.wakes.heard.orderedFirst(orderedFirst)
+	}
 	r.unlock()
 
-	n, wakeErr := r.claimWoken(ctx)
-	res.found = n > 0
+	rows, wakeErr := r.claimWoken(ctx)
 	steps := []claimStep{idle.unless(&idle.unordered, r.claimUnordered), idle.unless(&idle.ordered, r.claimHeads)}
 	if orderedFirst {
 		slices.Reverse(steps)
 	}
-	errs := []error{wakeErr}
-	for _, step := range append(steps, r.claimProbes) {
+	errs, kinds := []error{wakeErr}, [3]int{}
+	for i, step := range append(steps, r.claimProbes) {
 		did, err := step(ctx)
-		res.found = res.found || did.rows > 0
+		rows += did.rows
+		kinds[i] = did.rows
 		res.more = res.more || did.more
 		errs = append(errs, err)
 	}
 	r.mu.Lock()
 	res.noRoom = r.wakes.wantRoom
+	r.wakes.heard.found(orderedFirst, kinds[0], kinds[1], res.more)
+	if heard {
+		r.wakes.heard.took(began, time.Now(), rows)
+	}
 	r.mu.Unlock()
+	res.found = rows > 0
 	return res, errors.Join(errs...)
 }
 
@@ -262,7 +271,7 @@ func (r *relay) claimRequest() (req ClaimRequest, verdict claimVerdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	req = ClaimRequest{
-		Node: r.cfg.Node, Lease: r.cfg.ClaimLease, MaxLease: r.cfg.MaxLease, Limit: r.room(),
+		Node: r.cfg.Node, ClaimNo: r.o.claimNo(), Lease: r.cfg.ClaimLease, MaxLease: r.cfg.MaxLease, Limit: r.room(),
 		MaxBytes: max(r.cfg.ColdBytes-r.inflight.cold.bytes, 1), Run: r.cfg.KeyRun, Keys: headLanes,
 		SkipDead: r.cfg.DeadPolicy == SkipDead, Served: r.o.served,
 	}

@@ -55,6 +55,7 @@ type lifetime struct {
 	workers                       sync.WaitGroup // the workers and the writer
 	stopRenew, renewDone          chan struct{}
 	renewFails                    atomic.Bool // the last renewal failed
+	vitals                        vitals
 }
 
 // shutdownGrace is the part of Config.ShutdownTimeout in which publishers notice that their context
@@ -67,6 +68,7 @@ func newRelay(o *Outbox) *relay {
 		writer: writer{kick: make(chan struct{}, 1), abandon: make(chan struct{})},
 		life:   lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
 	}
+	r.life.vitals.started = time.Now()
 	r.crew = crew{size: r.cfg.Workers, alive: r.cfg.Workers, work: sync.NewCond(&r.mu)}
 	//nolint:fatcontext // its parent is context.Background
 	r.life.publishes, r.life.cancelPublishes = context.WithCancel(context.Background())
@@ -108,11 +110,11 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 		o.mu.Unlock()
 		return ErrRunning
 	}
-	o.running = true
+	o.running, o.ended = true, nil
 	o.mu.Unlock()
 	defer func() {
 		o.mu.Lock()
-		o.running = false
+		o.running, o.ended = false, err
 		o.mu.Unlock()
 	}()
 	if err := o.checkTables(ctx); err != nil {
@@ -125,13 +127,18 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 			"destinations", foreign)
 	}
 	r := o.acquire()
+	r.life.vitals.stamp(&r.life.vitals.turned)
 	var wg sync.WaitGroup
 	wg.Go(func() { r.poll(ctx) })
+	wg.Go(func() { r.listen(ctx) })
+	wg.Go(func() { r.beat(ctx) })
 	if !o.cfg.DisableJanitor {
 		wg.Go(func() { r.clean(ctx) })
 	}
 	<-ctx.Done()
 	wg.Wait()
+	wg.Go(func() { r.endHeartbeat(ctx) })
+	defer wg.Wait()
 	return o.giveUp(r)
 }
 

@@ -264,48 +264,57 @@ func TestPermanentAndPanic(t *testing.T) {
 // next batch grows meanwhile.
 func TestSlowMarksKeepTheWorkersBusy(t *testing.T) {
 	for _, workers := range []int{32, 128} {
-		t.Run(fmt.Sprint(workers), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const publish, mark, rounds = 5 * time.Millisecond, 15 * time.Millisecond, 40
-				var mu sync.Mutex
-				var batches []int
-				var ended time.Time // the time of the last publish
-				w := newWorld(t, core.Config{
-					Workers: workers, ClaimBatch: rounds * workers, ColdEvents: rounds * workers,
-					Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
-						time.Sleep(publish)
-						return nil
-					}),
-					Observer: &core.Observer{
-						Published: func(core.PublishInfo) { mu.Lock(); defer mu.Unlock(); ended = time.Now() },
-						Marked: func(rows int, _ time.Duration, _ error) {
-							mu.Lock()
-							defer mu.Unlock()
-							batches = append(batches, rows)
+		for _, path := range []core.Path{core.PathHot, core.PathCold} {
+			t.Run(fmt.Sprintf("%d, %s", workers, path), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					const publish, mark, rounds = 5 * time.Millisecond, 15 * time.Millisecond, 40
+					var mu sync.Mutex
+					var batches []int
+					var ended time.Time // the time of the last publish
+					w := newWorld(t, core.Config{
+						Workers: workers, ClaimBatch: rounds * workers, ColdEvents: rounds * workers,
+						HotEvents: rounds * workers,
+						Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+							time.Sleep(publish)
+							return nil
+						}),
+						Observer: &core.Observer{
+							Published: func(core.PublishInfo) { mu.Lock(); defer mu.Unlock(); ended = time.Now() },
+							Marked: func(rows int, _ time.Duration, _ error) {
+								mu.Lock()
+								defer mu.Unlock()
+								batches = append(batches, rows)
+							},
 						},
-					},
-				})
-				w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
-					if m == outboxtest.MethodMarkDone {
-						time.Sleep(mark)
+					})
+					w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
+						if m == outboxtest.MethodMarkDone {
+							time.Sleep(mark)
+						}
+						return nil
+					})
+					if path == core.PathHot {
+						w.run()
 					}
-					return nil
+					began := time.Now()
+					w.publish(slices.Repeat([]core.Event{{Type: "a"}}, rounds*workers)...)
+					if path == core.PathHot {
+						time.Sleep(time.Minute)
+						if err := w.stop(); err != nil {
+							t.Error(err)
+						}
+					} else if err := w.ob.Drain(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					w.atRest(rounds * workers)
+					if took := ended.Sub(began); took != rounds*publish {
+						t.Errorf("publishing took %s, want %s: that of %d publishes one after the other; rows of "+
+							"the marks: %v",
+							took, rounds*publish, rounds, batches)
+					}
 				})
-				for range rounds {
-					w.publish(slices.Repeat([]core.Event{{Type: "a"}}, workers)...)
-				}
-				began := time.Now()
-				if err := w.ob.Drain(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				w.atRest(rounds * workers)
-				if took := ended.Sub(began); took != rounds*publish {
-					t.Errorf("publishing took %s, want %s: that of %d publishes one after the other; rows of the "+
-						"marks: %v",
-						took, rounds*publish, rounds, batches)
-				}
 			})
-		})
+		}
 	}
 }
 

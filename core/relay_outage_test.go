@@ -162,9 +162,9 @@ func TestFreshProcessSparesWhatOthersRefused(t *testing.T) {
 		})
 		producer := join(t, repo, pub, core.Config{})
 		producer.publish(core.Event{Type: "a", Key: "poison"})
-		for range 9 {
+		for n := range int64(9) {
 			req := core.ClaimRequest{
-				Node: "other", Lease: time.Minute, MaxLease: time.Hour, Limit: 1,
+				Node: "other", ClaimNo: n + 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 1,
 				MaxBytes: 1 << 20, Run: 1, Keys: 10,
 			}
 			rows, _, err := repo.ClaimHeads(t.Context(), req, core.KeyID{})

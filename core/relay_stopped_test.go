@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -54,20 +55,63 @@ func TestNothingSpinsWhileEveryDestinationIsStopped(t *testing.T) {
 	}
 }
 
+// The stopped destinations of a relay can be asked for while it runs: which, since when, and why.
+func TestStoppedDestinations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pub, down := &outboxtest.Publisher{}, errors.New("down")
+		pub.Outage("b", core.Unavailable(down))
+		pub.Outage("a", core.Unavailable(down))
+		w := newWorld(t, core.Config{Publisher: pub})
+		if all := w.ob.Stopped(); len(all) != 0 {
+			t.Errorf("before Run: %v", all)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.ob.Run(ctx) }()
+		start := time.Now()
+		w.publish(core.Event{Type: "b"}, core.Event{Type: "a"}, core.Event{Type: "c"})
+		time.Sleep(time.Minute)
+		all := w.ob.Stopped()
+		if len(all) != 2 || all[0].Topic != "a" || all[1].Topic != "b" {
+			t.Fatalf("%v", all)
+		}
+		for _, d := range all {
+			if d.Since.Sub(start) > 10*time.Second || !errors.Is(d.Err, down) || d.Failures < 10 {
+				t.Errorf("%+v", d)
+			}
+		}
+		pub.Restore("a")
+		time.Sleep(time.Minute)
+		if all := w.ob.Stopped(); len(all) != 1 || all[0].Topic != "b" {
+			t.Errorf("after one goes on: %v", all)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if all := w.ob.Stopped(); len(all) != 0 {
+			t.Errorf("after Run: %v", all)
+		}
+	})
+}
+
 // A key whose next look is due later does not prevent Drain from reporting that its destination is
 // stopped.
 func TestDrainEndsWhenEveryDestinationIsStopped(t *testing.T) {
-	good := make(chan struct{})
+	acked := make(chan struct{}) // an acknowledgement after the refusal would let the destination go on
 	router := core.NewRouter()
 	router.Handle("a", core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 		if d.Key == "bad" {
-			<-good
+			<-acked
 			return core.Unavailable(errors.New("down"))
 		}
-		close(good)
 		return nil
 	}))
-	w := newWorld(t, core.Config{Publisher: router})
+	w := newWorld(t, core.Config{Publisher: router, Observer: &core.Observer{Published: func(info core.PublishInfo) {
+		if info.Result == core.PublishDone {
+			close(acked)
+		}
+	}}})
 	w.publish(core.Event{Type: "a", Key: "good"}, core.Event{Type: "a", Key: "bad"})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

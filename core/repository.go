@@ -17,13 +17,15 @@ import (
 // Insert runs in the caller's transaction and never repeats a statement. Every other method is one
 // short transaction of its own, and is repeated on a deadlock or a serialization failure.
 //
-// A claim is the pair of node and claim number. Rows that come with an error are not claimed: their
-// transaction may have been rolled back, so the relay does not look at them. MarkFailed,
-// BeginSuspect, Renew and Release are "guesses". A guess changes a row only while the claim is the
-// latest of the row, the row is open, and the claim was not given back. The lease of the claim may
-// be over. So a guess changes nothing when it is repeated because its answer was lost. A guess that
-// changes nothing is normal and no error. MarkDone is a "fact": it changes a row from NEW, RETRY or
-// DEAD, regardless of the claim.
+// A claim is the pair of node and claim number. The node chooses the number, and never gives it to
+// another claim of the same row. A number from the row itself would start again when a row is
+// deleted and the same event is published again: a guess of its first life would then hit the
+// second. Rows that come with an error are not claimed: their transaction may have been rolled
+// back, so the relay does not look at them. MarkFailed, BeginSuspect, Renew and Release are
+// "guesses". A guess changes a row only while the claim is the latest of the row, the row is open,
+// and the claim was not given back. The lease of the claim may be over. So a guess changes nothing
+// when it is repeated because its answer was lost. A guess that changes nothing is normal and no
+// error. MarkDone is a "fact": it changes a row from NEW, RETRY or DEAD, regardless of the claim.
 //
 // Facts and guesses wait at most about 100 ms for the locks of other transactions. A locked row
 // stays unchanged. A *LockedError names it, and comes together with the result for the other rows.
@@ -91,8 +93,8 @@ type Repository interface {
 	ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 
 	// Redrive opens dead rows again with fresh attempts, and writes an audit row for each changed
-	// row. With req.SkipDead it appends a new row at the end of the key instead, and discards the
-	// old one. It returns how many rows changed.
+	// row. With req.SkipDead, and for a row that has left its key, it appends a new row at the end
+	// of the key instead, and discards the old one. It returns how many rows changed.
 	Redrive(ctx context.Context, req AdminRequest) (changed int, err error)
 
 	// Discard ends dead rows, and open rows without a live lease. With req.Force it also ends
@@ -100,7 +102,7 @@ type Repository interface {
 	Discard(ctx context.Context, req AdminRequest) (changed int, err error)
 
 	// Cleanup deletes at most limit DONE and DISCARDED rows that ended longer than keep ago. It
-	// returns how many it deleted.
+	// returns how many it deleted. If that is at least half of limit, there may be more.
 	Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
 
 	// CollectKeys looks at up to limit key rows after the key "after". It deletes those that were
@@ -116,10 +118,11 @@ type Repository interface {
 
 // InsertRequest says which rows Publish writes.
 type InsertRequest struct {
-	// Node is the claimed_by of hot rows. Lease is how long they are leased to it.
-	Node  string
-	Lease time.Duration
-	Rows  []NewRow
+	// Node and ClaimNo are the claim of the hot rows. Lease is how long they are leased to it.
+	Node    string
+	ClaimNo int64 // greater than 0
+	Lease   time.Duration
+	Rows    []NewRow
 }
 
 // NewRow is one event for one destination. Its Event is validated and has its Topic, and its
@@ -128,7 +131,7 @@ type NewRow struct {
 	ID    RowID
 	Event Event
 	KeyID KeyID // zero: unordered
-	Hot   bool  // insert leased: claim number 1
+	Hot   bool  // insert leased, under the claim of the request
 }
 
 // Inserted is the place of a new row in its key. All fields are zero for an unordered row.
@@ -140,8 +143,11 @@ type Inserted struct {
 
 // ClaimRequest says which rows a relay wants.
 type ClaimRequest struct {
-	Node  string
-	Lease time.Duration
+	// Node and ClaimNo are the claim of all rows that the call returns. ClaimNo is greater than 0,
+	// and no other claim of the node has it.
+	Node    string
+	ClaimNo int64
+	Lease   time.Duration
 	// a lease that ends later than this comes from a clock that jumped: the row is free
 	MaxLease time.Duration
 	Limit    int   // rows
@@ -153,7 +159,7 @@ type ClaimRequest struct {
 	// topics of ServedTopicPrefix that are wanted in addition when Only is nil
 	Served   []string
 	Except   []string // topics that are stopped
-	SkipDead bool     // a dead row does not block its key
+	SkipDead bool     // no dead row blocks its key, not even one that died under another policy
 }
 
 // Suspicious is the number of lost claims after which a row is suspected to end the process that
@@ -222,17 +228,20 @@ const (
 // Failure describes a failed publish of a claimed row.
 type Failure struct {
 	ClaimRef
-	Kind    FailureKind
-	Delay   time.Duration // until it is due again; not for FailDead
-	Code    string        // short and stable, at most 64 bytes
-	Message string        // redacted, at most 2 KB of valid UTF-8
+	Kind  FailureKind
+	Delay time.Duration // until it is due again; not for FailDead
+	// SkipDead of a FailDead: the row leaves its key, so that it does not block it, whatever the
+	// policy will be later.
+	SkipDead bool
+	Code     string // short and stable, at most 64 bytes
+	Message  string // redacted, at most 2 KB of valid UTF-8
 }
 
 // Backlog counts the rows of the table. Counts stop at the limit that was asked for.
 type Backlog struct {
 	Pending     int64         // NEW and RETRY
 	Dead        int64         // DEAD
-	BlockedKeys int64         // keys that have a DEAD row
+	BlockedKeys int64         // keys of the dead rows that were counted
 	OldestAge   time.Duration // age of the oldest pending row, by the database's clock
 	Limit       int64         // a count that equals it may be larger in reality
 }

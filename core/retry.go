@@ -33,6 +33,11 @@ func spread(d time.Duration, random float64) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*random))
 }
 
+// ErrorText is the text of err as the outbox stores and logs it: without credentials, at most 2
+// KiB of valid UTF-8, "" for nil. It is for authors of observers and tracers, who get errors as
+// they are.
+func ErrorText(err error) string { return errorText(err) }
+
 // errorText is the text of an error that is saved and logged.
 func errorText(err error) string {
 	if err == nil {

@@ -50,7 +50,8 @@ type fact struct {
 	claims, publishes int // each claim allows one publish
 	holder            string
 	claimNo           int64
-	lease             time.Time // by the clock of the database; zero: the row is free
+	numbers           map[string]bool // the claims so far, as node/number
+	lease             time.Time       // by the clock of the database; zero: the row is free
 
 	// The fields below are reasons for copies beyond the first, and for attempts.
 	expiries, lostAcks, lateCopies int
@@ -127,7 +128,8 @@ func (t *truth) inserted(req core.InsertRequest, places []core.Inserted) {
 		f := t.facts[req.Rows[i].ID]
 		f.seq = places[i].KeySeq
 		if req.Rows[i].Hot {
-			f.holder, f.claimNo, f.lease = req.Node, 1, t.now().Add(req.Lease)
+			f.holder, f.claimNo, f.lease = req.Node, req.ClaimNo, t.now().Add(req.Lease)
+			t.number(f, req.Node, req.ClaimNo)
 			f.claims++
 		}
 	}
@@ -155,8 +157,8 @@ func (t *truth) claimed(req core.ClaimRequest, rows []core.Claimed) {
 			t.wrong("I2", "%s was claimed and never committed", f.name)
 		case f.done || f.discarded:
 			t.wrong("I5", "%s had ended and was claimed", f.name)
-		case rows[i].ClaimNo <= f.claimNo:
-			t.wrong("I6", "%s: claim %d came after claim %d", f.name, rows[i].ClaimNo, f.claimNo)
+		case rows[i].ClaimNo != req.ClaimNo:
+			t.wrong("I6", "%s: claim %d came back as %d", f.name, req.ClaimNo, rows[i].ClaimNo)
 		case f.lease.After(now) && !f.lease.After(now.Add(req.MaxLease)):
 			t.wrong("I6", "%s was claimed by %s while %s held it", f.name, req.Node, f.holder)
 		}
@@ -173,8 +175,21 @@ func (t *truth) claimed(req core.ClaimRequest, rows []core.Claimed) {
 		}
 		f.holder, f.claimNo, f.lease = req.Node, rows[i].ClaimNo, now.Add(req.Lease)
 		f.claims++
+		t.number(f, req.Node, req.ClaimNo)
 		t.look(f)
 	}
+}
+
+// number notes a claim of a row. The pair of node and number must be new for it.
+func (t *truth) number(f *fact, node string, claimNo int64) {
+	name := fmt.Sprintf("%s/%d", node, claimNo)
+	if f.numbers[name] {
+		t.wrong("I6", "%s: claim %s came twice", f.name, name)
+	}
+	if f.numbers == nil {
+		f.numbers = map[string]bool{}
+	}
+	f.numbers[name] = true
 }
 
 // look compares a row with its fact.
@@ -438,8 +453,7 @@ func (t *truth) administrated(id core.RowID, redrive bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.facts[id]
-	f.claimNo++
-	f.holder, f.lease = "", time.Time{}
+	f.holder, f.claimNo, f.lease = "", 0, time.Time{}
 	if redrive {
 		f.refusals, f.forbidden, f.suspectLosses = 0, false, 0
 		return

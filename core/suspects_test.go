@@ -19,9 +19,9 @@ func TestInnocentSuspectsAreSoonThrough(t *testing.T) {
 		for i := range 50 {
 			w.publish(core.Event{Type: "a", AggregateID: fmt.Sprint(i % 10)}, core.Event{Type: "b"})
 		}
-		for range 4 { // the first claim finds no lost lease
+		for n := range int64(4) { // the first claim finds no lost lease
 			req := core.ClaimRequest{
-				Node: "gone", Lease: 30 * time.Second, MaxLease: time.Hour, Limit: 500,
+				Node: "gone", ClaimNo: n + 1, Lease: 30 * time.Second, MaxLease: time.Hour, Limit: 500,
 				MaxBytes: 1 << 20, Run: 50, Keys: 1000,
 			}
 			if rows, err := w.repo.ClaimUnordered(t.Context(), req); err != nil || len(rows) != 50 {
@@ -51,8 +51,8 @@ func loseClaims(t *testing.T, w *world, times int) {
 	t.Helper()
 	for n := range times {
 		req := core.ClaimRequest{
-			Node: fmt.Sprint("gone", n), Lease: 30 * time.Second, MaxLease: time.Hour, Limit: 5000, MaxBytes: 1 << 30,
-			Run: 5000, Keys: 5000,
+			Node: fmt.Sprint("gone", n), ClaimNo: 1, Lease: 30 * time.Second, MaxLease: time.Hour, Limit: 5000,
+			MaxBytes: 1 << 30, Run: 5000, Keys: 5000,
 		}
 		if _, err := w.repo.ClaimUnordered(t.Context(), req); err != nil {
 			t.Fatal(err)

@@ -19,6 +19,7 @@ type wakeups struct {
 	kick     chan struct{} // a poll or a look is asked for
 	wantRoom bool          // the poller waits for room
 	roomKick chan struct{} // there is room
+	heard    heard         // wake-ups from other processes
 }
 
 // laneWake asks for a look at one lane: a committed event of it could not go hot, or a run of it
@@ -132,8 +133,13 @@ func (w *wakeups) next() time.Time {
 	return at
 }
 
-// answered removes the request for a poll: a round begins.
-func (w *wakeups) answered() { w.at = time.Time{} }
+// answered removes the request for a poll, because a round begins. It reports whether another
+// process asked for it.
+func (w *wakeups) answered() (heard bool) {
+	heard, w.heard.since = w.heard.since, false
+	w.at = time.Time{}
+	return heard
+}
 
 // room wakes the poller if it waits for room.
 func (w *wakeups) room() {

@@ -12,8 +12,15 @@ type workQueue struct {
 // events that were refused before. So a busy fast path never starves them.
 const coldShare = 8
 
-// len is the number of waiting items, without suspects.
-func (q *workQueue) len() int { return q.hot.len() + q.cold.len() + q.again.len() }
+// len is the number of waiting items, without suspects, and with those of the fast path only if hot
+// is set.
+func (q *workQueue) len(hot bool) int {
+	n := q.cold.len() + q.again.len()
+	if hot {
+		n += q.hot.len()
+	}
+	return n
+}
 
 // push queues an item.
 func (q *workQueue) push(it *item) {
@@ -30,16 +37,17 @@ func (q *workQueue) push(it *item) {
 }
 
 // pop takes the first queued item that is still ready. A suspect comes first if one may go. Then
-// the order is, most of the time: fast path, table, refused before.
-func (q *workQueue) pop() *item {
+// the order is, most of the time: fast path, table, refused before. hot says whether an item of the
+// fast path may be taken.
+func (q *workQueue) pop(hot bool) *item {
 	for {
-		if it, ok := q.suspects.next(q.len()); ok {
+		if it, ok := q.suspects.next(q.len(hot)); ok {
 			if it.state != itemReady { // it was given back meanwhile
 				continue
 			}
 			return it
 		}
-		it, ok := q.popOther()
+		it, ok := q.popOther(hot)
 		switch {
 		case !ok:
 			return nil
@@ -52,7 +60,7 @@ func (q *workQueue) pop() *item {
 	}
 }
 
-func (q *workQueue) popOther() (it *item, ok bool) {
+func (q *workQueue) popOther(hot bool) (it *item, ok bool) {
 	queues := [3]*queue[*item]{&q.hot, &q.cold, &q.again}
 	switch q.picks++; q.picks % coldShare {
 	case 0:
@@ -61,6 +69,9 @@ func (q *workQueue) popOther() (it *item, ok bool) {
 		queues = [3]*queue[*item]{&q.again, &q.hot, &q.cold}
 	}
 	for _, from := range queues {
+		if from == &q.hot && !hot {
+			continue
+		}
 		if it, ok = from.pop(); ok {
 			return it, true
 		}

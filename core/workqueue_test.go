@@ -4,7 +4,7 @@ import "testing"
 
 func TestWorkQueueStarvesNobody(t *testing.T) {
 	var q workQueue
-	if q.pop() != nil {
+	if q.pop(true) != nil {
 		t.Fatal("something is in an empty one")
 	}
 	d := &destination{}
@@ -22,7 +22,7 @@ func TestWorkQueueStarvesNobody(t *testing.T) {
 	stale := &item{path: PathHot, dest: d, state: itemReleasing}
 	q.push(stale)
 	for range 72 {
-		it := q.pop()
+		it := q.pop(true)
 		switch {
 		case it == stale:
 			t.Fatal("took what had been given back")
@@ -49,15 +49,35 @@ func TestWorkQueueOneSuspectAtATime(t *testing.T) {
 	q.push(a)
 	q.push(b)
 	b.suspect = true // the item became a suspect while it waited
-	if it := q.pop(); it != a {
+	if it := q.pop(true); it != a {
 		t.Fatal("the suspect did not come first")
 	}
 	q.suspects.out = a
-	if it := q.pop(); it != nil {
+	if it := q.pop(true); it != nil {
 		t.Fatal("a second suspect beside the first")
 	}
 	q.suspects.out = nil
-	if it := q.pop(); it != b {
+	if it := q.pop(true); it != b {
 		t.Fatal("the second suspect is lost")
+	}
+}
+
+func TestWorkQueueHoldsFastPathBack(t *testing.T) {
+	var q workQueue
+	d := &destination{}
+	hot := &item{path: PathHot, dest: d, state: itemReady}
+	claimed := &item{path: PathCold, id: RowID{1}, dest: d, state: itemReady}
+	q.push(hot)
+	q.push(claimed)
+	if it := q.pop(false); it != claimed {
+		t.Fatal("the claimed item did not come")
+	}
+	for range 2 * coldShare {
+		if it := q.pop(false); it != nil {
+			t.Fatal("took an item of the fast path")
+		}
+	}
+	if it := q.pop(true); it != hot {
+		t.Fatal("the item of the fast path is lost")
 	}
 }

@@ -35,14 +35,21 @@ func (w *writer) abandoned() bool {
 // writeSoon queues a mark that need not be written alone. The writer hears when a batch begins and
 // when it is full.
 func (r *relay) writeSoon(it *item) {
-	if n := r.marks.add(it); n == 1 || n == r.cfg.MarkBatch {
+	if n := r.marks.add(it); n == 1 || r.batchWaits() {
 		r.writer.wake()
 	}
 }
 
-// writeMarks is the only goroutine that writes marks. It writes a batch when MarkBatch of them
-// wait, or after MarkDelay. A mark that cannot be written is tried again, because a lost mark is a
-// repeated publish.
+// batchWaits reports whether so many acknowledgements wait that they are written at once: MarkBatch
+// of the fast path, or as many of the poller as a claim has rows.
+func (r *relay) batchWaits() bool {
+	cold := r.marks.doneCold
+	return len(r.marks.done)-cold >= r.cfg.MarkBatch || cold >= r.cfg.coldMarkBatch()
+}
+
+// writeMarks is the only goroutine that writes marks. It writes them when a batch waits (see
+// batchWaits), or after MarkDelay. A mark that cannot be written is tried again, because a lost
+// mark is a repeated publish.
 func (r *relay) writeMarks() {
 	var due time.Time // when the waiting marks are written; zero: none waits
 	// after a failure: another goroutine has seen that the database is back
@@ -53,7 +60,7 @@ func (r *relay) writeMarks() {
 		now, abandoned := time.Now(), r.writer.abandoned()
 		r.mu.Lock()
 		n := r.marks.len()
-		full := len(r.marks.done) >= r.cfg.MarkBatch || r.phase >= phaseClosing
+		full := r.batchWaits() || r.phase >= phaseClosing
 		at, apart := r.marks.later.next()
 		stop := r.phase == phaseClosed
 		r.mu.Unlock()

@@ -21,6 +21,8 @@ type (
 	RedriveRequest = engine.RedriveRequest
 	// Observer has callbacks for each result of an Inbox.
 	Observer = engine.Observer
+	// Tracer has callbacks for traces.
+	Tracer = engine.Tracer
 	// Info describes one delivery of an event.
 	Info = engine.Info
 )

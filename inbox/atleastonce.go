@@ -43,6 +43,7 @@ type AtLeastOnceConfig struct {
 	EventID  func(msg *message.Message) (string, error)
 	Tenant   func(msg *message.Message) string
 	Observer *Observer
+	Tracer   *Tracer
 	Logger   *slog.Logger
 
 	// MaxAttempts and MinAge say when a message is given up, as in Config: its handler has run
@@ -68,7 +69,7 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 	from := translation{handler: cfg.Handler, eventID: cfg.EventID, tenant: cfg.Tenant}.withDefaults()
 	e, err := engine.NewAtLeastOnce(engine.AtLeastOnceConfig{
 		Consumer: cfg.Consumer, Runner: cfg.Runner, EventID: from.id, Tenant: from.tenantOf,
-		Observer: cfg.Observer, Logger: cfg.Logger,
+		Observer: cfg.Observer, Tracer: cfg.Tracer, Logger: cfg.Logger,
 		MaxAttempts: cfg.MaxAttempts, MinAge: cfg.MinAge, Classifier: cfg.Classifier,
 		RetryPause: cfg.RetryPause, MaxRetryPause: cfg.MaxRetryPause,
 	})

@@ -112,6 +112,8 @@ type Config struct {
 
 	// Observer has callbacks for metrics, one for each kind of result. Default: none.
 	Observer *Observer
+	// Tracer has callbacks for traces, those of module oteloutbox for example. Default: none.
+	Tracer *Tracer
 	// Logger gets a line for each failed and each dead event. The level is Debug where the
 	// message's context was canceled because the consumer stops. Default: core.DefaultLogger,
 	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
@@ -145,7 +147,7 @@ func (c Config) engine(from translation) engine.Config {
 		MaxAttempts: c.MaxAttempts, MinAge: c.MinAge, Classifier: c.Classifier,
 		RetryPause: c.RetryPause, MaxRetryPause: c.MaxRetryPause, OnlyNewer: c.OnlyNewer, Cache: c.Cache,
 		Retention: c.Retention, BrokerRetention: c.BrokerRetention, ReplayWindow: c.ReplayWindow,
-		CleanupInterval: c.CleanupInterval, Observer: c.Observer, Logger: c.Logger,
+		CleanupInterval: c.CleanupInterval, Observer: c.Observer, Tracer: c.Tracer, Logger: c.Logger,
 	}
 }
 

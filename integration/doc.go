@@ -7,6 +7,7 @@
 //   - relay: the relay on each database: paths, retries, dead events, claims of dead processes
 //   - sql, gorm, ent, bun: how transactions are followed and events are captured; the adapter suite
 //     over each
+//   - pgxoutbox: PostgreSQL over pgx, below each of them
 //   - once, httpkey, command, redisonce, inbox: work that happens once, requests, effects,
 //     consumers
 //   - brokers: Kafka, RabbitMQ, NATS and Redis behind the bridges

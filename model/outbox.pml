@@ -1,5 +1,5 @@
 /* The outbox: events are inserted already leased to the process that wrote them (hot path), the poller claims what is free, a
- * claim number fences guesses, DONE is a fact that anybody may write, events of one key keep their order.
+ * claim number that its holder chose fences guesses, DONE is a fact that anybody may write, events of one key keep their order.
  *
  * One process of guarded commands stands for the whole world, so that every interleaving of the nodes, the database's clock and
  * the network is visited. Every fault has a budget, so every run ends, and the last block judges what "eventually" means.
@@ -10,6 +10,7 @@
  *   P3  copies beyond the first are paid for by faults that may cause one
  *   P4  at the end every committed event was accepted, is DEAD or DISCARDED, or waits behind a DEAD one of its key
  *   P5  DONE is final
+ *   P6  a guess changes no other life of a row than the one that was claimed
  *
  * Switches:
  *   ORDERED      all events have one key
@@ -18,6 +19,7 @@
  *   COLLECT=n    the janitor collects the idle key row, n times
  *   DISCARD=n    an operator discards n events
  *   FAILOVER     a replica without the last transaction is promoted, once
+ *   AGAIN=n      rows are deleted when they are done, and n times an event is published again under its old id (not with ORDERED)
  *   MUT_*        one deliberate mistake; the checker must object
  */
 #ifndef N
@@ -52,6 +54,15 @@
 #endif
 #ifndef REDRIVE
 #define REDRIVE 1
+#endif
+
+#ifndef AGAIN
+#define AGAIN 0
+#endif
+#if AGAIN>0
+#define FINISHED GONE
+#else
+#define FINISHED DONE
 #endif
 
 #define ABSENT 0
@@ -97,15 +108,18 @@
 
 /* ---- database ---- */
 byte st[E]; byte cno[E]; bit leased[E]; byte att[E];
+byte tok[E];              /* claim numbers given out for this id: whoever claims chooses one that never was */
+byte life[E];             /* how often a row with this id was deleted and inserted again */
 byte nextid;              /* next id / per-key sequence */
 /* ---- facts, which nobody in the model can see ---- */
 bit committed[E]; byte copies[E]; byte late[E];
 byte faults;              /* faults spent that may each cost one duplicate */
 byte wm;                  /* watermark of the MUT_WATERMARK poller */
 /* ---- node memory ---- */
-byte p_st[N]; byte p_e[N]; bit p_hot[N];
-byte hq[N];               /* hot queue / lane, bit set of events (claim 1)   */
-byte w_st[N]; byte w_e[N]; byte w_c[N];
+byte p_st[N]; byte p_e[N]; bit p_hot[N]; byte p_c[N];
+byte hq[N];               /* hot queue / lane, bit set of events             */
+byte hc[N*E]; byte hl[N*E]; /* number of each claim in it, and life of the row */
+byte w_st[N]; byte w_e[N]; byte w_c[N]; byte w_l[N];
 #ifdef ORDERED
 bit c_st[N];              /* a claim is between its statements               */
 #endif
@@ -114,6 +128,9 @@ byte ack[N];              /* bit set: this node itself saw the ack           */
 /* ---- budgets ---- */
 byte b_crash=CRASH, b_exp=EXPIRE, b_fail=FAIL, b_lost=LOSTACK, b_late=LATE;
 byte b_rb=ROLLB, b_unk=UNK, b_red=REDRIVE, b_col=COLLECT, b_dis=DISCARD;
+#if AGAIN>0
+byte b_again=AGAIN;
+#endif
 #ifdef FAILOVER
 byte b_fo=1;
 #endif
@@ -124,7 +141,11 @@ byte resc=255;            /* MUT_RESCUE snapshot */
 
 #define BIT(e) (1<<(e))
 #define IN(s,e) (((s)>>(e))&1)
-#define HOLDS(n,e,c) ((w_st[n]!=0 && w_e[n]==(e) && w_c[n]==(c)) || (IN(hq[n],e) && (c)==1) || (IN(am[n],e)))
+#define HOT(n,e) ((n)*E+(e))
+#define HOLDS(n,e,c) ((w_st[n]!=0 && w_e[n]==(e) && w_c[n]==(c)) || (IN(hq[n],e) && hc[HOT(n,e)]==(c)) || (IN(am[n],e)))
+
+/* a claim number that no claim of this id ever had */
+#define FRESH(e) tok[e]++; cno[e]=tok[e]
 
 /* somebody alive has the row's current claim in its memory */
 #define HELD(e) (HOLDS(0,e,cno[e]) || HOLDS(1,e,cno[e]) || \
@@ -156,7 +177,7 @@ inline accept(e) {
   fi;
 #endif
   copies[e]++;
-  assert(copies[e] <= 1 + faults)             /* P3: duplicates bounded by faults */
+  assert(copies[e] <= 1 + life[e] + faults)   /* P3: duplicates bounded by faults */
 }
 
 /* predecessors of e finished, as one fresh DB statement sees it */
@@ -183,9 +204,9 @@ inline predDone(e, r) {
 inline markDone(n, e) {
 #ifdef MUT_FENCEDDONE
   /* DONE fenced as well: safe, and costs duplicates */
-  if :: st[e]==NEW && IN(am[n],e) -> st[e]=DONE; leased[e]=0 :: else fi;
+  if :: st[e]==NEW && IN(am[n],e) -> st[e]=FINISHED; leased[e]=0 :: else fi;
 #else
-  if :: st[e]==NEW || st[e]==DEAD -> st[e]=DONE; leased[e]=0 :: else fi;
+  if :: st[e]==NEW || st[e]==DEAD -> st[e]=FINISHED; leased[e]=0 :: else fi;
 #endif
   am[n] = am[n] & ~BIT(e)
 }
@@ -200,7 +221,8 @@ inline dropLane(n) {
   :: i < E ->
      if
      :: IN(hq[n],i) ->
-        if :: st[i]==NEW && cno[i]==1 && leased[i] -> leased[i]=0 :: else fi
+        if :: st[i]==NEW && cno[i]==hc[HOT(n,i)] && leased[i] -> leased[i]=0 :: else fi;
+        hc[HOT(n,i)]=0
      :: else
      fi; i++
   :: else -> break
@@ -221,7 +243,7 @@ active proctype sys() {
          e = nextid; nextid++;
          st[e]=OPEN; p_st[n]=1; p_e[n]=e;
 #ifdef MUT_SKIPRECENT
-         p_hot[n]=1; cno[e]=1; leased[e]=0; /* hot path without a claim */
+         p_hot[n]=1; FRESH(e); p_c[n]=cno[e]; leased[e]=0; /* hot path without a claim */
 #else
 #ifdef ORDERED
          /* pre-claim only when the predecessor is ours or known acked */
@@ -241,22 +263,35 @@ active proctype sys() {
          r = 1;
 #endif
          if
-         :: r==1 -> p_hot[n]=1; cno[e]=1; leased[e]=1
+         :: r==1 -> p_hot[n]=1; FRESH(e); p_c[n]=cno[e]; leased[e]=1
          :: p_hot[n]=0; cno[e]=0; leased[e]=0    /* no queue slot: cold insert */
          fi;
          kex=1;
 #endif
 #ifdef MUT_EARLY
-         hq[n]=hq[n]|BIT(e); p_hot[n]=0
+         hq[n]=hq[n]|BIT(e); hc[HOT(n,e)]=cno[e]; p_hot[n]=0
 #endif
       :: else
       fi; r=0 }
+#if AGAIN>0
+  :: atomic { b_again>0 && (st[0]==GONE || st[E-1]==GONE) && (p_st[0]==0 || p_st[1]==0) ->
+      if :: st[0]==GONE -> e=0 :: st[E-1]==GONE -> e=E-1 fi;
+      if :: p_st[0]==0 -> n=0 :: p_st[1]==0 -> n=1 fi;
+      b_again--; st[e]=OPEN; att[e]=0; life[e]++; p_st[n]=1; p_e[n]=e;
+#ifdef MUT_COUNTER
+      tok[e]=0;                                  /* the numbers of each row start at 1 */
+#endif
+      if
+      :: p_hot[n]=1; FRESH(e); p_c[n]=cno[e]; leased[e]=1
+      :: p_hot[n]=0; cno[e]=0; leased[e]=0
+      fi; e=0; n=0 }
+#endif
   :: atomic { (p_st[0]==1 || p_st[1]==1) ->
       if :: p_st[0]==1 -> n=0 :: p_st[1]==1 -> n=1 fi;
       e = p_e[n];
       if
       :: st[e]=NEW; committed[e]=1;                       /* commit, answer seen */
-         if :: p_hot[n] -> hq[n]=hq[n]|BIT(e) :: else fi
+         if :: p_hot[n] -> hq[n]=hq[n]|BIT(e); hc[HOT(n,e)]=p_c[n]; hl[HOT(n,e)]=life[e] :: else fi
       :: b_unk>0 -> b_unk--; st[e]=NEW; committed[e]=1    /* commit, answer lost */
       :: b_rb>0 -> b_rb--; st[e]=ABSENT; leased[e]=0; cno[e]=0;
          if :: opened[e] -> kex=0; opened[e]=0 :: else fi;
@@ -264,21 +299,23 @@ active proctype sys() {
          nextid--                                          /* dense sequence */
 #endif
       fi;
-      p_st[n]=0; p_e[n]=0; p_hot[n]=0; e=0; n=0 }
+      p_st[n]=0; p_e[n]=0; p_hot[n]=0; p_c[n]=0; e=0; n=0 }
   /* ---------- worker: take from the hot queue ---------- */
   :: atomic { ((hq[0]!=0 && w_st[0]==0) || (hq[1]!=0 && w_st[1]==0)) ->
       if :: hq[0]!=0 && w_st[0]==0 -> n=0 :: hq[1]!=0 && w_st[1]==0 -> n=1 fi;
 #ifdef ORDERED
       e=0; do :: !IN(hq[n],e) -> e++ :: else -> break od;  /* lane order */
       if
-      :: (opened[e] || (e>0 && IN(ack[n],e-1)) G_BLIND) -> hq[n]=hq[n]&~BIT(e); w_st[n]=1; w_e[n]=e; w_c[n]=1
+      :: (opened[e] || (e>0 && IN(ack[n],e-1)) G_BLIND) -> hq[n]=hq[n]&~BIT(e); w_st[n]=1; w_e[n]=e;
+           w_c[n]=hc[HOT(n,e)]; w_l[n]=hl[HOT(n,e)]; hc[HOT(n,e)]=0; hl[HOT(n,e)]=0
       :: else -> dropLane(n)
       fi;
 #else
       e=0;
       do :: e<E-1 -> e++ :: break od;
       if
-      :: IN(hq[n],e) -> hq[n]=hq[n]&~BIT(e); w_st[n]=1; w_e[n]=e; w_c[n]=1
+      :: IN(hq[n],e) -> hq[n]=hq[n]&~BIT(e); w_st[n]=1; w_e[n]=e;
+           w_c[n]=hc[HOT(n,e)]; w_l[n]=hl[HOT(n,e)]; hc[HOT(n,e)]=0; hl[HOT(n,e)]=0
       :: else
       fi;
 #endif
@@ -306,7 +343,7 @@ active proctype sys() {
       predDone(e, r);
 #endif
       if
-      :: (st[e]==NEW && !leased[e] && r==1 && w_st[n]==0) -> cno[e]++; leased[e]=1; w_st[n]=1; w_e[n]=e; w_c[n]=cno[e]
+      :: (st[e]==NEW && !leased[e] && r==1 && w_st[n]==0) -> FRESH(e); leased[e]=1; w_st[n]=1; w_e[n]=e; w_c[n]=cno[e]; w_l[n]=life[e]
       :: else
       fi; e=0; n=0; r=0; i=0 }
 #else
@@ -315,7 +352,7 @@ active proctype sys() {
       e=0; do :: e<E-1 -> e++ :: break od;
       predDone(e, r);
       if
-      :: (st[e]==NEW && !leased[e] && r==1 G_WM G_TRACK) -> cno[e]++; leased[e]=1; w_st[n]=1; w_e[n]=e; w_c[n]=cno[e];
+      :: (st[e]==NEW && !leased[e] && r==1 G_WM G_TRACK) -> FRESH(e); leased[e]=1; w_st[n]=1; w_e[n]=e; w_c[n]=cno[e]; w_l[n]=life[e];
 #ifdef MUT_WATERMARK
          wm=e+1;
 #endif
@@ -330,12 +367,12 @@ active proctype sys() {
       if :: w_st[0]==1 -> n=0 :: w_st[1]==1 -> n=1 fi;
       e=w_e[n];
 #ifdef MUT_MARKFIRST
-      if :: st[e]==NEW && cno[e]==w_c[n] -> st[e]=DONE; leased[e]=0 :: else fi;
+      if :: st[e]==NEW && cno[e]==w_c[n] -> st[e]=FINISHED; leased[e]=0 :: else fi;
       w_st[n]=4;
 #else
       if
       :: accept(e); ack[n]=ack[n]|BIT(e); am[n]=am[n]|BIT(e);      /* ack seen   */
-         w_st[n]=0; w_e[n]=0; w_c[n]=0
+         w_st[n]=0; w_e[n]=0; w_c[n]=0; w_l[n]=0
       :: b_fail>0 -> b_fail--; w_st[n]=3                            /* refused    */
       :: b_lost>0 -> b_lost--; faults++; accept(e); w_st[n]=3       /* ack lost   */
       :: b_late>0 -> b_late--; faults++; late[e]++; w_st[n]=3       /* gave up    */
@@ -345,7 +382,7 @@ active proctype sys() {
 #ifdef MUT_MARKFIRST
   :: atomic { (w_st[0]==4 || w_st[1]==4) ->
       if :: w_st[0]==4 -> n=0 :: w_st[1]==4 -> n=1 fi;
-      e=w_e[n]; accept(e); w_st[n]=0; w_e[n]=0; w_c[n]=0; e=0; n=0; i=0 }
+      e=w_e[n]; accept(e); w_st[n]=0; w_e[n]=0; w_c[n]=0; w_l[n]=0; e=0; n=0; i=0 }
 #endif
   :: atomic { (late[0]>0 || late[1]>0 || late[E-1]>0) ->
       if :: late[0]>0 -> e=0 :: late[1]>0 -> e=1 :: late[E-1]>0 -> e=E-1 fi;
@@ -363,11 +400,13 @@ active proctype sys() {
       if :: w_st[0]==3 -> n=0 :: w_st[1]==3 -> n=1 fi;
       e=w_e[n];
       if
-      :: ((st[e]==NEW && cno[e]==w_c[n]) G_UNF) -> assert(st[e]!=DONE); /* P5: DONE is final */ att[e]++; leased[e]=0;
+      :: ((st[e]==NEW && cno[e]==w_c[n]) G_UNF) -> assert(st[e]!=DONE); /* P5: DONE is final */
+            assert(w_l[n]==life[e]);                                          /* P6 */
+            att[e]++; leased[e]=0;
             if :: att[e]>=MAXA -> st[e]=DEAD :: else -> st[e]=NEW fi
       :: else
       fi;
-      w_st[n]=0; w_e[n]=0; w_c[n]=0; dropLane(n); e=0; n=0; i=0 }
+      w_st[n]=0; w_e[n]=0; w_c[n]=0; w_l[n]=0; dropLane(n); e=0; n=0; i=0 }
   /* ---------- clock: a lease runs out ---------- */
   :: atomic { true ->
       e=0; do :: e<E-1 -> e++ :: break od;
@@ -393,8 +432,9 @@ active proctype sys() {
          fi
       :: else
       fi;
-      p_st[n]=0; p_e[n]=0; p_hot[n]=0; hq[n]=0; am[n]=0; ack[n]=0;
-      w_st[n]=0; w_e[n]=0; w_c[n]=0;
+      p_st[n]=0; p_e[n]=0; p_hot[n]=0; p_c[n]=0; hq[n]=0; am[n]=0; ack[n]=0;
+      i=0; do :: i<E -> hc[HOT(n,i)]=0; hl[HOT(n,i)]=0; i++ :: else -> break od; i=0;
+      w_st[n]=0; w_e[n]=0; w_c[n]=0; w_l[n]=0;
 #ifdef ORDERED
       c_st[n]=0;
 #endif
@@ -433,9 +473,9 @@ active proctype sys() {
       e=0; do :: e<E-1 -> e++ :: break od;
       if
 #ifdef MUT_DISCANY
-      :: st[e]==NEW || st[e]==DEAD -> b_dis--; st[e]=DISC; cno[e]++; leased[e]=0
+      :: st[e]==NEW || st[e]==DEAD -> b_dis--; st[e]=DISC; cno[e]=0; leased[e]=0
 #else
-      :: (st[e]==NEW && !leased[e]) || st[e]==DEAD -> b_dis--; st[e]=DISC; cno[e]++; leased[e]=0
+      :: (st[e]==NEW && !leased[e]) || st[e]==DEAD -> b_dis--; st[e]=DISC; cno[e]=0; leased[e]=0
 #endif
       :: else
       fi; e=0 }
@@ -457,7 +497,7 @@ active proctype sys() {
   :: atomic { b_red>0 && (st[0]==DEAD || st[1]==DEAD || st[E-1]==DEAD) ->
       b_red--;
       if :: st[0]==DEAD -> e=0 :: st[1]==DEAD -> e=1 :: st[E-1]==DEAD -> e=E-1 fi;
-      st[e]=NEW; att[e]=0; cno[e]++; leased[e]=0; e=0 }
+      st[e]=NEW; att[e]=0; cno[e]=0; leased[e]=0; e=0 }   /* no claim has number 0 */
 #ifdef MUT_RESCUE
   /* two-step rescue that trusts its own snapshot */
   :: atomic { resc==255 ->

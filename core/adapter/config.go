@@ -24,6 +24,8 @@ type Config struct {
 	// Schema and Prefix name the tables; see sqloutbox.Config. Default: the connection's schema,
 	// "outbox_".
 	Schema, Prefix string
+	// PartitionEvery is for a table with partitions on PostgreSQL; see sqloutbox.Config.
+	PartitionEvery time.Duration
 	// Outbox is an existing outbox on the same database, which this adapter shares. Of the other
 	// fields, only Logger, AllowKeyless and MaxResolvedRows may be set with it, because the outbox
 	// has its other settings already.
@@ -55,6 +57,10 @@ type Config struct {
 	// transaction. Default: they are inserted, and the poller publishes them. Statements that cause
 	// events are always refused there.
 	RejectUntracked bool
+	// DisablePrepare makes every connection execute the INSERT of Publish without a prepared
+	// statement of ours; see core.Config. Default: a connection of sqltx prepares it once, if its
+	// driver does not, and on PostgreSQL only without a pooler.
+	DisablePrepare bool
 
 	// Node is the name of this process in the table. It and the fields below are described in
 	// core.Config, with their defaults.
@@ -71,6 +77,7 @@ type Config struct {
 	MaxLease        time.Duration          // the longest possible lease
 	PollInterval    time.Duration          // pause between polls
 	MaxPollInterval time.Duration          // the longest pause
+	Wake            core.WakePolicy        // how relays hear of other processes
 	ClaimBatch      int                    // rows that one claim takes
 	KeyRun          int                    // rows of one key that one claim takes
 	MarkBatch       int                    // marks that one statement writes
@@ -90,6 +97,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer has callbacks for metrics, one for each kind of result. Default: none.
 	Observer *core.Observer
+	// Tracer has callbacks for traces, those of module oteloutbox for example. Default: none.
+	Tracer *core.Tracer
 }
 
 const defaultMaxResolvedRows = 1000

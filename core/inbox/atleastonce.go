@@ -38,6 +38,7 @@ type AtLeastOnceConfig struct {
 	Tenant  func(msg Message) string
 
 	Observer *Observer
+	Tracer   *Tracer
 	Logger   *slog.Logger
 
 	// MaxAttempts and MinAge say when a message is given up, as in Config: its handler has run
@@ -68,7 +69,7 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 	}
 	c := Config{
 		Consumer: cfg.Consumer, Handler: cfg.Handler, EventID: cfg.EventID, Tenant: cfg.Tenant,
-		Observer: cfg.Observer, Logger: cfg.Logger,
+		Observer: cfg.Observer, Tracer: cfg.Tracer, Logger: cfg.Logger,
 		MaxAttempts: cfg.MaxAttempts, MinAge: cfg.MinAge, Classifier: cfg.Classifier, RetryPause: cfg.RetryPause,
 		MaxRetryPause: cfg.MaxRetryPause,
 	}
@@ -94,6 +95,15 @@ func (a *AtLeastOnce) Event(msg Message) (Event, error) { return a.in.Event(msg)
 //   - ErrInProgress and once.ErrInProgress while another copy is being processed;
 //   - once.ErrStore when the store did not answer, and h was not run.
 func (a *AtLeastOnce) Process(ctx context.Context, msg Message,
+	h func(ctx context.Context, msg Message) error,
+) Result {
+	if t := a.in.cfg.Tracer; t.on() {
+		return t.one(ctx, a.in.cfg.Consumer, msg, func(ctx context.Context) Result { return a.process(ctx, msg, h) })
+	}
+	return a.process(ctx, msg, h)
+}
+
+func (a *AtLeastOnce) process(ctx context.Context, msg Message,
 	h func(ctx context.Context, msg Message) error,
 ) Result {
 	e, err := a.in.Event(msg)
@@ -203,18 +213,18 @@ func (a *AtLeastOnce) conclude(ctx context.Context, d delivery, r leased, err er
 		// Another copy did it, perhaps when this one had lost its lease.
 		pauses.reset()
 		a.in.obs.Duplicate(d.told(0, nil))
-		return Result{Action: Ack}
+		return ack(Duplicate)
 	case err == nil:
 		pauses.reset()
 		a.in.obs.Processed(d.told(r.attempt, nil))
-		return Result{Action: Ack}
+		return ack(Processed)
 	case r.dead != nil && !ofLease(err, once.ErrLeaseLost): // else another copy may be at work
 		return a.in.dead(0, d.told(r.attempt, errtext.Errorf("%w: %w", r.dead, err)))
 	case !r.ran && errors.Is(err, once.ErrInProgress):
 		after := once.RetryAfter(err)
 		err = errtext.Errorf("%w (try again in %s): %w", ErrInProgress, after.Round(time.Millisecond), err)
 		a.in.obs.InProgress(d.told(0, err))
-		return retry(min(after, pauses.longest()), err)
+		return inProgress(min(after, pauses.longest()), err)
 	}
 	err = a.in.failed(ctx, d.told(r.attempt, err))
 	if !r.ran || errors.Is(err, once.ErrStore) || a.in.judge(err) == core.ClassUnavailable {

@@ -26,6 +26,15 @@ type BatchHandler func(ctx context.Context, tx core.Tx, fresh []Message) error
 // A panic of h is an error of its messages, ErrPanicked. It counts as a failed attempt of the
 // message whose own run panics.
 func (in *Inbox) ProcessBatch(ctx context.Context, msgs []Message, h BatchHandler) []Result {
+	if t := in.cfg.Tracer; t.on() && len(msgs) > 0 {
+		return t.traced(ctx, in.cfg.Consumer, msgs, func(ctx context.Context) []Result {
+			return in.processBatch(ctx, msgs, h)
+		})
+	}
+	return in.processBatch(ctx, msgs, h)
+}
+
+func (in *Inbox) processBatch(ctx context.Context, msgs []Message, h BatchHandler) []Result {
 	b := &batch{in: in, ctx: ctx, h: h, results: make([]Result, len(msgs))}
 	for n, msg := range msgs {
 		e, err := in.Event(msg)
@@ -36,7 +45,7 @@ func (in *Inbox) ProcessBatch(ctx context.Context, msgs []Message, h BatchHandle
 		d := newDelivery(e, msg)
 		if in.cached(ctx, d) {
 			in.obs.Duplicate(d.told(0, nil))
-			b.results[n] = Result{Action: Ack}
+			b.results[n] = ack(Duplicate)
 			continue
 		}
 		b.items = append(b.items, item{at: n, msg: msg, d: d})

@@ -86,6 +86,9 @@ type Config struct {
 
 	// Observer has callbacks for metrics, one for each kind of result. Default: none.
 	Observer *Observer
+	// Tracer is called around the processing of each message, for traces. Module oteloutbox makes
+	// one. Default: none.
+	Tracer *Tracer
 	// Logger gets a line for each failed and each dead event. The level is Debug where the
 	// message's context was canceled because the consumer stops. Default: core.DefaultLogger,
 	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).

@@ -94,7 +94,7 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) Res
 	case state == StateProcessed: // another copy processed it meanwhile
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(attempts, nil))
-		return Result{Action: Ack}
+		return ack(Duplicate)
 	case state == StateDead:
 		return in.dead(0, d.told(attempts, errtext.Errorf("%w (attempts: %d): %w", ErrDead, attempts, err)))
 	default:

@@ -56,6 +56,13 @@ type Handler func(ctx context.Context, tx core.Tx, msg Message) error
 // Process does not pause: see Result. Only a panic of h is different: Process rolls back, counts a
 // failed attempt and pauses, and then the panic goes on.
 func (in *Inbox) Process(ctx context.Context, msg Message, h Handler) Result {
+	if t := in.cfg.Tracer; t.on() {
+		return t.one(ctx, in.cfg.Consumer, msg, func(ctx context.Context) Result { return in.process(ctx, msg, h) })
+	}
+	return in.process(ctx, msg, h)
+}
+
+func (in *Inbox) process(ctx context.Context, msg Message, h Handler) Result {
 	e, err := in.Event(msg)
 	if err != nil {
 		return in.invalid(newDelivery(e, msg).told(0, err))
@@ -117,7 +124,7 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 	}
 	if in.cached(ctx, d) {
 		in.obs.Duplicate(d.told(0, nil))
-		return Result{Action: Ack}
+		return ack(Duplicate)
 	}
 	leave, processed, err := in.copies.enter(ctx, d.info.Event.Key)
 	switch {
@@ -125,7 +132,7 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 		return retry(0, in.failed(ctx, d.told(0, err)))
 	case processed:
 		in.obs.Duplicate(d.told(0, nil))
-		return Result{Action: Ack}
+		return ack(Duplicate)
 	}
 	done := false
 	defer func() { leave(done) }()
@@ -191,12 +198,12 @@ func (in *Inbox) conclude(ctx context.Context, d delivery, o outcome, err error)
 		in.remember(ctx, d)
 		in.pauses.reset()
 		in.obs.Stale(d.told(o.attempt, nil))
-		return Result{Action: Ack}
+		return ack(Stale)
 	case err == nil:
 		in.remember(ctx, d)
 		in.pauses.reset()
 		in.obs.Processed(d.told(o.attempt, nil))
-		return Result{Action: Ack}
+		return ack(Processed)
 	case !o.ran: // for example, the database could not be reached
 		return retry(in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err)))
 	}
@@ -209,7 +216,7 @@ func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) Result {
 	if o.state == StateProcessed {
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(o.attempt, nil))
-		return Result{Action: Ack}
+		return ack(Duplicate)
 	}
 	if o.state == StateDead {
 		// The event was given up before and is here again: nobody took its message out of the
@@ -217,7 +224,7 @@ func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) Result {
 		return in.dead(in.pauses.dead(), d.told(o.attempt, in.why(ctx, d.info.Event.Key)))
 	}
 	in.obs.InProgress(d.told(o.attempt, ErrInProgress))
-	return retry(in.pauses.longest(), ErrInProgress)
+	return inProgress(in.pauses.longest(), ErrInProgress)
 }
 
 // ended says that the handler ended the transaction and failed. The table says that the event is

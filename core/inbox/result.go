@@ -39,9 +39,24 @@ func (a Action) String() string {
 	return fmt.Sprintf("action(%d)", uint8(a))
 }
 
+// Outcome says what became of a message, in the words of the metrics.
+type Outcome string
+
+// Outcomes. Observer says what each one means.
+const (
+	Processed  Outcome = "processed"
+	Duplicate  Outcome = "duplicate"
+	Stale      Outcome = "stale"
+	InProgress Outcome = "in_progress"
+	Failed     Outcome = "failed"
+	GivenUp    Outcome = "dead"
+)
+
 // Result says what to do with a message.
 type Result struct {
 	Action Action
+	// Outcome says why, for logs and traces.
+	Outcome Outcome
 	// After is how long to wait before the message is processed or delivered again, because most
 	// brokers deliver a rejected message again at once. See Config.RetryPause. With Dead it is not
 	// zero when the event was dead before and its message came again, because nobody took it out of
@@ -67,19 +82,27 @@ func (r Result) Again(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
+// ack returns the Result of a message whose event needs nothing more.
+func ack(o Outcome) Result { return Result{Action: Ack, Outcome: o} }
+
+// inProgress returns the Result of a message whose event another process works on.
+func inProgress(after time.Duration, err error) Result {
+	return Result{Action: Retry, Outcome: InProgress, After: after, Err: err}
+}
+
 // retry returns the Result of a message whose event is not processed and not dead, whatever err
 // says: it may be about another event.
 func retry(after time.Duration, err error) Result {
 	if Final(err) {
 		err = &verdict{err, false}
 	}
-	return Result{Action: Retry, After: after, Err: err}
+	return Result{Action: Retry, Outcome: Failed, After: after, Err: err}
 }
 
 // dead returns the Result of a message that the inbox gave up. Only Inbox.dead and Inbox.invalid
 // call it, never because of what an error wraps.
 func dead(after time.Duration, err error) Result {
-	return Result{Action: Dead, After: after, Err: &verdict{err, true}}
+	return Result{Action: Dead, Outcome: GivenUp, After: after, Err: &verdict{err, true}}
 }
 
 // verdict is an error with what the inbox decided. Final finds the outermost one.

@@ -21,7 +21,7 @@ func (r *Repository) Backlog(ctx context.Context, limit int) (core.Backlog, erro
 	r.table.pending(func(row *Row) {
 		if row.Status == StatusDead {
 			b.Dead++
-			if !row.KeyID.IsZero() {
+			if !row.KeyID.IsZero() && !row.leftKey {
 				blocked[row.KeyID] = true
 			}
 			return
@@ -67,60 +67,49 @@ func matches(want, is string) bool { return want == "" || want == is }
 
 // Redrive implements core.Repository.
 func (r *Repository) Redrive(ctx context.Context, req core.AdminRequest) (int, error) {
-	if req.SkipDead {
-		return r.redriveAppend(ctx, req)
-	}
-	if err := r.begin(ctx); err != nil {
-		return 0, err
-	}
-	defer r.mu.Unlock()
-	now, changed := r.now(), 0
-	for _, id := range req.IDs {
-		if row := r.table.rows[id]; row != nil && row.Status == StatusDead {
-			r.reopen(row, now)
-			r.audit("redrive", req, row, now)
-			changed++
-		}
-	}
-	return changed, nil
-}
-
-func (r *Repository) reopen(row *Row, now time.Time) {
-	r.table.change(row, func() {
-		row.Status, row.Attempts, row.LostClaims, row.AvailableAt = StatusRetry, 0, 0, now
-		row.ClaimNo++
-		row.LeaseUntil = time.Time{}
-	})
-}
-
-// redriveAppend redrives under policy SkipDead. The key has gone on, so a dead row comes back at
-// its end under a new id. redriveAppend locks the key rows, as every writer of a key does.
-func (r *Repository) redriveAppend(ctx context.Context, req core.AdminRequest) (int, error) {
 	tx, err := r.Begin(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = tx.Rollback() }()
 	r.mu.Lock()
-	var rows []core.NewRow
+	var rows, overtaken []core.NewRow
 	for _, id := range req.IDs {
-		if row := r.table.rows[id]; row != nil && row.Status == StatusDead {
-			rows = append(rows, core.NewRow{ID: id, KeyID: row.KeyID})
+		row := r.table.rows[id]
+		if row == nil || row.Status != StatusDead {
+			continue
+		}
+		rows = append(rows, core.NewRow{ID: id, KeyID: row.KeyID})
+		if row.overtaken(req) {
+			overtaken = append(overtaken, rows[len(rows)-1])
 		}
 	}
 	r.mu.Unlock()
-	if err := tx.lockLanes(ctx, rows); err != nil {
+	if err := tx.lockLanes(ctx, overtaken); err != nil { // as every writer of a key does
 		return 0, err
 	}
-	changed, err := r.appendDead(tx, rows, req)
+	changed, err := r.redrive(tx, rows, req)
 	if err != nil {
 		return 0, err
 	}
 	return changed, tx.Commit()
 }
 
-// appendDead changes the rows that are still dead after their key rows were locked.
-func (r *Repository) appendDead(tx *Tx, rows []core.NewRow, req core.AdminRequest) (int, error) {
+// overtaken reports whether the key of a dead row may have gone on. Such a row comes back at the
+// end of its key, under a new id.
+func (r *Row) overtaken(req core.AdminRequest) bool {
+	return !r.KeyID.IsZero() && (req.SkipDead || r.leftKey)
+}
+
+func (r *Repository) reopen(row *Row, now time.Time) {
+	r.table.change(row, func() {
+		row.Status, row.Attempts, row.LostClaims, row.AvailableAt = StatusRetry, 0, 0, now
+		row.ClaimedBy, row.ClaimNo, row.LeaseUntil = "", 0, time.Time{}
+	})
+}
+
+// redrive changes the rows that are still dead after their key rows were locked.
+func (r *Repository) redrive(tx *Tx, rows []core.NewRow, req core.AdminRequest) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, changed := r.now(), 0
@@ -131,7 +120,7 @@ func (r *Repository) appendDead(tx *Tx, rows []core.NewRow, req core.AdminReques
 		}
 		changed++
 		r.audit("redrive", req, row, now)
-		if row.KeyID.IsZero() { // no later row has passed it
+		if !row.overtaken(req) {
 			r.reopen(row, now)
 			continue
 		}
@@ -148,6 +137,7 @@ func (r *Repository) appendDead(tx *Tx, rows []core.NewRow, req core.AdminReques
 		if _, overtakenBefore := event.Headers[core.HeaderFirstKeySeq]; !overtakenBefore {
 			event.Headers[core.HeaderFirstKeySeq] = strconv.FormatInt(row.KeySeq, 10)
 		}
+		r.audits[len(r.audits)-1].newID = id
 		if _, err := tx.write(core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: event, KeyID: row.KeyID}}},
 			now); err != nil {
 			return 0, err
@@ -178,8 +168,8 @@ func (r *Repository) Discard(ctx context.Context, req core.AdminRequest) (int, e
 
 func (r *Repository) discard(row *Row, now time.Time) {
 	r.table.change(row, func() {
-		row.Status, row.DoneAt, row.LeaseUntil = StatusDiscarded, now, time.Time{}
-		row.ClaimNo++
+		row.Status, row.DoneAt = StatusDiscarded, now
+		row.ClaimedBy, row.ClaimNo, row.LeaseUntil = "", 0, time.Time{}
 	})
 }
 

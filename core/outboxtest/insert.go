@@ -114,7 +114,7 @@ func (t *Tx) write(req core.InsertRequest, now time.Time) ([]core.Inserted, erro
 			ID: n.ID, Event: cloneEvent(n.Event), KeyID: n.KeyID, CreatedAt: now, AvailableAt: now.Add(n.Event.Delay),
 		}
 		if n.Hot {
-			row.ClaimNo, row.ClaimedBy, row.LeaseUntil = 1, req.Node, now.Add(req.Lease)
+			row.ClaimNo, row.ClaimedBy, row.LeaseUntil = req.ClaimNo, req.Node, now.Add(req.Lease)
 		}
 		if !n.KeyID.IsZero() {
 			places[i] = t.next(n.KeyID, n.ID, now)

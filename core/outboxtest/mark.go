@@ -83,7 +83,7 @@ func (r *Row) fail(f core.Failure, now time.Time) {
 		r.Status, r.AvailableAt = StatusRetry, now.Add(f.Delay)
 		r.Attempts++
 	case core.FailDead:
-		r.Status = StatusDead
+		r.Status, r.leftKey = StatusDead, f.SkipDead && !r.KeyID.IsZero()
 		r.Attempts++
 	case core.FailUnavailable:
 		r.AvailableAt = now.Add(f.Delay)

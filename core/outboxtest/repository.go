@@ -29,6 +29,7 @@ type Repository struct {
 	floor        int64 // the highest number of a deleted key row; no key may start below it
 	locks        map[lockKey]*rowLock
 	audits       []Audit
+	relays       map[string]core.RelayStatus
 	commitFaults []CommitFault
 }
 

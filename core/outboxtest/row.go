@@ -53,6 +53,7 @@ type Row struct {
 	Attempts     int
 	LostClaims   int
 	suspectBegun bool // a publish was begun under the latest claim
+	leftKey      bool // it died under core.SkipDead: its key goes on without it
 	ClaimNo      int64
 	ClaimedBy    string
 	LeaseUntil   time.Time
@@ -73,6 +74,8 @@ type Audit struct {
 	Actor  string
 	Reason string
 	At     time.Time
+
+	newID core.RowID // the row that took the place of this one
 }
 
 // leased reports whether a process holds the row. A lease that ends later than maxLease from now
@@ -103,8 +106,7 @@ func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
 		r.LostClaims++
 	}
 	r.suspectBegun = false
-	r.ClaimNo++
-	r.ClaimedBy = req.Node
+	r.ClaimedBy, r.ClaimNo = req.Node, req.ClaimNo
 	r.LeaseUntil = now.Add(req.Lease)
 	return core.Claimed{
 		ID: r.ID, Event: cloneEvent(r.Event), KeyID: r.KeyID, KeySeq: r.KeySeq, ClaimNo: r.ClaimNo,

@@ -14,7 +14,7 @@ type table struct {
 	rows      map[core.RowID]*Row
 	lanes     map[core.KeyID][]*Row // open and dead rows in ascending KeySeq
 	laneOrder []core.KeyID          // the keys of lanes, ascending
-	unordered []*Row                // open and dead rows without a key, by AvailableAt and id
+	unordered []*Row                // open and dead rows without a key, or that left it, by AvailableAt and id
 	ended     []*Row                // done and discarded rows, by DoneAt and id
 }
 
@@ -43,7 +43,7 @@ func (t *table) index(row *Row) {
 	switch {
 	case row.Status == StatusDone || row.Status == StatusDiscarded:
 		t.ended = insertSorted(t.ended, row, byDone)
-	case row.KeyID.IsZero():
+	case row.KeyID.IsZero() || row.leftKey:
 		t.unordered = insertSorted(t.unordered, row, byDue)
 	default:
 		if len(t.lanes[row.KeyID]) == 0 {
@@ -57,7 +57,7 @@ func (t *table) unindex(row *Row) {
 	switch {
 	case row.Status == StatusDone || row.Status == StatusDiscarded:
 		t.ended = removeSorted(t.ended, row, byDone)
-	case row.KeyID.IsZero():
+	case row.KeyID.IsZero() || row.leftKey:
 		t.unordered = removeSorted(t.unordered, row, byDue)
 	default:
 		t.lanes[row.KeyID] = removeSorted(t.lanes[row.KeyID], row, bySeq)

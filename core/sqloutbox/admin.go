@@ -77,7 +77,7 @@ func (r *Repository) Redrive(ctx context.Context, req core.AdminRequest) (change
 	for ids := range slices.Chunk(sortedIDs(req.IDs), adminChunk) {
 		n := 0
 		err := r.inTx(ctx, "redrive", func(q sqlkit.Querier) (err error) {
-			if n, err = r.database.redrive(ctx, q, ids, req); err != nil || !req.SkipDead {
+			if n, err = r.database.redrive(ctx, q, ids, req); err != nil {
 				return err
 			}
 			appended, err := r.appendDead(ctx, q, ids, req)
@@ -125,7 +125,7 @@ type deadRow struct {
 func (r *Repository) appendDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID,
 	req core.AdminRequest,
 ) (int, error) {
-	rows, err := r.database.lockDead(ctx, q, ids)
+	rows, err := r.database.lockDead(ctx, q, ids, req.SkipDead)
 	if err != nil {
 		return 0, err
 	}
@@ -146,13 +146,19 @@ func (r *Repository) appendDead(ctx context.Context, q sqlkit.Querier, ids []cor
 	return len(rows), nil
 }
 
-// readDeadRows reads the result of lockDead.
+// readDeadRows reads the result of lockDead. A row that left its key has no lane any more: tenant,
+// topic and key say which it was.
 func readDeadRows(ctx context.Context, q sqlkit.Querier, text string, args []any) (rows []deadRow, err error) {
 	err = sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 		var d deadRow
-		var id, lane id16
-		err := res.Scan(&id, &d.eventID, &d.topic, &lane, &d.keySeq)
-		d.id, d.lane = core.RowID(id), core.KeyID(lane)
+		var id id16
+		var tenant, key string
+		var replay bool
+		err := res.Scan(&id, &d.eventID, &d.topic, &tenant, &key, &d.keySeq, &replay)
+		d.id, d.lane = core.RowID(id), core.NewKeyID(tenant, d.topic, key)
+		if replay {
+			d.lane = core.ReplayKeyID(d.lane)
+		}
 		rows = append(rows, d)
 		return err
 	})

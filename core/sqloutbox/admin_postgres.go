@@ -16,21 +16,17 @@ const (
   UNION ALL
   SELECT n.topic FROM topics t CROSS JOIN LATERAL (SELECT e.topic FROM {event} e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
-), blocked AS (
-  (SELECT e.lane, 1 AS n FROM {event} e WHERE e.status = 3 AND e.lane IS NOT NULL ORDER BY e.lane LIMIT 1)
-  UNION ALL
-  SELECT b.lane, k.n + 1 FROM blocked k CROSS JOIN LATERAL (SELECT e.lane FROM {event} e
-    WHERE e.status = 3 AND e.lane IS NOT NULL AND e.lane > k.lane ORDER BY e.lane LIMIT 1) b WHERE k.n < $1::bigint
+), dead AS MATERIALIZED (
+  SELECT e.lane FROM {event} e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint
 ), pending AS MATERIALIZED (
   (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
     e.available_at LIMIT $1::bigint)
   UNION ALL
-  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NOT NULL ORDER BY e.lane, e.key_seq
-    LIMIT $1::bigint)
+  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3
+    ORDER BY e.lane, e.key_seq LIMIT $1::bigint)
 )
 SELECT (SELECT count(*) FROM pending),
-  (SELECT count(*) FROM (SELECT 1 FROM {event} e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint) d),
-  (SELECT count(*) FROM blocked),
+  (SELECT count(*) FROM dead), (SELECT count(DISTINCT lane) FROM dead),
   (extract(epoch from clock_timestamp() - least((SELECT min(created_at) FROM pending), (SELECT
     min(f.created_at) FROM topics t
     CROSS JOIN LATERAL (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL AND
@@ -47,24 +43,26 @@ FROM {event} e WHERE e.status = 3 AND e.id > $1::uuid AND ($2::text = '' OR e.to
 INSERT INTO {audit} (action, actor, reason, row_id, event_id, topic) SELECT $2::text, $3::text, $4::text, u.id,
   u.event_id, u.topic FROM u`
 
-	postgresRedrive = `WITH u AS (UPDATE {event} e SET status = 2, attempts = 0, lost_claims = 0, claim_no =
-	  e.claim_no + 1, lease_until = NULL,
-  available_at = clock_timestamp() WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND (e.lane IS NULL OR NOT
-    $5::boolean)` + postgresAuditFrom
+	postgresRedrive = `WITH u AS (UPDATE {event} e SET status = 2, attempts = 0, lost_claims = 0,
+	  claimed_by = NULL, claim_no = 0, lease_until = NULL,
+  available_at = clock_timestamp() WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND (e.key_seq IS NULL OR
+    e.lane IS NOT NULL AND NOT $5::boolean)` + postgresAuditFrom
 
-	postgresDiscard = `WITH u AS (UPDATE {event} e SET status = 4, claim_no = e.claim_no + 1, lease_until = NULL,
+	postgresDiscard = `WITH u AS (UPDATE {event} e SET status = 4, claimed_by = NULL, claim_no = 0, lease_until = NULL,
 	  done_at = clock_timestamp()
 WHERE e.id = ANY ($1::uuid[]) AND (e.status = 3 OR e.status IN (0,2)
   AND ($5::boolean OR e.lease_until IS NULL OR e.lease_until <= statement_timestamp()))` + postgresAuditFrom
 
-	postgresDeadForAppend = `SELECT e.id, e.event_id, e.topic, e.lane, e.key_seq FROM {event} e
-WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND e.lane IS NOT NULL ORDER BY e.id FOR UPDATE`
+	postgresDeadForAppend = `SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
+  e.key_seq, e.replay_of IS NOT NULL FROM {event} e
+WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND e.key_seq IS NOT NULL AND ($2::boolean OR e.lane IS NULL)
+ORDER BY e.id FOR UPDATE`
 
 	// The copy of an overtaken event carries its first number. Otherwise a consumer would take it
 	// for the newest.
 	postgresCopied = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
 		`tenant_id, partition_key, ` +
-		`lane, payload, content_type, CASE WHEN headers IS NULL OR jsonb_typeof(headers) = 'object' ` +
+		`$4::bytea, payload, content_type, CASE WHEN headers IS NULL OR jsonb_typeof(headers) = 'object' ` +
 		`THEN jsonb_build_object('` + core.HeaderFirstKeySeq + `', key_seq::text) || COALESCE(headers, '{}') ELSE ` +
 		`headers END, occurred_at, replay_of`
 
@@ -72,7 +70,7 @@ WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND e.lane IS NOT NULL ORDER BY e
 SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), ` + postgresCopied +
 		` FROM {event} WHERE id = $3::uuid`
 
-	postgresDiscardDead = `UPDATE {event} SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at =
+	postgresDiscardDead = `UPDATE {event} SET status = 4, claimed_by = NULL, claim_no = 0, lease_until = NULL, done_at =
 	  clock_timestamp()
 WHERE id = $1::uuid AND status = 3`
 
@@ -116,8 +114,9 @@ func (p *postgres) discard(ctx context.Context, q sqlkit.Querier, ids []core.Row
 	return int(n), err
 }
 
-func (p *postgres) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]deadRow, error) {
-	return readDeadRows(ctx, q, p.sql.deadForAppend, []any{uuidArray(ids)})
+func (p *postgres) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool,
+) ([]deadRow, error) {
+	return readDeadRows(ctx, q, p.sql.deadForAppend, []any{uuidArray(ids), skipDead})
 }
 
 func (p *postgres) appendDead(ctx context.Context, q sqlkit.Querier, d deadRow, req core.AdminRequest) error {
@@ -126,7 +125,7 @@ func (p *postgres) appendDead(ctx context.Context, q sqlkit.Querier, d deadRow, 
 	if _, err := sqlkit.FirstRow(ctx, q, p.sql.keyNext, []any{d.lane[:], newID}, &seq); err != nil {
 		return err
 	}
-	if _, err := q.Exec(ctx, p.sql.append, newID, seq, id); err != nil {
+	if _, err := q.Exec(ctx, p.sql.append, newID, seq, id, d.lane[:]); err != nil {
 		return err
 	}
 	if _, err := q.Exec(ctx, p.sql.discardDead, id); err != nil {

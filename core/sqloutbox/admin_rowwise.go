@@ -12,7 +12,7 @@ import (
 // copiedRow are the values of copiedColumns. The copy of an overtaken event carries its first
 // number. Otherwise a consumer would take it for the newest.
 const copiedRow = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
-	`tenant_id, partition_key, lane, payload, content_type, {first_seq:` + core.HeaderFirstKeySeq +
+	`tenant_id, partition_key, ?, payload, content_type, {first_seq:` + core.HeaderFirstKeySeq +
 	`}, occurred_at, replay_of`
 
 func (w *rowwise) backlog(ctx context.Context, limit int64) (b core.Backlog, err error) {
@@ -121,8 +121,8 @@ func (w *rowwise) change(ctx context.Context, q sqlkit.Querier, find, change lis
 	return len(rows), nil
 }
 
-func (w *rowwise) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]deadRow, error) {
-	return readDeadRows(ctx, q, w.sql.deadForAppend.text(len(ids)), idArgs(ids))
+func (w *rowwise) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool) ([]deadRow, error) {
+	return readDeadRows(ctx, q, w.sql.deadForAppend.text(len(ids)), idArgs(ids, b2i(skipDead)))
 }
 
 func (w *rowwise) appendDead(ctx context.Context, q sqlkit.Querier, d deadRow, req core.AdminRequest) error {
@@ -130,7 +130,7 @@ func (w *rowwise) appendDead(ctx context.Context, q sqlkit.Querier, d deadRow, r
 	if err != nil {
 		return err
 	}
-	if _, err := q.Exec(ctx, w.sql.append, d.newID[:], seq, d.id[:]); err != nil {
+	if _, err := q.Exec(ctx, w.sql.append, d.newID[:], seq, d.lane[:], d.id[:]); err != nil {
 		return err
 	}
 	if _, err := q.Exec(ctx, w.sql.discardDead, d.id[:]); err != nil {

@@ -24,7 +24,7 @@ var ErrReadOnly = errors.New("sqloutbox: database is read-only")
 // database. Run calls it; call it yourself in a process that only inserts. It implements
 // core.Checker.
 func (r *Repository) Check(ctx context.Context) error {
-	readOnly, err := sqlkit.ReadOnly(ctx, r.db, r.dialect)
+	readOnly, err := sqlkit.ReadOnly(ctx, r.each(), r.dialect)
 	if err != nil {
 		return wrap("check", err)
 	}
@@ -35,16 +35,25 @@ func (r *Repository) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	drift, err := sqlkit.Drift(ctx, r.db, plan, diagnosticColumns)
+	drift, err := sqlkit.Drift(ctx, r.each(), plan, diagnosticColumns)
 	if err != nil {
 		return wrap("check", err)
 	}
-	if len(drift) == 0 {
-		r.home.learnNow(ctx, r.own, r.db)
+	relay := r.names.prefix + "relay" // relays work without it
+	missing := func(err error) bool {
+		m, ok := errors.AsType[*sqlkit.MissingError](err)
+		return ok && m.Table != relay
+	}
+	layout, err := r.layout(ctx)
+	if err != nil {
+		return wrap("check", err)
+	}
+	if drift = append(drift, layout...); len(drift) == 0 {
+		r.home.learnNow(ctx, r.own, r.each())
 		return nil
 	}
 	how := core.ErrTablesDiffer
-	if slices.ContainsFunc(drift, func(err error) bool { return errors.Is(err, sqlkit.ErrMissing) }) {
+	if len(layout) > 0 || slices.ContainsFunc(drift, missing) { // the statements would not work
 		how = core.ErrNoTables
 	}
 	return fmt.Errorf("%w: %w (%s):\n%w", ErrDrift, how, howToCreate, errors.Join(drift...))
@@ -54,4 +63,5 @@ func (r *Repository) Check(ctx context.Context) error {
 var diagnosticColumns = map[string]bool{
 	"last_error": true, "last_error_code": true, "receipt": true, "headers": true,
 	"action": true, "actor": true, "reason": true,
+	"host": true, "program": true, "version": true, "topics": true,
 }

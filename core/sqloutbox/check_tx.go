@@ -21,12 +21,8 @@ func (r *Repository) CheckTx(ctx context.Context, tx core.Tx) error {
 		return fmt.Errorf("%w: the transaction is one of %s and the outbox is in %s", core.ErrOtherDatabase, d,
 			r.dialect)
 	}
-	t, ok := tx.(interface{ Pool() *sql.DB })
-	if !ok {
-		return nil
-	}
-	pool := t.Pool()
-	if pool == nil || pool == r.db {
+	pool := begunOn(tx)
+	if pool == nil || r.same(pool) {
 		return nil
 	}
 	other, met := r.home.neighbour(pool)
@@ -44,13 +40,28 @@ func (r *Repository) CheckTx(ctx context.Context, tx core.Tx) error {
 	other.same = known && other.place == ours && !private
 	r.home.met(pool, other)
 	if !other.same {
-		r.home.learn(r.own, r.db)
+		r.home.learn(r.own, r.each())
 	}
 	switch {
 	case private:
 		return fmt.Errorf("%w: that is another one in memory", core.ErrOtherDatabase)
 	case known && !other.same:
 		return fmt.Errorf("%w: that is %q and the outbox is in %q", core.ErrOtherDatabase, other.place, ours)
+	}
+	return nil
+}
+
+// begunOn returns the *sql.DB or the Pool that a transaction was begun on, nil if it is not known.
+func begunOn(tx core.Tx) any {
+	switch t := tx.(type) {
+	case interface{ Pool() *sql.DB }:
+		if db := t.Pool(); db != nil {
+			return db
+		}
+	case interface{ Pool() Pool }:
+		if p := t.Pool(); p != nil {
+			return p
+		}
 	}
 	return nil
 }

@@ -42,6 +42,14 @@ func (f filter) wants(topic string) bool {
 // nothing reports whether no topic is wanted.
 func (f filter) nothing() bool { return f.only != nil && len(f.only) == 0 }
 
+// key tells filters apart.
+func (f filter) key() string {
+	if f.only != nil {
+		return textArray(f.only)
+	}
+	return textArray(f.except) + textArray(f.served)
+}
+
 // lane reports whether the lane can be of a wanted topic.
 func (f filter) lane(l core.KeyID) bool {
 	has := func(topics []string) bool {
@@ -65,6 +73,8 @@ func checkClaim(req core.ClaimRequest) error {
 	switch {
 	case req.Node == "":
 		return errors.New("sqloutbox: claim: Node is empty")
+	case req.ClaimNo <= 0:
+		return fmt.Errorf("sqloutbox: claim: ClaimNo %d must be greater than 0", req.ClaimNo)
 	case req.Lease <= 0 || req.MaxLease < req.Lease:
 		return fmt.Errorf("sqloutbox: claim: Lease %s and MaxLease %s must be 0 < Lease <= MaxLease", req.Lease,
 			req.MaxLease)

@@ -17,29 +17,41 @@ const (
 		"e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')"
 	postgresDue = "e.available_at <= statement_timestamp()"
 
-	// postgresTake leases the rows of the list "take". The list is an array, because a join might
-	// read the whole table to build a hash of it. Parameters: $1 node, $2 lease, $4 the longest
-	// lease.
-	postgresTake = `UPDATE {event} e SET claim_no = e.claim_no + 1,
+	// postgresOK says whether a row of a key can be claimed, if no row before it prevents that.
+	postgresOK = "(e.status <> 3 AND " + postgresDue + " AND " + postgresFree + ")"
+
+	// postgresInLane are the open and dead rows of keys, as in their index. $13 says whether dead
+	// rows are passed over.
+	postgresInLane = "e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3)"
+
+	// postgresTake leases the rows of the list "take" by their addresses, which were found and
+	// locked in the same statement. A row that had changed before its lock was granted has another
+	// address, which the snapshot of the statement does not show: such a row stays free. An address
+	// must never leave its statement, because VACUUM gives it to another row. The list is an array,
+	// because a join might read the whole table to build a hash of it. A partitioned table has the
+	// same addresses in each partition: there the rows are found by their ids. Parameters: $1 node,
+	// $2 lease, $15 the claim number.
+	postgresTake = `UPDATE {event} e SET claim_no = $15::bigint,
   lost_claims = abs(e.lost_claims) +
     CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < ` + suspicious +
 		` THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
-WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.status IN (0,2) AND ` + postgresDue + ` AND ` + postgresFree + `
-RETURNING ` + eventColumns + claimColumns
+WHERE {rows:take} AND e.status IN (0,2)
+RETURNING ` + eventColumns + claimColumns + `, {us:e.available_at}`
 )
 
 // postgresNoRow ends the answer of a claim with a row of facts about the whole claim.
 const postgresNoRow = `'00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', ` +
 	`NULL::bytea, 0::bigint, ` +
-	`''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint`
+	`''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, 0::bigint`
 
 // postgresServed leaves out the topics that are served in a process, unless $6 or $14 names them.
 const postgresServed = ` AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE '` + core.ServedTopicPrefix +
 	`%' OR e.topic = ANY ($14::text[]))`
 
 // postgresTopics lists the wanted topics without those of $7: those of $6, or all that have open
-// rows, found by jumping from one to the next.
+// rows, found by jumping from one to the next. $16 are the due times to start at for the topics of
+// $6, in microseconds since 1970; if it is empty, claims start at the beginning.
 const postgresTopics = `WITH RECURSIVE all_topics AS (
   (SELECT e.topic FROM {event} e WHERE $6::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY
     e.topic LIMIT 1)
@@ -47,8 +59,10 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
   SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM {event} e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
 ), topics AS MATERIALIZED (
-  SELECT e.topic FROM all_topics e WHERE e.topic <> ALL ($7::text[])` + postgresServed + `
-  UNION ALL SELECT unnest($6::text[]) COLLATE "C"
+  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> ALL ($7::text[])` +
+	postgresServed + `
+  UNION ALL SELECT l.topic COLLATE "C", COALESCE('epoch'::timestamptz + l.since * interval '1 microsecond',
+    '-infinity') FROM unnest($6::text[], $16::bigint[]) l(topic, since)
 )`
 
 // postgresClaimUnordered: $3 limit, $5 bytes, $8 whether the first row may have more bytes. Rows
@@ -56,71 +70,73 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
 // the same rows. They are returned oldest due first, with topics in turns. So a retried row comes
 // after rows that wait longer, whatever its id.
 var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
-  SELECT c.id, c.available_at, c.size, row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn
+  SELECT c.tid, c.id, c.available_at, c.size,
+    row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn,
+    count(*) OVER (PARTITION BY t.topic) AS found
   FROM topics t CROSS JOIN LATERAL (
-    SELECT e.id, e.available_at, octet_length(e.payload) AS size FROM {event} e
-    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic AND `+postgresDue+` AND `+postgresFree+`
+    SELECT e.ctid AS tid, e.id, e.available_at, octet_length(e.payload) AS size FROM {event} e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic AND `+postgresDue+` AND
+      e.available_at >= t.since AND `+postgresFree+`
     ORDER BY e.available_at, e.id
     LIMIT (SELECT ($3::bigint + greatest(count(*), 1) - 1) / greatest(count(*), 1) FROM topics)
     FOR UPDATE SKIP LOCKED) c
 ), take AS MATERIALIZED (
-  SELECT id, n FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
+  SELECT tid, id, n, found FROM (SELECT tid, id, found, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
     WINDOW w AS (ORDER BY turn, available_at, id)) c
   WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
 ), taken AS (`+postgresTake+`)
-SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics) FROM taken JOIN take ON take.id = taken.id ORDER BY take.n`,
-	1, 2, 3, 4, 5, 6, 7, 8, 14)
+SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics), take.found FROM taken JOIN take ON take.id = taken.id ORDER BY take.n`,
+	1, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16)
 
 // postgresShort is the shortest run of a claim if there are more keys than the limit allows whole
 // runs. A claim then takes rows of some 64 keys, about as many as are published at once. One row of
 // each of 500 keys would need more look-ups.
 const postgresShort = `greatest(1, least($8::bigint, $3::bigint / 64))`
 
-// postgresRun turns the list "heads" of claimable keys (with the first dead number of each) into
-// "take": the heads and the rows that follow them. A row that another transaction holds ends the
-// run of its key. $8 is the longest run.
+// postgresRun turns the list "heads" of claimable keys into "take": the heads and the rows that
+// follow them, up to the first that cannot be claimed. A row that another transaction holds, or
+// that has changed since, ends the run of its key. $8 is the longest run.
 const postgresRun = `, cand AS MATERIALIZED (
-  SELECT r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
-  FROM (SELECT lane, dead FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
-    SELECT e.id, e.key_seq, octet_length(e.payload) AS size,
-      (` + postgresDue + ` AND ` + postgresFree + ` AND (h.dead IS NULL OR e.key_seq < h.dead)) AS ok
-    FROM {event} e WHERE e.lane = h.lane AND e.status IN (0,2) AND e.lane IS NOT NULL
-    ORDER BY e.key_seq
+  SELECT r.tid, r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
+  FROM (SELECT lane FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
+    SELECT e.ctid AS tid, e.id, e.key_seq, octet_length(e.payload) AS size, ` + postgresOK + ` AS ok
+    FROM {event} e WHERE e.lane = h.lane AND ` + postgresInLane + `
+    ORDER BY e.lane, e.key_seq
     LIMIT (SELECT greatest(` + postgresShort + `, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
 ), sized AS MATERIALIZED (
-  SELECT id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS
+  SELECT tid, id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS
     (ORDER BY lane, key_seq, id)
 ), picked AS MATERIALIZED (
-  SELECT id, lane, key_seq FROM sized WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
+  SELECT tid, id, lane, key_seq FROM sized WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
 ), held AS MATERIALIZED (
-  SELECT e.id FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) AND e.status IN (0,2) AND ` + postgresDue +
-	` AND ` + postgresFree + ` ORDER BY e.id FOR UPDATE SKIP LOCKED
+  SELECT {and_id}e.ctid AS tid FROM {event} e WHERE {rows:picked} FOR UPDATE SKIP LOCKED
 ), take AS MATERIALIZED (
-  SELECT id FROM (SELECT p.id, bool_and(h.id IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
-    FROM picked p LEFT JOIN held h ON h.id = p.id) r WHERE ok
+  SELECT {row} FROM (SELECT p.{row}, bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
+    FROM picked p LEFT JOIN held h ON {same}h.tid = p.tid) r WHERE ok
 )`
 
-// postgresLanes jumps from the head of one lane to that of the next. $9 is the lane to start after,
-// $10 the number of lanes. $11 and $12 are the prefixes of the wanted and the stopped topics; a
-// stopped topic is jumped over as a whole.
+// postgresLanes jumps from the first row of one key to that of the next. $9 is the lane to start
+// after, $10 the number of lanes. $11 and $12 are the prefixes of the wanted and the stopped
+// topics; a stopped topic is jumped over as a whole.
 var postgresLanes = postgresScan("0::bigint", "")
 
-// postgresClaimLanes does the same, and stops when the due and free heads have $3 rows behind them,
-// counting at most a short run for each lane.
-var postgresClaimLanes = postgresScan(`CASE WHEN `+postgresDue+` AND `+postgresFree+` THEN (SELECT count(*) FROM (
-    SELECT FROM {event} r WHERE r.lane = e.lane AND r.status IN (0,2) AND r.lane IS NOT NULL LIMIT `+postgresShort+
+// postgresClaimLanes does the same, and stops when the claimable heads have $3 rows behind them,
+// counting at most a short run for each key.
+var postgresClaimLanes = postgresScan(`CASE WHEN `+postgresOK+` THEN (SELECT count(*) FROM (
+    SELECT FROM {event} r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT `+postgresShort+
 	`) r) ELSE 0 END`,
 	"AND l.total < $3::bigint")
 
 func postgresScan(found, more string) string {
+	row := "e.lane, e.topic, e.status, e.available_at, e.lease_until, " + postgresOK + " AS ok, "
 	return `lanes AS (
-  (SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, 1 AS n, ` + found + ` AS total FROM {event} e
-   WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
+  (SELECT ` + row + `1 AS n, ` + found + ` AS total FROM {event} e
+   WHERE ` + postgresInLane + ` AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.lane, h.key_seq, h.id, h.topic, h.available_at, h.lease_until, l.n + 1, l.total + h.found FROM lanes
+  SELECT h.lane, h.topic, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found FROM lanes
     l CROSS JOIN LATERAL (
-    SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until, ` + found + ` AS found FROM {event} e
-    WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > CASE
+    SELECT ` + row + found + ` AS found FROM {event} e
+    WHERE ` + postgresInLane + ` AND e.lane > CASE
       WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($12::text[])
         THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
       WHEN encode(substring(l.lane from 1 for 4), 'hex') <> ALL ($11::text[])
@@ -132,32 +148,26 @@ func postgresScan(found, more string) string {
 )`
 }
 
-// postgresHeads are the heads that may be claimed: $6 and $7 the topics, $13 whether dead rows are
-// passed over.
-const postgresHeads = `SELECT e.lane, d.dead FROM lanes e
-  LEFT JOIN LATERAL (SELECT x.key_seq AS dead FROM {event} x
-    WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
-    ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
-  WHERE ` + postgresDue + ` AND ` + postgresFree + `
-    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])` + postgresServed +
-	` AND (d.dead IS NULL OR d.dead > e.key_seq)`
+// postgresHeads are the heads that may be claimed: $6 and $7 the topics. The first row of a key
+// decides: if it is dead, leased or not due, nothing of the key can be claimed.
+const postgresHeads = `SELECT e.lane FROM lanes e WHERE e.ok
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])` + postgresServed
 
 var postgresClaimHeads = `WITH RECURSIVE ` + postgresClaimLanes + `, heads AS MATERIALIZED (` + postgresHeads + `)` +
 	postgresRun + `, taken AS (` + postgresTake + `)
-SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresNoRow + `, CASE
+SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT ` + postgresNoRow + `, CASE
     WHEN (SELECT count(*) FROM heads) > $3::bigint OR (SELECT count(*) FROM sized) > (SELECT count(*) FROM picked)
       THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
     WHEN (SELECT count(*) FROM lanes) >= $10::bigint OR (SELECT max(total) FROM lanes) >= $3::bigint
       THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
-  END, 0::bigint`
+  END, 0::bigint, 0::bigint`
 
 // postgresClaimKey is the same for the one lane $9.
 var postgresClaimKey = renumber(`WITH lanes AS (
-  SELECT e.lane, e.key_seq, e.id, e.topic, e.available_at, e.lease_until FROM {event} e WHERE e.lane =
-    $9::bytea AND e.status IN (0,2) AND e.lane IS NOT NULL
-  ORDER BY e.key_seq LIMIT 1
+  SELECT e.lane, e.topic, `+postgresOK+` AS ok FROM {event} e WHERE e.lane = $9::bytea AND `+postgresInLane+`
+  ORDER BY e.lane, e.key_seq LIMIT 1
 ), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`
-`+postgresTake+`, NULL::bytea, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14)
+`+postgresTake+`, NULL::bytea, 0::bigint, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15)
 
 // postgresNextDue returns the earliest time, in microseconds from now, at which an open row may be
 // claimed.
@@ -169,13 +179,10 @@ var postgresNextDue = renumber(postgresTopics+`, unordered AS (
 ), `+postgresLanes+`, ordered AS (
   SELECT min(greatest(e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END)) AS at
   FROM lanes e
-  LEFT JOIN LATERAL (SELECT x.key_seq AS dead FROM {event} x
-    WHERE NOT $13::boolean AND x.lane = e.lane AND x.status = 3 AND x.lane IS NOT NULL
-    ORDER BY x.lane, x.key_seq LIMIT 1) d ON true
-  WHERE ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])`+postgresServed+`
-    AND (d.dead IS NULL OR d.dead > e.key_seq)
+  WHERE e.status <> 3 AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])`+
+	postgresServed+`
 ) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o`,
-	4, 6, 7, 9, 10, 11, 12, 13, 14)
+	4, 6, 7, 9, 10, 11, 12, 13, 14, 16)
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
@@ -192,32 +199,73 @@ func renumber(text string, used ...int) string {
 	})
 }
 
+// claimTopics starts at the cursors if the last pass from the beginning was slow. Another one
+// follows if that was not enough, and if it may. Without oversize it goes on behind the rows that
+// were claimed before.
 func (p *postgres) claimTopics(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
 ) (rows []core.Claimed, topics int, err error) {
-	rows, _, topics, err = p.claim(ctx, "claim unordered", p.sql.claimUnordered, req.Node, micros(req.Lease),
+	if !oversize {
+		res, err := p.claimUnordered(ctx, req, f, p.cursors.of(f.only), false)
+		return res.rows, res.topics, err
+	}
+	if only, since := p.cursors.partial(f, time.Now()); len(only) > 0 {
+		res, err := p.claimUnordered(ctx, req, filter{only: only}, since, true)
+		if rows, topics = res.rows, res.topics; err != nil || len(rows) >= req.Limit ||
+			len(rows) > 0 && !p.cursors.rested(f, time.Now()) {
+			return rows, topics, err
+		}
+		req.Limit -= len(rows)
+		for i := range rows {
+			req.MaxBytes -= int64(len(rows[i].Event.Payload))
+		}
+		if req.MaxBytes <= 0 {
+			return rows, topics, nil
+		}
+	}
+	start := time.Now()
+	res, err := p.claimUnordered(ctx, req, f, nil, len(rows) == 0)
+	if err != nil {
+		p.cursors.failed(f, time.Now(), time.Since(start))
+		if len(rows) > 0 { // these are claimed already
+			return rows, topics, nil
+		}
+		return nil, 0, err
+	}
+	p.cursors.passed(f, time.Now(), res.took, res.read-int64(len(res.rows)))
+	return append(res.rows, rows...), max(topics, res.topics), nil
+}
+
+func (p *postgres) claimUnordered(ctx context.Context, req core.ClaimRequest, f filter, since []int64, oversize bool,
+) (claimResult, error) {
+	res, err := p.claim(ctx, "claim unordered", since == nil, p.sql.claimUnordered, req.Node, micros(req.Lease),
 		int64(req.Limit), micros(req.MaxLease),
-		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), oversize, textArray(f.served))
-	return rows, topics, err
+		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), oversize, textArray(f.served), req.ClaimNo,
+		column(since, func(us *int64) string { return strconv.FormatInt(*us, 10) }))
+	if err != nil {
+		return claimResult{}, err
+	}
+	p.cursors.claimed(res.byTopic, quota(req.Limit, res.topics))
+	return res, nil
 }
 
 func (p *postgres) claimHeads(ctx context.Context, req core.ClaimRequest, f filter,
 	after core.KeyID,
 ) ([]core.Claimed, core.KeyID, error) {
-	rows, next, _, err := p.claim(ctx, "claim heads", p.sql.claimHeads, req.Node, micros(req.Lease), int64(req.Limit),
+	res, err := p.claim(ctx, "claim heads", false, p.sql.claimHeads, req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Keys),
-		f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served))
-	return rows, next, err
+		f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served), req.ClaimNo)
+	return res.rows, res.next, err
 }
 
 func (p *postgres) claimLane(ctx context.Context, req core.ClaimRequest, f filter,
 	lane core.KeyID,
 ) ([]core.Claimed, error) {
-	rows, _, _, err := p.claim(ctx, "claim key", p.sql.claimLane, req.Node, micros(req.Lease), int64(req.Limit),
+	res, err := p.claim(ctx, "claim key", false, p.sql.claimLane, req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:], req.SkipDead,
-		textArray(f.served))
-	return rows, err
+		textArray(f.served), req.ClaimNo)
+	return res.rows, err
 }
 
 func (f filter) onlyPrefixes() any {
@@ -227,29 +275,52 @@ func (f filter) onlyPrefixes() any {
 	return textArray(prefixes(f.only))
 }
 
-// claim runs a claim, which is one statement.
-func (p *postgres) claim(ctx context.Context, what, text string,
-	args ...any,
-) (rows []core.Claimed, next core.KeyID, topics int, err error) {
+// postgresEntriesRead returns how many entries of the index the transaction has read, finished rows
+// among them. It is 0 if the server does not count (track_counts).
+const postgresEntriesRead = `SELECT COALESCE({read:event_ready}, 0)`
+
+// claimResult is what a claim found.
+type claimResult struct {
+	rows    []core.Claimed
+	byTopic map[string]topicRows
+	next    core.KeyID // of a claim of heads
+	topics  int        // of a claim of unordered rows
+	took    time.Duration
+	read    int64 // index entries, if the claim was slow
+}
+
+// claim runs a claim, which is one statement. entries says whether to ask a slow one how much of
+// the index of unordered rows it read.
+func (p *postgres) claim(ctx context.Context, what string, entries bool, text string, args ...any,
+) (found claimResult, err error) {
 	err = p.scan(ctx, what, func(q sqlkit.Querier) error {
-		rows, next, topics = nil, core.KeyID{}, 0
-		return sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
+		found = claimResult{byTopic: map[string]topicRows{}}
+		start := time.Now()
+		err := sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 			var s claimScan
 			var last id16
-			var count int
-			if err := s.scan(res, &last, &count); err != nil {
+			var topics, candidates int
+			var due int64
+			if err := s.scan(res, &due, &last, &topics, &candidates); err != nil {
 				return err
 			}
-			topics = max(topics, count)
+			found.topics = max(found.topics, topics)
 			if s.id == (id16{}) {
-				next = core.KeyID(last)
+				found.next = core.KeyID(last)
 				return nil
 			}
-			rows = append(rows, s.claimed())
+			found.rows = append(found.rows, s.claimed())
+			t := found.byTopic[s.e.Topic]
+			found.byTopic[s.e.Topic] = topicRows{taken: t.taken + 1, found: candidates, due: max(t.due, due)}
 			return nil
 		})
+		found.took = time.Since(start)
+		if err == nil && entries && found.took >= slowPass {
+			_, err = sqlkit.FirstRow(ctx, q, p.sql.entriesRead, nil, &found.read)
+		}
+		return err
 	})
-	return rows, next, topics, err
+	return found, err
 }
 
 func (p *postgres) nextDue(ctx context.Context, req core.ClaimRequest, f filter) (d time.Duration, ok bool, err error) {
@@ -257,6 +328,7 @@ func (p *postgres) nextDue(ctx context.Context, req core.ClaimRequest, f filter)
 	args := []any{
 		micros(req.MaxLease), textArrayOrNil(f.only), textArray(f.except), zero[:],
 		int64(max(req.Keys, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served),
+		textArray(nil),
 	}
 	err = p.scan(ctx, "next due", func(q sqlkit.Querier) error {
 		var us *int64

@@ -19,6 +19,27 @@ type candidate struct {
 	keySeq int64
 	size   int64
 	ok     bool
+	rowid  int64 // SQLite
+}
+
+// addresses appends what the statements of claims find the rows by.
+func (w *rowwise) addresses(rows []*candidate, args ...any) []any {
+	for _, c := range rows {
+		if w.rowids {
+			args = append(args, c.rowid)
+		} else {
+			args = append(args, c.id[:])
+		}
+	}
+	return args
+}
+
+// addressed adds the place of the rowid to the places for the columns of a row.
+func (w *rowwise) addressed(rowid *int64, dest ...any) []any {
+	if w.rowids {
+		dest = append(dest, rowid)
+	}
+	return dest
 }
 
 // unionSelects is how many parts one statement joins.
@@ -75,7 +96,7 @@ func (w *rowwise) topicRows(ctx context.Context, q sqlkit.Querier, req core.Clai
 		err := sqlkit.EachRow(ctx, q, w.sql.topicRows.text(len(chunk)), args, func(res core.Rows) error {
 			var c candidate
 			var id id16
-			err := res.Scan(&id, &c.topic, &c.size)
+			err := res.Scan(w.addressed(&c.rowid, &id, &c.topic, &c.size)...)
 			c.id, c.ok = core.RowID(id), true
 			byTopic[c.topic] = append(byTopic[c.topic], c)
 			most = max(most, len(byTopic[c.topic]))
@@ -116,7 +137,13 @@ func (w *rowwise) claimHeads(ctx context.Context, req core.ClaimRequest, f filte
 	rows, err := w.claimCandidates(ctx, "claim heads", req, func(q sqlkit.Querier) (all []candidate, err error) {
 		rest := req
 		for next = after; ; {
-			scan := laneScan{tables: w, filter: f, most: min(rest.Keys, headPage), bound: next}
+			scan := laneScan{
+				tables: w, filter: f, skipDead: req.SkipDead, most: min(rest.Keys, headPage), bound: next,
+				depth: min(rest.Run, rest.Limit), short: shortRun(rest),
+			}
+			if next == after { // a later look is needed where heads are blocked or lanes short
+				scan.enough = rest.Limit
+			}
 			if err := scan.run(ctx, q); err != nil {
 				return nil, err
 			}
@@ -125,7 +152,7 @@ func (w *rowwise) claimHeads(ctx context.Context, req core.ClaimRequest, f filte
 			if err != nil {
 				return nil, err
 			}
-			rows, cutShort, err := w.runs(ctx, q, rest, heads, len(all) == 0)
+			rows, cutShort, err := w.runs(ctx, q, rest, f, heads, scan.behind, len(all) == 0)
 			if err != nil {
 				return nil, err
 			}
@@ -140,7 +167,7 @@ func (w *rowwise) claimHeads(ctx context.Context, req core.ClaimRequest, f filte
 			for i := range rows {
 				rest.MaxBytes -= rows[i].size
 			}
-			rest.Keys -= headPage
+			rest.Keys -= scan.visited
 			if next.IsZero() || rest.Keys <= 0 || rest.Limit <= 0 || rest.MaxBytes <= 0 {
 				return all, nil
 			}
@@ -149,7 +176,7 @@ func (w *rowwise) claimHeads(ctx context.Context, req core.ClaimRequest, f filte
 	return rows, next, err
 }
 
-// headPage is how many lanes are looked at before their runs are read.
+// headPage is how many lanes are looked at, at most, before their runs are read.
 const headPage = 128
 
 // shortRun is the shortest run of a claim if there are more keys than the limit allows whole runs.
@@ -162,37 +189,22 @@ func (w *rowwise) claimLane(ctx context.Context, req core.ClaimRequest, f filter
 	lane core.KeyID,
 ) ([]core.Claimed, error) {
 	return w.claimCandidates(ctx, "claim key", req, func(q sqlkit.Querier) ([]candidate, error) {
-		var first []candidate
-		err := sqlkit.EachRow(ctx, q, w.sql.laneHead, []any{lane[:]}, func(res core.Rows) error {
-			var id id16
-			c := candidate{lane: lane}
-			err := res.Scan(&c.keySeq, &id)
-			c.id = core.RowID(id)
-			first = append(first, c)
-			return err
-		})
-		if err != nil {
+		rows, err := w.laneRows(ctx, q, req, lane, max(1, min(req.Run, req.Limit)))
+		if err != nil || len(rows) == 0 || !f.wants(rows[0].topic) {
 			return nil, err
 		}
-		heads, err := w.claimableHeads(ctx, q, req, f, first)
-		if err != nil {
-			return nil, err
-		}
-		all, _, err := w.runs(ctx, q, req, heads, true)
-		return all, err
+		return cut(rows, req, true), nil
 	})
 }
 
-// head is the first row of a lane that is not dead.
+// head is the first row of a lane, if it is open.
 type head struct {
 	candidate
-	dead  int64         // first dead number of the lane; the largest number if there is none
 	until time.Duration // how long until it is due and free
 }
 
-const noDead = int64(^uint64(0) >> 1)
-
-// headsOf reads heads: whether they are of a wanted topic, due, free, and not behind a dead row.
+// headsOf reads heads of wanted topics: whether they are due and free. A dead one is left out: no
+// row of its lane can be claimed.
 func (w *rowwise) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter,
 	first []candidate,
 ) ([]head, error) {
@@ -211,17 +223,13 @@ func (w *rowwise) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimR
 			var id id16
 			var h head
 			var us int64
-			var dead *int64
-			if err := res.Scan(&id, &h.topic, &h.size, &h.ok, &us, &dead); err != nil {
+			if err := res.Scan(w.addressed(&h.rowid, &id, &h.topic, &h.size, &h.ok, &us)...); err != nil {
 				return err
 			}
-			h.dead, h.until = noDead, time.Duration(us)*time.Microsecond
-			if dead != nil && !req.SkipDead {
-				h.dead = *dead
-			}
+			h.until = time.Duration(us) * time.Microsecond
 			c := byID[core.RowID(id)]
 			h.id, h.lane, h.keySeq = c.id, c.lane, c.keySeq
-			if h.keySeq < h.dead && f.wants(h.topic) {
+			if f.wants(h.topic) {
 				heads = append(heads, h)
 			}
 			return nil
@@ -241,69 +249,69 @@ func (w *rowwise) claimableHeads(ctx context.Context, q sqlkit.Querier, req core
 	return slices.DeleteFunc(heads, func(h head) bool { return !h.ok }), err
 }
 
-// runs returns the heads with the rows that follow them and are due and free too. It also reports
-// whether lanes were left out because of the limits. With oversize the first row may have more
-// bytes than the limit.
-func (w *rowwise) runs(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, heads []head, oversize bool,
+// runs returns the heads with the rows behind them, up to the first that is not due and free. It
+// also reports whether lanes were left out because of the limits. With oversize the first row may
+// have more bytes than the limit.
+func (w *rowwise) runs(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter, heads []head,
+	behind map[core.KeyID][]candidate, oversize bool,
 ) (all []candidate, short bool, err error) {
 	if len(heads) == 0 {
 		return nil, false, nil
 	}
 	run := max(shortRun(req), min(req.Run, req.Limit/len(heads)))
-	short = len(heads) > req.Limit
-	heads = heads[:min(len(heads), req.Limit)]
-	if run == 1 {
-		for _, h := range heads {
-			all = append(all, h.candidate)
-		}
-		kept := cut(all, req, oversize)
-		return kept, short || len(kept) < len(all), nil
-	}
-	dead := make(map[core.KeyID]int64, len(heads))
-	for _, h := range heads {
-		dead[h.lane] = h.dead
-	}
-	broken := map[core.KeyID]bool{}
-	for chunk := range slices.Chunk(heads, unionSelects) {
-		if len(all) >= req.Limit {
-			short = true
+	var followers []candidate
+	for i := range heads {
+		if i+len(followers) >= req.Limit {
+			heads, short = heads[:i], true
 			break
 		}
-		var args []any
-		for i := range chunk {
-			args = append(args, micros(req.MaxLease), chunk[i].lane[:], run)
-		}
-		var rows []candidate
-		err := sqlkit.EachRow(ctx, q, w.sql.laneRows.text(len(chunk)), args, func(res core.Rows) error {
-			var id, lane id16
-			var c candidate
-			err := res.Scan(&id, &lane, &c.keySeq, &c.size, &c.ok)
-			c.id, c.lane = core.RowID(id), core.KeyID(lane)
-			rows = append(rows, c)
-			return err
-		})
-		if err != nil {
-			return nil, false, err
-		}
-		slices.SortStableFunc(rows, byLane)
-		for _, c := range rows {
-			if broken[c.lane] = broken[c.lane] || !c.ok || c.keySeq >= dead[c.lane]; !broken[c.lane] {
-				all = append(all, c)
+		rows := behind[heads[i].lane]
+		followers = append(followers, rows[:min(len(rows), run-1)]...)
+	}
+	claimable, err := w.claimableHeads(ctx, q, req, f, followers)
+	if err != nil {
+		return nil, false, err
+	}
+	byID := make(map[core.RowID]*candidate, len(claimable))
+	for i := range claimable {
+		byID[claimable[i].id] = &claimable[i].candidate
+	}
+	for i := range heads {
+		all = append(all, heads[i].candidate)
+		rows := behind[heads[i].lane]
+		for _, c := range rows[:min(len(rows), run-1)] {
+			ok := byID[c.id]
+			if ok == nil {
+				break
 			}
+			all = append(all, *ok)
 		}
 	}
 	kept := cut(all, req, oversize)
 	return kept, short || len(kept) < len(all), nil
 }
 
-func byLane(a, b candidate) int {
-	if c := bytes.Compare(a.lane[:], b.lane[:]); c != 0 {
-		return c
+// laneRows reads the first rows of a lane, at most run, up to the first that is dead, not due or
+// not free.
+func (w *rowwise) laneRows(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, lane core.KeyID,
+	run int,
+) (rows []candidate, err error) {
+	text := w.sql.laneRows
+	if req.SkipDead {
+		text = w.sql.liveRows
 	}
-	if a.keySeq != b.keySeq {
-		return int(min(1, max(-1, a.keySeq-b.keySeq)))
-	}
-	return bytes.Compare(a.id[:], b.id[:])
+	broken := false
+	err = sqlkit.EachRow(ctx, q, text, []any{micros(req.MaxLease), lane[:], run}, func(res core.Rows) error {
+		var id id16
+		c := candidate{lane: lane}
+		err := res.Scan(w.addressed(&c.rowid, &id, &c.topic, &c.keySeq, &c.size, &c.ok)...)
+		c.id = core.RowID(id)
+		if broken = broken || !c.ok; !broken {
+			rows = append(rows, c)
+		}
+		return err
+	})
+	return rows, err
 }
 
 // claimCandidates reads candidates without locks and leases those that it can lock. If other claims
@@ -336,26 +344,13 @@ func (w *rowwise) claimCandidates(ctx context.Context, what string, req core.Cla
 	return nil, nil
 }
 
-// lockedRow is a row that a claim has locked.
-type lockedRow struct {
-	core.Claimed
-	before, dead *int64 // of its lane: the open row before it, and the first dead row if that is before it
-}
-
-// follows reports whether the row comes next in its lane after the row with that number, or first
-// if there is none. The candidates were read by several statements, and rows seen by two of them
-// may never have existed at the same time: a head that died in between would be passed over.
-// follows checks, in one view of the lane, that no open and no dead row is before this one. That
-// stays true, because ended rows stay ended.
-func (l *lockedRow) follows(last *int64, skipDead bool) bool {
-	if l.dead != nil && !skipDead {
-		return false
-	}
-	return l.before == nil && last == nil || l.before != nil && last != nil && *l.before == *last
-}
-
 // lease locks the wanted rows by their ids with the condition repeated, and leases them. A row that
-// cannot be locked, or no longer follows the previous one, ends the run of its lane.
+// cannot be locked ends the run of its lane.
+//
+// The wanted rows of a lane are its first ones, as one statement saw the lane, without a gap. No
+// open row can come before one of them later: a row is numbered under the lock of its key, so those
+// with smaller numbers were committed before, and ended rows stay ended. So it is enough that each
+// of them is still open, due and free.
 func (w *rowwise) lease(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
 	wanted []candidate,
 ) ([]core.Claimed, error) {
@@ -364,23 +359,22 @@ func (w *rowwise) lease(ctx context.Context, q sqlkit.Querier, req core.ClaimReq
 		return nil, err
 	}
 	rows := make([]core.Claimed, 0, len(byID))
-	taken := make([]core.RowID, 0, len(byID))
-	broken, last := map[core.KeyID]bool{}, map[core.KeyID]*int64{}
+	taken := make([]*candidate, 0, len(byID))
+	broken := map[core.KeyID]bool{}
 	for i := range wanted {
-		l, ok := byID[wanted[i].id]
+		row := byID[wanted[i].id]
 		if lane := wanted[i].lane; !lane.IsZero() {
-			ok = ok && !broken[lane] && l.follows(last[lane], req.SkipDead)
-			broken[lane] = !ok
-			if ok {
-				last[lane] = &l.KeySeq
+			broken[lane] = broken[lane] || row == nil
+			if broken[lane] {
+				continue
 			}
 		}
-		if ok {
-			rows, taken = append(rows, l.Claimed), append(taken, l.ID)
+		if row != nil {
+			rows, taken = append(rows, *row), append(taken, &wanted[i])
 		}
 	}
 	for chunk := range slices.Chunk(taken, chunkRows) {
-		args := append([]any{req.Node, req.Node, micros(req.Lease)}, idArgs(chunk)...)
+		args := w.addresses(chunk, req.Node, req.ClaimNo, req.Node, micros(req.Lease))
 		if _, err := q.Exec(ctx, w.sql.claim.text(len(chunk)), args...); err != nil {
 			return nil, err
 		}
@@ -388,37 +382,28 @@ func (w *rowwise) lease(ctx context.Context, q sqlkit.Querier, req core.ClaimReq
 	return rows, nil
 }
 
-// lock locks those of the wanted rows that are still due and free. Either all of them have a key,
-// or all are unordered.
+// lock locks those of the wanted rows that are still due and free.
 func (w *rowwise) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
 	wanted []candidate,
-) (map[core.RowID]*lockedRow, error) {
-	byID := make(map[core.RowID]*lockedRow, len(wanted))
-	ids := make([]core.RowID, len(wanted))
+) (map[core.RowID]*core.Claimed, error) {
+	byID := make(map[core.RowID]*core.Claimed, len(wanted))
+	all := make([]*candidate, len(wanted))
 	for i := range wanted {
-		ids[i] = wanted[i].id
+		all[i] = &wanted[i]
 	}
-	statement, lanes := w.sql.lock, !wanted[0].lane.IsZero()
-	if lanes {
-		statement = w.sql.lockLanes
-	}
-	for chunk := range slices.Chunk(ids, chunkRows) {
-		args := append([]any{req.Node}, idArgs(chunk, micros(req.MaxLease))...)
-		err := sqlkit.EachRow(ctx, q, statement.text(len(chunk)), args, func(res core.Rows) error {
+	for chunk := range slices.Chunk(all, chunkRows) {
+		args := append(w.addresses(chunk, req.Node), micros(req.MaxLease))
+		err := sqlkit.EachRow(ctx, q, w.sql.lock.text(len(chunk)), args, func(res core.Rows) error {
 			var s claimScan
-			l, lost := &lockedRow{}, 0
-			more := []any{&lost}
-			if lanes {
-				more = append(more, &l.before, &l.dead)
-			}
-			if err := s.scan(res, more...); err != nil {
+			var rowid int64
+			lost := 0
+			if err := s.scan(res, w.addressed(&rowid, &lost)...); err != nil {
 				return err
 			}
 			c := s.claimed()
-			c.ClaimNo++
+			c.ClaimNo = req.ClaimNo
 			c.LostClaims += lost
-			l.Claimed = c
-			byID[c.ID] = l
+			byID[c.ID] = &c
 			return nil
 		})
 		if err != nil {
@@ -459,7 +444,7 @@ func (w *rowwise) leastDue(ctx context.Context, q sqlkit.Querier, req core.Claim
 			look(time.Duration(*us) * time.Microsecond)
 		}
 	}
-	scan := laneScan{tables: w, filter: f, most: max(req.Keys, 1)}
+	scan := laneScan{tables: w, filter: f, skipDead: req.SkipDead, most: max(req.Keys, 1)}
 	if err := scan.run(ctx, q); err != nil {
 		return 0, false, err
 	}

@@ -19,7 +19,7 @@ type database interface {
 	insert(ctx context.Context, tx core.Tx, b *batch) error
 
 	// claimTopics gives every topic an equal part of the limit and returns the number of topics.
-	// With oversize the first row may have more bytes than the limit.
+	// With oversize the first row may have more bytes than the limit: the claim has no rows yet.
 	claimTopics(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
 	) (rows []core.Claimed, topics int, err error)
 	claimHeads(ctx context.Context, req core.ClaimRequest, f filter, after core.KeyID,
@@ -36,17 +36,23 @@ type database interface {
 	renew(ctx context.Context, node string, claims []core.ClaimRef, lease time.Duration) (map[core.RowID]bool, error)
 	release(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error)
 
+	// read runs one statement that only reads, as a transaction of its own.
+	read(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error
+
 	backlog(ctx context.Context, limit int64) (core.Backlog, error)
 	listDead(ctx context.Context, q core.DeadQuery) ([]core.DeadEvent, error)
 	// redrive and discard change and audit the rows with these ids, as far as their status allows.
 	redrive(ctx context.Context, q sqlkit.Querier, ids []core.RowID, req core.AdminRequest) (changed int, err error)
 	discard(ctx context.Context, q sqlkit.Querier, ids []core.RowID, req core.AdminRequest) (changed int, err error)
-	// lockDead locks those of the rows that are dead and have a key. appendDead gives such a row a
-	// copy at the end of its key, and discards it.
-	lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]deadRow, error)
+	// lockDead locks those of the rows that are dead and left their key, and with skipDead those
+	// too that are still in it. appendDead gives such a row a copy at the end of its key, and
+	// discards it.
+	lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool) ([]deadRow, error)
 	appendDead(ctx context.Context, q sqlkit.Querier, d deadRow, req core.AdminRequest) error
 
-	cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
+	// cleanup reads the next limit rows behind the id after, and deletes those of them that ended
+	// longer than keep ago.
+	cleanup(ctx context.Context, keep time.Duration, after core.RowID, limit int) (page, error)
 	// lockIdleKeys locks the idle keys in the next part of the key rows. It returns them, the last
 	// key and the size of that part.
 	lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.KeyID, limit int,
@@ -63,17 +69,20 @@ type dialect struct {
 	// place is a SELECT of two texts for a place: the database, and on PostgreSQL the table that
 	// the connection finds.
 	place func(n names) string
+	wake  func(p pool, n names) waker
+	// params is how statements are written that are built when they are needed.
+	params *params
 }
 
 // dialectOf is the only place that tells the dialects apart.
 func dialectOf(d core.Dialect) (dialect, error) {
 	switch d {
 	case core.Postgres:
-		return dialect{name: d, words: postgresWords, open: newPostgres, place: postgresPlace}, nil
+		return dialect{d, postgresWords, newPostgres, postgresPlace, newPostgresWaker, &postgresParams}, nil
 	case core.MySQL:
-		return dialect{name: d, words: mysqlWords, open: newMySQL, place: mysqlPlace}, nil
+		return dialect{d, mysqlWords, newMySQL, mysqlPlace, newBell, &mysqlParams}, nil
 	case core.SQLite:
-		return dialect{name: d, words: sqliteWords, open: newSQLite, place: sqlitePlace}, nil
+		return dialect{d, sqliteWords, newSQLite, sqlitePlace, newFileVersion, &sqliteParams}, nil
 	default:
 		return dialect{}, fmt.Errorf("sqloutbox: Config.Dialect %q is not one of postgres, mysql, sqlite", string(d))
 	}

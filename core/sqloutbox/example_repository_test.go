@@ -33,8 +33,16 @@ func ExampleMigrations() {
 		return
 	}
 	for _, m := range migrations {
-		fmt.Printf("%04d_%s.up.sql creates the tables: %t\n", m.Version, m.Name,
+		fmt.Printf("%04d_%s.up.sql changes the table of events: %t\n", m.Version, m.Name,
 			strings.Contains(m.Up, `"app"."outbox_event"`))
 	}
-	// Output: 0001_init.up.sql creates the tables: true
+	// Output:
+	// 0001_init.up.sql changes the table of events: true
+	// 0002_lean.up.sql changes the table of events: true
+	// 0003_relay.up.sql changes the table of events: false
+}
+
+func ExampleWakeChannel() {
+	fmt.Println("NOTIFY " + sqloutbox.WakeChannel(""))
+	// Output: NOTIFY outbox_wake
 }

@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 	"unicode"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
 // Texts returns every statement of a configuration by its name, for the golden files. A statement
@@ -18,6 +22,10 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 	switch db := n.dialect.open(pool{}, n).(type) {
 	case *postgres:
 		addFields(texts, reflect.ValueOf(db.sql).Elem())
+		texts["insert one"] = db.sql.insertOne.text(0)
+		texts["insert one, hot and ordered"] = db.sql.insertOne.text(shapeHot | shapeOrdered)
+		all := shapeOptional<<len(optionalColumns) - 1
+		texts["insert one, everything"] = db.sql.insertOne.text(all)
 		texts["insert 2 rows"] = db.sql.insertText(2, 0)
 		texts["insert 3 rows, 2 lanes"] = db.sql.insertText(3, 2)
 	case *rowwise:
@@ -26,8 +34,11 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 		if mariadb {
 			statements = db.guarded
 		}
+		texts["insert one"] = statements.event.text(0)
+		texts["insert one, hot and ordered"] = statements.event.text(shapeHot | shapeOrdered)
+		texts["insert one, everything"] = statements.event.text(shapeOptional<<len(optionalColumns) - 1)
+		texts["insert 2"] = statements.events.text(2)
 		for i, name := range []string{"1", "2"} {
-			texts["insert "+name] = statements.events.text(i + 1)
 			texts["key "+name] = statements.keys.text(i + 1)
 			if statements.keyRead != nil {
 				texts["key_read "+name] = statements.keyRead.text(i + 1)
@@ -37,12 +48,46 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 	default:
 		return nil, fmt.Errorf("the statements of a %T are not known here", db)
 	}
+	relays := map[string]string{}
+	addFields(relays, reflect.ValueOf(newRelayStatements(n)))
+	for name, text := range relays {
+		texts["relay: "+name] = text
+	}
+	addEventQueries(texts, n)
 	for name, text := range texts {
 		if len(text) < len("SELECT 1") {
 			return nil, fmt.Errorf("statement %s is missing", name)
 		}
 	}
 	return texts, nil
+}
+
+// addEventQueries adds the statements that list events: for each part of the table one with every
+// filter, and one without a filter.
+func addEventQueries(texts map[string]string, n names) {
+	at := time.Unix(1, 0)
+	all := ops.Scan{Filter: ops.Filter{
+		Statuses: []ops.Status{ops.StatusNew, ops.StatusDone}, Type: "t", TenantID: "a", Key: "k", AggregateType: "a",
+		AggregateID: "a", ErrorCode: "c", CreatedFrom: at, CreatedBefore: at,
+	}, AfterSeq: 1, BeforeSeq: 9}
+	for name, p := range map[string]part{
+		"by id": {first: core.RowID{1}, last: core.RowID{2}}, "dead": {index: byDead, noLane: true},
+		"open": {index: byTopic}, "open of a topic": {index: byTopic, topic: "t"}, "of keys": {index: byLane},
+		"of a key": {index: byLane, lane: core.KeyID{1}},
+	} {
+		from := cursor{ID: core.RowID{1}}
+		texts["list events "+name] = newEventQuery(n, all, &p).events(from, 9, 9)
+		newest := ops.Scan{Newest: true}
+		texts["list events "+name+", newest"] = newEventQuery(n, newest, &part{
+			index: p.index, first: p.first, topic: p.topic,
+			lane: p.lane,
+		}).events(from, 9, 9)
+	}
+	texts["list events, last"] = newEventQuery(n, ops.Scan{}, &part{}).last(cursor{}, 9)
+	q := &eventQuery{names: n}
+	texts["read content"] = n.expand(q.content(core.RowID{}))
+	q = &eventQuery{names: n}
+	texts["read audit"] = n.expand(q.audit(core.RowID{}))
 }
 
 // addFields adds the statements that are fields of a struct, under the names of the fields.
@@ -73,8 +118,13 @@ func snake(field string) string {
 	return b.String()
 }
 
-// TextArray is how lists travel to PostgreSQL, Clean how diagnostics are made storable.
+// Planner is the statement before a claim.
+const Planner = postgresPlanner
+
+// TextArray is how lists travel to PostgreSQL, Clean how diagnostics are made storable, SweepNext
+// how a cleanup jumps over young rows.
 var (
 	TextArray = textArray
 	Clean     = clean
+	SweepNext = sweepNext
 )

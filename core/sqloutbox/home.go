@@ -41,8 +41,8 @@ type home struct {
 	place      place
 	found      bool // place is set
 	asking     bool
-	asked      time.Time // the last time that the background asked
-	neighbours map[*sql.DB]neighbour
+	asked      time.Time         // the last time that the background asked
+	neighbours map[any]neighbour // by what begunOn returns
 }
 
 // neighbour is a pool other than the Repository's own.
@@ -57,21 +57,21 @@ func (h *home) known() (place, bool) {
 	return h.place, h.found
 }
 
-func (h *home) neighbour(pool *sql.DB) (n neighbour, met bool) {
+func (h *home) neighbour(pool any) (n neighbour, met bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n, met = h.neighbours[pool]
 	return n, met
 }
 
-func (h *home) met(pool *sql.DB, n neighbour) {
+func (h *home) met(pool any, n neighbour) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, ok := h.neighbours[pool]; !ok && len(h.neighbours) >= maxNeighbours {
 		clear(h.neighbours) // a program that opens pools as it goes
 	}
 	if h.neighbours == nil {
-		h.neighbours = map[*sql.DB]neighbour{}
+		h.neighbours = map[any]neighbour{}
 	}
 	h.neighbours[pool] = n
 }
@@ -87,7 +87,7 @@ func (h *home) keep(p place) {
 }
 
 // learn asks for the place in the background, unless that was tried a short while ago.
-func (h *home) learn(ask func(context.Context, sqlkit.Querier) (place, error), db *sql.DB) {
+func (h *home) learn(ask func(context.Context, sqlkit.Querier) (place, error), q sqlkit.Querier) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.asking || !h.asked.IsZero() && time.Since(h.asked) < learnAgain {
@@ -95,18 +95,20 @@ func (h *home) learn(ask func(context.Context, sqlkit.Querier) (place, error), d
 	}
 	h.asking, h.asked = true, time.Now()
 	go func() {
-		h.learnNow(context.Background(), ask, db)
+		h.learnNow(context.Background(), ask, q)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.asking = false
 	}()
 }
 
-// learnNow asks for the place. It keeps what it knew if db does not answer in time.
-func (h *home) learnNow(ctx context.Context, ask func(context.Context, sqlkit.Querier) (place, error), db *sql.DB) {
+// learnNow asks for the place. It keeps what it knew if q does not answer in time.
+func (h *home) learnNow(ctx context.Context, ask func(context.Context, sqlkit.Querier) (place, error),
+	q sqlkit.Querier,
+) {
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
-	if p, err := ask(ctx, sqlkit.On{Conn: db}); err == nil {
+	if p, err := ask(ctx, q); err == nil {
 		h.keep(p)
 	}
 }
@@ -126,8 +128,12 @@ var errNoTable = errors.New("there is no table of events")
 // privateMemory reports whether a pool of SQLite without a file is certainly not on the database of
 // another pool. The connections of a DSN with cache=shared or vfs=memdb may be. database/sql keeps
 // the DSN in a field that it does not export. If the DSN is not found, nothing is certain.
-func privateMemory(pool *sql.DB) bool {
-	dsn, ok := dsnIn(reflect.ValueOf(pool).Elem().FieldByName("connector"), 4)
+func privateMemory(pool any) bool {
+	db, ok := pool.(*sql.DB)
+	if !ok {
+		return false
+	}
+	dsn, ok := dsnIn(reflect.ValueOf(db).Elem().FieldByName("connector"), 4)
 	dsn = strings.ToLower(dsn)
 	return ok && !strings.Contains(dsn, "cache=shared") && !strings.Contains(dsn, "memdb")
 }

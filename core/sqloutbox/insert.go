@@ -27,6 +27,18 @@ const (
 // The limits of the database apply: MySQL and MariaDB refuse a payload larger than
 // max_allowed_packet.
 func (r *Repository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequest) ([]core.Inserted, error) {
+	b, err := r.prepare(tx, req)
+	if b == nil || err != nil {
+		return nil, err
+	}
+	if err := r.database.insert(ctx, tx, b); err != nil {
+		return nil, insertError(err)
+	}
+	return b.places, nil
+}
+
+// prepare returns the batch of an insert, nil if it has no rows.
+func (r *Repository) prepare(tx core.Tx, req core.InsertRequest) (*batch, error) {
 	if len(req.Rows) == 0 {
 		return nil, nil
 	}
@@ -37,17 +49,15 @@ func (r *Repository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequ
 		return nil, fmt.Errorf("sqloutbox: insert: the transaction speaks %q and the repository %q", tx.Dialect(),
 			r.dialect)
 	}
+	if slices.ContainsFunc(req.Rows, func(r core.NewRow) bool { return r.Hot }) &&
+		(req.Node == "" || req.ClaimNo <= 0) {
+		return nil, fmt.Errorf("sqloutbox: insert: hot rows need a Node and a ClaimNo greater than 0, not %q and %d",
+			req.Node, req.ClaimNo)
+	}
 	if err := tx.Err(); err != nil {
 		return nil, err
 	}
-	rows, err := newBatch(req)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.database.insert(ctx, tx, rows); err != nil {
-		return nil, insertError(err)
-	}
-	return rows.places, nil
+	return newBatch(req)
 }
 
 func insertError(err error) error {

@@ -12,39 +12,25 @@ import (
 // insert writes the key rows and the events of a chunk in one statement.
 func (p *postgres) insert(ctx context.Context, tx core.Tx, b *batch) error {
 	return b.chunks(func(rows []int) error {
-		if len(rows) == 1 {
-			return p.insertOne(ctx, tx, b, rows[0])
-		}
-		if len(b.lanes) == 0 {
-			text := p.sql.insertText(len(rows), 0)
-			_, err := tx.Exec(ctx, text, b.postgresArgs(rows, nil)...)
+		text, args, lanes := p.statement(b, rows)
+		if len(lanes) == 0 {
+			_, err := tx.Exec(ctx, text, args...)
 			return err
 		}
-		lanes := b.lanesOf(rows)
-		text := p.sql.insertText(len(rows), len(lanes))
-		return sqlkit.EachRow(ctx, tx, text, b.postgresArgs(rows, lanes),
-			func(res core.Rows) error { return b.scanLane(res, lanes) })
+		return sqlkit.EachRow(ctx, tx, text, args, func(res core.Rows) error { return b.scanLane(res, lanes) })
 	})
 }
 
-// insertOne is insert for a single event, which most transactions have: a statement without joins
-// is a little cheaper for the server.
-func (p *postgres) insertOne(ctx context.Context, tx core.Tx, b *batch, i int) error {
-	row := &b.req.Rows[i]
-	e := &row.Event
-	args := []any{
-		b.req.Node, micros(b.req.Lease), row.ID.String(), e.ID, e.Type, e.SchemaVersion, e.Topic,
-		orNil(e.AggregateType), orNil(e.AggregateID), e.AggregateVersion, orNil(e.TenantID), orNil(e.Key),
-		notNil(e.Payload), orNil(e.ContentType), b.header[i], row.Hot, micros(e.Delay),
-		occurredText(e.OccurredAt, rfc3339Micros),
+// statement implements joiner.
+func (p *postgres) statement(b *batch, rows []int) (text string, args []any, lanes []laneUse) {
+	lanes = b.lanesOf(rows)
+	if len(rows) > 1 {
+		return p.sql.insertText(len(rows), len(lanes)), b.postgresArgs(rows, lanes), lanes
 	}
-	if row.KeyID.IsZero() {
-		_, err := tx.Exec(ctx, p.sql.insertOne, args...)
-		return err
-	}
-	lanes := b.lanesOf([]int{i})
-	return sqlkit.EachRow(ctx, tx, p.sql.insertOneOrdered, append(args, row.KeyID[:]),
-		func(res core.Rows) error { return b.scanLane(res, lanes) })
+	row := &b.req.Rows[rows[0]]
+	s, args := shapeOf(row, &b.req, b.header[rows[0]], row.ID.String(),
+		occurredText(row.Event.OccurredAt, rfc3339Micros), row.KeyID[:])
+	return p.sql.insertOne.text(s), args, lanes
 }
 
 // scanLane reads the new values of the key row of a lane.
@@ -81,7 +67,7 @@ func (b *batch) lanesOf(rows []int) []laneUse {
 }
 
 const (
-	postgresHead  = 2 // node, lease
+	postgresHead  = 3 // node, lease, claim number
 	postgresLane  = 3
 	postgresRow   = 18
 	rfc3339Micros = "2006-01-02T15:04:05.000000Z07:00"
@@ -89,7 +75,7 @@ const (
 
 func (b *batch) postgresArgs(rows []int, lanes []laneUse) []any {
 	args := make([]any, 0, postgresHead+len(lanes)*postgresLane+len(rows)*postgresRow)
-	args = append(args, b.req.Node, micros(b.req.Lease))
+	args = append(args, b.req.Node, micros(b.req.Lease), b.req.ClaimNo)
 	for i := range lanes {
 		args = append(args, lanes[i].lane[:], int64(len(lanes[i].rows)), lanes[i].last.String())
 	}
@@ -176,7 +162,8 @@ func postgresInsert(n, m int) string {
 	} else {
 		s.WriteString("v.back")
 	}
-	s.WriteString(", v.payload, v.content_type, v.headers, CASE WHEN v.hot THEN 1 ELSE 0 END, CASE WHEN v.hot THEN " +
+	s.WriteString(", v.payload, v.content_type, v.headers, CASE WHEN v.hot THEN $3::bigint ELSE 0 END, CASE WHEN " +
+		"v.hot THEN " +
 		"$1::text END, " +
 		"CASE WHEN v.hot THEN clock_timestamp() + $2::bigint * interval '1 microsecond' END, " +
 		"clock_timestamp() + v.delay * interval '1 microsecond', v.occurred_at, clock_timestamp() FROM (VALUES ")
@@ -205,29 +192,6 @@ func b2i(b bool) int {
 	}
 	return 0
 }
-
-const (
-	insertOneColumns = "id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, " +
-		"aggregate_version, tenant_id, " +
-		"partition_key, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, " +
-		"occurred_at, created_at"
-	postgresOneValues = "$3::uuid, $4::text, $5::text, $6::integer, $7::text, $8::text, $9::text, $10::bigint, " +
-		"$11::text, $12::text, $13::bytea, " +
-		"$14::text, $15::jsonb, CASE WHEN $16::boolean THEN 1 ELSE 0 END, CASE WHEN $16::boolean THEN $1::text END, " +
-		"CASE WHEN $16::boolean THEN clock_timestamp() + $2::bigint * interval '1 microsecond' END, " +
-		"clock_timestamp() + $17::bigint * interval '1 microsecond', $18::timestamptz, clock_timestamp()"
-
-	postgresInsertOne = "INSERT INTO {event} (" + insertOneColumns + ") VALUES (" + postgresOneValues + ")"
-
-	postgresInsertOneOrdered = `WITH k AS (INSERT INTO {key} AS k (lane, last_seq, first_seq, last_id, used_at)
-VALUES ($19::bytea, (extract(epoch from statement_timestamp())*1000000)::bigint, (extract(epoch from
-  statement_timestamp())*1000000)::bigint,
-  $3::uuid, clock_timestamp())
-ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id,
-  used_at = excluded.used_at
-RETURNING lane, last_seq, first_seq, prev_id), e AS (INSERT INTO {event} (` + insertOneColumns + `, lane, key_seq)
-SELECT ` + postgresOneValues + `, k.lane, k.last_seq FROM k) SELECT lane, last_seq, first_seq, prev_id FROM k`
-)
 
 // postgresUpsertKey takes the next number of one lane, for a row that is inserted in the next
 // statement.

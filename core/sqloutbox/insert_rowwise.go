@@ -22,7 +22,8 @@ func (w *rowwise) insert(ctx context.Context, tx core.Tx, b *batch) error {
 	}
 	written := 0
 	err = b.chunks(func(rows []int) error {
-		n, err := tx.Exec(ctx, statements.events.text(len(rows)), w.rowArgs(b, rows)...)
+		text, args := w.insertText(statements, b, rows)
+		n, err := tx.Exec(ctx, text, args...)
 		if err != nil {
 			return err
 		}
@@ -83,7 +84,7 @@ func (w *rowwise) rowArgs(b *batch, rows []int) []any {
 			keySeq = b.places[i].KeySeq
 		}
 		if row.Hot {
-			claimNo, claimedBy, lease = 1, b.req.Node, micros(b.req.Lease)
+			claimNo, claimedBy, lease = b.req.ClaimNo, b.req.Node, micros(b.req.Lease)
 		}
 		args = append(args, row.ID[:], e.ID, e.Type, e.SchemaVersion, e.Topic, orNil(e.AggregateType),
 			orNil(e.AggregateID),

@@ -10,8 +10,9 @@ import (
 
 // inserts are the statements of Insert.
 type inserts struct {
-	events *sized // writes n events
-	keys   *sized // the upsert of n key rows
+	event  *shaped // writes one event
+	events *sized  // writes n events, more than one
+	keys   *sized  // the upsert of n key rows
 	// keyRead reads n key rows back. It is nil if the upsert returns them.
 	keyRead *sized
 }

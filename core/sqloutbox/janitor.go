@@ -8,14 +8,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Cleanup implements core.Repository.
-func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
-	if limit <= 0 {
-		return 0, nil
-	}
-	return r.database.cleanup(ctx, keep, limit)
-}
-
 // CollectKeys implements core.Repository. It checks that a key is empty in a statement that begins
 // after the locks were granted: the snapshot of an earlier statement may be older than an event
 // that was inserted in the meantime.

@@ -10,13 +10,17 @@ import (
 )
 
 const (
-	// The rows of c are locked and final. With the status repeated in the DELETE, a planner without
-	// statistics would walk all of them.
-	postgresCleanup = `WITH c AS MATERIALIZED (
-  SELECT e.id FROM {event} e WHERE e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint *
-    interval '1 microsecond'
-  ORDER BY e.done_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
-) DELETE FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM c))`
+	// Ended rows stay ended, so the rows of c, which are locked, are deleted by their ids. With the
+	// status repeated in the DELETE, a planner without statistics would walk all of them.
+	postgresCleanup = `WITH p AS MATERIALIZED (
+  SELECT e.id, e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond' AS old
+  FROM {event} e WHERE e.id > $2::uuid ORDER BY e.id LIMIT $3::bigint
+), c AS MATERIALIZED (
+  SELECT e.id FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM p WHERE old)) AND e.status IN (1,4)
+    AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+  ORDER BY e.id FOR UPDATE SKIP LOCKED
+), d AS (DELETE FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM c)) RETURNING 1)
+SELECT (SELECT count(*) FROM d), (SELECT count(*) FROM p), (SELECT id FROM p ORDER BY id DESC LIMIT 1)`
 
 	postgresCollectLock = `WITH c AS MATERIALIZED (
   SELECT k.lane FROM {key} k WHERE k.lane > $1::bytea ORDER BY k.lane LIMIT $2::bigint
@@ -28,25 +32,32 @@ const (
 
 	postgresCollectDelete = `DELETE FROM {key} k WHERE k.lane = ANY (ARRAY(SELECT decode(x, 'hex') FROM
 	  unnest($1::text[]) x))
-  AND NOT EXISTS (SELECT 1 FROM {event} e WHERE e.lane = k.lane AND e.status IN (0,2) AND e.lane IS NOT NULL)
-  AND NOT EXISTS (SELECT 1 FROM {event} e WHERE e.lane = k.lane AND e.status = 3 AND e.lane IS NOT NULL)`
+  AND NOT EXISTS (SELECT 1 FROM {event} e WHERE e.lane = k.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL)`
 
 	postgresResetKeys = `UPDATE {key} k SET last_seq = greatest(k.last_seq, c.us), first_seq =
 	  greatest(k.last_seq, c.us), last_id = NULL, prev_id = NULL
 FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c`
 )
 
-func (p *postgres) cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
+func (p *postgres) cleanup(ctx context.Context, keep time.Duration, after core.RowID, limit int,
+) (found page, err error) {
 	err = p.scan(ctx, "cleanup", func(q sqlkit.Querier) error {
-		n, err := q.Exec(ctx, p.sql.cleanup, micros(keep), int64(limit))
-		deleted = int(n)
+		found = page{}
+		var last id16
+		args := []any{micros(keep), after.String(), int64(limit)}
+		_, err := sqlkit.FirstRow(ctx, q, p.sql.cleanup, args, &found.deleted, &found.seen, &last)
+		found.last = core.RowID(last)
 		return err
 	})
-	return deleted, err
+	return found, err
 }
 
 func (p *postgres) lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.KeyID, limit int,
 ) (locked []core.KeyID, last core.KeyID, seen int, err error) {
+	// for both statements of the transaction, see scan
+	if _, err := q.Exec(ctx, p.sql.planner); err != nil {
+		return nil, core.KeyID{}, 0, err
+	}
 	err = sqlkit.EachRow(ctx, q, p.sql.collectLock, []any{after[:], int64(limit), micros(idle)},
 		func(res core.Rows) error {
 			var lane id16

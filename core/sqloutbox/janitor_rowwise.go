@@ -2,38 +2,44 @@ package sqloutbox
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-func (w *rowwise) cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
-	limit = min(limit, chunkRows*10)
-	err = w.inTx(ctx, "cleanup", func(q sqlkit.Querier) error {
-		deleted = 0
-		var ids []core.RowID
-		err := sqlkit.EachRow(ctx, q, w.sql.ended, []any{micros(keep), limit}, func(res core.Rows) error {
+func (w *rowwise) cleanup(ctx context.Context, keep time.Duration, after core.RowID, limit int,
+) (found page, err error) {
+	var old []core.RowID
+	err = w.single(ctx, "cleanup", func(q sqlkit.Querier) error {
+		found, old = page{}, nil
+		return sqlkit.EachRow(ctx, q, w.sql.ended, []any{micros(keep), after[:], limit}, func(res core.Rows) error {
 			var id id16
-			err := res.Scan(&id)
-			ids = append(ids, core.RowID(id))
+			var ended bool
+			err := res.Scan(&id, &ended)
+			found.seen++
+			if found.last = core.RowID(id); ended {
+				old = append(old, found.last)
+			}
 			return err
 		})
-		if err != nil {
-			return err
-		}
-		ids = sortedIDs(ids)
-		for start := 0; start < len(ids); start += chunkRows {
-			chunk := ids[start:min(start+chunkRows, len(ids))]
-			n, err := q.Exec(ctx, w.sql.cleanup.text(len(chunk)), idArgs(chunk)...)
+	})
+	if err != nil || len(old) == 0 {
+		return found, err
+	}
+	err = w.inTx(ctx, "cleanup", func(q sqlkit.Querier) error {
+		found.deleted = 0
+		for chunk := range slices.Chunk(old, chunkRows) {
+			n, err := q.Exec(ctx, w.sql.cleanup.text(len(chunk)), idArgs(chunk, micros(keep))...)
 			if err != nil {
 				return err
 			}
-			deleted += int(n)
+			found.deleted += int(n)
 		}
 		return nil
 	})
-	return deleted, err
+	return found, err
 }
 
 func (w *rowwise) lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.KeyID, limit int,

@@ -14,15 +14,28 @@ import (
 const smallPage = 128
 
 // laneScan visits lanes in ascending order. It reads pages of the index. If a page ends inside a
-// lane, the next page begins behind that lane, so followers are not read one by one.
+// lane, the next page begins behind that lane, so followers are not read one by one. All rows of a
+// lane come from one page, that is from one view of the lane.
 type laneScan struct {
 	tables *rowwise
 	filter filter
 	most   int // lanes to visit
 	bound  core.KeyID
+	// depth is how many rows of a lane are wanted at most, its head included. 0 and 1: its head.
+	depth int
+	// enough ends the scan when it has found so many rows, counting at most short of each lane. 0:
+	// never.
+	enough, short int
+	// skipDead passes over dead rows. Otherwise a dead row at the beginning is the head of its
+	// lane.
+	skipDead bool
 
-	heads []candidate
-	next  core.KeyID // where to go on; zero at the end
+	heads  []candidate
+	behind map[core.KeyID][]candidate // the rows behind the head, in their order
+	next   core.KeyID                 // where to go on; zero at the end
+
+	visited int // lanes
+	found   int // rows
 }
 
 func (s *laneScan) run(ctx context.Context, q sqlkit.Querier) error {
@@ -30,53 +43,104 @@ func (s *laneScan) run(ctx context.Context, q sqlkit.Querier) error {
 	if !s.start(only) {
 		return nil
 	}
-	page := min(2*smallPage, s.most+1)
-	for visited := 0; ; {
-		read, lanes, current := 0, 0, s.bound
-		full := false
-		err := sqlkit.EachRow(ctx, q, s.tables.sql.openPage, []any{s.bound[:], page}, func(res core.Rows) error {
-			var lane, id id16
-			var seq int64
-			var dead bool
-			if err := res.Scan(&lane, &seq, &id, &dead); err != nil {
-				return err
-			}
-			read++
-			l := core.KeyID(lane)
-			if full || bytes.Compare(l[:], current[:]) <= 0 { // a follower, or jumped over
-				return nil
-			}
-			visited++
-			lanes++
-			current = l
-			if jump, end := jumpOver(l, only, except); end || jump != l {
-				current = jump
-			} else if !dead {
-				s.heads = append(s.heads, candidate{id: core.RowID(id), lane: l, keySeq: seq})
-			}
-			full = visited >= s.most
-			return nil
-		})
+	s.behind = map[core.KeyID][]candidate{}
+	limit := max(s.depth, min(2*smallPage, s.most+1))
+	for {
+		p, err := s.page(ctx, q, limit, only, except)
 		if err != nil {
 			return err
 		}
-		if full {
-			s.next = current
-			if current == lastLane {
-				s.next = core.KeyID{}
-			}
+		s.bound = p.last
+		switch cut := p.read == limit && !p.full && p.last == p.lane && s.rowsOf(p.lane) < s.depth; {
+		case p.last == lastLane:
+			return nil
+		case cut && p.lanes > 1 && !s.hasEnough():
+			s.dropLast() // it comes again, as the first of the next page
+			s.bound = p.before
+		case p.full || p.read == limit && s.full():
+			s.next = p.last
+			return nil
+		case p.read < limit:
 			return nil
 		}
-		if read < page || current == lastLane {
-			return nil
-		}
-		s.bound = current
-		if lanes <= 2 { // many followers: read fewer of them
-			page = smallPage
+		if p.lanes <= 2 { // many followers: read fewer of them
+			limit = max(s.depth, smallPage)
 		} else {
-			page = min(2*page, chunkRows)
+			limit = max(s.depth, min(2*limit, chunkRows))
 		}
 	}
+}
+
+// full reports whether the scan has what it wants.
+func (s *laneScan) full() bool { return s.visited >= s.most || s.hasEnough() }
+
+func (s *laneScan) hasEnough() bool { return s.enough > 0 && s.found >= s.enough }
+
+// rowsOf is the number of rows of a visited lane.
+func (s *laneScan) rowsOf(lane core.KeyID) int { return 1 + len(s.behind[lane]) }
+
+// dropLast forgets the lane that was visited last.
+func (s *laneScan) dropLast() {
+	lane := s.heads[len(s.heads)-1].lane
+	s.visited--
+	s.found -= min(s.rowsOf(lane), max(1, s.short))
+	s.heads = s.heads[:len(s.heads)-1]
+	delete(s.behind, lane)
+}
+
+// lanePage is what one page had.
+type lanePage struct {
+	read         int        // rows
+	lanes        int        // that were visited
+	lane, before core.KeyID // the last lane of which rows were taken, and what was passed before it
+	last         core.KeyID // what was passed last: a lane, or a part of the lanes that is not wanted
+	full         bool       // the scan has what it wants, and there are more lanes
+}
+
+// page reads one page.
+func (s *laneScan) page(ctx context.Context, q sqlkit.Querier, limit int, only, except []string,
+) (p lanePage, err error) {
+	text := s.tables.sql.openPage
+	if s.skipDead {
+		text = s.tables.sql.livePage
+	}
+	p.last = s.bound
+	err = sqlkit.EachRow(ctx, q, text, []any{s.bound[:], limit}, func(res core.Rows) error {
+		var lane, id id16
+		var seq int64
+		if err := res.Scan(&lane, &seq, &id); err != nil {
+			return err
+		}
+		p.read++
+		l := core.KeyID(lane)
+		c := candidate{id: core.RowID(id), lane: l, keySeq: seq}
+		switch {
+		case p.full || l != p.lane && bytes.Compare(l[:], p.last[:]) <= 0: // not wanted, or jumped over
+		case l == p.lane:
+			if n := s.rowsOf(l); n < s.depth {
+				s.behind[l] = append(s.behind[l], c)
+				if n < s.short {
+					s.found++
+				}
+			}
+		case s.full():
+			p.full = true
+		default:
+			s.visited++
+			p.lanes++
+			before := p.last
+			p.last = l
+			if jump, end := jumpOver(l, only, except); end || jump != l {
+				p.last = jump
+				return nil
+			}
+			p.lane, p.before = l, before
+			s.heads = append(s.heads, c)
+			s.found++
+		}
+		return nil
+	})
+	return p, err
 }
 
 var lastLane = core.KeyID(bytes.Repeat([]byte{0xff}, 16))

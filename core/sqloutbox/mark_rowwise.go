@@ -136,7 +136,7 @@ func (w *rowwise) markFailed(ctx context.Context, node string,
 			text, args := w.sql.retry, []any{micros(f.Delay)}
 			switch f.Kind {
 			case core.FailDead:
-				text, args = w.sql.dead, nil
+				text, args = w.sql.dead, []any{b2i(f.SkipDead)}
 			case core.FailUnavailable:
 				text = w.sql.unavailable
 			case core.FailRetry:

@@ -3,9 +3,9 @@ package sqloutbox
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 
-	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -18,28 +18,32 @@ type Migration struct {
 	Version int
 	Name    string
 	Up      string // statements; each ends with a semicolon at the end of a line
-	Down    string // undoes Up, with all data
+	Down    string // undoes Up; that of version 1 removes the tables with all data
 }
 
 // Migrations returns the migrations of the schema in ascending order of versions, with the table
-// names of cfg. cfg.Dialect is required. All statements may be repeated.
+// names of cfg. cfg.Dialect is required. All statements may be repeated. On MySQL and MariaDB the
+// statements of one text belong together: run them on one connection, as these tools do.
 func Migrations(cfg Config) ([]Migration, error) {
 	n, err := cfg.names()
 	if err != nil {
 		return nil, err
 	}
-	return load(n.dialect.name, n.expand)
+	return load(n)
 }
 
 // load reads the files of a dialect.
-func load(d core.Dialect, expand func(string) string) ([]Migration, error) {
-	files, err := sqlkit.Files(schema, d)
+func load(n names) ([]Migration, error) {
+	files, err := sqlkit.Files(schema, n.dialect.name)
 	if err != nil {
 		return nil, fmt.Errorf("sqloutbox: %w", err)
 	}
 	all := make([]Migration, len(files))
 	for i, f := range files {
-		all[i] = Migration{Version: f.Version, Name: f.Name, Up: expand(f.Up), Down: expand(f.Down)}
+		if n.partitioned && i == 0 {
+			f.Up, _ = partitioned(n, f.Up)
+		}
+		all[i] = Migration{Version: f.Version, Name: f.Name, Up: n.expand(f.Up), Down: n.expand(f.Down)}
 	}
 	return all, nil
 }
@@ -60,16 +64,28 @@ func (r *Repository) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := sqlkit.Migrate(ctx, r.db, plan); err != nil {
+	if err := r.migrate(ctx, plan); err != nil {
 		return fmt.Errorf("sqloutbox: migrate: %w", err)
 	}
-	r.home.learnNow(ctx, r.own, r.db)
+	if r.partitions != nil {
+		drift, err := r.layout(ctx)
+		if err == nil && len(drift) > 0 {
+			err = fmt.Errorf("%w: %w", ErrDrift, errors.Join(drift...))
+		}
+		if err == nil {
+			err = r.partitions.first(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("sqloutbox: migrate: %w", err)
+		}
+	}
+	r.home.learnNow(ctx, r.own, r.each())
 	return nil
 }
 
 func (r *Repository) plan() (sqlkit.Plan, error) {
 	plan := sqlkit.Plan{Dialect: r.dialect, Schema: r.names.schema, Table: r.names.prefix + "migration"}
-	migrations, err := load(r.dialect, r.names.expand)
+	migrations, err := load(r.names)
 	for _, m := range migrations {
 		plan.Steps = append(plan.Steps, sqlkit.Step{Version: m.Version, Name: m.Name, Up: m.Up})
 	}

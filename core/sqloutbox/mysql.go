@@ -12,11 +12,16 @@ func newMySQL(p pool, n names) database {
 		locks:    true,
 		occurred: func(t time.Time) any { return occurredText(t, mysqlTime) },
 		plain: &inserts{ // for MySQL, which has no RETURNING
+			event:   newShaped(n, insertOneRow),
 			events:  newSized(n, valuesInsert),
 			keys:    newSized(n, mysqlKeys),
 			keyRead: newSized(n, keyRead),
 		},
-		guarded: &inserts{events: newSized(n, mariadbInsert), keys: newSized(n, mariadbKeys)},
+		guarded: &inserts{
+			event:  newShaped(n, mariadbInsertOne),
+			events: newSized(n, mariadbInsert),
+			keys:   newSized(n, mariadbKeys),
+		},
 	})
 }
 
@@ -45,9 +50,6 @@ func mariadbKeys(n int) string {
 // mariadbInsert writes nothing outside a transaction either.
 func mariadbInsert(n int) string {
 	const head = "INSERT INTO {event} (" + insertColumns + ") "
-	if n == 1 {
-		return head + "SELECT " + eventRow + " FROM DUAL WHERE @@in_transaction = 1"
-	}
 	// The driver sends texts and bytes alike as CHAR, and a union would remove the blanks at their
 	// ends.
 	const bytes, text = "CAST(? AS BINARY)", "CAST(? AS CHAR)"
@@ -73,31 +75,38 @@ var mysqlWords = map[string]word{
 	},
 	"lock": fixed(" FOR UPDATE SKIP LOCKED"),
 	"wait": fixed(" FOR UPDATE"),
-	"use":  func(n names, arg string) string { return " FORCE INDEX (" + n.indexOrPrimary(arg) + ")" },
+	"use":  func(n names, arg string) string { return " FORCE INDEX (" + n.mysqlIndex(arg) + ")" },
 	"max":  fixed("GREATEST"),
 	"bin":  func(_ names, arg string) string { return "CAST(" + arg + " AS BINARY)" },
 
 	"topic":  fixed("e.ready_topic"),
-	"ready":  fixed(""),
+	"ready":  fixed("e.open_lane IS NULL AND e.key_seq IS NULL AND "),
 	"lane":   fixed("e.open_lane"),
-	"open":   fixed(""),
-	"live":   fixed("e.dead = 0 AND "),
-	"dead":   fixed("e.dead"),
-	"order":  fixed("e.open_lane, e.dead"),
-	"openof": fixed("d.open_lane = e.open_lane AND d.dead = 0"),
-	"deadof": fixed("d.open_lane = e.open_lane AND d.dead = 1"),
-	"ended1": fixed("e.ended = 1"),
-	"ended3": fixed("e.ended = 3 AND e.done_at IS NULL"),
+	"inlane": fixed(""),
+	"isdead": fixed("e.dead = 1"),
 	"octets": fixed("OCTET_LENGTH(e.payload)"),
 	"noneof": func(n names, _ string) string {
-		return "NOT EXISTS (SELECT 1 FROM " + n.event + " e FORCE INDEX (" + n.name("event_open") +
+		return "NOT EXISTS (SELECT 1 FROM " + n.event + " e FORCE INDEX (" + n.name("event_work") +
 			") WHERE e.open_lane = k.lane)"
+	},
+	"address": fixed(""),
+	"byid":    fixed(" ORDER BY e.id"),
+	"at": func(_ names, arg string) string {
+		if arg != "" {
+			return arg + ".id"
+		}
+		return "id"
 	},
 }
 
-func (n names) indexOrPrimary(arg string) string {
+// mysqlIndexes are the indexes of the words use:x.
+var mysqlIndexes = map[string]string{
+	"event_ready": "event_work", "event_lanes": "event_work", "event_dead": "event_dead",
+}
+
+func (n names) mysqlIndex(arg string) string {
 	if arg == "primary" {
 		return "PRIMARY"
 	}
-	return n.name(arg)
+	return n.name(mysqlIndexes[arg])
 }

@@ -11,10 +11,15 @@ type names struct {
 	dialect           dialect
 	schema, prefix    string
 	event, key, audit string // quoted, with schema
+	relay             string
+	partitioned       bool
 }
 
-// longest is the longest name with the prefix.
-const longest = "event_blocked"
+// longest is the longest name with the prefix, and longestPartition that of a partition.
+const (
+	longest          = "event_blocked"
+	longestPartition = "event_p20060102t150405"
+)
 
 func (c Config) names() (names, error) {
 	d, err := dialectOf(c.Dialect)
@@ -24,11 +29,19 @@ func (c Config) names() (names, error) {
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix
 	}
-	if err := sqlkit.CheckNames("sqloutbox", c.Dialect, c.Schema, c.Prefix, longest); err != nil {
+	if err := c.checkPartitions(); err != nil {
 		return names{}, err
 	}
-	n := names{dialect: d, schema: c.Schema, prefix: c.Prefix}
+	name := longest
+	if c.PartitionEvery > 0 {
+		name = longestPartition
+	}
+	if err := sqlkit.CheckNames("sqloutbox", c.Dialect, c.Schema, c.Prefix, name); err != nil {
+		return names{}, err
+	}
+	n := names{dialect: d, schema: c.Schema, prefix: c.Prefix, partitioned: c.PartitionEvery > 0}
 	n.event, n.key, n.audit = n.table("event"), n.table("key"), n.table("audit")
+	n.relay = n.table("relay")
 	return n, nil
 }
 
@@ -42,8 +55,10 @@ func (n names) name(name string) string { return sqlkit.Quote(n.dialect.name, n.
 
 var placeholder = regexp.MustCompile(`\{\{?([a-z_0-9]+)(?::([a-z_.]+))?\}?\}`)
 
-// expand fills a text: {event}, {key} and {audit} are the tables, {name:x} another name, and the
-// other words are pieces of SQL of the dialect. Files of the schema double the braces.
+// expand fills a text: {event}, {key}, {audit} and {relay} are the tables, {name:x} another name,
+// {index:x} that of an index with its schema, {text:x} another name as a text, {schema} the schema
+// as an expression of MySQL, and the other words are pieces of SQL of the dialect. Files of the
+// schema double the braces.
 func (n names) expand(text string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
 		sub := placeholder.FindStringSubmatch(m)
@@ -54,8 +69,19 @@ func (n names) expand(text string) string {
 			return n.key
 		case "audit":
 			return n.audit
+		case "relay":
+			return n.relay
 		case "name":
 			return n.name(sub[2])
+		case "index":
+			return n.table(sub[2])
+		case "text":
+			return "'" + n.prefix + sub[2] + "'"
+		case "schema":
+			if n.schema == "" {
+				return "DATABASE()"
+			}
+			return "'" + n.schema + "'"
 		}
 		if f, ok := n.dialect.words[sub[1]]; ok {
 			return f(n, sub[2])

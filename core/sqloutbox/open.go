@@ -22,6 +22,8 @@ type OpenConfig struct {
 	// Schema and Prefix say where the tables are; see Config. Default: the connection's schema,
 	// DefaultPrefix.
 	Schema, Prefix string
+	// PartitionEvery is for a table with partitions on PostgreSQL; see Config.
+	PartitionEvery time.Duration
 	// Dialect of the database. Empty: the driver tells it, as for sqltx.Connector.
 	Dialect core.Dialect
 
@@ -39,6 +41,10 @@ type OpenConfig struct {
 	// RejectUntracked refuses events, with core.ErrUntracked, in an untracked transaction. Default:
 	// they are inserted, and the poller publishes them.
 	RejectUntracked bool
+	// DisablePrepare makes every connection execute the INSERT of Publish without a prepared
+	// statement of ours; see core.Config. Default: a connection prepares it once, if its driver
+	// does not, and on PostgreSQL only without a pooler.
+	DisablePrepare bool
 
 	// Node is the name of this process in the table. It and the fields below are described in
 	// core.Config, with their defaults.
@@ -55,6 +61,7 @@ type OpenConfig struct {
 	MaxLease        time.Duration          // the longest possible lease
 	PollInterval    time.Duration          // pause between polls
 	MaxPollInterval time.Duration          // the longest pause
+	Wake            core.WakePolicy        // how relays hear of other processes
 	ClaimBatch      int                    // rows that one claim takes
 	KeyRun          int                    // rows of one key that one claim takes
 	MarkBatch       int                    // marks that one statement writes
@@ -74,6 +81,8 @@ type OpenConfig struct {
 	Logger *slog.Logger
 	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *core.Observer
+	// Tracer has callbacks for traces, those of module oteloutbox for example. Default: none.
+	Tracer *core.Tracer
 }
 
 // Open opens a pool with the named driver, as sql.Open does, and makes the outbox of its database.
@@ -111,14 +120,14 @@ const migrateTimeout = time.Minute
 
 // open makes the outbox of a pool opened with sqltx. If that fails, it closes the pool.
 func (c OpenConfig) open(ctx context.Context, pool *sql.DB) (*sql.DB, *core.Outbox, error) {
-	ob, err := c.outbox(ctx, pool)
+	ob, err := c.onPool(ctx, pool)
 	if err != nil {
 		return nil, nil, errors.Join(err, pool.Close())
 	}
 	return pool, ob, nil
 }
 
-func (c OpenConfig) outbox(ctx context.Context, pool *sql.DB) (*core.Outbox, error) {
+func (c OpenConfig) onPool(ctx context.Context, pool *sql.DB) (*core.Outbox, error) {
 	d := c.Dialect
 	if d == "" {
 		var err error
@@ -126,10 +135,19 @@ func (c OpenConfig) outbox(ctx context.Context, pool *sql.DB) (*core.Outbox, err
 			return nil, err
 		}
 	}
-	repo, err := New(pool, Config{Dialect: d, Schema: c.Schema, Prefix: c.Prefix})
+	repo, err := New(pool, c.tables(d))
 	if err != nil {
 		return nil, err
 	}
+	return c.outbox(ctx, repo)
+}
+
+// tables returns where the tables are.
+func (c OpenConfig) tables(d core.Dialect) Config {
+	return Config{Dialect: d, Schema: c.Schema, Prefix: c.Prefix, PartitionEvery: c.PartitionEvery}
+}
+
+func (c OpenConfig) outbox(ctx context.Context, repo *Repository) (*core.Outbox, error) {
 	cfg := core.Config{Repository: repo}
 	settings.Copy(&cfg, c)
 	ob, err := core.New(cfg)

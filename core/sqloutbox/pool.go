@@ -12,19 +12,34 @@ import (
 
 // pool runs statements in transactions of their own.
 type pool struct {
-	db      *sql.DB
+	runner
 	dialect core.Dialect
+}
+
+// runner is what runs the statements of a pool: sqlPool, or foreignPool for a Pool.
+type runner interface {
+	// each returns a Querier of which each statement is a transaction of its own.
+	each() sqlkit.Querier
+	// transaction runs several statements as a transaction of its own, and repeats it as
+	// sqlkit.Retry does.
+	transaction(ctx context.Context, fn func(q sqlkit.Querier) error) error
+	// planned runs one statement as a transaction of its own, with postgresPlanner. It is repeated
+	// as well.
+	planned(ctx context.Context, fn func(q sqlkit.Querier) error) error
+	migrate(ctx context.Context, plan sqlkit.Plan) error
+	// same reports whether a transaction of this pool was begun on the same one.
+	same(begunOn any) bool
 }
 
 // single runs one statement as a transaction of its own, and repeats it if other transactions made
 // it fail.
 func (p pool) single(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
-	return wrap(what, sqlkit.Retry(ctx, func() error { return fn(sqlkit.On{Conn: p.db}) }))
+	return wrap(what, sqlkit.Retry(ctx, func() error { return fn(p.each()) }))
 }
 
 // inTx runs several statements as a transaction of its own.
 func (p pool) inTx(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
-	return wrap(what, sqlkit.InTx(ctx, p.db, p.dialect, func(c sqlkit.Conn) error { return fn(sqlkit.On{Conn: c}) }))
+	return wrap(what, p.transaction(ctx, fn))
 }
 
 func wrap(what string, err error) error {
@@ -36,3 +51,30 @@ func wrap(what string, err error) error {
 	}
 	return errtext.Errorf("sqloutbox: %s: %w", what, err)
 }
+
+// sqlPool is the runner of a *sql.DB.
+type sqlPool struct {
+	db      *sql.DB
+	dialect core.Dialect
+}
+
+func (p sqlPool) each() sqlkit.Querier { return sqlkit.On{Conn: p.db} }
+
+func (p sqlPool) transaction(ctx context.Context, fn func(q sqlkit.Querier) error) error {
+	return sqlkit.InTx(ctx, p.db, p.dialect, func(c sqlkit.Conn) error { return fn(sqlkit.On{Conn: c}) })
+}
+
+func (p sqlPool) planned(ctx context.Context, fn func(q sqlkit.Querier) error) error {
+	return p.transaction(ctx, func(q sqlkit.Querier) error {
+		if _, err := q.Exec(ctx, postgresPlanner); err != nil {
+			return err
+		}
+		return fn(q)
+	})
+}
+
+func (p sqlPool) migrate(ctx context.Context, plan sqlkit.Plan) error {
+	return sqlkit.Migrate(ctx, p.db, plan)
+}
+
+func (p sqlPool) same(begunOn any) bool { return begunOn == any(p.db) }

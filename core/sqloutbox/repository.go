@@ -12,7 +12,7 @@ import (
 )
 
 // DefaultPrefix starts the names of the tables: outbox_event, outbox_key, outbox_audit,
-// outbox_migration.
+// outbox_relay, outbox_migration.
 const DefaultPrefix = "outbox_"
 
 // Config says where the tables are.
@@ -24,6 +24,15 @@ type Config struct {
 	Schema string
 	// Prefix of the names of tables, indexes and constraints. Default: DefaultPrefix.
 	Prefix string
+	// PartitionEvery makes outbox_event a table with partitions by row id, each for the events of
+	// this time, so that old events leave with a partition instead of row by row. It is for many
+	// millions of rows on PostgreSQL 14 or newer, with event ids that begin with their time, as
+	// those that this project makes. Migrate makes a new table so. An existing table needs the
+	// steps in docs/migrations.md. The janitor makes and drops the partitions: its database user
+	// must own the table. Events stay up to this time longer than the retention. Every process that
+	// relays, cleans up or migrates must have the same setting. At least an hour. Default: 0, no
+	// partitions.
+	PartitionEvery time.Duration
 }
 
 // Repository is the outbox table in PostgreSQL, MariaDB 10.6 or newer, MySQL 8.0.16 or newer, or
@@ -33,7 +42,12 @@ type Repository struct {
 	pool
 	names    names
 	database database
+	waker    waker
 	home     home // for CheckTx
+	sweep    sweep
+	relays   relayStatements
+
+	partitions *partitions // nil: the table has none
 }
 
 var _ core.Repository = (*Repository)(nil)
@@ -54,12 +68,23 @@ func New(db *sql.DB, cfg Config) (*Repository, error) {
 		}
 		cfg.Dialect = d
 	}
+	return newRepository(sqlPool{db: db, dialect: cfg.Dialect}, cfg)
+}
+
+func newRepository(r runner, cfg Config) (*Repository, error) {
 	n, err := cfg.names()
 	if err != nil {
 		return nil, err
 	}
-	p := pool{db: db, dialect: cfg.Dialect}
-	return &Repository{pool: p, names: n, database: n.dialect.open(p, n)}, nil
+	p := pool{runner: r, dialect: cfg.Dialect}
+	repo := &Repository{
+		pool: p, names: n, database: n.dialect.open(p, n), waker: n.dialect.wake(p, n),
+		relays: newRelayStatements(n),
+	}
+	if n.partitioned {
+		repo.partitions, err = newPartitions(p, n, cfg.PartitionEvery)
+	}
+	return repo, err
 }
 
 // Dialect returns the SQL dialect of the Repository.

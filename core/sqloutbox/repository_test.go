@@ -34,6 +34,13 @@ func TestHostileNames(t *testing.T) {
 		"an unknown dialect":                 {Dialect: "oracle"},
 		"a schema on SQLite":                 {Dialect: core.SQLite, Schema: "main"},
 		"a prefix that makes too long names": {Dialect: core.Postgres, Prefix: strings.Repeat("p", 51)},
+		"a prefix that makes too long names of partitions": {
+			Dialect: core.Postgres, Prefix: strings.Repeat("p", 42), PartitionEvery: time.Hour,
+		},
+		"partitions on SQLite":      {Dialect: core.SQLite, PartitionEvery: time.Hour},
+		"partitions on MySQL":       {Dialect: core.MySQL, PartitionEvery: 24 * time.Hour},
+		"partitions that are short": {Dialect: core.Postgres, PartitionEvery: time.Hour - 1},
+		"negative partitions":       {Dialect: core.Postgres, PartitionEvery: -time.Hour},
 	} {
 		if _, err := sqloutbox.Migrations(cfg); err == nil {
 			t.Errorf("%s was accepted", name)
@@ -76,9 +83,10 @@ func TestBadCalls(t *testing.T) {
 			t.Errorf("Insert in an aborted transaction: %v", err)
 		}
 		for name, req := range map[string]core.ClaimRequest{
-			"no node":              {Lease: time.Second, MaxLease: time.Minute, Limit: 1},
-			"no lease":             {Node: "n", MaxLease: time.Minute, Limit: 1},
-			"a lease beyond limit": {Node: "n", Lease: time.Hour, MaxLease: time.Minute, Limit: 1},
+			"no node":              {ClaimNo: 1, Lease: time.Second, MaxLease: time.Minute, Limit: 1},
+			"no number":            {Node: "n", Lease: time.Second, MaxLease: time.Minute, Limit: 1},
+			"no lease":             {Node: "n", ClaimNo: 1, MaxLease: time.Minute, Limit: 1},
+			"a lease beyond limit": {Node: "n", ClaimNo: 1, Lease: time.Hour, MaxLease: time.Minute, Limit: 1},
 		} {
 			if _, err := repo.ClaimUnordered(ctx, req); err == nil {
 				t.Errorf("ClaimUnordered with %s was accepted", name)

@@ -16,6 +16,10 @@ type rowwise struct {
 	variant
 	sql    *rowStatements
 	flavor sqlkit.Flavor
+	// writing is held by the transaction that writes, on a database with one writer at a time.
+	// SQLite lets a second one sleep for up to 100 ms at a time, whenever the first one ends. Nil:
+	// no limit.
+	writing chan struct{}
 }
 
 // variant has the differences between the databases of rowwise.
@@ -23,6 +27,11 @@ type variant struct {
 	// locks says that another transaction may hold the lock of a row. SQLite has one writer at a
 	// time.
 	locks bool
+	// oneWriter says that the database has one writer at a time.
+	oneWriter bool
+	// rowids says that claims know rows by their rowids, which saves a look-up by id. A rowid is
+	// used only together with the id that it had: SQLite may give it to another row.
+	rowids bool
 	// occurred returns the parameter for the time of an event.
 	occurred func(t time.Time) any
 	// plain are the statements that insert. guarded are those of MariaDB, which write nothing if
@@ -32,7 +41,28 @@ type variant struct {
 }
 
 func newRowwise(p pool, n names, v variant) *rowwise {
-	return &rowwise{pool: p, variant: v, sql: newRowStatements(n)}
+	w := &rowwise{pool: p, variant: v, sql: newRowStatements(n)}
+	if v.oneWriter {
+		w.writing = make(chan struct{}, 1)
+	}
+	return w
+}
+
+// inTx is that of the pool. Transactions of this repository wait for each other.
+func (w *rowwise) inTx(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
+	if w.writing != nil {
+		select {
+		case w.writing <- struct{}{}:
+			defer func() { <-w.writing }()
+		case <-ctx.Done():
+			return wrap(what, ctx.Err())
+		}
+	}
+	return w.pool.inTx(ctx, what, fn)
+}
+
+func (w *rowwise) read(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
+	return w.single(ctx, what, fn)
 }
 
 // joined returns the statements for a caller's transaction.
@@ -54,6 +84,10 @@ const (
 	rowFree = "(e.lease_until IS NULL OR e.lease_until <= {now} OR e.lease_until > {in})"
 	rowDue  = "e.available_at <= {now}"
 	rowOpen = "e.status IN (0,2) AND " + rowDue + " AND " + rowFree
+	rowOK   = "e.status <> 3 AND " + rowDue + " AND " + rowFree // of a row that is open or dead
+	// rowLost is whether a claim finds the lease of another node ended. Parameter: the node.
+	rowLost = "CASE WHEN e.lease_until <= {now} AND e.claimed_by <> ? AND e.lost_claims < " + suspicious +
+		" THEN 1 ELSE 0 END"
 )
 
 // rowStatements are the statements of rowwise, but those that insert.
@@ -61,14 +95,14 @@ type rowStatements struct {
 	undoEvents          listed
 	undoFirst, undoNext string
 
-	nextTopic              string
-	topicRows              union
-	openPage               string
-	heads                  listed
-	laneHead               string
-	laneRows               union
-	lock, lockLanes, claim listed
-	topicDue               string
+	nextTopic string
+	topicRows union
+	heads     listed
+	// Those of lanes are there twice. The second set passes over dead rows.
+	openPage, livePage string
+	laneRows, liveRows string
+	lock, claim        listed
+	topicDue           string
 
 	markable, markableLock, done, doneDelete, doneReceipts, held, heldLock listed
 	retry, dead, unavailable                                               string
@@ -91,12 +125,25 @@ type rowStatements struct {
 // newRowStatements makes the statements. Their words, in addition to those of every database: in
 // and ago are now plus and minus a parameter in microseconds. first_seq:x is the headers with the
 // key_seq of the row under the name x, unless that header exists. lock is the row lock of a SELECT
-// that skips locked rows, and wait the one that waits. use:x names the index to read. ready and
-// open are the conditions of the two indexes over open rows, and topic and lane their first
-// columns.
+// that skips locked rows, and wait the one that waits. use:x names the index to read. ready is the
+// condition of the open rows without a key in their index, and topic its next column. inlane is the
+// condition of the open and dead rows of keys in theirs, and lane its first column. isdead is the
+// condition of the index of dead rows. address is a column with the address of a row, empty where
+// that is its id, at the column to find rows by their addresses, and byid the order in which they
+// are locked.
 func newRowStatements(n names) *rowStatements {
 	text := n.expand
 	list := func(s string) listed { return newListed(text(s)) }
+	// page and rows of the lanes
+	const live = "e.status <> 3 AND "
+	page := func(more string) string {
+		return text(`SELECT {lane}, e.key_seq, e.id FROM {event} e{use:event_lanes} WHERE {inlane}` + more +
+			`{lane} > ? ORDER BY {lane}, e.key_seq LIMIT ?`)
+	}
+	rows := func(more string) string {
+		return text(`SELECT e.id, e.topic, e.key_seq, {octets}, CASE WHEN ` + rowOK + ` THEN 1 ELSE 0 END{address}
+FROM {event} e{use:event_lanes} WHERE {inlane}` + more + `{lane} = ? ORDER BY e.key_seq LIMIT ?`)
+	}
 	return &rowStatements{
 		undoEvents: list("DELETE FROM {event} WHERE id IN ({ids})"),
 		undoFirst:  text("DELETE FROM {key} WHERE lane = ?"),
@@ -104,40 +151,22 @@ func newRowStatements(n names) *rowStatements {
 
 		nextTopic: text(`SELECT {topic} FROM {event} e{use:event_ready} WHERE {ready}{topic} > ? ORDER BY {topic} ` +
 			`LIMIT 1`),
-		topicRows: union(text(`SELECT e.id, e.topic, {octets} FROM {event} e{use:event_ready} WHERE {ready}{topic} ` +
+		topicRows: union(text(`SELECT e.id, e.topic, {octets}{address} FROM {event} e{use:event_ready} WHERE ` +
+			`{ready}{topic} ` +
 			`= ? AND ` +
 			rowDue + ` AND ` + rowFree + ` ORDER BY e.available_at, e.id LIMIT ?`)),
-		openPage: text(`SELECT {lane}, e.key_seq, e.id, {dead} FROM {event} e{use:event_open} WHERE {open}{lane} > ? ` +
-			`ORDER BY {order}, e.key_seq LIMIT ?`),
 		heads: list(`SELECT e.id, e.topic, {octets}, CASE WHEN ` + rowDue + ` AND ` + rowFree + ` THEN 1 ELSE 0 END,
   CASE WHEN ` + rowFree +
-			` OR e.lease_until < e.available_at THEN {us:e.available_at} ELSE {us:e.lease_until} END - {clock},
-  (SELECT d.key_seq FROM {event} d{use:event_open} WHERE {deadof} ORDER BY d.key_seq LIMIT 1)
+			` OR e.lease_until < e.available_at THEN {us:e.available_at} ELSE {us:e.lease_until} END - {clock}{address}
 FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2)`),
-		laneHead: text(`SELECT e.key_seq, e.id FROM {event} e{use:event_open} WHERE {live}{lane} = ? ORDER BY ` +
-			`e.key_seq ` +
-			`LIMIT 1`),
-		laneRows: union(text(`SELECT e.id, {lane} AS lane, e.key_seq, {octets} AS size, CASE WHEN ` + rowDue + ` AND ` +
-			rowFree +
-			` THEN 1 ELSE 0 END AS ok
-FROM {event} e{use:event_open} WHERE {live}{lane} = ? ORDER BY e.key_seq LIMIT ?`)),
-		lock: list(`SELECT ` + eventColumns + claimColumns + `, CASE WHEN e.lease_until <= {now} AND e.claimed_by ` +
-			`<> ? AND ` +
-			`e.lost_claims < ` + suspicious + ` THEN 1 ELSE 0 END
-FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e.id{lock}`),
-		// The previous row and the first dead row are read again here, in one view of the lane,
-		// because the statements before had different views.
-		lockLanes: list(`SELECT ` + eventColumns + claimColumns +
-			`, CASE WHEN e.lease_until <= {now} AND e.claimed_by <> ` +
-			`? AND e.lost_claims < ` + suspicious + ` THEN 1 ELSE 0 END,
-  (SELECT d.key_seq FROM {event} d{use:event_open} WHERE {openof} AND d.key_seq < e.key_seq ORDER BY d.key_seq
-    DESC LIMIT 1),
-  (SELECT d.key_seq FROM {event} d{use:event_open} WHERE {deadof} AND d.key_seq < e.key_seq ORDER BY d.key_seq LIMIT 1)
-FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND ` + rowOpen + ` ORDER BY e.id{lock}`),
+		openPage: page(""), livePage: page(live),
+		laneRows: rows(""), liveRows: rows(live),
+		lock: list(`SELECT ` + eventColumns + claimColumns + `, ` + rowLost + `{address}
+FROM {event} e{use:primary} WHERE {at:e} IN ({ids}) AND ` + rowOpen + `{byid}{lock}`),
 		claim: list(`UPDATE {event}{use:primary} SET lost_claims = ABS(lost_claims) +
   CASE WHEN lease_until <= {now} AND claimed_by <> ? AND lost_claims < ` + suspicious +
-			` THEN 1 ELSE 0 END, claim_no = claim_no + 1,
-  claimed_by = ?, lease_until = {in} WHERE id IN ({ids})`),
+			` THEN 1 ELSE 0 END, claim_no = ?,
+  claimed_by = ?, lease_until = {in} WHERE {at} IN ({ids})`),
 		topicDue: text(`SELECT MIN(x.t) FROM (SELECT CASE WHEN ` + rowFree +
 			` OR e.lease_until < e.available_at THEN {us:e.available_at}
   ELSE {us:e.lease_until} END - {clock} AS t FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ORDER BY
@@ -161,8 +190,8 @@ WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_unt
 		retry: text(`UPDATE {event} SET status = 2, attempts = attempts + 1, available_at = {in}, lease_until = NULL,
 	  last_error_code = ?, last_error = ?
 WHERE id = ?`),
-		dead: text(`UPDATE {event} SET status = 3, attempts = attempts + 1, lease_until = NULL, last_error_code = ?, ` +
-			`last_error = ? WHERE id = ?`),
+		dead: text(`UPDATE {event} SET status = 3, attempts = attempts + 1, lease_until = NULL,
+  lane = CASE WHEN ? = 1 THEN NULL ELSE lane END, last_error_code = ?, last_error = ? WHERE id = ?`),
 		unavailable: text(`UPDATE {event} SET available_at = {in}, lease_until = NULL, last_error_code = ?, ` +
 			`last_error = ?
 WHERE id = ?`),
@@ -174,11 +203,11 @@ WHERE id = ?`),
 	  e{use:event_ready}
   WHERE {ready}{topic} IS NOT NULL ORDER BY {topic} LIMIT ?) x`),
 		countOpen: text(`SELECT COUNT(*), MIN(x.created_at) FROM (SELECT {us:e.created_at} AS created_at FROM {event}
-	  e{use:event_open}
-  WHERE {live}{lane} IS NOT NULL ORDER BY {lane} LIMIT ?) x`),
-		countDead: text(`SELECT COUNT(*) FROM (SELECT e.id FROM {event} e{use:event_ended} WHERE {ended3} LIMIT ?) x`),
-		countBlocked: text(`SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM {event} e{use:event_ended} WHERE ` +
-			`{ended3} AND e.lane IS NOT NULL LIMIT ?) x`),
+	  e{use:event_lanes}
+  WHERE {inlane}e.status <> 3 AND {lane} IS NOT NULL ORDER BY {lane} LIMIT ?) x`),
+		countDead: text(`SELECT COUNT(*) FROM (SELECT e.id FROM {event} e{use:event_dead} WHERE {isdead} LIMIT ?) x`),
+		countBlocked: text(`SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM {event} e{use:event_dead} WHERE ` +
+			`{isdead} AND e.lane IS NOT NULL LIMIT ?) x`),
 		firstCreated: text(`SELECT {us:e.created_at} FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ` +
 			`ORDER BY ` +
 			`e.available_at, e.id LIMIT 1`),
@@ -186,36 +215,37 @@ WHERE id = ?`),
 		listDead: text(`SELECT ` + eventColumns +
 			`, e.attempts, ABS(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), ` +
 			`{us:e.created_at}
-FROM {event} e{use:event_ended} WHERE {ended3} AND e.id > ? AND (? = '' OR {bin:e.topic} = ?) AND (? = '' OR
+FROM {event} e{use:event_dead} WHERE {isdead} AND e.id > ? AND (? = '' OR {bin:e.topic} = ?) AND (? = '' OR
   {bin:e.event_type} = ?)
   AND (? = '' OR {bin:e.tenant_id} = ?) ORDER BY e.id LIMIT ?`),
 
 		redriveRows: list(`SELECT e.id, e.event_id, e.topic FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND
-	  e.status = 3 AND (e.lane IS NULL OR ? = 0)
+	  e.status = 3 AND (e.key_seq IS NULL OR e.lane IS NOT NULL AND ? = 0)
 ORDER BY e.id{wait}`),
-		redrive: list(`UPDATE {event}{use:primary} SET status = 2, attempts = 0, lost_claims = 0, claim_no = claim_no +
-	  1, lease_until = NULL,
+		redrive: list(`UPDATE {event}{use:primary} SET status = 2, attempts = 0, lost_claims = 0, claim_no = 0,
+  claimed_by = NULL, lease_until = NULL,
   available_at = {now} WHERE id IN ({ids})`),
 		discardRows: list(`SELECT e.id, e.event_id, e.topic FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND
 	  (e.status = 3 OR e.status IN (0,2)
   AND (? = 1 OR e.lease_until IS NULL OR e.lease_until <= {now})) ORDER BY e.id{wait}`),
-		discard: list(`UPDATE {event}{use:primary} SET status = 4, claim_no = claim_no + 1, lease_until = NULL, ` +
+		discard: list(`UPDATE {event}{use:primary} SET status = 4, claim_no = 0, claimed_by = NULL, lease_until ` +
+			`= NULL, ` +
 			`done_at = {now} WHERE id IN ({ids})`),
-		discardDead: text(`UPDATE {event} SET status = 4, claim_no = claim_no + 1, lease_until = NULL, ` +
+		discardDead: text(`UPDATE {event} SET status = 4, claim_no = 0, claimed_by = NULL, lease_until = NULL, ` +
 			`done_at = {now} ` +
 			`WHERE id = ? AND status = 3`),
-		deadForAppend: list(`SELECT e.id, e.event_id, e.topic, e.lane, e.key_seq FROM {event} e{use:primary} ` +
-			`WHERE e.id ` +
-			`IN ({ids}) AND e.status = 3 AND e.lane IS NOT NULL ORDER BY e.id{wait}`),
+		deadForAppend: list(`SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
+  e.key_seq, CASE WHEN e.replay_of IS NULL THEN 0 ELSE 1 END FROM {event} e{use:primary}
+WHERE e.id IN ({ids}) AND e.status = 3 AND e.key_seq IS NOT NULL AND (? = 1 OR e.lane IS NULL) ORDER BY e.id{wait}`),
 		append: text(`INSERT INTO {event} (id, key_seq, available_at, created_at, ` + copiedColumns + `)
 SELECT ?, ?, {now}, {now}, ` + copiedRow + ` FROM {event} WHERE id = ?`),
 		audit: text(`INSERT INTO {audit} (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES ` +
 			`({now}, ?, ?, ` +
 			`?, ?, ?, ?, ?)`),
 
-		ended: text(`SELECT e.id FROM {event} e{use:event_ended} WHERE {ended1} AND e.done_at < {ago} ORDER BY ` +
-			`e.done_at LIMIT ?`),
-		cleanup: list(`DELETE FROM {event} WHERE id IN ({ids}) AND status IN (1,4)`),
+		ended: text(`SELECT e.id, CASE WHEN e.status IN (1,4) AND e.done_at < {ago} THEN 1 ELSE 0 END ` +
+			`FROM {event} e{use:primary} WHERE e.id > ? ORDER BY e.id LIMIT ?`),
+		cleanup: list(`DELETE FROM {event} WHERE id IN ({ids}) AND status IN (1,4) AND done_at < {ago}`),
 		keys:    text(`SELECT k.lane FROM {key} k WHERE k.lane > ? ORDER BY k.lane LIMIT ?`),
 		collectLock: list(`SELECT k.lane FROM {key} k WHERE k.lane IN ({ids}) AND k.used_at < {ago} ORDER BY ` +
 			`k.lane{lock}`),

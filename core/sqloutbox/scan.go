@@ -83,7 +83,7 @@ func (s *eventScan) event() (core.Event, error) {
 		e.Headers, err = headersOf(s.headers)
 	}
 	e.OccurredAt = time.UnixMicro(s.occurred).UTC()
-	e.Unordered = e.Key != "" && s.lane == id16{}
+	e.Unordered = e.Key != "" && s.keySeq == 0 // a row that left its key keeps its number
 	if e.Payload == nil {
 		e.Payload = []byte{}
 	}
@@ -184,12 +184,13 @@ func (s *claimScan) claimed() core.Claimed {
 	return c
 }
 
-// orNil makes NULL of an empty text.
-func orNil(s string) any {
-	if s == "" {
+// orNil makes NULL of a zero value.
+func orNil[T comparable](v T) any {
+	var zero T
+	if v == zero {
 		return nil
 	}
-	return s
+	return v
 }
 
 // micros converts a duration for the database.

@@ -1,15 +1,17 @@
 package sqloutbox
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // newSQLite returns the tables in SQLite.
 func newSQLite(p pool, n names) database {
 	return newRowwise(p, n, variant{
+		oneWriter: true, rowids: true,
 		occurred: func(t time.Time) any { return t.UnixMicro() },
-		plain:    &inserts{events: newSized(n, valuesInsert), keys: newSized(n, sqliteKeys)},
+		plain: &inserts{
+			event:  newShaped(n, insertOneRow),
+			events: newSized(n, valuesInsert),
+			keys:   newSized(n, sqliteKeys),
+		},
 	})
 }
 
@@ -40,17 +42,19 @@ var sqliteWords = map[string]word{
 	"topic":  fixed("e.topic"),
 	"ready":  fixed("e.status IN (0,2) AND e.lane IS NULL AND "),
 	"lane":   fixed("e.lane"),
-	"open":   fixed("e.status IN (0,2) AND e.lane IS NOT NULL AND "),
-	"live":   fixed("e.status IN (0,2) AND e.lane IS NOT NULL AND "),
-	"dead":   fixed("0"),
-	"order":  fixed("e.lane"),
-	"openof": fixed("d.lane = e.lane AND d.status IN (0,2) AND d.lane IS NOT NULL"),
-	"deadof": fixed("d.lane = e.lane AND d.status = 3 AND d.lane IS NOT NULL"),
-	"ended1": fixed("e.status IN (1,4)"),
-	"ended3": fixed("e.status = 3"),
+	"inlane": fixed("e.status IN (0,2,3) AND e.lane IS NOT NULL AND "),
+	"isdead": fixed("e.status = 3"),
 	"octets": fixed("LENGTH(e.payload)"),
 	"noneof": func(n names, _ string) string {
-		const none = "NOT EXISTS (SELECT 1 FROM %s e WHERE e.lane = k.lane AND e.lane IS NOT NULL AND e.status %s)"
-		return fmt.Sprintf(none, n.event, "IN (0,2)") + " AND " + fmt.Sprintf(none, n.event, "= 3")
+		return "NOT EXISTS (SELECT 1 FROM " + n.event +
+			" e WHERE e.lane = k.lane AND e.lane IS NOT NULL AND e.status IN (0,2,3))"
+	},
+	"address": fixed(", e.rowid"),
+	"byid":    fixed(""),
+	"at": func(_ names, arg string) string {
+		if arg != "" {
+			return arg + ".rowid"
+		}
+		return "rowid"
 	},
 }

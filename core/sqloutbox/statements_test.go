@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
@@ -23,6 +24,11 @@ var goldenCases = []struct {
 	mariadb bool
 }{
 	{"postgres", sqloutbox.Config{Dialect: core.Postgres, Schema: "app"}, false},
+	{
+		"postgres-partitions",
+		sqloutbox.Config{Dialect: core.Postgres, Schema: "app", PartitionEvery: 24 * time.Hour},
+		false,
+	},
 	{"mariadb", sqloutbox.Config{Dialect: core.MySQL}, true},
 	{"mysql", sqloutbox.Config{Dialect: core.MySQL}, false},
 	{"sqlite", sqloutbox.Config{Dialect: core.SQLite}, false},
@@ -101,4 +107,127 @@ func TestPostgresClaimsCompareStableTime(t *testing.T) {
 			t.Errorf("%s compares with a time that is no index condition: %s", name, m)
 		}
 	}
+}
+
+// A row's address (ctid) belongs to another row as soon as VACUUM has run, so no statement returns
+// one, and none takes one as a parameter.
+func TestPostgresAddressesStayInTheirStatement(t *testing.T) {
+	for _, every := range []time.Duration{0, time.Hour} {
+		texts, err := sqloutbox.Texts(sqloutbox.Config{Dialect: core.Postgres, PartitionEvery: every}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := 0
+		for name, text := range texts {
+			if address.MatchString(text) {
+				used++
+			}
+			if m := leak(text); m != "" {
+				t.Errorf("%s lets an address in or out: %s", name, m)
+			}
+			// With partitions an address alone names one row of each.
+			if m := addressAlone.FindString(text); m != "" && every > 0 {
+				t.Errorf("%s of a table with partitions finds rows by %s", name, m)
+			}
+		}
+		if used < 3 {
+			t.Errorf("%d statements use addresses, want at least the three claims", used)
+		}
+	}
+	const take = "UPDATE x e SET a = 1 WHERE e.ctid = ANY (ARRAY(SELECT tid FROM c)) RETURNING "
+	for _, text := range []string{
+		"SELECT e.id, e.ctid FROM x e",
+		"SELECT c.tid::text FROM (SELECT e.ctid AS tid FROM x e) c",
+		"WITH c AS (SELECT e.ctid AS tid FROM x e) SELECT * FROM c",
+		"WITH c AS (SELECT e.ctid AS tid FROM x e) SELECT c.* FROM c",
+		"WITH c AS (SELECT e.ctid AS tid FROM x e) SELECT (SELECT array_agg(tid) FROM c)",
+		"WITH c AS (SELECT e.ctid AS tid FROM x e) SELECT COALESCE(string_agg(tid::text, ' '), '')\nFROM c",
+		"SELECT 1 FROM y UNION ALL SELECT e.ctid FROM x e",
+		"WITH c AS (SELECT 1), taken AS (" + take + "e.id, e.ctid) SELECT taken.* FROM taken",
+		"WITH c AS (SELECT 1) " + take + "e.ctid",
+		"WITH c AS (SELECT 1) " + take + "*",
+		"UPDATE x e SET a = 1 WHERE e.ctid = $1",
+		"UPDATE x e SET a = 1 WHERE e.ctid = ANY ($1)",
+		"UPDATE x e SET a = 1 FROM unnest($1::tid[]) v(tid) WHERE e.ctid = v.tid",
+		"UPDATE x e SET a = 1 WHERE e.ctid IN (SELECT v::tid FROM unnest($1::text[]) v)",
+	} {
+		if leak(text) == "" {
+			t.Errorf("not seen: %s", text)
+		}
+	}
+	if m := leak("WITH c AS (SELECT e.ctid AS tid FROM x e) " + take + "e.id"); m != "" {
+		t.Errorf("a claim was taken for a leak: %s", m)
+	}
+}
+
+var (
+	addressAlone = regexp.MustCompile(`ctid\s*=|ON\s+\w+\.tid\s*=`)
+
+	address   = regexp.MustCompile(`\bc?tid\b`)
+	addressIn = regexp.MustCompile(`::\s*tid\b|\bctid\s*(=|IN)\s*(ANY\s*)?\(?\s*\$\d+`)
+	selected  = regexp.MustCompile(`(?s)\bSELECT\s.*?(\sFROM\s|$)`)
+	returned  = regexp.MustCompile(`(?s)\bRETURNING\s.*$`)
+	allOf     = regexp.MustCompile(`(?:SELECT|RETURNING|,)\s+((?:\w+\.)?\*)`)
+)
+
+// leak returns the part of a statement that takes or returns an address.
+func leak(text string) string {
+	if m := addressIn.FindString(text); m != "" {
+		return m
+	}
+	// The columns of an inner part are seen by the parts around it, so only the outermost lists
+	// count, and those of its UPDATEs, which have taken.* as another name.
+	outer := outermost(text)
+	for _, at := range selected.FindAllStringIndex(outer, -1) {
+		list := text[at[0]:at[1]]
+		if address.MatchString(list) {
+			return list
+		}
+		for _, m := range allOf.FindAllStringSubmatch(outer[at[0]:at[1]], -1) {
+			if m[1] != "taken.*" {
+				return list
+			}
+		}
+	}
+	for _, part := range append(parentheses(text), text) {
+		outer := outermost(part)
+		if at := returned.FindStringIndex(outer); at != nil {
+			if list := part[at[0]:]; address.MatchString(list) || allOf.MatchString(outer[at[0]:]) {
+				return list
+			}
+		}
+	}
+	return ""
+}
+
+// outermost blanks what is in parentheses.
+func outermost(text string) string {
+	b, depth := []byte(text), 0
+	for i, c := range b {
+		if c == ')' {
+			depth--
+		}
+		if depth > 0 {
+			b[i] = '.'
+		}
+		if c == '(' {
+			depth++
+		}
+	}
+	return string(b)
+}
+
+// parentheses returns the texts in parentheses, also those inside others.
+func parentheses(text string) (parts []string) {
+	var open []int
+	for i := range len(text) {
+		switch text[i] {
+		case '(':
+			open = append(open, i+1)
+		case ')':
+			parts = append(parts, text[open[len(open)-1]:i])
+			open = open[:len(open)-1]
+		}
+	}
+	return parts
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"sync/atomic"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -33,6 +34,10 @@ import (
 // logging) inside, so that Connector is outermost. Code that uses the driver's own connection with
 // sql.Conn.Raw finds it behind the method Raw() driver.Conn.
 //
+// A driver may tell more than database/sql asks for. If its connection has the method TxStatus()
+// byte, that returns T, E or I as PostgreSQL does, or 0 if it does not know. If its transaction has
+// the method CommitOutcome() (core.Outcome, error), that is called in place of Commit.
+//
 // The result is safe for use by several goroutines. Connector returns its own result unchanged when
 // it is called on it again.
 func Connector(c driver.Connector, d core.Dialect) driver.Connector {
@@ -56,6 +61,8 @@ type trackingConnector struct {
 	inner   driver.Connector
 	dialect core.Dialect
 	err     error
+	// unprepared says that a prepared statement was unknown to the server.
+	unprepared atomic.Bool
 }
 
 func (c *trackingConnector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -66,7 +73,7 @@ func (c *trackingConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &trackingConn{inner: conn, dialect: c.dialect}, nil
+	return &trackingConn{inner: conn, dialect: c.dialect, prepared: prepared{off: &c.unprepared}}, nil
 }
 
 func (c *trackingConnector) Driver() driver.Driver {

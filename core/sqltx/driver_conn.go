@@ -6,8 +6,10 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/mark"
 )
 
 // trackingConn implements every optional interface of a driver.Conn. Where the driver lacks one, it
@@ -22,7 +24,8 @@ type trackingConn struct {
 	state   func() txState  // asks the driver for the state; nil if the driver does not tell
 	asked   bool            // whether the driver tells the state was looked up
 	// the driver found its connection dead when a transaction was about to begin
-	dead bool
+	dead     bool
+	prepared prepared
 }
 
 var (
@@ -47,6 +50,9 @@ func (c *trackingConn) before(ctx context.Context, query string) (guarded bool, 
 		return false, nil
 	}
 	opaque, err := c.tracker.Before(query)
+	if err == nil {
+		err = c.outside(ctx)
+	}
 	if err != nil || !opaque {
 		return false, err
 	}
@@ -55,6 +61,24 @@ func (c *trackingConn) before(ctx context.Context, query string) (guarded bool, 
 		return false, err
 	}
 	return true, nil
+}
+
+// outside returns an error if ctx is that of Publish and its INSERT would commit by itself, or
+// would be refused. A text that the tracker cannot read may have ended the transaction, which the
+// driver knows on PostgreSQL. Elsewhere the tracker asks the database after such a text.
+func (c *trackingConn) outside(ctx context.Context) error {
+	if c.dialect != core.Postgres || !mark.IsInsert(ctx) {
+		return nil
+	}
+	switch c.driverState() {
+	case stateNone:
+		c.tracker.Observe("COMMIT", nil)
+		return c.tracker.Err()
+	case stateFailed:
+		return fmt.Errorf("%w: an earlier statement failed", core.ErrTxAborted)
+	case stateOpen, stateUnknown:
+	}
+	return nil
 }
 
 // after shows the tracker a statement with its result. It is called when the rows of the statement,
@@ -101,6 +125,7 @@ func (c *trackingConn) Begin() (driver.Tx, error) {
 }
 
 func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.prepared.prepareNext(ctx, c)
 	tx, err := beginInner(ctx, c.inner, opts)
 	if err != nil {
 		if c.dead = c.dead || diedUnused(ctx, c.inner, err); c.dead && !errors.Is(err, driver.ErrBadConn) {
@@ -163,19 +188,34 @@ func (c *trackingConn) ExecContext(ctx context.Context, query string, args []dri
 	if err != nil {
 		return nil, err
 	}
-	switch e := c.inner.(type) {
-	case driver.ExecerContext:
-		res, err = e.ExecContext(ctx, query, args)
-	case driver.Execer: //nolint:staticcheck // old drivers have only this
-		var values []driver.Value
-		if values, err = plainValues(ctx, args); err == nil {
-			res, err = e.Exec(query, values)
+	stmt := c.prepared.of(ctx, c, query, len(args))
+	if stmt == nil {
+		if res, err = execInner(ctx, c.inner, query, args); errors.Is(err, driver.ErrSkip) {
+			stmt = c.prepared.skipped(ctx, c, query)
 		}
-	default:
-		err = driver.ErrSkip
+	}
+	if stmt != nil {
+		res, err = execStmt(ctx, stmt, args)
+		c.prepared.failed(c, err)
 	}
 	c.after(ctx, query, err, guarded)
+	c.prepared.shown(query)
 	return result(res, err)
+}
+
+func execInner(ctx context.Context, conn driver.Conn, query string, args []driver.NamedValue) (driver.Result, error) {
+	switch e := conn.(type) {
+	case driver.ExecerContext:
+		return e.ExecContext(ctx, query, args)
+	case driver.Execer: //nolint:staticcheck // old drivers have only this
+		values, err := plainValues(ctx, args)
+		if err != nil {
+			return nil, err
+		}
+		return e.Exec(query, values)
+	default:
+		return nil, driver.ErrSkip
+	}
 }
 
 func (c *trackingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -184,18 +224,32 @@ func (c *trackingConn) QueryContext(ctx context.Context, query string, args []dr
 	if err != nil {
 		return nil, err
 	}
-	switch q := c.inner.(type) {
-	case driver.QueryerContext:
-		rows, err = q.QueryContext(ctx, query, args)
-	case driver.Queryer: //nolint:staticcheck // old drivers have only this
-		var values []driver.Value
-		if values, err = plainValues(ctx, args); err == nil {
-			rows, err = q.Query(query, values)
+	stmt := c.prepared.of(ctx, c, query, len(args))
+	if stmt == nil {
+		if rows, err = queryInner(ctx, c.inner, query, args); errors.Is(err, driver.ErrSkip) {
+			stmt = c.prepared.skipped(ctx, c, query)
 		}
-	default:
-		err = driver.ErrSkip
+	}
+	if stmt != nil {
+		rows, err = queryStmt(ctx, stmt, args)
+		c.prepared.failed(c, err)
 	}
 	return c.wrapRows(ctx, query, rows, err, guarded)
+}
+
+func queryInner(ctx context.Context, conn driver.Conn, query string, args []driver.NamedValue) (driver.Rows, error) {
+	switch q := conn.(type) {
+	case driver.QueryerContext:
+		return q.QueryContext(ctx, query, args)
+	case driver.Queryer: //nolint:staticcheck // old drivers have only this
+		values, err := plainValues(ctx, args)
+		if err != nil {
+			return nil, err
+		}
+		return q.Query(query, values)
+	default:
+		return nil, driver.ErrSkip
+	}
 }
 
 // wrapRows is after for a statement that may have returned rows.
@@ -222,17 +276,23 @@ func (c *trackingConn) PrepareContext(ctx context.Context, query string) (driver
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := c.inner.(driver.ConnPrepareContext); ok {
-		stmt, err = p.PrepareContext(ctx, query)
-	} else if stmt, err = c.inner.Prepare(query); err == nil && ctx.Err() != nil {
-		_ = stmt.Close()
-		err = ctx.Err()
-	}
-	if err != nil {
+	if stmt, err = prepareInner(ctx, c.inner, query); err != nil {
 		c.after(ctx, "", err, false)
 		return nil, err
 	}
 	return &trackingStmt{inner: stmt, conn: c, query: query}, nil
+}
+
+func prepareInner(ctx context.Context, conn driver.Conn, query string) (driver.Stmt, error) {
+	if p, ok := conn.(driver.ConnPrepareContext); ok {
+		return p.PrepareContext(ctx, query)
+	}
+	stmt, err := conn.Prepare(query)
+	if err == nil && ctx.Err() != nil {
+		_ = stmt.Close()
+		err = ctx.Err()
+	}
+	return stmt, err
 }
 
 func (c *trackingConn) CheckNamedValue(nv *driver.NamedValue) error {
@@ -299,6 +359,9 @@ func (t *trackingTx) Commit() error {
 	if err := t.conn.aborted(); err != nil {
 		return t.rollbackInstead(err)
 	}
+	if c, ok := t.inner.(interface{ CommitOutcome() (core.Outcome, error) }); ok {
+		return t.tracker.End(c.CommitOutcome())
+	}
 	return t.tracker.Commit(t.commit)
 }
 
@@ -358,8 +421,27 @@ func (c *trackingConn) driverState() txState {
 
 func (t *trackingTx) Rollback() error {
 	defer t.leave()
-	err := t.inner.Rollback()
+	err := t.rollback()
 	t.tracker.RolledBack()
+	return err
+}
+
+// rollbackTimeout is how long MySQL may take to answer ROLLBACK.
+const rollbackTimeout = 5 * time.Second
+
+// rollback sends ROLLBACK. Rollback of go-sql-driver/mysql waits for the answer without limit
+// (unless the DSN has a readTimeout). A database that hangs would hold each caller that waits for
+// the end of the transaction. After rollbackTimeout, the driver closes the connection, and the
+// database rolls back when it notices that. The drivers of PostgreSQL end the wait with the context
+// of the transaction.
+func (t *trackingTx) rollback() error {
+	e, ok := t.conn.inner.(driver.ExecerContext)
+	if !ok || t.conn.dialect != core.MySQL {
+		return t.inner.Rollback()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+	defer cancel()
+	_, err := e.ExecContext(ctx, "ROLLBACK", nil)
 	return err
 }
 

@@ -16,10 +16,14 @@ const (
 )
 
 // stateOf returns a function that asks a driver for the state of its transaction without a round
-// trip. pgx, lib/pq, go-sql-driver/mysql and mattn/go-sqlite3 know the state from the latest answer
-// of the server. The result is nil for other drivers. No driver is imported for that.
+// trip. Drivers with a method TxStatus() byte, pgx, lib/pq, go-sql-driver/mysql and
+// mattn/go-sqlite3 know the state from the latest answer of the server. The result is nil for other
+// drivers. No driver is imported for that.
 func stateOf(conn driver.Conn) func() txState {
 	for {
+		if c, ok := conn.(interface{ TxStatus() byte }); ok {
+			return func() txState { return postgresState(c.TxStatus()) }
+		}
 		inner, ok := conn.(interface{ Raw() driver.Conn }) // wrappers of drivers have this method
 		if !ok {
 			break
@@ -64,28 +68,38 @@ func stateOf(conn driver.Conn) func() txState {
 
 // pgxStatus finds PgConn.TxStatus behind pgx's connection for database/sql.
 func pgxStatus(conn driver.Conn) func() byte {
-	method := func(v reflect.Value, name string) reflect.Value {
-		if !v.IsValid() || v.Kind() != reflect.Pointer || v.IsNil() {
-			return reflect.Value{}
-		}
-		return v.MethodByName(name)
-	}
-	call := func(m reflect.Value) reflect.Value {
-		if !m.IsValid() || m.Type().NumIn() != 0 || m.Type().NumOut() != 1 {
-			return reflect.Value{}
-		}
-		return m.Call(nil)[0]
-	}
-	v := reflect.ValueOf(conn)
-	if v.Kind() != reflect.Pointer || v.Type().Elem().PkgPath() != "github.com/jackc/pgx/v5/stdlib" {
-		return nil
-	}
-	status := method(call(method(call(method(v, "Conn")), "PgConn")), "TxStatus")
+	status := method(called(method(pgxConn(conn), "PgConn")), "TxStatus")
 	if !status.IsValid() {
 		return nil
 	}
 	f, _ := reflect.TypeAssert[func() byte](status)
 	return f
+}
+
+// pgxConn returns the *pgx.Conn behind pgx's connection for database/sql. For another connection it
+// returns the zero Value.
+func pgxConn(conn driver.Conn) reflect.Value {
+	v := reflect.ValueOf(conn)
+	if v.Kind() != reflect.Pointer || v.Type().Elem().PkgPath() != "github.com/jackc/pgx/v5/stdlib" {
+		return reflect.Value{}
+	}
+	return called(method(v, "Conn"))
+}
+
+// method returns a method of a pointer, or the zero Value.
+func method(v reflect.Value, name string) reflect.Value {
+	if !v.IsValid() || v.Kind() != reflect.Pointer || v.IsNil() {
+		return reflect.Value{}
+	}
+	return v.MethodByName(name)
+}
+
+// called returns the result of a method without parameters, or the zero Value.
+func called(m reflect.Value) reflect.Value {
+	if !m.IsValid() || m.Type().NumIn() != 0 || m.Type().NumOut() != 1 {
+		return reflect.Value{}
+	}
+	return m.Call(nil)[0]
 }
 
 func postgresState(status byte) txState {

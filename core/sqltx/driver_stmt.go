@@ -38,14 +38,7 @@ func (s *trackingStmt) ExecContext(ctx context.Context, args []driver.NamedValue
 	if err != nil {
 		return nil, err
 	}
-	if e, ok := s.inner.(driver.StmtExecContext); ok {
-		res, err = e.ExecContext(ctx, args)
-	} else {
-		var values []driver.Value
-		if values, err = plainValues(ctx, args); err == nil {
-			res, err = s.inner.Exec(values) //nolint:staticcheck // old drivers have only this
-		}
-	}
+	res, err = execStmt(ctx, s.inner, args)
 	s.conn.after(ctx, s.query, err, guarded)
 	return result(res, err)
 }
@@ -56,15 +49,30 @@ func (s *trackingStmt) QueryContext(ctx context.Context, args []driver.NamedValu
 	if err != nil {
 		return nil, err
 	}
-	if q, ok := s.inner.(driver.StmtQueryContext); ok {
-		rows, err = q.QueryContext(ctx, args)
-	} else {
-		var values []driver.Value
-		if values, err = plainValues(ctx, args); err == nil {
-			rows, err = s.inner.Query(values) //nolint:staticcheck // old drivers have only this
-		}
-	}
+	rows, err = queryStmt(ctx, s.inner, args)
 	return s.conn.wrapRows(ctx, s.query, rows, err, guarded)
+}
+
+func execStmt(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) (driver.Result, error) {
+	if e, ok := stmt.(driver.StmtExecContext); ok {
+		return e.ExecContext(ctx, args)
+	}
+	values, err := plainValues(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.Exec(values) //nolint:staticcheck // old drivers have only this
+}
+
+func queryStmt(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
+	if q, ok := stmt.(driver.StmtQueryContext); ok {
+		return q.QueryContext(ctx, args)
+	}
+	values, err := plainValues(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.Query(values) //nolint:staticcheck // old drivers have only this
 }
 
 func (s *trackingStmt) CheckNamedValue(nv *driver.NamedValue) error {

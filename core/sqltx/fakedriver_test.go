@@ -25,6 +25,8 @@ type fakeDriver struct {
 	reset     int
 	valid     bool
 	closed    bool
+	hangs     bool          // a statement waits for the end of its context, and Tx.Rollback for hung
+	hung      chan struct{} // nil: for ever
 }
 
 func newFake() *fakeDriver { return &fakeDriver{fail: map[string]error{}, valid: true} }
@@ -99,7 +101,11 @@ func (c *fakeFullConn) Ping(context.Context) error         { return c.d.run("PIN
 func (c *fakeFullConn) IsValid() bool                      { return c.d.valid }
 func (c *fakeFullConn) ResetSession(context.Context) error { c.d.reset++; return nil }
 
-func (c *fakeFullConn) ExecContext(_ context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c *fakeFullConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.d.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if c.d.skip && len(args) > 0 {
 		return nil, driver.ErrSkip
 	}
@@ -147,8 +153,14 @@ func (s *fakeStmt) ColumnConverter(int) driver.ValueConverter {
 
 type fakeTx struct{ d *fakeDriver }
 
-func (t fakeTx) Commit() error   { return t.d.run("COMMIT") }
-func (t fakeTx) Rollback() error { return t.d.run("ROLLBACK") }
+func (t fakeTx) Commit() error { return t.d.run("COMMIT") }
+
+func (t fakeTx) Rollback() error {
+	if t.d.hangs {
+		<-t.d.hung
+	}
+	return t.d.run("ROLLBACK")
+}
 
 type fakeRows struct{ err error }
 

@@ -316,19 +316,37 @@ func (t *Tracker) Commit(commit func() error) error {
 		return gone
 	}
 	err := commit()
+	switch {
+	case err == nil:
+		return t.End(core.Committed, nil)
+	case sqlerr.CommitRefused(err):
+		return t.End(core.RolledBack, err)
+	default:
+		return t.End(core.Unknown, err)
+	}
+}
+
+// End reports the outcome of a transaction to callers that know it better than Commit can tell from
+// an error: from the answer that the server gave to COMMIT. err is the error of COMMIT. The result
+// is err, changed as that of Commit is. If a statement may have ended the transaction before, the
+// outcome that is reported is Unknown, whatever outcome says. After the end of the transaction End
+// returns err and does nothing else.
+func (t *Tracker) End(outcome core.Outcome, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.done {
 		return err
 	}
 	waiting := len(t.callbacks) > 0
-	outcome := core.Committed
 	switch {
-	case err != nil && sqlerr.CommitRefused(err):
-		outcome = core.RolledBack
-	case err != nil:
+	case outcome == core.RolledBack:
+	case outcome != core.Committed:
 		outcome = core.Unknown
-		if waiting {
+		switch {
+		case !waiting || errors.Is(err, core.ErrCommitUnknown):
+		case err == nil:
+			err = t.reason()
+		default:
 			err = errtext.Errorf("%w: %w", core.ErrCommitUnknown, err)
 		}
 	case t.bypassed, t.aborted != nil, t.doubt != nil && !t.likely:

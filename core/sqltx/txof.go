@@ -43,6 +43,10 @@ func (c *trackingConn) answer(ctx context.Context, query string) bool {
 		c.visit(ctx, v)
 		return true
 	}
+	if f, ok := ctx.Value(flushKey{}).(*flush); ok {
+		c.flush(ctx, f)
+		return true
+	}
 	p, ok := ctx.Value(probeKey{}).(*probe)
 	if !ok {
 		return false

@@ -145,7 +145,7 @@ func (t *VisitedTx) CommitRefusal() error { return t.visited.refused.standing() 
 
 // rollbackInstead rolls back in place of a COMMIT that was refused.
 func (t *trackingTx) rollbackInstead(cause error) error {
-	rollback := t.inner.Rollback()
+	rollback := t.rollback()
 	t.tracker.RolledBack()
 	return notCommitted(cause, rollback)
 }

@@ -6,10 +6,12 @@
 //	type OutboxEvent struct{ ent.Schema }
 //	type OutboxKey struct{ ent.Schema }
 //	type OutboxAudit struct{ ent.Schema }
+//	type OutboxRelay struct{ ent.Schema }
 //
 //	func (OutboxEvent) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Event{}} }
 //	func (OutboxKey) Mixin() []ent.Mixin   { return []ent.Mixin{entschema.Key{}} }
 //	func (OutboxAudit) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Audit{}} }
+//	func (OutboxRelay) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Relay{}} }
 //
 // Give the migration its options:
 //

@@ -18,9 +18,9 @@ import (
 )
 
 // MigrateOptions returns the options with which Ent's migration creates the tables of the mixins
-// exactly as the migrations of sqloutbox do: collations, checks, the generated columns of MySQL and
-// MariaDB, the storage parameters of PostgreSQL. prefix is the Prefix of the mixins; empty means
-// DefaultPrefix.
+// exactly as the migrations of sqloutbox do: collations, the checks of SQLite, the generated
+// columns of MySQL and MariaDB, the storage parameters of PostgreSQL. prefix is the Prefix of the
+// mixins; empty means DefaultPrefix.
 //
 //	err := client.Schema.Create(ctx, entschema.MigrateOptions("")...)
 //
@@ -66,11 +66,11 @@ func (m migration) diff(next schema.Differ) schema.Differ {
 
 func (m migration) ours(table string) bool {
 	name, ok := strings.CutPrefix(table, m.prefix)
-	return ok && (name == "event" || name == "key" || name == "audit")
+	return ok && (name == "event" || name == "key" || name == "audit" || name == "relay")
 }
 
-// complete adds the parts that mixins cannot declare. The type of the first column, an id or a
-// number, shows the dialect.
+// complete adds the parts that mixins cannot declare. The types of its columns show
+// the dialect.
 func (m migration) complete(t *atlas.Table) {
 	name := strings.TrimPrefix(t.Name, m.prefix)
 	switch dialectOf(t) {
@@ -83,10 +83,20 @@ func (m migration) complete(t *atlas.Table) {
 	}
 }
 
-// dialectOf finds the dialect by the type of a column that every table has. The type is different
-// on each database.
+// dialectOf finds the dialect by the type of an id or of a time, which is different on each
+// database.
 func dialectOf(t *atlas.Table) string {
 	for _, c := range t.Columns {
+		switch typ := c.Type.Type.(type) { // the table of relays has no ids of bytes
+		case *atlas.TimeType:
+			if strings.EqualFold(typ.T, "datetime") {
+				return dialect.MySQL
+			}
+		case *atlas.IntegerType:
+			if c.Name == "seen_at" {
+				return dialect.SQLite
+			}
+		}
 		if b, ok := c.Type.Type.(*atlas.BinaryType); ok && c.Name != "payload" {
 			switch strings.ToLower(b.T) {
 			case "binary":
@@ -103,6 +113,7 @@ func dialectOf(t *atlas.Table) string {
 var diagnostic = map[string]bool{
 	"last_error": true, "last_error_code": true, "receipt": true, "action": true,
 	"actor": true, "reason": true,
+	"host": true, "program": true, "version": true, "topics": true,
 }
 
 func completePostgres(name string, t *atlas.Table) {
@@ -121,7 +132,8 @@ func completePostgres(name string, t *atlas.Table) {
 func completeSQLite(name string, t *atlas.Table) {
 	switch name {
 	case "event":
-		t.AddChecks(atlas.NewCheck().SetExpr("length(id) = 16"))
+		t.AddChecks(atlas.NewCheck().SetExpr("length(id) = 16"), atlas.NewCheck().SetExpr("status BETWEEN 0 AND 4"),
+			atlas.NewCheck().SetExpr("(lane IS NULL OR key_seq IS NOT NULL)"))
 	case "key":
 		t.AddChecks(atlas.NewCheck().SetExpr("length(lane) = 16"))
 		t.AddAttrs(&sqlite.WithoutRowID{})
@@ -148,7 +160,6 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 		&atlas.BinaryType{T: "varbinary", Size: &topic})
 	generated("open_lane", "CASE WHEN status IN (0, 2, 3) THEN lane END", &atlas.BinaryType{T: "binary", Size: &lane})
 	generated("dead", "CASE WHEN status = 3 THEN 1 ELSE 0 END", &atlas.IntegerType{T: "tinyint"})
-	generated("ended", "CASE WHEN status IN (1, 4) THEN 1 WHEN status = 3 THEN 3 END", &atlas.IntegerType{T: "tinyint"})
 	t.Indexes = nil
 	for _, c := range t.Columns {
 		c.Indexes = nil
@@ -161,9 +172,8 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 		}
 		t.AddIndexes(idx)
 	}
-	index("event_ready", "ready_topic", "available_at", "id")
-	index("event_open", "open_lane", "dead", "key_seq")
-	index("event_ended", "ended", "done_at", "id")
+	index("event_work", "open_lane", "key_seq", "ready_topic", "available_at")
+	index("event_dead", "dead", "id")
 }
 
 // apply sets the storage parameters of tables that were created on PostgreSQL. Only plans for

@@ -43,6 +43,13 @@ type Audit struct {
 	Prefix string
 }
 
+// Relay is the table of the relays that run. The zero value is ready for use.
+type Relay struct {
+	mixin.Schema
+	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
+	Prefix string
+}
+
 // Fields implements ent.Mixin.
 func (Event) Fields() []ent.Field {
 	return []ent.Field{
@@ -86,21 +93,14 @@ func (e Event) Indexes() []ent.Index {
 	}
 	return []ent.Index{
 		partial("event_ready", "status IN (0, 2) AND lane IS NULL", "topic", "available_at", "id"),
-		partial("event_open", "status IN (0, 2) AND lane IS NOT NULL", "lane", "key_seq"),
-		partial("event_blocked", "status = 3 AND lane IS NOT NULL", "lane", "key_seq"),
+		partial("event_key", "status IN (0, 2, 3) AND lane IS NOT NULL", "lane", "key_seq"),
 		partial("event_dead", "status = 3", "id"),
-		partial("event_done", "status IN (1, 4)", "done_at"),
 	}
 }
 
 // Annotations implements ent.Mixin.
 func (e Event) Annotations() []schema.Annotation {
-	t := table(e.Prefix, "event")
-	t.Checks = map[string]string{
-		prefixed(e.Prefix, "event_status"): "status BETWEEN 0 AND 4",
-		prefixed(e.Prefix, "event_lane"):   "((lane IS NULL) = (key_seq IS NULL))",
-	}
-	return []schema.Annotation{t}
+	return []schema.Annotation{table(e.Prefix, "event")}
 }
 
 // Fields implements ent.Mixin.
@@ -144,6 +144,28 @@ func (a Audit) Indexes() []ent.Index {
 // Annotations implements ent.Mixin.
 func (a Audit) Annotations() []schema.Annotation {
 	return []schema.Annotation{table(a.Prefix, "audit")}
+}
+
+// Fields implements ent.Mixin.
+func (Relay) Fields() []ent.Field {
+	return []ent.Field{
+		field.String("id").StorageKey("node").SchemaType(types("text", "varchar(255)", "text")).Immutable(),
+		text("host", "varchar(255)"),
+		field.Int64("pid"),
+		text("program", "varchar(255)"),
+		text("version", "varchar(255)"),
+		field.Int16("all_topics"),
+		text("topics", "longtext"),
+		instant("started_at"),
+		instant("seen_at"),
+		instantOrNull("claimed_at"),
+		instantOrNull("published_at"),
+	}
+}
+
+// Annotations implements ent.Mixin.
+func (r Relay) Annotations() []schema.Annotation {
+	return []schema.Annotation{table(r.Prefix, "relay")}
 }
 
 // zero is a default of the database. The generated code does not set it.

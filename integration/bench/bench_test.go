@@ -4,30 +4,37 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
 
-// TestRun runs every section with tiny sizes on a real PostgreSQL. The figures mean nothing, but
-// the program ends with an error unless every competitor did its work.
-func TestRun(t *testing.T) {
-	if os.Getenv("OUTBOX_TEST_POSTGRES") == "" {
-		t.Fatal("OUTBOX_TEST_POSTGRES is not set: start the servers with `make services-up` and run the tests with " +
-			"`make test`, or `eval \"$(scripts/services env)\"` first")
+// TestBenchRun runs every section with tiny sizes on a real PostgreSQL. The figures mean nothing,
+// but the program ends with an error unless every competitor did its work.
+func TestBenchRun(t *testing.T) {
+	for _, name := range []string{
+		"OUTBOX_TEST_POSTGRES", "OUTBOX_TEST_MARIADB", "OUTBOX_TEST_KAFKA", "OUTBOX_TEST_RABBITMQ",
+	} {
+		if os.Getenv(name) == "" {
+			t.Fatal(name + " is not set: start the servers with `make services-up` and run the tests with " +
+				"`make test`, or `eval \"$(scripts/services env)\"` first")
+		}
 	}
 	dir := t.TempDir()
 	jsonFile, mdFile := filepath.Join(dir, "bench.json"), filepath.Join(dir, "benchmarks.md")
-	page := "# Benchmarks\n\nbefore\n\n" + markerBegin + "\nold\n" + markerEnd + "\n\nafter\n"
+	page := "# Benchmarks\n\nbefore\n\n" + markerBegin + "\nof last year\n" + markerEnd + "\n\nafter\n"
 	if err := os.WriteFile(mdFile, []byte(page), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{
-		"-rounds", "1", "-duration", "20ms", "-events", "300", "-history", "1000", "-cap", "20s", "-keys", "50",
+		"-rounds", "1", "-duration", "20ms", "-events", "300", "-history", "1000", "-backlog", "700",
+		"-cap", "20s", "-keys", "50",
 		"-json", jsonFile, "-update", mdFile,
 	}, os.Getenv, &stdout, &stderr)
 	if code != exitDone {
@@ -50,7 +57,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := string(md); !strings.HasPrefix(s, "# Benchmarks\n\nbefore\n\n"+markerBegin) ||
-		!strings.HasSuffix(s, markerEnd+"\n\nafter\n") || strings.Contains(s, "old") {
+		!strings.HasSuffix(s, markerEnd+"\n\nafter\n") || strings.Contains(s, "of last year") {
 		t.Errorf("the page around the tables is not as it was:\n%s", s)
 	}
 	if !strings.Contains(report.Machine.Postgres, "PostgreSQL") || report.Machine.CPUs == 0 ||
@@ -73,19 +80,56 @@ func TestRun(t *testing.T) {
 		for _, table := range s.Tables {
 			checkTable(t, s.Name, table, stdout.String(), string(md))
 		}
+		checkPlot(t, s, filepath.Join(dir, "assets", "bench-"+s.Name+".svg"))
 		if s.Name != "steady" && s.Name != "http" && len(s.Aims) == 0 {
 			t.Errorf("section %s has no aims", s.Name)
 		}
 	}
 	for _, name := range []string{
-		"GORM alone", "Ent + second model row", "Bun + outbox, ordered",
+		"database/sql + outbox, ordered, through pgxoutbox", "GORM alone", "pgx alone", "pgx + second model row",
+		"pgx + outbox, unordered", "pgx + outbox, ordered, relay in this process",
+		"Ent + second model row", "Bun + outbox, ordered",
 		"GORM + outbox, unordered, relay in this process", oursName, handName, handPipedName, wmDefaultName, wmBestName,
 		rvDefaultName, rvBestName, channelName, fastPathName, steadyHand,
+		"PostgreSQL, woken", "PostgreSQL, notifying a relay", "SQLite, polled",
+		"SQLite, ordered events", "MariaDB, ordered events", "4 × " + oursName, "4 × " + handName,
+		"1 × " + oursName + ", 128 workers", "Kafka, 128 at once", "RabbitMQ, 32 at once", "ormoutbox, ordered",
+		"the publisher alone, unordered", "outbox, RabbitMQ",
 		handInboxName, inboxName, inboxBatchName, httpPlainName, httpTxName, httpLeaseName, httpReplayName,
 	} {
 		if !strings.Contains(stdout.String(), name) {
 			t.Errorf("competitor %q is missing", name)
 		}
+	}
+}
+
+// checkPlot requires well-formed XML with a bar and its range for every row.
+func checkPlot(t *testing.T, s *Section, file string) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	rows, elements := 0, map[string]int{}
+	for _, table := range s.Tables {
+		rows += len(table.Rows)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(b)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			return
+		}
+		if start, ok := token.(xml.StartElement); ok {
+			elements[start.Name.Local]++
+		}
+	}
+	if elements["rect"] != rows || elements["line"] != rows {
+		t.Errorf("%s has %d bars and %d ranges for %d rows", file, elements["rect"], elements["line"], rows)
 	}
 }
 
@@ -107,9 +151,16 @@ func checkTable(t *testing.T, section string, table *Table, text, md string) {
 		if v := row.Values[0]; v.isNone() || v <= 0 {
 			t.Errorf("%s: row %q: %s is %v", section, row.Name, table.Columns[0].Name, v)
 		}
-		if i := slices.IndexFunc(table.Columns, func(c Column) bool { return c.Name == "duplicates" }); i >= 0 &&
-			row.Values[i] > 0 {
-			t.Errorf("%s: row %q has duplicates", section, row.Name)
+		for i, c := range table.Columns {
+			v := row.Values[i]
+			switch {
+			case c.Name == "duplicates" && v > 0:
+				t.Errorf("%s: row %q has duplicates", section, row.Name)
+			case strings.HasPrefix(c.Name, "WAL ") && (v.isNone() || v <= 0):
+				t.Errorf("%s: row %q has no log: %v", section, row.Name, v)
+			case strings.HasPrefix(c.Name, "CPU ") && !v.isNone() && v <= 0: // none: the server is not on this machine
+				t.Errorf("%s: row %q took no CPU time: %v", section, row.Name, v)
+			}
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 )
 
+type drainFunc func(ctx context.Context, l *ledger, limit time.Duration) (finished int, took time.Duration, err error)
+
 // relay is a competitor that empties a backlog.
 type relay struct {
 	name string
@@ -15,7 +17,16 @@ type relay struct {
 	// drain publishes the backlog to l until it is finished (published and marked, not only
 	// published) or limit is over. It returns how many events are finished, and how long that took
 	// from the start of the relay.
-	drain func(ctx context.Context, l *ledger, limit time.Duration) (finished int, took time.Duration, err error)
+	drain drainFunc
+	// collect enters into the ledger what came to a broker. It is called after the measurement.
+	// Nil: drain did it.
+	collect func(ctx context.Context, l *ledger) error
+	// check looks at the tables after the measurement. It may be nil.
+	check func(ctx context.Context, finished int) error
+	// events is the size of the backlog.
+	events int
+	// patience is how many times the limit of -cap a drain may take. 0: once.
+	patience int
 	// ordered is whether each event has one of drainKeys keys.
 	ordered bool
 }
@@ -23,6 +34,7 @@ type relay struct {
 // Names of competitors with which others are compared.
 const (
 	oursName      = "ormoutbox, default configuration"
+	nativeName    = "ormoutbox, through pgxoutbox"
 	handName      = "hand-written loop"
 	handPipedName = "hand-written loop, claims while it marks"
 	wmDefaultName = "watermill-sql forwarder, defaults"
@@ -34,6 +46,7 @@ const (
 var drainColumns = []Column{
 	{"events/s", Count},
 	{"÷ hand-written", Ratio},
+	{"CPU µs/event", Count},
 	{"WAL B/event", Count},
 	{"finished", Percent},
 }
@@ -67,9 +80,10 @@ func runDrain(ctx context.Context, e *env, s *Section) error {
 	hand := &handRelay{pool: pool, table: ours.prefix + "event"}
 	handOrdered := &handRelay{pool: pool, table: ordered.prefix + "event", ordered: true}
 	relays := []relay{
-		{name: oursName, seed: ours.seed, drain: ours.drain},
-		{name: handName, seed: ours.seed, drain: hand.drain},
-		{name: handPipedName, seed: ours.seed, drain: hand.drainPiped},
+		{name: oursName, seed: ours.seed, drain: ours.drain, check: ours.check},
+		{name: nativeName, seed: ours.seed, drain: ours.drainNative(pool), check: ours.check},
+		{name: handName, seed: ours.seed, drain: hand.drain, check: ours.check},
+		{name: handPipedName, seed: ours.seed, drain: hand.drainPiped, check: ours.check},
 	}
 	for _, p := range []struct {
 		names [2]string
@@ -95,14 +109,21 @@ func runDrain(ctx context.Context, e *env, s *Section) error {
 	s.note("Ordered: %s keys. The hand-written loop keeps order because it takes the rows in order and publishes "+
 		"one after the other, and "+
 		"because nobody else may run it at the same time.", thousands(drainKeys))
-	if _, err := measureDrains(ctx, e, s, "Ordered events", []relay{
-		{name: oursName, seed: ordered.seed, drain: ordered.drain, ordered: true},
-		{name: handName, seed: ordered.seed, drain: handOrdered.drain, ordered: true},
-	}, handName); err != nil {
+	inOrder, err := measureDrains(ctx, e, s, "Ordered events", []relay{
+		{name: oursName, seed: ordered.seed, drain: ordered.drain, check: ordered.check, ordered: true},
+		{name: nativeName, seed: ordered.seed, drain: ordered.drainNative(pool), check: ordered.check, ordered: true},
+		{name: handName, seed: ordered.seed, drain: handOrdered.drain, check: ordered.check, ordered: true},
+	}, handName)
+	if err != nil {
 		return err
 	}
 
-	s.atLeast(unordered.value(oursName, "÷ hand-written"), 0.8, "at least 0.80 × the hand-written loop")
+	for _, name := range []string{oursName, nativeName} {
+		s.atLeast(unordered.value(name, "÷ hand-written"), 0.93, "%s, unordered: at least 0.93 × the hand-written loop",
+			name)
+		s.atLeast(inOrder.value(name, "÷ hand-written"), 0.8, "%s, ordered: at least 0.80 × the hand-written loop",
+			name)
+	}
 	for _, peer := range []string{wmDefaultName, rvDefaultName} {
 		s.atLeast(medianRatio(unordered, "events/s", oursName, peer), 1, "ahead of %s", peer)
 	}
@@ -111,7 +132,23 @@ func runDrain(ctx context.Context, e *env, s *Section) error {
 
 // measureDrains runs all relays in each round.
 func measureDrains(ctx context.Context, e *env, s *Section, title string, relays []relay, base string) (*Table, error) {
-	t := &Table{Title: title, Columns: drainColumns}
+	for i := range relays {
+		relays[i].events = e.opts.Events
+	}
+	t, err := e.measureRelays(ctx, s, title, relays, drainColumns)
+	if err != nil {
+		return nil, err
+	}
+	t.divide("÷ hand-written", "events/s", func(*Row) *Row { return t.find(base) })
+	t.summarize()
+	return t, nil
+}
+
+// measureRelays runs the relays in each round, and returns a table with all figures but ratios.
+func (e *env) measureRelays(ctx context.Context, s *Section, title string, relays []relay,
+	columns []Column,
+) (*Table, error) {
+	t := &Table{Title: title, Columns: columns}
 	var chosen []relay
 	for _, r := range relays {
 		if e.opts.selects(r.name) {
@@ -123,31 +160,25 @@ func measureDrains(ctx context.Context, e *env, s *Section, title string, relays
 		return t, nil
 	}
 	s.Tables = append(s.Tables, t)
-	err := interleave(e.opts.Rounds, len(chosen), func(round, i int) error {
+	return t, interleave(e.opts.Rounds, len(chosen), func(round, i int) error {
 		r := chosen[i]
-		e.progress.show("drain, round %d of %d: %s: %s", round+1, e.opts.Rounds, title, r.name)
-		d, err := e.timeDrain(ctx, r, e.opts.Events)
+		e.progress.show("%s, round %d of %d: %s: %s", s.Name, round+1, e.opts.Rounds, title, r.name)
+		d, err := e.timeDrain(ctx, r, r.events)
 		if err != nil {
 			return err
 		}
 		t.set(t.Rows[i], round, "events/s", d.rate())
-		t.set(t.Rows[i], round, "WAL B/event", float64(d.wal)/float64(max(1, d.finished)))
-		t.set(t.Rows[i], round, "finished", 100*float64(d.finished)/float64(e.opts.Events))
+		t.setUsage(t.Rows[i], round, "event", d.from, d.to, float64(d.finished))
+		t.set(t.Rows[i], round, "finished", 100*float64(d.finished)/float64(r.events))
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	t.divide("÷ hand-written", "events/s", func(*Row) *Row { return t.find(base) })
-	t.summarize()
-	return t, nil
 }
 
 // drained is what one drain did.
 type drained struct {
 	finished int
 	took     time.Duration
-	wal      int64
+	from, to usage
 }
 
 func (d drained) rate() float64 { return float64(d.finished) / d.took.Seconds() }
@@ -162,21 +193,23 @@ func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, er
 	if r.ordered {
 		l = newOrderedLedger(drainKeys)
 	}
-	before, err := e.wal(ctx)
-	if err != nil {
+	if d.from, err = e.usage(ctx); err != nil {
 		return d, err
 	}
 	if err := labelled(ctx, r.name, func(ctx context.Context) error {
-		d.finished, d.took, err = r.drain(ctx, l, e.opts.Cap)
+		d.finished, d.took, err = r.drain(ctx, l, time.Duration(max(1, r.patience))*e.opts.Cap)
 		return err
 	}); err != nil {
 		return d, err
 	}
-	after, err := e.wal(ctx)
-	if err != nil {
+	if d.to, err = e.usage(ctx); err != nil {
 		return d, err
 	}
-	d.wal = after - before
+	if r.collect != nil {
+		if err := r.collect(ctx, l); err != nil {
+			return d, fmt.Errorf("%s: %w", r.name, err)
+		}
+	}
 	if d.finished >= events {
 		err = l.check(events)
 	} else {
@@ -184,6 +217,9 @@ func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, er
 	}
 	if p := int(l.published.Load()); err == nil && p < d.finished {
 		err = fmt.Errorf("%d events are finished, %d were published", d.finished, p)
+	}
+	if err == nil && r.check != nil {
+		err = r.check(ctx, d.finished)
 	}
 	if err != nil {
 		return d, fmt.Errorf("%s: %w", r.name, err)

@@ -22,6 +22,8 @@ type handRelay struct {
 	pool    *pgxpool.Pool
 	table   string
 	ordered bool
+	first   int    // number of the first event
+	noted   func() // called for each published event; may be nil
 }
 
 // handRow is the part of a row that a publisher needs.
@@ -85,9 +87,12 @@ func (h *handRelay) mark(ctx context.Context, rows []handRow) error {
 	return err
 }
 
-func publishAll(l *ledger, rows []handRow) {
+func (h *handRelay) publish(l *ledger, rows []handRow) {
 	for i := range rows {
-		l.see(payloadNumber(rows[i].payload))
+		l.see(payloadNumber(rows[i].payload) - h.first)
+		if h.noted != nil {
+			h.noted()
+		}
 	}
 }
 
@@ -104,7 +109,7 @@ func (h *handRelay) drain(ctx context.Context, l *ledger,
 		if len(rows) == 0 {
 			break
 		}
-		publishAll(l, rows)
+		h.publish(l, rows)
 		if err := h.mark(ctx, rows); err != nil {
 			return 0, 0, err
 		}
@@ -137,7 +142,7 @@ func (h *handRelay) drainPiped(ctx context.Context, l *ledger,
 	})
 	g.Go(func() error {
 		for rows := range batches {
-			publishAll(l, rows)
+			h.publish(l, rows)
 			if err := h.mark(ctx, rows); err != nil {
 				return err
 			}

@@ -13,12 +13,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// poolSize is the number of connections of each pool: enough for 32 producers and a relay. Only two
-// pools are open at a time, so that both fit into the stock max_connections of 100.
+// poolSize is the number of connections of each pool: enough for 32 producers and a relay. Except
+// in section producer, only two pools are open at a time, so that both fit into the stock
+// max_connections of 100.
 const poolSize = 40
 
 // env is a database for one run.
@@ -31,6 +37,9 @@ type env struct {
 	name  string
 	dsn   string  // URL of the database
 	db    *sql.DB // pool of poolSize
+
+	postmaster int         // process of the server; 0 if it is not known
+	distant    *delayProxy // of section network; nil elsewhere
 }
 
 func openEnv(ctx context.Context, opts options, p *progress) (*env, error) {
@@ -61,12 +70,18 @@ func (e *env) open(ctx context.Context, dsn string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(poolSize)
-	db.SetMaxIdleConns(poolSize)
-	return db, db.PingContext(ctx)
+	return db, e.sized(ctx, db)
 }
 
-// openSimple opens a pool that speaks the simple protocol.
+// sized sets the number of connections of a pool.
+func (*env) sized(ctx context.Context, db *sql.DB) error {
+	db.SetMaxOpenConns(poolSize)
+	db.SetMaxIdleConns(poolSize)
+	return db.PingContext(ctx)
+}
+
+// openSimple opens a pool that speaks the simple protocol, as bunoutbox.Open does: its connections
+// prepare the statements of the outbox.
 func (e *env) openSimple(ctx context.Context) (*sql.DB, error) {
 	u, err := url.Parse(e.dsn)
 	if err != nil {
@@ -75,7 +90,11 @@ func (e *env) openSimple(ctx context.Context) (*sql.DB, error) {
 	q := u.Query()
 	q.Set("default_query_exec_mode", "simple_protocol")
 	u.RawQuery = q.Encode()
-	return e.open(ctx, u.String())
+	db, err := sqltx.Open("pgx", u.String(), core.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	return db, e.sized(ctx, db)
 }
 
 // openPGX opens a pool of pgx.
@@ -88,12 +107,40 @@ func (e *env) openPGX(ctx context.Context) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
+// openVia opens a pool of pgxoutbox for an ORM.
+func (e *env) openVia(ctx context.Context, o orm) (*sql.DB, error) {
+	cfg, err := pgx.ParseConfig(e.dsn)
+	if err != nil {
+		return nil, err
+	}
+	if o.simpleProtocol {
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	}
+	db := sql.OpenDB(pgxoutbox.Connector(pgxoutbox.Config{Conn: *cfg}))
+	return db, e.sized(ctx, db)
+}
+
+// allows returns an error if the server allows fewer connections.
+func (e *env) allows(ctx context.Context, connections int) error {
+	n, err := e.count(ctx, "SELECT setting::int FROM pg_settings WHERE name = 'max_connections'")
+	if err == nil && n < int64(connections) {
+		err = fmt.Errorf("the server allows %d connections (max_connections), and this section opens up to %d; "+
+			"scripts/services starts one that does, and -sections leaves this section out", n, connections)
+	}
+	return err
+}
+
 // prepare creates the tables of the competitors and asks the server what it is.
 func (e *env) prepare(ctx context.Context) error {
 	if _, err := e.db.ExecContext(ctx, businessSchema+handSchema); err != nil {
 		return err
 	}
 	e.machine = Machine{Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU()}
+	backend, err := e.count(ctx, "SELECT pg_backend_pid()")
+	if err != nil {
+		return err
+	}
+	e.postmaster = findPostmaster(int(backend))
 	var version string
 	if err := e.db.QueryRowContext(ctx, "SHOW server_version").Scan(&version); err != nil {
 		return err

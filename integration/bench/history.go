@@ -24,12 +24,12 @@ func runHistory(ctx context.Context, e *env, s *Section) error {
 	}
 	emptyName, fullName := "0 published rows", rows+" published rows"
 	relays := []relay{
-		{name: emptyName, seed: empty.seed, drain: empty.drain},
-		{name: fullName, seed: full.refill, drain: full.drain},
+		{name: emptyName, seed: empty.seed, drain: empty.drain, check: empty.check},
+		{name: fullName, seed: full.refill, drain: full.drain, check: full.check},
 	}
 
 	t := s.table("ormoutbox, default configuration",
-		[]Column{{"events/s", Count}, {"÷ empty", Ratio}, {"WAL B/event", Count}}...)
+		[]Column{{"events/s", Count}, {"÷ empty", Ratio}, {"CPU µs/event", Count}, {"WAL B/event", Count}}...)
 	for _, r := range relays {
 		t.row(r.name, e.opts.Rounds)
 	}
@@ -40,7 +40,7 @@ func runHistory(ctx context.Context, e *env, s *Section) error {
 			return err
 		}
 		t.set(t.Rows[i], round, "events/s", d.rate())
-		t.set(t.Rows[i], round, "WAL B/event", float64(d.wal)/float64(max(1, d.finished)))
+		t.setUsage(t.Rows[i], round, "event", d.from, d.to, float64(d.finished))
 		return nil
 	})
 	if err != nil {

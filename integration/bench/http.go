@@ -126,7 +126,7 @@ func runHTTP(ctx context.Context, e *env, s *Section) error {
 				t.set(rows[i], round, "requests/s", l.rate())
 				t.set(rows[i], round, "p50 µs", percentile(l.latencies, 50))
 				t.set(rows[i], round, "p99 µs", percentile(l.latencies, 99))
-				t.set(rows[i], round, "WAL B/request", float64(wal-l.wal)/float64(len(l.latencies)))
+				t.set(rows[i], round, "WAL B/request", float64(wal-l.from.wal)/float64(len(l.latencies)))
 				return nil
 			})
 		})

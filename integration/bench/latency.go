@@ -122,27 +122,28 @@ func (e *env) latencyOfChannel(ctx context.Context, client ormClient, w *stopwat
 func latencyOfOutbox(ctx context.Context, sess *session, w *stopwatch, d time.Duration, ordered bool) error {
 	sess.entered.Store(&w.published)
 	defer sess.entered.Store(nil)
-	db := sess.ormClient.(*gormClient).db.WithContext(ctx)
-	err := poisson(ctx, d, func() error {
-		ev := sess.event(sess.e.randomKey())
-		ev.Unordered = !ordered
-		n := payloadNumber(ev.Payload)
-		return db.Transaction(func(tx *gorm.DB) error {
-			if err := tx.Create(&gormOrder{Customer: "ada", Amount: 4200}).Error; err != nil {
-				return err
-			}
-			otx, err := gormoutbox.TxOf(tx.Statement.Context, tx)
-			if err != nil {
-				return err
-			}
-			otx.OnOutcome(func(core.Outcome) { w.committed(n) })
-			return gormoutbox.Publish(tx.Statement.Context, tx, ev)
-		})
-	})
-	if err != nil {
+	if err := poisson(ctx, d, func() error { return sess.commitTimed(ctx, w, ordered) }); err != nil {
 		return err
 	}
 	return sess.finished(ctx)
+}
+
+// commitTimed runs a transaction of GORM with an order and an event, and notes its commit.
+func (s *session) commitTimed(ctx context.Context, w *stopwatch, ordered bool) error {
+	ev := s.event(s.e.randomKey())
+	ev.Unordered = !ordered
+	n := payloadNumber(ev.Payload)
+	return s.ormClient.(*gormClient).db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		if err := tx.Create(&gormOrder{Customer: "ada", Amount: 4200}).Error; err != nil {
+			return err
+		}
+		otx, err := gormoutbox.TxOf(tx.Statement.Context, tx)
+		if err != nil {
+			return err
+		}
+		otx.OnOutcome(func(core.Outcome) { w.committed(n) })
+		return gormoutbox.Publish(tx.Statement.Context, tx, ev)
+	})
 }
 
 // poisson calls fn latencyRate times a second, at random, for d; it makes up for calls that took

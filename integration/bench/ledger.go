@@ -72,10 +72,13 @@ func (l *ledger) see(n int) bool {
 	return true
 }
 
+// has reports whether event n came.
+func (l *ledger) has(n int) bool { return l.seen[n/32].Load()&(1<<(n%32)) != 0 }
+
 // check returns an error unless events 0 to n-1 came, and each once.
 func (l *ledger) check(n int) error {
 	for i := range n {
-		if l.seen[i/32].Load()&(1<<(i%32)) == 0 {
+		if !l.has(i) {
 			return fmt.Errorf("event %d of %d was not published (%d were)", i, n, l.published.Load())
 		}
 	}

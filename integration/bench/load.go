@@ -11,7 +11,7 @@ import (
 type load struct {
 	latencies []time.Duration
 	took      time.Duration
-	wal       int64 // position of the write-ahead log when the measured time began
+	from      usage // when the measured time began
 }
 
 func (l load) rate() float64 { return float64(len(l.latencies)) / l.took.Seconds() }
@@ -23,7 +23,7 @@ func (e *env) produce(ctx context.Context, c int, d time.Duration,
 	if _, err := loop(ctx, c, d/10, tx); err != nil {
 		return l, err
 	}
-	if l.wal, err = e.wal(ctx); err != nil {
+	if l.from, err = e.usage(ctx); err != nil {
 		return l, err
 	}
 	start := time.Now()

@@ -102,10 +102,17 @@ var sections = []struct {
 	run         func(ctx context.Context, e *env, s *Section) error
 }{
 	{"producer", "Producer: what an event costs its transaction", runProducer},
+	{"network", "Network: producers farther away from the database", runNetwork},
+	{"hotkey", "Hot key: all producers use one key", runHotKey},
 	{"drain", "Drain: how fast a relay empties a backlog", runDrain},
 	{"latency", "Latency: from commit to publish", runLatency},
+	{"wake", "Wake-up: publishing in one process, relaying in another", runWake},
 	{"steady", "Steady state: producing and relaying in one process", runSteady},
 	{"history", "History: draining beside published rows", runHistory},
+	{"backlog", "Backlog: draining a large one, and beside an old snapshot", runBacklog},
+	{"relays", "Relays: several on one table", runRelays},
+	{"engines", "Engines: draining on MariaDB and SQLite", runEngines},
+	{"brokers", "Brokers: draining into Kafka and RabbitMQ", runBrokers},
 	{"inbox", "Inbox: what handling an event once costs its transaction", runInbox},
 	{"http", "HTTP: what an Idempotency-Key costs a request", runHTTP},
 }

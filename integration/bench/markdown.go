@@ -28,6 +28,9 @@ func (r *Report) markdown() string {
 			}
 			fmt.Fprintf(&b, "- %s\n", note)
 		}
+		if len(s.Tables) > 0 {
+			fmt.Fprintf(&b, "\n![%s](%s)\n", s.Title, s.plotFile())
+		}
 		for _, t := range s.Tables {
 			b.WriteString("\n" + t.markdown())
 		}

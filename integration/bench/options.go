@@ -17,6 +17,7 @@ type Shown struct {
 	Duration time.Duration `json:"duration_ns"` // length of one measurement, in sections that run for a time
 	Events   int           `json:"events"`      // number of events in one drain
 	History  int           `json:"history"`     // published rows in the table, in section history
+	Backlog  int           `json:"backlog"`     // events of the large backlog, in section backlog
 	Cap      time.Duration `json:"cap_ns"`      // time limit of one drain
 	Keys     int           `json:"keys"`        // number of keys of the producers' ordered events
 	Only     string        `json:"only,omitempty"`
@@ -56,13 +57,16 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 	f.IntVar(&o.Events, "events", 50_000, "backlog of a drain")
 	f.IntVar(&o.History, "history", 1_000_000, "published rows in the table, in section history (which drains "+
 		"20,000 events at most)")
+	f.IntVar(&o.Backlog, "backlog", 500_000, "events of the large backlog, in section backlog")
 	f.DurationVar(&o.Cap, "cap", 4*time.Second, "longest a drain may take; slower ones are reported with what they "+
 		"did by then")
 	f.IntVar(&o.Keys, "keys", 10_000, "keys of the ordered events of producers")
 	f.BoolVar(&short, "short", false, "a quick look: one round of everything, small")
 	f.StringVar(&o.json, "json", "", "write everything to this `file`, with the figures of each round")
-	f.StringVar(&o.markdown, "markdown", "", "write the tables as Markdown to this `file`")
-	f.StringVar(&o.update, "update", "", "replace what is between the markers of this Markdown `file` by the tables")
+	f.StringVar(&o.markdown, "markdown", "", "write the tables as Markdown to this `file`, and plots into assets "+
+		"beside it")
+	f.StringVar(&o.update, "update", "", "replace what is between the markers of this Markdown `file` by the "+
+		"tables, and write plots into assets beside it")
 	f.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile to this `file`; its tag \"competitor\" tells "+
 		"whose time it is")
 	if err := f.Parse(args); err != nil {
@@ -83,6 +87,7 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 		brief("duration", "100ms")
 		brief("events", "5000")
 		brief("history", "20000")
+		brief("backlog", "20000")
 		brief("cap", "2s")
 		brief("keys", "1000")
 	}
@@ -113,14 +118,14 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 	}
 	for name, n := range map[string]int64{
 		"rounds": int64(o.Rounds), "duration": int64(o.Duration), "events": int64(o.Events),
-		"history": int64(o.History), "cap": int64(o.Cap), "keys": int64(o.Keys),
+		"history": int64(o.History), "backlog": int64(o.Backlog), "cap": int64(o.Cap), "keys": int64(o.Keys),
 	} {
 		if n <= 0 {
 			bad("-%s must be more than 0", name)
 		}
 	}
-	if o.Events > maxEvents {
-		bad("-events is more than %d", maxEvents)
+	if o.Events > maxEvents || o.Backlog > maxEvents {
+		bad("-events or -backlog is more than %d", maxEvents)
 	}
 	if len(problems) > 0 {
 		return o, usageError{errors.Join(problems...)}

@@ -211,6 +211,14 @@ func (r *Report) save(o options) error {
 			return err
 		}
 	}
+	for _, page := range []string{o.markdown, o.update} {
+		if page == "" {
+			continue
+		}
+		if err := r.savePlots(page); err != nil {
+			return err
+		}
+	}
 	if o.markdown != "" {
 		if err := os.WriteFile(o.markdown, []byte(r.markdown()), 0o644); err != nil {
 			return err

@@ -32,6 +32,7 @@ type session struct {
 
 	marked, hot, cold atomic.Int64
 	entered           atomic.Pointer[func(n int)] // called when Publish is entered; may be nil
+	acked             atomic.Pointer[func(n int)] // called when Publish has succeeded; may be nil
 
 	stop  context.CancelFunc // nil: no relay
 	ended chan error
@@ -39,14 +40,36 @@ type session struct {
 
 // openSession opens an ORM with its outbox in tables of the given prefix, with a relay or without,
 // and uses every key once.
-func (e *env) openSession(ctx context.Context, o orm, db *sql.DB, prefix string, relay bool) (_ *session, err error) {
-	e.progress.show("preparing %s", o.name)
+func (e *env) openSession(ctx context.Context, o orm, db *sql.DB, prefix string, relay bool) (*session, error) {
 	s := &session{e: e, table: prefix + "event", ledger: newLedger()}
-	s.ormClient, err = o.open(ctx, db, &outboxConfig{
+	return s, s.open(ctx, o, db, prefix, relay, nil)
+}
+
+// openSessionTo is openSession with a relay that publishes to a broker. A nil one does nothing.
+func (e *env) openSessionTo(ctx context.Context, o orm, db *sql.DB, prefix string,
+	to core.Publisher,
+) (*session, error) {
+	s := &session{e: e, table: prefix + "event", ledger: newLedger()}
+	return s, s.open(ctx, o, db, prefix, true, to)
+}
+
+func (s *session) open(ctx context.Context, o orm, db *sql.DB, prefix string, relay bool,
+	to core.Publisher,
+) (err error) {
+	s.e.progress.show("preparing %s", o.name)
+	cfg := &outboxConfig{
 		prefix: prefix,
-		publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+		publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
 			n := payloadNumber(d.Payload)
 			if f := s.entered.Load(); f != nil {
+				(*f)(n)
+			}
+			if to != nil {
+				if err := to.Publish(ctx, d); err != nil {
+					return err
+				}
+			}
+			if f := s.acked.Load(); f != nil {
 				(*f)(n)
 			}
 			s.ledger.see(n)
@@ -66,16 +89,20 @@ func (e *env) openSession(ctx context.Context, o orm, db *sql.DB, prefix string,
 				}
 			},
 		},
-	})
+	}
+	if !relay {
+		cfg.publisher = nil // as in a service whose events another process relays
+	}
+	s.ormClient, err = o.open(ctx, db, cfg)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if relay {
 		runCtx, stop := context.WithCancel(ctx)
 		s.stop, s.ended = stop, make(chan error, 1)
 		go func() { s.ended <- s.Run(runCtx) }()
 	}
-	return s, s.warm(ctx)
+	return s.warm(ctx)
 }
 
 // warm uses every key once, waits until the fast path works, and lets the planner know the tables.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
 // steadyLoad is how many goroutines produce.
@@ -27,6 +30,7 @@ var steadyColumns = []Column{
 	{"÷ no outbox", Ratio},
 	{"÷ hand-written", Ratio},
 	{"p99 µs", Count},
+	{"CPU µs/tx", Count},
 	{"WAL B/tx", Count},
 	{"backlog at end", Count},
 	{"finished after ms", Count},
@@ -67,11 +71,21 @@ func runSteady(ctx context.Context, e *env, s *Section) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, sess.close()) }()
+	db := sql.OpenDB(pgxoutbox.Connector(pgxoutbox.Config{Conn: *pool.Config().ConnConfig}))
+	defer db.Close()
+	if err := e.sized(ctx, db); err != nil {
+		return err
+	}
+	through, err := e.openSession(ctx, orm{name: "GORM", open: openGORM}, db, "steadyx_", true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, through.close()) }()
 	if err := e.fillSecondRows(ctx); err != nil {
 		return err
 	}
 
-	outbox := func(ordered bool) func(ctx context.Context) (steadyRun, error) {
+	outbox := func(sess *session, ordered bool) func(ctx context.Context) (steadyRun, error) {
 		return func(ctx context.Context) (steadyRun, error) { return e.steadyOutbox(ctx, sess, duration, ordered) }
 	}
 	t := s.table("both in one process", steadyColumns...)
@@ -88,8 +102,10 @@ func runSteady(ctx context.Context, e *env, s *Section) (err error) {
 			steadyHand,
 			func(ctx context.Context) (steadyRun, error) { return e.steadyByHand(ctx, plain, pool, duration) },
 		},
-		{steadyUnordered, outbox(false)},
-		{steadyOrdered, outbox(true)},
+		{steadyUnordered, outbox(sess, false)},
+		{steadyOrdered, outbox(sess, true)},
+		{steadyUnordered + viaPGXOutbox, outbox(through, false)},
+		{steadyOrdered + viaPGXOutbox, outbox(through, true)},
 	} {
 		if e.opts.selects(c.name) {
 			competitors = append(competitors, c.run)
@@ -105,13 +121,13 @@ func runSteady(ctx context.Context, e *env, s *Section) (err error) {
 			if err != nil {
 				return err
 			}
-			wal, err := e.wal(ctx)
+			used, err := e.usage(ctx)
 			if err != nil {
 				return err
 			}
 			t.set(row, round, "tx/s", r.load.rate())
 			t.set(row, round, "p99 µs", percentile(r.load.latencies, 99))
-			t.set(row, round, "WAL B/tx", float64(wal-r.load.wal)/float64(len(r.load.latencies)))
+			t.setUsage(row, round, "tx", r.load.from, used, float64(len(r.load.latencies)))
 			if row.Name == steadyAlone {
 				return nil
 			}
@@ -130,6 +146,11 @@ func runSteady(ctx context.Context, e *env, s *Section) (err error) {
 	t.divide("÷ no outbox", "tx/s", func(*Row) *Row { return t.find(steadyAlone) })
 	t.divide("÷ hand-written", "tx/s", func(*Row) *Row { return t.find(steadyHand) })
 	t.summarize()
+	for _, name := range []string{
+		steadyUnordered, steadyOrdered, steadyUnordered + viaPGXOutbox, steadyOrdered + viaPGXOutbox,
+	} {
+		s.atLeast(t.value(name, "÷ no outbox"), 0.75, "%s: at least 0.75 × no outbox", name)
+	}
 	return nil
 }
 

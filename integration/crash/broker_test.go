@@ -43,7 +43,9 @@ func TestCrashThroughBrokers(t *testing.T) {
 // brokerRecord makes a record of the message that a broker has of an event. Its numbers are those
 // of the key.
 func brokerRecord(header func(name string) string) (crash.Message, error) {
-	m := crash.Message{From: header(crash.HeaderFrom), EventID: header(core.HeaderEventID)}
+	m := crash.Message{
+		From: header(crash.HeaderFrom), Cold: header(crash.HeaderCold) != "", EventID: header(core.HeaderEventID),
+	}
 	if m.From == "" {
 		return m, fmt.Errorf("event %q does not say which process published it", m.EventID)
 	}

@@ -25,7 +25,8 @@ const (
 
 // Processes are ended with SIGKILL exactly between two steps, again and again, on every database.
 // No committed event is lost, no other event is published, and first copies stay in order. Each
-// kill repeats at most as many events as the configuration says.
+// kill repeats at most as many events as the configuration says, of the fast path and of the
+// poller.
 func TestCrashAtEachPoint(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		cells := make([]cell, 0, len(crash.Points))
@@ -41,6 +42,18 @@ func TestCrashAtRandomMoments(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		runCells(t, []cell{newCell(t, db, crash.Never, killsPerCell)})
 	})
+}
+
+// This is TestCrashAtEachPoint with native pgx, which writes and relays.
+func TestCrashAtEachPointOfPGX(t *testing.T) {
+	db := testdb.Postgres(t)
+	cells := make([]cell, 0, len(crash.Points))
+	for _, p := range crash.Points {
+		c := newCell(t, db, p, killsPerCell)
+		c.name, c.spec.PGX = "pgx: "+string(p), true
+		cells = append(cells, c)
+	}
+	runCells(t, cells)
 }
 
 // This is TestCrashAtEachPoint with SQLite in Go and fewer kills, because the race detector makes
@@ -178,8 +191,9 @@ func (c cell) run(ctx context.Context) (v crash.Verdict, err error) {
 	all := c.ledger.Note("last", "unanswered")
 	for n := range c.kills {
 		name := fmt.Sprintf("life-%d", n)
-		limits[name] = crash.DuplicatesPerKill + c.ledger.Note(name, "unanswered")
-		all += limits[name]
+		unanswered := c.ledger.Note(name, "unanswered")
+		limits[name], limits[crash.Poller(name)] = crash.HotPerKill+unanswered, crash.ColdPerKill+unanswered
+		all += crash.DuplicatesPerKill + unanswered
 	}
 	v.Limit(all, limits)
 	return v, v.Err()

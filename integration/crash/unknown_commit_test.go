@@ -22,8 +22,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/integration/internal/wireproxy"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
 const (
@@ -36,7 +38,7 @@ const (
 // events are never published.
 func TestUnknownCommit(t *testing.T) {
 	ways := map[string]func(*testing.T, *unknownWorld) commitFunc{
-		"begin": beginPlain, "connector": beginTracked, "gorm": beginGORM,
+		"begin": beginPlain, "connector": beginTracked, "gorm": beginGORM, "pgx": beginPGX,
 	}
 	for name, open := range map[string]func(*testing.T) testdb.DB{
 		"postgres": testdb.Postgres,
@@ -44,6 +46,9 @@ func TestUnknownCommit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for way, opener := range ways {
+				if way == "pgx" && name != "postgres" {
+					continue
+				}
 				t.Run(way, func(t *testing.T) {
 					t.Parallel()
 					w := newUnknownWorld(t, open(t))
@@ -285,6 +290,27 @@ func (w *unknownWorld) database(t *testing.T, pool *sql.DB) commitFunc {
 			t.Fatal(err)
 		}
 		return tx.Commit()
+	}
+}
+
+func beginPGX(t *testing.T, w *unknownWorld) commitFunc {
+	t.Helper()
+	pool := adapters.OpenPGX(t, fixture.Through(t, w.db, w.proxy, silence), nil)
+	return func(ctx context.Context, e core.Event) error {
+		ctx, cancel := w.context(ctx)
+		defer cancel()
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(ctx) // does nothing after Commit
+		if _, err := pgxoutbox.Publish(ctx, w.ob, tx, e); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(ctx, fmt.Sprintf(insertBusiness, e.ID)); err != nil {
+			t.Fatal(err)
+		}
+		return tx.Commit(ctx)
 	}
 }
 

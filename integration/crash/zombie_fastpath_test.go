@@ -59,7 +59,10 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 		go func() { ended <- ob.Run(run) }()
 		<-up // earlier events go to the poller, and for a while so do the next events of their keys
 
-		w := &crash.Writer{DB: pool, Outbox: ob, Dialect: db.Dialect, Topic: "fast", Keys: keysPerCell, Ordered: true}
+		w := &crash.Writer{
+			Begin: crash.BeginSQL(pool, db.Dialect), Outbox: ob, Topic: "fast", Keys: keysPerCell,
+			Ordered: true,
+		}
 		var wg sync.WaitGroup
 		errs := make([]error, 4)
 		for i := range errs {

@@ -24,6 +24,7 @@ const root = "../.."
 var packages = func() map[string]string {
 	byName := map[string]string{
 		"pgdialect": "github.com/uptrace/bun/dialect/pgdialect", "redis": "github.com/redis/go-redis/v9",
+		"pgx":         "github.com/jackc/pgx/v5",
 		"amqp":        "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp",
 		"kafka":       "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka",
 		"nats":        "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats",
@@ -33,7 +34,10 @@ var packages = func() map[string]string {
 	for _, path := range []string{
 		"context", "database/sql", "encoding/json", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal",
 		"strings", "syscall", "testing", "time", "entgo.io/ent/dialect", "entgo.io/ent/dialect/sql/schema",
-		"github.com/IBM/sarama", "github.com/uptrace/bun", "gorm.io/gorm", "gorm.io/gorm/clause",
+		"github.com/IBM/sarama", "github.com/uptrace/bun", "github.com/uptrace/bun/driver/pgdriver", "gorm.io/gorm",
+		"gorm.io/gorm/clause", "github.com/prometheus/client_golang/prometheus",
+		"github.com/prometheus/client_golang/prometheus/promhttp", "go.opentelemetry.io/otel",
+		"go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/trace",
 		"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill/message",
 		"github.com/ThreeDotsLabs/watermill/components/cqrs",
 		"github.com/ThreeDotsLabs/watermill/message/router/middleware",
@@ -42,12 +46,14 @@ var packages = func() map[string]string {
 		byName[filepath.Base(path)] = path
 	}
 	for _, path := range []string{
-		"core", "core/adapter", "core/once", "core/once/command", "core/once/httpkey", "core/once/sqlonce",
+		"core", "core/adapter", "core/health", "core/metrics", "core/once", "core/once/command", "core/once/httpkey",
+		"core/once/sqlonce",
 		"core/once/command/sqlcommand", "core/inbox/sqlinbox", "core/inbox/inboxtest", "core/outboxtest",
-		"core/outboxtest/suite", "core/sqloutbox", "core/sqltx", "gormoutbox", "entoutbox", "entoutbox/entschema",
-		"bunoutbox", "inbox", "inbox/redisonce", "watermillbridge", "watermillbridge/amqpbridge",
-		"watermillbridge/httpbridge", "watermillbridge/kafkabridge", "watermillbridge/natsbridge",
-		"watermillbridge/redisbridge",
+		"core/outboxtest/suite", "core/ops", "core/sqloutbox", "core/sqltx", "gormoutbox", "entoutbox",
+		"entoutbox/entschema",
+		"bunoutbox", "inbox", "inbox/redisonce", "oteloutbox", "pgxoutbox", "promoutbox", "watermillbridge",
+		"watermillbridge/amqpbridge", "watermillbridge/httpbridge", "watermillbridge/kafkabridge",
+		"watermillbridge/natsbridge", "watermillbridge/redisbridge",
 	} {
 		byName[filepath.Base(path)] = "github.com/ormoutbox/ormoutbox/" + path
 	}

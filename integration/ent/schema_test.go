@@ -21,6 +21,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/entoutbox/entschema"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/migrate"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -192,7 +193,8 @@ func TestEntSchemaIsUsable(t *testing.T) {
 			row.ID.String() == (entschema.ID{}).String() {
 			t.Fatalf("read %v", row)
 		}
-		key := e.OutboxKey.Query().OnlyX(t.Context())
+		// On MySQL a first row may be there that belongs to no key: the bell of Repository.Notify.
+		key := e.OutboxKey.Query().Where(outboxkey.IDNEQ(entschema.ID{})).OnlyX(t.Context())
 		if key.LastSeq != *row.KeySeq || *key.LastID != row.ID {
 			t.Fatalf("read %v", key)
 		}

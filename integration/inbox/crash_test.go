@@ -428,8 +428,8 @@ func TestInboxCrash(t *testing.T) {
 		for what, query := range map[string]string{
 			"events of the outbox":    "SELECT COUNT(*) FROM outbox_event",
 			"with a cause of its own": "SELECT COUNT(DISTINCT aggregate_id) FROM outbox_event",
-			"processed":               "SELECT COUNT(*) FROM inbox_event WHERE status = 2",
-			"rows of the inbox":       "SELECT COUNT(*) FROM inbox_event",
+			"processed":               "SELECT COUNT(*) FROM inbox_seen WHERE processed_at IS NOT NULL",
+			"rows of the inbox":       "SELECT COUNT(*) FROM inbox_seen",
 		} {
 			var n int
 			fixture.NoError(t, w.pool.QueryRowContext(t.Context(), query).Scan(&n))

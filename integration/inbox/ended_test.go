@@ -12,6 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -32,7 +33,7 @@ func TestInboxHandlerThatCommitsAndFails(t *testing.T) {
 	t.Parallel()
 	for name, open := range inboxORMs {
 		t.Run(name, func(t *testing.T) {
-			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+			adapters.EachDatabase(t, name, func(t *testing.T, db testdb.DB) {
 				if db.Dialect == core.SQLite {
 					db.DSN += "&_pragma=foreign_keys(1)" // Ent requires it
 				}

@@ -44,7 +44,11 @@ func TestInboxMiddleware(t *testing.T) {
 	maps.Copy(orms, inboxORMs)
 	for name, open := range orms {
 		t.Run(name, func(t *testing.T) {
-			testdb.Every(t, func(t *testing.T, db testdb.DB) {
+			each := testdb.Every
+			if name == adapters.NativePGX {
+				each = testdb.EachPostgres
+			}
+			each(t, func(t *testing.T, db testdb.DB) {
 				if db.Dialect == core.SQLite {
 					db.DSN += "&_pragma=foreign_keys(1)"
 				}

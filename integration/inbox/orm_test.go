@@ -24,6 +24,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
 // inboxORMs open each ORM on a database.
@@ -39,6 +40,18 @@ var inboxORMs = map[string]func(t *testing.T, db testdb.DB) inboxORM{
 				return err
 			}
 			return tx.Exec(query).Error
+		}}
+	},
+	adapters.NativePGX: func(t *testing.T, db testdb.DB) inboxORM {
+		t.Helper()
+		pool := adapters.OpenPGX(t, db, nil)
+		return inboxORM{transactor: pgxoutbox.Transactor(pool), exec: func(ctx context.Context, query string) error {
+			tx, err := pgxoutbox.FromContext(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, query)
+			return err
 		}}
 	},
 	"bun": func(t *testing.T, db testdb.DB) inboxORM {
@@ -72,7 +85,7 @@ func TestInboxWithEveryORM(t *testing.T) {
 	for name, open := range inboxORMs {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+			adapters.EachDatabase(t, name, func(t *testing.T, db testdb.DB) {
 				if db.Dialect == core.SQLite {
 					db.DSN += "&_pragma=foreign_keys(1)" // Ent requires it
 				}
@@ -159,7 +172,7 @@ func TestInboxBatchWithEveryORM(t *testing.T) {
 	for name, open := range orms {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+			adapters.EachDatabase(t, name, func(t *testing.T, db testdb.DB) {
 				if db.Dialect == core.SQLite {
 					db.DSN += "&_pragma=foreign_keys(1)"
 				}

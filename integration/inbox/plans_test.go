@@ -33,6 +33,9 @@ func TestInboxPlans(t *testing.T) {
 			Retention: time.Hour, BrokerRetention: time.Minute,
 		})
 		fixture.NoError(t, err)
+		processed := func(*message.Message) ([]*message.Message, error) { return nil, nil }
+		_, err = in.Middleware(processed)(inboxMessage("e"))
+		fixture.NoError(t, err)
 		fillInbox(t, db.Dialect, pool)
 		var batch []*message.Message
 		for n := range 100 { // every other one exists
@@ -41,8 +44,9 @@ func TestInboxPlans(t *testing.T) {
 		for _, statistics := range []string{"no", "new"} {
 			if statistics == "new" {
 				fixture.MustExec(t, pool, map[core.Dialect]string{
-					core.Postgres: "ANALYZE inbox_event", core.MySQL: "ANALYZE TABLE inbox_event",
-					core.SQLite: "ANALYZE inbox_event",
+					core.Postgres: "ANALYZE inbox_seen, inbox_failure",
+					core.MySQL:    "ANALYZE TABLE inbox_seen, inbox_failure",
+					core.SQLite:   "ANALYZE",
 				}[db.Dialect])
 			}
 			for name, run := range map[string]func(ctx context.Context) error{
@@ -80,7 +84,7 @@ func TestInboxPlans(t *testing.T) {
 						t.Fatal(len(calls), err)
 					}
 					for _, c := range calls {
-						if strings.Contains(c.Query, "inbox_event") {
+						if strings.Contains(c.Query, "inbox_seen") || strings.Contains(c.Query, "inbox_failure") {
 							inboxPlan(t, db.Dialect, pool, c)
 						}
 					}
@@ -90,21 +94,35 @@ func TestInboxPlans(t *testing.T) {
 	})
 }
 
-// fillInbox writes 60,000 events that were processed a minute ago, and 200 two hours ago.
+// fillInbox writes 60,000 events that were processed a minute ago, 200 two hours ago, and 5,000
+// that failed. The handler is listed.
 func fillInbox(t *testing.T, d core.Dialect, pool *sql.DB) {
 	t.Helper()
-	const columns = "INSERT INTO inbox_event (consumer, handler, tenant_id, event_id, status, attempts, " +
-		"received_at, updated_at, processed_at) "
-	fixture.MustExec(t, pool, map[core.Dialect]string{
-		core.Postgres: columns + "SELECT 'billing', 'h', '', 'e-' || n, 2, 1, at, at, at FROM (SELECT n, now() - " +
-			"CASE WHEN n <= 200 THEN interval '2 hours' ELSE interval '1 minute' END AS at FROM generate_series(1, " +
-			"60200) AS s(n)) x",
-		core.MySQL: columns + "SELECT 'billing', 'h', '', CONCAT('e-', n), 2, 1, at, at, at FROM (SELECT n, " +
-			"UTC_TIMESTAMP(6) - INTERVAL IF(n <= 200, 120, 1) MINUTE AS at FROM " + fixture.Numbers(60200) + ") x",
-		core.SQLite: "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 60200), x AS (SELECT " +
-			"n, (unixepoch() - CASE WHEN n <= 200 THEN 7200 ELSE 60 END) * 1000000 AS at FROM s) " + columns +
-			"SELECT 'billing', 'h', '', 'e-' || n, 2, 1, at, at, at FROM x",
-	}[d])
+	const seen = "INSERT INTO inbox_seen (handler_id, tenant_id, event_id, attempts, processed_at) "
+	const failed = "INSERT INTO inbox_failure (consumer, handler, tenant_id, event_id, status, attempts, " +
+		"received_at, updated_at) "
+	for _, query := range map[core.Dialect][]string{
+		core.Postgres: {
+			seen + "SELECT handler_id, '', 'e-' || n, 1, now() - CASE WHEN n <= 200 THEN interval '2 hours' ELSE " +
+				"interval '1 minute' END FROM inbox_handler, generate_series(1, 60200) AS s(n)",
+			failed + "SELECT 'billing', 'h', '', 'x-' || n, 3, 1, now(), now() FROM generate_series(1, 5000) AS s(n)",
+		},
+		core.MySQL: {
+			seen + "SELECT handler_id, '', CONCAT('e-', n), 1, UTC_TIMESTAMP(6) - INTERVAL IF(n <= 200, 120, 1) " +
+				"MINUTE FROM inbox_handler, " + fixture.Numbers(60200),
+			failed + "SELECT 'billing', 'h', '', CONCAT('x-', n), 3, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) FROM " +
+				fixture.Numbers(5000),
+		},
+		core.SQLite: {
+			"WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 60200) " + seen + "SELECT " +
+				"handler_id, '', 'e-' || n, 1, (unixepoch() - CASE WHEN n <= 200 THEN 7200 ELSE 60 END) * 1000000 " +
+				"FROM inbox_handler, s",
+			"WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 5000) " + failed +
+				"SELECT 'billing', 'h', '', 'x-' || n, 3, 1, unixepoch() * 1000000, unixepoch() * 1000000 FROM s",
+		},
+	}[d] {
+		fixture.MustExec(t, pool, query)
+	}
 }
 
 var removed = regexp.MustCompile(`Rows Removed by (?:Filter|Index Recheck): (\d+)`)
@@ -130,8 +148,9 @@ func inboxPlan(t *testing.T, d core.Dialect, pool *sql.DB, c sqlrecord.Call) {
 		read += n
 	}
 	for _, walk := range map[core.Dialect][]string{
-		core.Postgres: {"Seq Scan on inbox_event"}, core.MySQL: {"|ALL|", "|index|", "filesort"},
-		core.SQLite: {"SCAN inbox_event|", "(consumer=? AND handler=?)"},
+		core.Postgres: {"Seq Scan on inbox_seen", "Seq Scan on inbox_failure"},
+		core.MySQL:    {"|ALL|", "|index|", "filesort"},
+		core.SQLite:   {"SCAN inbox_seen|", "SCAN inbox_failure|", "(handler_id=?)", "(consumer=? AND handler=?)"},
 	}[d] {
 		few := walk == "filesort" && strings.Contains(c.Query, "status = 4") // only the dead ones are sorted
 		if strings.Contains(plan.String(), walk) && !few && !strings.HasPrefix(c.Query, "INSERT") {

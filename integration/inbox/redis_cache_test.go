@@ -84,7 +84,7 @@ func TestRedisCacheInFrontOfTheInbox(t *testing.T) {
 
 		// After deleting a row to have its event processed again, the caller has to tell the cache.
 		deliver(in, w.handler, "e", 0, nil)
-		fixture.MustExec(t, w.pool, "DELETE FROM inbox_event")
+		fixture.MustExec(t, w.pool, "DELETE FROM inbox_seen")
 		deliver(in, w.handler, "e", 0, nil)
 		fixture.NoError(t, cache.Forget(t.Context(), cacheKey))
 		deliver(in, w.handler, "e", 1, nil)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
@@ -28,10 +29,11 @@ func TestInboxStoreSuite(t *testing.T) {
 			}
 			return suite.InboxBackend{
 				Store:      fixture.NewInboxStore(t, pool, cfg),
+				Another:    func() engine.Store { return fixture.NewInboxStore(t, pool, cfg) },
 				Transactor: sqltx.NewTransactor(pool, db.Dialect),
 				TakeElsewhere: func(ctx context.Context, key inbox.Key) error {
 					_, err := pool.ExecContext(ctx,
-						"UPDATE "+cfg.Prefix+"inbox_event SET status = 1 WHERE event_id = '"+key.EventID+"'")
+						"UPDATE "+cfg.Prefix+"inbox_failure SET status = 1 WHERE event_id = '"+key.EventID+"'")
 					return err
 				},
 			}

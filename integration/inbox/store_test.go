@@ -195,12 +195,12 @@ func TestInboxInProgress(t *testing.T) {
 		in := w.another(named)
 		fail := func(*message.Message) ([]*message.Message, error) { return nil, errOnce }
 		_, _ = in.Middleware(fail)(inboxMessage("e"))
-		fixture.MustExec(t, w.pool, "UPDATE inbox_event SET status = 1")
+		fixture.MustExec(t, w.pool, "UPDATE inbox_failure SET status = 1")
 		if _, err := in.Middleware(w.handler)(inboxMessage("e")); !errors.Is(err, inbox.ErrInProgress) {
 			t.Errorf("%v", err)
 		}
 		w.hears("in progress", 1)
-		fixture.MustExec(t, w.pool, "UPDATE inbox_event SET updated_at = "+map[core.Dialect]string{
+		fixture.MustExec(t, w.pool, "UPDATE inbox_failure SET updated_at = "+map[core.Dialect]string{
 			core.Postgres: "now() - interval '16 minutes'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 16 MINUTE",
 			core.SQLite: "updated_at - 960000000",
 		}[w.db.Dialect])
@@ -229,7 +229,7 @@ func TestInboxDeadAreListedInPages(t *testing.T) {
 				t.Errorf("tenant %q: %v", tenant, err)
 			}
 		}
-		fixture.MustExec(t, w.pool, "DELETE FROM inbox_event WHERE event_id = 'e03' AND tenant_id = 'acme'")
+		fixture.MustExec(t, w.pool, "DELETE FROM inbox_failure WHERE event_id = 'e03' AND tenant_id = 'acme'")
 		var ids []string
 		q := inbox.DeadQuery{Limit: 10}
 		for {
@@ -283,22 +283,23 @@ func TestInboxCleanup(t *testing.T) {
 		}
 		ago := map[core.Dialect]string{
 			core.Postgres: "now() - interval '3 hours'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 3 HOUR",
-			core.SQLite: "updated_at - 10800000000",
+			core.SQLite: "(unixepoch() - 10800) * 1000000",
 		}[w.db.Dialect]
-		fixture.MustExec(t, w.pool, "UPDATE inbox_event SET processed_at = CASE WHEN status = 2 THEN "+ago+
-			" END, updated_at = "+ago+" WHERE event_id <> '4'")
+		fixture.MustExec(t, w.pool, "UPDATE inbox_seen SET processed_at = "+ago+
+			" WHERE processed_at IS NOT NULL AND event_id <> '4'")
+		fixture.MustExec(t, w.pool, "UPDATE inbox_failure SET received_at = "+ago+", updated_at = "+ago)
 		fixture.MustExec(t, w.pool, "UPDATE inbox_key SET updated_at = "+ago+" WHERE partition_key <> '4'")
 		if n, err := in.Cleanup(t.Context()); n != 8 || err != nil { // four events and their keys
 			t.Errorf("old ones: deleted %d, %v", n, err)
 		}
+		const of = "SELECT COUNT(*) FROM inbox_seen s JOIN inbox_handler h ON h.handler_id = s.handler_id " +
+			"WHERE h.consumer = "
 		var left int
-		fixture.NoError(t, w.pool.QueryRowContext(t.Context(),
-			"SELECT COUNT(*) FROM inbox_event WHERE consumer = 'billing'").Scan(&left))
+		fixture.NoError(t, w.pool.QueryRowContext(t.Context(), of+"'billing'").Scan(&left))
 		if left != 2 { // number 4 and the dead one
 			t.Errorf("%d are left", left)
 		}
-		fixture.NoError(t, w.pool.QueryRowContext(t.Context(),
-			"SELECT COUNT(*) FROM inbox_event WHERE consumer = 'other'").Scan(&left))
+		fixture.NoError(t, w.pool.QueryRowContext(t.Context(), of+"'other'").Scan(&left))
 		if left != 5 {
 			t.Errorf("%d are left of the other consumer", left)
 		}

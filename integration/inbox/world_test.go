@@ -152,11 +152,13 @@ func (w *inboxWorld) hears(name string, want int) {
 	}
 }
 
-// status returns the status and attempts of an event in the table, or -1 if the table has no row.
+// status returns the status and attempts of an event in the tables: 2 for an event that was
+// processed, or -1 if no handler has seen the event.
 func (w *inboxWorld) status(id string) (status, attempts int) {
 	w.t.Helper()
-	err := w.pool.QueryRowContext(w.t.Context(), "SELECT status, attempts FROM inbox_event WHERE event_id = '"+id+
-		"'").Scan(&status, &attempts)
+	err := w.pool.QueryRowContext(w.t.Context(), "SELECT CASE WHEN s.processed_at IS NULL THEN f.status "+
+		"ELSE 2 END, COALESCE(f.attempts, s.attempts) FROM inbox_seen s LEFT JOIN inbox_failure f "+
+		"ON f.event_id = s.event_id WHERE s.event_id = '"+id+"'").Scan(&status, &attempts)
 	if errors.Is(err, sql.ErrNoRows) {
 		return -1, 0
 	}

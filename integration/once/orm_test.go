@@ -24,7 +24,7 @@ func TestOnceInTransactionsOfORMs(t *testing.T) {
 	for name, open := range adapters.Ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+			adapters.EachDatabase(t, name, func(t *testing.T, db testdb.DB) {
 				a := open(t, db)
 				pool := db.Open(t)
 				runner, err := once.New(once.Config{Store: fixture.NewOnceStore(t, pool,

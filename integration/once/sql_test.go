@@ -125,7 +125,7 @@ func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
 						t.Fatal(err)
 					}
 					const rows = "SELECT (SELECT COUNT(*) FROM idempotency_key) + (SELECT COUNT(*) FROM " +
-						"inbox_event) + (SELECT COUNT(*) FROM side_effect_command)"
+						"inbox_seen) + (SELECT COUNT(*) FROM side_effect_command)"
 					if n := fixture.Count(t, pool, rows); n != 0 {
 						t.Errorf("ended: %t: %d rows were written", ended, n)
 					}

@@ -87,8 +87,8 @@ func TestCommitIsPublishedAtOnce(t *testing.T) {
 			t.Errorf("%d hot, %d cold, %d claimed, want %d, 0, 0", hot, cold, claimed, len(want))
 		}
 		for _, r := range p.Rows() {
-			if r.ClaimNo != 1 || r.Attempts != 0 || !r.Done {
-				t.Fatalf("row %+v, want claim 1, no attempts, done", r)
+			if r.Holder != p.Outbox.Node() || r.Attempts != 0 || !r.Done {
+				t.Fatalf("row %+v, want it held by %s, no attempts, done", r, p.Outbox.Node())
 			}
 		}
 	})

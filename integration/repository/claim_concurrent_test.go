@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Concurrent claimers never get the same claim number of a row twice, while they mark some of their
-// rows and release others.
+// Concurrent claimers never get a row that another one holds or that is done, while they mark some
+// of their rows and release others.
 func TestConcurrentClaimers(t *testing.T) {
 	t.Parallel()
 	const claimers, rowCount = 8, 200
@@ -39,12 +39,8 @@ func TestConcurrentClaimers(t *testing.T) {
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		type claim struct {
-			id core.RowID
-			no int64
-		}
 		var mu sync.Mutex
-		seen, done := map[claim]string{}, 0
+		holder, done := map[core.RowID]string{}, 0
 		lastSeq := map[core.KeyID]int64{}
 		finished := func() bool {
 			mu.Lock()
@@ -63,6 +59,7 @@ func TestConcurrentClaimers(t *testing.T) {
 					MaxBytes: 1 << 20, Run: 3, Keys: 100,
 				}
 				for round := 0; !finished(); round++ {
+					req.ClaimNo++
 					got, err := repo.ClaimUnordered(ctx, req)
 					if err == nil {
 						var ordered []core.Claimed
@@ -77,11 +74,10 @@ func TestConcurrentClaimers(t *testing.T) {
 					var released []core.ClaimRef
 					mu.Lock()
 					for _, r := range got {
-						if other, taken := seen[claim{r.ID, r.ClaimNo}]; taken {
-							failed <- fmt.Errorf("claim %d of row %s belongs to %s and %s", r.ClaimNo, r.ID, other,
-								node)
+						if other, taken := holder[r.ID]; taken {
+							failed <- fmt.Errorf("row %s was claimed by %s while %s held it", r.ID, node, other)
 						}
-						seen[claim{r.ID, r.ClaimNo}] = node
+						holder[r.ID] = node
 						if r.KeySeq < lastSeq[r.KeyID] && !r.KeyID.IsZero() {
 							failed <- fmt.Errorf("lane %x: %d was claimed after %d was done", r.KeyID, r.KeySeq,
 								lastSeq[r.KeyID])
@@ -93,6 +89,9 @@ func TestConcurrentClaimers(t *testing.T) {
 						if (round+i)%3 == 0 || stop[r.KeyID] {
 							stop[r.KeyID] = !r.KeyID.IsZero()
 							released = append(released, core.ClaimRef{ID: r.ID, ClaimNo: r.ClaimNo})
+							mu.Lock()
+							delete(holder, r.ID)
+							mu.Unlock()
 						} else {
 							acked = append(acked, core.Done{ID: r.ID})
 							mu.Lock()

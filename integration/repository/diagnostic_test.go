@@ -120,7 +120,10 @@ func insertHot(t *testing.T, pool *sql.DB, repo *sqloutbox.Repository, d core.Di
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", Lease: 60e9, Rows: rows}); err != nil {
+	if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{
+		Node: "n", ClaimNo: 1, Lease: 60e9,
+		Rows: rows,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

@@ -104,7 +104,10 @@ func TestInsertRepeatsNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				s := &scripted{Tx: sqltx.WrapTx(tx, db.Dialect, nil), failAt: at, err: cause}
-				_, err = repo.Insert(t.Context(), s, core.InsertRequest{Node: "n", Lease: time.Second, Rows: rows})
+				_, err = repo.Insert(t.Context(), s, core.InsertRequest{
+					Node: "n", ClaimNo: 1, Lease: time.Second,
+					Rows: rows,
+				})
 				if rerr := tx.Rollback(); rerr != nil {
 					t.Fatal(rerr)
 				}
@@ -180,7 +183,10 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 		pool, repo := openRepository(t, db)
 		victimTable(t, pool)
 		insert := func(tx core.Tx, rows ...core.NewRow) error {
-			_, err := repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", Lease: time.Second, Rows: rows})
+			_, err := repo.Insert(t.Context(), tx, core.InsertRequest{
+				Node: "n", ClaimNo: 1, Lease: time.Second,
+				Rows: rows,
+			})
 			return err
 		}
 		for name, rows := range map[string][]core.NewRow{
@@ -256,7 +262,10 @@ func TestInsertDuplicateIsUndone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			places, err := repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", Lease: time.Second, Rows: rows})
+			places, err := repo.Insert(t.Context(), tx, core.InsertRequest{
+				Node: "n", ClaimNo: 1, Lease: time.Second,
+				Rows: rows,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +285,7 @@ func TestInsertDuplicateIsUndone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", Lease: time.Second, Rows: call})
+		_, err = repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", ClaimNo: 1, Lease: time.Second, Rows: call})
 		if !errors.Is(err, core.ErrDuplicateEvent) || errors.Is(err, core.ErrTxAborted) {
 			t.Fatalf("inserting a duplicate returned %v", err)
 		}
@@ -320,7 +329,7 @@ func TestInsertConcurrentProducers(t *testing.T) {
 						return
 					}
 					places, err := repo.Insert(t.Context(), tx,
-						core.InsertRequest{Node: "n", Lease: time.Second, Rows: []core.NewRow{row}})
+						core.InsertRequest{Node: "n", ClaimNo: 1, Lease: time.Second, Rows: []core.NewRow{row}})
 					if err != nil || (p+i)%5 == 0 {
 						_ = tx.Rollback()
 						switch {
@@ -393,7 +402,7 @@ func TestSessionTimeZone(t *testing.T) {
 						t.Fatal(err)
 					}
 					rows, err := repo.ClaimUnordered(t.Context(), core.ClaimRequest{
-						Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20,
+						Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20,
 					})
 					if err != nil || len(rows) != 1 || rows[0].ID != due.ID {
 						t.Fatalf("claimed %+v, %v", rows, err)
@@ -461,7 +470,7 @@ func TestInsertManyRows(t *testing.T) {
 			t.Errorf("%d rows, want %d", n, len(rows))
 		}
 		req := core.ClaimRequest{
-			Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 5000, MaxBytes: 1 << 30,
+			Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 5000, MaxBytes: 1 << 30,
 			Run: 5000, Keys: 10,
 		}
 		got, _, err := repo.ClaimHeads(t.Context(), req, core.KeyID{})

@@ -22,8 +22,9 @@ func TestReceiptsCostNoStatements(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		var sent atomic.Int64
 		db.Wrap = func(c driver.Connector) driver.Connector { return countedConnector{c, &sent} }
-		p := fixture.NewProcess(t, db, core.Config{})
-		const n = 600 // more than fit into one statement
+		p := fixture.NewProcess(t, db, core.Config{Wake: core.WakePolicy{Disable: true}}) // it sends statements, too
+		// more than fit into one statement
+		const n = 600
 		// mark writes n rows and returns how many statements their mark took.
 		mark := func(topic string, receipt func(i int) string) int64 {
 			t.Helper()

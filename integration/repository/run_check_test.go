@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -123,4 +124,120 @@ func TestRunBeforeTheDatabase(t *testing.T) {
 		!strings.Contains(log, "the relay waits for the database") {
 		t.Errorf("Run: %v, logged %s", err, log)
 	}
+}
+
+// A relay works on the tables of version 2, which have no table of relays. It logs once what to
+// run, and is seen as soon as that was done.
+func TestRunWithoutTheTableOfRelays(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		all, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: db.Dialect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []string{all[2].Down, "DELETE FROM outbox_migration WHERE version = 3"} {
+			if _, err := pool.ExecContext(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := repo.Check(t.Context()); !errors.Is(err, core.ErrTablesDiffer) || errors.Is(err, core.ErrNoTables) {
+			t.Errorf("Check: %v", err)
+		}
+		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{
+			Rows: []core.NewRow{sqlRow(t, "orders", "k")},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+
+		var log bytes.Buffer
+		pub := &outboxtest.Publisher{}
+		ob, err := core.New(core.Config{
+			Repository: repo, Publisher: pub,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- ob.Run(ctx) }()
+		pub.Wait(t, 1)
+		if _, err := ob.Relays(t.Context()); !errors.Is(err, core.ErrNoTables) {
+			t.Errorf("Relays: %v", err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if text := log.String(); strings.Count(text, "outbox_relay") != 1 || strings.Count(text, "level=") != 1 ||
+			!strings.Contains(text, "level=ERROR") || !strings.Contains(text, "upgrade the tables with AutoCreate") {
+			t.Errorf("logged %s", text)
+		}
+
+		if err := repo.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go func() { ended <- ob.Run(ctx) }()
+		for relays := []core.RelayStatus(nil); len(relays) == 0; {
+			if relays, err = ob.Relays(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if relays, err := ob.Relays(t.Context()); err != nil || len(relays) > 0 {
+			t.Errorf("after the end: %+v, %v", relays, err)
+		}
+	})
+}
+
+// A process is ready when its tables are there, and not before.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ob, err := core.New(core.Config{Repository: repo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := ob.Health(t.Context())
+		if problems := strings.Join(h.Problems, "\n"); !h.Live || h.Ready ||
+			!strings.Contains(problems, "outbox_event") ||
+			!strings.Contains(problems, "upgrade the tables with AutoCreate") {
+			t.Errorf("without tables: %+v", h)
+		}
+		if err := repo.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if h := ob.Health(t.Context()); !h.Live || !h.Ready || h.Degraded() || len(h.Problems) > 0 {
+			t.Errorf("with tables: %+v", h)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if other, err := core.New(core.Config{Repository: repo}); err != nil || other.Health(ctx).Ready {
+			t.Errorf("ready although the database was not asked: %v", err)
+		}
+		if err := pool.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if other, err := core.New(core.Config{Repository: repo}); err != nil || other.Health(t.Context()).Ready {
+			t.Errorf("ready without a database: %v", err)
+		}
+	})
 }

@@ -2,7 +2,10 @@ package repository_test
 
 import (
 	"context"
+	"database/sql/driver"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
+	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -19,11 +23,7 @@ import (
 // text: no statement may need a driver's knowledge of types.
 func TestRepositorySuitePostgresModes(t *testing.T) {
 	t.Parallel()
-	modes := []string{"simple_protocol", "exec", "describe_exec"}
-	if testing.Short() {
-		modes = modes[:1] // the one that differs most from the usual one
-	}
-	for _, mode := range modes {
+	for _, mode := range []string{"simple_protocol", "exec", "describe_exec"} {
 		t.Run(mode, func(t *testing.T) {
 			db := testdb.Postgres(t)
 			db.DSN += "&default_query_exec_mode=" + mode
@@ -76,7 +76,7 @@ func TestRepositoryOneConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		req := core.ClaimRequest{
-			Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20,
+			Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20,
 			Run: 10, Keys: 10,
 		}
 		rows, err := repo.ClaimUnordered(ctx, req)
@@ -92,6 +92,87 @@ func TestRepositoryOneConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A claim of many keys with a few rows each takes few statements. Where a claim is several, a
+// statement for every 16 keys read the runs.
+func TestOrderedClaimTakesFewStatements(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		var sent atomic.Int64
+		db.Wrap = func(c driver.Connector) driver.Connector { return countedConnector{c, &sent} }
+		pool, repo := openRepository(t, db)
+		const keys, each, limit = 200, 10, 500
+		var rows []core.NewRow
+		for range each {
+			for k := range keys {
+				rows = append(rows, sqlRow(t, "topic", fmt.Sprint(k)))
+			}
+		}
+		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		before := sent.Load()
+		got, _, err := repo.ClaimHeads(t.Context(), core.ClaimRequest{
+			Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: limit, MaxBytes: 1 << 20,
+			Run: 50, Keys: 1000,
+		}, core.KeyID{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const most = 9 // pages of keys, their heads, what follows these, the lock and the lease in a transaction
+		if n := sent.Load() - before; n > most {
+			t.Errorf("the claim took %d statements, want at most %d", n, most)
+		}
+		run := map[core.KeyID]int{}
+		for _, c := range got {
+			run[c.KeyID]++
+		}
+		if len(got) != limit || len(run) < limit/each {
+			t.Errorf("claimed %d rows of %d keys, want %d of %d or more", len(got), len(run), limit, limit/each)
+		}
+	})
+}
+
+// SQLite lets a transaction that finds another one writing sleep for ever longer. Transactions of
+// one repository wait for each other instead, so that none finds the database busy.
+func TestSQLiteTransactionsOfARepositoryQueue(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	// a transaction that finds the database busy fails at once, and is repeated
+	db.DSN = strings.Replace(db.DSN, "busy_timeout(30000)", "busy_timeout(0)", 1)
+	var recorder sqlrecord.Recorder
+	db.Wrap = recorder.Connector
+	_, repo := openRepository(t, db)
+	const writers, each = 8, 20
+	recorder.Start()
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for range each {
+				if _, err := repo.MarkDone(t.Context(), []core.Done{{ID: core.RowID{1}}}, false); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	begun := 0
+	for _, c := range recorder.Stop() {
+		if c.Query == "BEGIN IMMEDIATE" {
+			begun++
+		}
+	}
+	if begun != writers*each {
+		t.Errorf("%d transactions were begun for %d calls", begun, writers*each)
+	}
 }
 
 // A cold claim is fair: a topic with a large backlog leaves room for the others, and takes what
@@ -121,7 +202,9 @@ func TestClaimFairBetweenTopics(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := repo.ClaimUnordered(t.Context(),
-			core.ClaimRequest{Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 90, MaxBytes: 1 << 20})
+			core.ClaimRequest{
+				Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 90, MaxBytes: 1 << 20,
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +240,10 @@ func TestClaimBytesBetweenTopics(t *testing.T) {
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		req := core.ClaimRequest{Node: "n", Lease: time.Minute, MaxLease: time.Hour, Limit: 6, MaxBytes: 500}
+		req := core.ClaimRequest{
+			Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 6,
+			MaxBytes: 500,
+		}
 		total, claims := 0, 0
 		for ; total < len(rows) && claims < 50; claims++ {
 			got, err := repo.ClaimUnordered(t.Context(), req)

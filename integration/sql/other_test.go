@@ -173,6 +173,7 @@ func TestOtherDatabaseIsLearnt(t *testing.T) {
 // Databases in memory have no name. Those of two pools differ unless the DSN shares them.
 func TestOtherDatabaseInMemory(t *testing.T) {
 	t.Parallel()
+	const memdb = "file:/memdb?vfs=memdb&_pragma=busy_timeout(10000)" // two pools use it at once
 	for name, tc := range map[string]struct {
 		own, app string
 		refused  bool
@@ -181,7 +182,7 @@ func TestOtherDatabaseInMemory(t *testing.T) {
 		"by mode":         {"file:a?mode=memory", "file:a?mode=memory", true},
 		"file and memory": {file(t), ":memory:", true},
 		"shared":          {"file:shared?mode=memory&cache=shared", "file:shared?mode=memory&cache=shared", false},
-		"memdb":           {"file:/memdb?vfs=memdb", "file:/memdb?vfs=memdb", false},
+		"memdb":           {memdb, memdb, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -93,11 +93,61 @@ func TestLongTestsAreThere(t *testing.T) {
 	}
 }
 
+// A test that does less with -short, as `make test` runs it, is run whole by `make test-long`.
+func TestShortTestsRunWhole(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile(filepath.Join(fixture.Root(t), "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range regexp.MustCompile(`(?m)^(?:LONG|WHOLE) := (?:\$\(\w+\)\|)?(.*)$`).FindAllSubmatch(makefile, -1) {
+		names = append(names, string(m[1]))
+	}
+	whole := regexp.MustCompile("^(" + strings.Join(names, "|") + ")$")
+	packages := regexp.MustCompile(`(?m)^LONG_PACKAGES := \$\(addprefix \./integration/,(.*)\)$`).FindSubmatch(makefile)
+	if packages == nil {
+		t.Fatal("the Makefile names no packages of long tests")
+	}
+	dirs := append(strings.Fields("integration/"+strings.ReplaceAll(string(packages[1]), " ", " integration/")), "core")
+	shorter := regexp.MustCompile(`testing\.Short\(\)|testdb\.(EachWay|EveryWay)\(`)
+	definition := regexp.MustCompile(`(?m)^func `)
+	n := 0
+	eachTestFile(t, func(dir, source string) {
+		for _, function := range definition.Split(source, -1) {
+			name, body, _ := strings.Cut(function, "(")
+			if !strings.HasPrefix(name, "Test") || !shorter.MatchString(body) {
+				continue
+			}
+			n++
+			if !whole.MatchString(name) || !slices.Contains(dirs, dir) {
+				t.Errorf("%s of %s does less with -short: add it to WHOLE or LONG of the Makefile, and its folder "+
+					"to LONG_PACKAGES",
+					name, dir)
+			}
+		}
+	})
+	if n == 0 {
+		t.Error("no test does less with -short")
+	}
+}
+
 // testsOfRepository returns the folders of each test.
 func testsOfRepository(t *testing.T) map[string][]string {
 	t.Helper()
 	tests := map[string][]string{}
 	definition := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+	eachTestFile(t, func(dir, source string) {
+		for _, m := range definition.FindAllStringSubmatch(source, -1) {
+			tests[m[1]] = append(tests[m[1]], dir)
+		}
+	})
+	return tests
+}
+
+// eachTestFile calls fn with the folder and the source of each file of tests.
+func eachTestFile(t *testing.T, fn func(dir, source string)) {
+	t.Helper()
 	err := filepath.WalkDir(fixture.Root(t), func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -112,13 +162,12 @@ func testsOfRepository(t *testing.T) map[string][]string {
 			return err
 		}
 		dir, err := filepath.Rel(fixture.Root(t), filepath.Dir(path))
-		for _, m := range definition.FindAllSubmatch(source, -1) {
-			tests[string(m[1])] = append(tests[string(m[1])], filepath.ToSlash(dir))
+		if err == nil {
+			fn(filepath.ToSlash(dir), string(source))
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tests
 }

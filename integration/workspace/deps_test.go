@@ -32,7 +32,8 @@ var rooms = map[string]room{
 	"core":              {ours: []string{"core/internal/..."}},
 	"core/internal":     {ours: []string{"core"}},
 	"core/sqltx":        {ours: []string{"core", "core/internal/..."}},
-	"core/sqloutbox":    {ours: []string{"core", "core/sqltx", "core/internal/..."}},
+	"core/ops":          {ours: []string{"core", "core/internal/errtext"}},
+	"core/sqloutbox":    {ours: []string{"core", "core/ops", "core/sqltx", "core/internal/..."}},
 	"core/adapter":      {ours: []string{"core", "core/sqloutbox", "core/internal/..."}},
 	"core/once":         {ours: []string{"core", "core/internal/errtext", "core/internal/textcheck"}},
 	"core/once/sqlonce": {ours: []string{"core", "core/once", "core/internal/..."}},
@@ -44,7 +45,12 @@ var rooms = map[string]room{
 	"core/inbox":           {ours: []string{"core", "core/once", "core/internal/errtext", "core/internal/textcheck"}},
 	"core/inbox/inboxtest": {ours: []string{"core", "core/inbox"}},
 	"core/inbox/sqlinbox":  {ours: []string{"core", "core/inbox", "core/internal/..."}},
-	"core/outboxtest":      {ours: []string{"core", "core/once", "core/sqltx", "core/outboxtest/internal/..."}},
+	"core/metrics": {ours: []string{
+		"core", "core/inbox", "core/once", "core/once/command", "core/once/httpkey",
+	}},
+	"core/outboxtest": {ours: []string{
+		"core", "core/once", "core/ops", "core/sqltx", "core/outboxtest/internal/...",
+	}},
 	"core/outboxtest/suite": {ours: []string{
 		"core", "core/inbox", "core/once", "core/sqltx", "core/outboxtest", "core/outboxtest/internal/...",
 	}},
@@ -69,6 +75,27 @@ var rooms = map[string]room{
 		others: []string{"github.com/redis/go-redis/v9", watermillModule},
 		tests:  []string{"github.com/alicebob/miniredis/v2"}, // Examples without a server
 	},
+	"pgxoutbox": {
+		ours:   []string{"core", "core/sqloutbox", "core/sqltx"},
+		others: []string{"github.com/jackc/pgx/v5"},
+	},
+	"promoutbox": {
+		ours: []string{
+			"core", "core/inbox", "core/metrics", "core/once", "core/once/command", "core/once/httpkey",
+		},
+		others: []string{"github.com/prometheus/client_golang"},
+		brings: []string{"github.com/prometheus"},
+	},
+	"oteloutbox": {
+		ours: []string{
+			"core", "core/inbox", "core/metrics", "core/once", "core/once/command", "core/once/httpkey",
+		},
+		others: []string{
+			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/trace", "go.opentelemetry.io/otel/metric",
+		},
+		brings: []string{"go.opentelemetry.io"},
+		tests:  []string{"go.opentelemetry.io/otel/sdk"},
+	},
 	"watermillbridge": {ours: []string{"core"}, others: []string{watermillModule}},
 	"watermillbridge/kafkabridge": {ours: []string{"core", "watermillbridge"}, others: []string{
 		watermillModule, "github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/IBM/sarama",
@@ -91,8 +118,8 @@ var rooms = map[string]room{
 
 const watermillModule = "github.com/ThreeDotsLabs/watermill"
 
-// unreleased modules may import everything.
-var unreleased = []string{"integration", "integration/bench", "examples"}
+// unreleased modules may import everything. Nobody imports cmd/outbox, which is a program.
+var unreleased = []string{"integration", "integration/bench", "examples", "cmd/outbox"}
 
 // heavy are modules that a user should get only on request: drivers, ORMs, broker clients, test and
 // container libraries. A released go.mod may name one only if its own room does.

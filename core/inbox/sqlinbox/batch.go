@@ -55,8 +55,17 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 	if err := s.sql.database.stillOpen(ctx, tx); err != nil {
 		return nil, s.db.Wrap(what, sqlstore.TxError(err))
 	}
+	if len(events) == 0 {
+		return states, nil
+	}
+	h := s.handlers.of(events[0].Consumer, events[0].Handler)
 	for chunk := range slices.Chunk(order, s.sql.database.batchSize()) {
-		if err := s.beginChunk(ctx, tx, events, chunk, states); err != nil {
+		if err := s.beginChunk(ctx, tx, h, events, chunk, states); err != nil {
+			return nil, s.db.Wrap(what, sqlstore.TxError(err))
+		}
+	}
+	if slices.Contains(states, inbox.StateFresh) {
+		if err := s.list(ctx, tx, h); err != nil {
 			return nil, s.db.Wrap(what, sqlstore.TxError(err))
 		}
 	}
@@ -70,7 +79,7 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 }
 
 // beginChunk fills in the states of a chunk. Its events are all different.
-func (s *Store) beginChunk(ctx context.Context, tx core.Tx, events []inbox.Event, chunk []int,
+func (s *Store) beginChunk(ctx context.Context, tx core.Tx, h *handler, events []inbox.Event, chunk []int,
 	states []inbox.State,
 ) error {
 	at := make(map[inbox.Key]int, len(chunk))
@@ -79,10 +88,10 @@ func (s *Store) beginChunk(ctx context.Context, tx core.Tx, events []inbox.Event
 		at[events[n].Key], chosen[i] = n, events[n]
 	}
 	fresh := func(k inbox.Key) { states[at[k]] = inbox.StateFresh }
-	see := func(keys []inbox.Key, show func(inbox.Key, inboxRow, int64) error) error {
-		return s.seeRows(ctx, tx, keys, show)
+	see := func(keys []inbox.Key, show func(inbox.Key, seenBefore) error) error {
+		return s.seeRows(ctx, tx, h, keys, show)
 	}
-	if err := s.sql.database.insertRows(ctx, tx, chosen, fresh, see); err != nil {
+	if err := s.sql.database.insertRows(ctx, tx, h, chosen, fresh, see); err != nil {
 		return err
 	}
 	var rest []inbox.Key
@@ -91,29 +100,30 @@ func (s *Store) beginChunk(ctx context.Context, tx core.Tx, events []inbox.Event
 			rest = append(rest, events[n].Key)
 		}
 	}
-	return see(rest, func(k inbox.Key, r inboxRow, _ int64) error {
-		state, _, err := s.decide(ctx, tx, k, r)
-		states[at[k]] = state
+	return see(rest, func(k inbox.Key, r seenBefore) (err error) {
+		states[at[k]] = inbox.StateProcessed
+		if r.processed == 0 {
+			states[at[k]], _, err = s.decide(ctx, tx, h, k)
+		}
 		return err
 	})
 }
 
 // seeRows locks the rows of the keys and then shows each. If the row of a key is gone, seeRows
 // returns an error, and the transaction is run again.
-func (s *Store) seeRows(ctx context.Context, tx core.Tx, keys []inbox.Key,
-	show func(inbox.Key, inboxRow, int64) error,
+func (s *Store) seeRows(ctx context.Context, tx core.Tx, h *handler, keys []inbox.Key,
+	show func(inbox.Key, seenBefore) error,
 ) error {
 	type seenRow struct {
-		key  inbox.Key
-		row  inboxRow
-		seen int64
+		key inbox.Key
+		row seenBefore
 	}
 	for chunk := range slices.Chunk(keys, sqlstore.DeleteChunk) {
-		text, args := s.sql.database.seeRows(chunk)
+		text, args := s.sql.database.seeRows(h, chunk)
 		found := make([]seenRow, 0, len(chunk))
 		err := sqlkit.EachRow(ctx, tx, text, args, func(rows core.Rows) error {
 			r := seenRow{key: chunk[0]}
-			err := rows.Scan(&r.key.Tenant, &r.key.EventID, &r.row.status, &r.row.attempts, &r.row.left, &r.seen)
+			err := rows.Scan(&r.key.Tenant, &r.key.EventID, &r.row.processed, &r.row.copies)
 			found = append(found, r)
 			return err
 		})
@@ -124,7 +134,7 @@ func (s *Store) seeRows(ctx context.Context, tx core.Tx, keys []inbox.Key,
 			return fmt.Errorf("%w: %w", core.ErrTxAborted, sqlstore.ErrVanished)
 		}
 		for _, r := range found {
-			if err := show(r.key, r.row, r.seen); err != nil {
+			if err := show(r.key, r.row); err != nil {
 				return err
 			}
 		}

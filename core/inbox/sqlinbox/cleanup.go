@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
@@ -14,7 +15,30 @@ func (s *Store) Cleanup(ctx context.Context, consumer string, keep time.Duration
 	if limit <= 0 {
 		return 0, nil
 	}
-	return s.sql.cleanup.Run(ctx, s.db, "clean up", []any{consumer}, consumer, sqlstore.Micros(keep), int64(limit))
+	names, err := s.handlersOf(ctx, consumer)
+	for _, name := range names {
+		id := s.handlers.of(consumer, name).id
+		n, err := s.sql.cleanup.Run(ctx, s.db, "clean up", []any{id}, id, sqlstore.Micros(keep), int64(limit-deleted))
+		deleted += n
+		if err != nil || deleted >= limit {
+			return deleted, err
+		}
+	}
+	return deleted, err
+}
+
+// handlersOf returns the names of the handlers of a consumer.
+func (s *Store) handlersOf(ctx context.Context, consumer string) (names []string, err error) {
+	err = s.db.Single(ctx, "list handlers", func(q sqlkit.Querier) error {
+		names = nil
+		return sqlkit.EachRow(ctx, q, s.sql.handlers, []any{consumer}, func(rows core.Rows) error {
+			var name string
+			err := rows.Scan(&name)
+			names = append(names, name)
+			return err
+		})
+	})
+	return names, err
 }
 
 // CleanupKeys deletes at most limit keys whose newest event the consumer processed longer than keep

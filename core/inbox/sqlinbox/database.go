@@ -19,19 +19,35 @@ type database interface {
 	batchSize() int
 	// stillOpen fails when the caller's transaction has ended and only the server knows it.
 	stillOpen(ctx context.Context, tx core.Tx) error
-	// insertRows inserts those of the events that are new, and calls fresh with their keys. see
-	// shows the rows that are there.
-	insertRows(ctx context.Context, tx core.Tx, events []inbox.Event, fresh func(inbox.Key), see seeRows) error
+	// insertRows inserts those of the events of a handler that are new, and calls fresh with their
+	// keys. see shows the rows that are there.
+	insertRows(ctx context.Context, tx core.Tx, h *handler, events []inbox.Event, fresh func(inbox.Key),
+		see seeRows) error
 	// seeRows returns the statement that locks the rows of keys. It names each key in full, so that
 	// no planner reads all events of a handler.
-	seeRows(keys []inbox.Key) (text string, args []any)
+	seeRows(h *handler, keys []inbox.Key) (text string, args []any)
+
+	// handlerID returns what stands for a handler of a consumer in {seen}.
+	handlerID(consumer, name string) any
 }
 
-// seeRows locks the rows of keys. Then it shows each row, and how often an insert found it there.
-type seeRows func(keys []inbox.Key, show func(k inbox.Key, r inboxRow, seen int64) error) error
+// seeRows locks the rows of keys. Then it shows each row.
+type seeRows func(keys []inbox.Key, show func(k inbox.Key, r seenBefore) error) error
 
-// conflict is for the databases whose INSERT knows ON CONFLICT.
-const conflict = " ON CONFLICT (consumer, handler, tenant_id, event_id) DO NOTHING"
+// seenBefore is a row of {seen}.
+type seenBefore struct {
+	processed int   // 1: its event was processed
+	copies    int64 // how often an INSERT found the row, where that is counted
+}
+
+// These are for the databases whose INSERT knows ON CONFLICT.
+const (
+	conflict        = " ON CONFLICT (handler_id, tenant_id, event_id) DO NOTHING"
+	failureConflict = " ON CONFLICT (consumer, handler, tenant_id, event_id) DO NOTHING"
+	listConflict    = " ON CONFLICT (handler_id) DO NOTHING"
+)
+
+const listHandler = "INSERT INTO {handler} (handler_id, consumer, handler) VALUES (?, ?, ?)"
 
 // upsertLane implements advance in one statement.
 type upsertLane struct{ advanceLane string }
@@ -51,30 +67,30 @@ func (upsertLane) stillOpen(context.Context, core.Tx) error { return nil }
 
 // seeByKeys returns the end of a seeRows statement that names n keys one by one.
 func seeByKeys(n int) string {
-	return strings.Repeat("("+inboxIs+") OR ", n-1) + "(" + inboxIs + "){lock}"
+	return strings.Repeat("("+seenIs+") OR ", n-1) + "(" + seenIs + "){lock}"
 }
 
 // keysArgs are the parameters of seeByKeys.
-func keysArgs(keys []inbox.Key) (args []any) {
+func keysArgs(h *handler, keys []inbox.Key) (args []any) {
 	for _, k := range keys {
-		args = append(args, keyArgs(k)...)
+		args = append(args, h.key(k)...)
 	}
 	return args
 }
 
 // eventsArgs are the parameters of insertRows.
-func eventsArgs(events []inbox.Event) (args []any) {
+func eventsArgs(h *handler, events []inbox.Event) (args []any) {
 	for _, e := range events {
-		args = append(args, eventArgs(e)...)
+		args = append(args, seenArgs(h, e)...)
 	}
 	return args
 }
 
-// showFresh runs a statement that inserts events of one consumer and handler and returns the tenant
-// and id of each. It calls fresh with each key.
-func showFresh(ctx context.Context, tx core.Tx, first inbox.Key, fresh func(inbox.Key), text string, args []any) error {
+// showFresh runs a statement that inserts events of a handler and returns the tenant and id of
+// each. It calls fresh with each key.
+func showFresh(ctx context.Context, tx core.Tx, h *handler, fresh func(inbox.Key), text string, args []any) error {
 	return sqlkit.EachRow(ctx, tx, text, args, func(rows core.Rows) error {
-		k := first
+		k := inbox.Key{Consumer: h.consumer, Handler: h.name}
 		err := rows.Scan(&k.Tenant, &k.EventID)
 		fresh(k)
 		return err

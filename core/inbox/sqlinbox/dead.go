@@ -20,40 +20,63 @@ func (s *Store) Fail(ctx context.Context, f inbox.Failure) (state inbox.State, a
 	if err := f.Event.Validate(); err != nil {
 		return 0, 0, err
 	}
-	key := keyArgs(f.Event.Key)
+	h := s.handlers.of(f.Event.Consumer, f.Event.Handler)
 	err = s.db.InTx(ctx, "record a failure", func(q sqlkit.Querier) error {
-		if _, err := q.Exec(ctx, s.sql.open, eventArgs(f.Event)...); err != nil {
-			return err
-		}
-		var r inboxRow
-		var opened int64
-		found, err := sqlkit.FirstRow(ctx, q, s.sql.seeFailed, key, &r.status, &r.attempts, &opened)
-		if err != nil {
-			return err
-		}
-		if !found {
-			return fmt.Errorf("%w: %w", core.ErrTxAborted, sqlstore.ErrVanished)
-		}
-		state, attempts = 0, r.attempts
-		if r.status == inboxProcessed {
-			state = inbox.StateProcessed
-			return nil
-		}
-		if !f.Free {
-			attempts++
-		}
-		to := inboxFailed
-		if f.Dead || r.status == inboxParked ||
-			!f.Free && f.MaxAttempts > 0 && attempts >= f.MaxAttempts &&
-				time.Duration(-opened)*time.Microsecond >= f.MinAge {
-			to, state = inboxParked, inbox.StateDead
-		}
-		_, err = q.Exec(ctx, s.sql.fail, append([]any{
-			to, attempts, sqlstore.Column(f.Code, 64),
-			sqlstore.OrNil(errtext.Redact(f.Text)),
-		}, key...)...)
+		state, attempts, err = s.recordFailure(ctx, q, h, f)
 		return err
 	})
+	if err == nil {
+		h.listed.Store(true)
+	}
+	return state, attempts, err
+}
+
+// recordFailure is the work of Fail in its transaction.
+func (s *Store) recordFailure(ctx context.Context, q sqlkit.Querier, h *handler, f inbox.Failure) (
+	state inbox.State, attempts int, err error,
+) {
+	if _, err := q.Exec(ctx, s.sql.open, seenArgs(h, f.Event)...); err != nil {
+		return 0, 0, err
+	}
+	if !h.listed.Load() {
+		if _, err := s.listIn(ctx, q, h); err != nil {
+			return 0, 0, err
+		}
+	}
+	var processed int
+	found, err := sqlkit.FirstRow(ctx, q, s.sql.see, h.key(f.Event.Key), &processed, &attempts)
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case !found:
+		return 0, 0, fmt.Errorf("%w: %w", core.ErrTxAborted, sqlstore.ErrVanished)
+	case processed == 1:
+		return inbox.StateProcessed, attempts, nil
+	}
+	if _, err := q.Exec(ctx, s.sql.openFailure, failureArgs(f.Event)...); err != nil {
+		return 0, 0, err
+	}
+	var before failure
+	found, err = before.read(ctx, q, s.sql.firstFailure, f.Event.Key)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: %w", core.ErrTxAborted, sqlstore.ErrVanished)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	attempts = before.attempts
+	if !f.Free {
+		attempts++
+	}
+	to := statusFailed
+	if f.Dead || before.status == statusDead ||
+		!f.Free && f.MaxAttempts > 0 && attempts >= f.MaxAttempts && before.age() >= f.MinAge {
+		to, state = statusDead, inbox.StateDead
+	}
+	_, err = q.Exec(ctx, s.sql.fail, append([]any{
+		to, attempts, sqlstore.Column(f.Code, 64),
+		sqlstore.OrNil(errtext.Redact(f.Text)),
+	}, failureKey(f.Event.Key)...)...)
 	return state, attempts, err
 }
 
@@ -114,7 +137,7 @@ func (s *Store) Redrive(ctx context.Context, keys []inbox.Key, actor, reason str
 		changed = 0
 		for _, k := range keys {
 			n, err := q.Exec(ctx, s.sql.redrive, append([]any{sqlstore.Column(actor+": "+reason, 2048)},
-				keyArgs(k)...)...)
+				failureKey(k)...)...)
 			if err != nil {
 				return err
 			}

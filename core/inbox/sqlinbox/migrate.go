@@ -21,8 +21,11 @@ var (
 )
 
 var tables = &sqlstore.Tables{
-	Package:    "sqlinbox",
-	Words:      map[string]string{"inbox": "inbox_event", "inbox_key": "inbox_key"},
+	Package: "sqlinbox",
+	Words: map[string]string{
+		"handler": "inbox_handler", "seen": "inbox_seen", "failure": "inbox_failure", "inbox_key": "inbox_key",
+		"inbox": "inbox_event", // of the first migration
+	},
 	Versions:   "inbox_migration",
 	Files:      schema,
 	Diagnostic: map[string]bool{"last_error": true, "last_error_code": true},

@@ -10,27 +10,27 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
-const mysqlUnless = " ON DUPLICATE KEY UPDATE seen = seen + 1"
+const mysqlUnless = " ON DUPLICATE KEY UPDATE copies = copies + 1"
 
 var mysqlVariant = variant{
-	unless: mysqlUnless,
-	guarded: inboxHead + "SELECT " + inboxDone + " FROM DUAL WHERE @@in_transaction = 1 ON DUPLICATE " +
-		"KEY UPDATE seen = seen + 1",
-	cleanupKeys: "DELETE FROM {inbox_key} WHERE consumer = ? AND updated_at < {ago} LIMIT ?",
+	unless:       mysqlUnless,
+	guarded:      seenHead + "SELECT " + seenDone + " FROM DUAL WHERE @@in_transaction = 1" + mysqlUnless,
+	unlessFailed: " ON DUPLICATE KEY UPDATE attempts = attempts",
+	list:         strings.Replace(listHandler, "INSERT", "INSERT IGNORE", 1),
+	cleanupKeys:  "DELETE FROM {inbox_key} WHERE consumer = ? AND updated_at < {ago} LIMIT ?",
 	cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
 		return sqlstore.CleanupByKey{
-			Find: n.Statement("SELECT handler, tenant_id, event_id FROM {inbox} WHERE consumer = ? AND status = " +
-				"2 AND " +
-				"updated_at < {ago} ORDER BY updated_at LIMIT ?{skip}"),
-			Columns: 3,
+			Find: n.Statement("SELECT tenant_id, event_id FROM {seen} WHERE handler_id = ? AND " +
+				"processed_at < {ago} ORDER BY processed_at LIMIT ?{skip}"),
+			Columns: 2,
 			Delete: func(keys int) string {
-				return n.Statement("DELETE FROM {inbox} WHERE " + strings.Repeat("("+inboxIs+") OR ", keys-1) +
-					"(" + inboxIs + ")")
+				return n.Statement("DELETE FROM {seen} WHERE " + strings.Repeat("("+seenIs+") OR ", keys-1) +
+					"(" + seenIs + ")")
 			},
 		}
 	},
 	database: func(n sqlstore.Names) database {
-		const see = "SELECT tenant_id, event_id, status, attempts, {left:updated_at}, seen FROM {inbox} WHERE "
+		const see = "SELECT tenant_id, event_id, " + isProcessed + ", copies FROM {seen} WHERE "
 		return &mysql{
 			key: n.Statement(strings.Replace(laneHead, " AS k", "", 1) +
 				"ON DUPLICATE KEY UPDATE updated_at = UTC_TIMESTAMP(6)"),
@@ -44,6 +44,7 @@ var mysqlVariant = variant{
 
 // mysql is MariaDB or MySQL. There an INSERT does not return the rows that it inserted.
 type mysql struct {
+	numbered
 	key, advanceKey string
 	insert, see     func(n int) string
 }
@@ -63,11 +64,11 @@ func (*mysql) batchSize() int { return batchSize }
 
 func (*mysql) stillOpen(ctx context.Context, tx core.Tx) error { return sqlkit.StillOpen(ctx, tx) }
 
-// insertRows adds 1 to the column seen of each row that was there. A row with 0 was inserted now.
-func (d *mysql) insertRows(ctx context.Context, tx core.Tx, events []inbox.Event, fresh func(inbox.Key),
-	see seeRows,
+// insertRows adds 1 to the column copies of each row that was there. A row with 0 was inserted now.
+func (d *mysql) insertRows(ctx context.Context, tx core.Tx, h *handler, events []inbox.Event,
+	fresh func(inbox.Key), see seeRows,
 ) error {
-	affected, err := tx.Exec(ctx, d.insert(len(events)), eventsArgs(events)...)
+	affected, err := tx.Exec(ctx, d.insert(len(events)), eventsArgs(h, events)...)
 	if err != nil {
 		return err
 	}
@@ -81,14 +82,14 @@ func (d *mysql) insertRows(ctx context.Context, tx core.Tx, events []inbox.Event
 		}
 		return nil
 	}
-	return see(keys, func(k inbox.Key, _ inboxRow, seen int64) error {
-		if seen == 0 {
+	return see(keys, func(k inbox.Key, r seenBefore) error {
+		if r.copies == 0 {
 			fresh(k)
 		}
 		return nil
 	})
 }
 
-func (d *mysql) seeRows(keys []inbox.Key) (text string, args []any) {
-	return d.see(len(keys)), keysArgs(keys)
+func (d *mysql) seeRows(h *handler, keys []inbox.Key) (text string, args []any) {
+	return d.see(len(keys)), keysArgs(h, keys)
 }

@@ -11,62 +11,51 @@ import (
 )
 
 var postgresVariant = variant{
-	unless: conflict,
+	unless: conflict, unlessFailed: failureConflict, list: listHandler + listConflict,
 	cleanupKeys: "DELETE FROM {inbox_key} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {inbox_key} WHERE " +
 		"consumer = ? AND updated_at < {ago} " +
 		"LIMIT ?::bigint FOR UPDATE SKIP LOCKED))",
 	cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
-		return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {inbox} WHERE ctid = ANY (ARRAY(SELECT ctid FROM " +
-			"{inbox} WHERE consumer = ? AND " +
-			"status = 2 AND processed_at < {ago} " +
+		return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {seen} WHERE ctid = ANY (ARRAY(SELECT ctid FROM " +
+			"{seen} WHERE handler_id = ? AND processed_at < {ago} " +
 			"ORDER BY processed_at LIMIT ?::bigint FOR UPDATE SKIP LOCKED))"))
 	},
 	database: func(n sqlstore.Names) database {
 		return &postgres{
 			upsertLane: upsertLane{n.Statement(advanceLane)},
-			insertAll: n.Statement(inboxHead + "SELECT ?::text, ?::text, v.tenant, v.event_id, v.type, " +
-				"v.version::integer, " +
-				"v.aggregate_type, v.aggregate_id, v.partition_key, " +
-				"v.key_seq::bigint, v.topic, v.source_partition::integer, v.source_offset::bigint, 2, 1, {now}, " +
-				"{now}, " +
-				"{now} FROM unnest(" +
-				strings.Repeat("?::text[], ", inboxColumns-3) + "?::text[]) AS v(tenant, event_id, type, version, " +
-				"aggregate_type, aggregate_id, partition_key, key_seq, " +
-				"topic, source_partition, source_offset)" + conflict + " RETURNING tenant_id, event_id"),
+			insertAll: n.Statement(seenHead + "SELECT ?::bigint, v.tenant, v.event_id, v.source, 1, {now} " +
+				"FROM unnest(?::text[], ?::text[], ?::text[]) AS v(tenant, event_id, source)" + conflict +
+				" RETURNING tenant_id, event_id"),
 			// The rows are read one by one, each by its whole key. For a list of keys PostgreSQL
 			// looks up only the parts that all keys have in common, and so reads all events of the
 			// handler.
-			seeAll: n.Statement("SELECT e.tenant_id, e.event_id, e.status, e.attempts, e.age, 0 FROM " +
-				"unnest(?::text[], " +
-				"?::text[]) AS v(tenant, event_id) CROSS JOIN LATERAL " +
-				"(SELECT tenant_id, event_id, status, attempts, {left:updated_at} AS age FROM {inbox} WHERE " +
-				"consumer = " +
-				"? AND handler = ? AND tenant_id = v.tenant " +
-				"AND event_id = v.event_id LIMIT 1 FOR UPDATE) e"),
+			seeAll: n.Statement("SELECT e.tenant_id, e.event_id, e.processed, 0 FROM " +
+				"unnest(?::text[], ?::text[]) AS v(tenant, event_id) CROSS JOIN LATERAL " +
+				"(SELECT tenant_id, event_id, " + isProcessed + " AS processed FROM {seen} WHERE " +
+				"handler_id = ? AND tenant_id = v.tenant AND event_id = v.event_id LIMIT 1 FOR UPDATE) e"),
 		}
 	},
 }
 
 // postgres sends lists as arrays.
 type postgres struct {
+	numbered
 	upsertLane
 	insertAll, seeAll string
 }
 
 func (*postgres) batchSize() int { return batchSize }
 
-func (d *postgres) insertRows(ctx context.Context, tx core.Tx, events []inbox.Event, fresh func(inbox.Key),
-	_ seeRows,
+func (d *postgres) insertRows(ctx context.Context, tx core.Tx, h *handler, events []inbox.Event,
+	fresh func(inbox.Key), _ seeRows,
 ) error {
-	const keys = 2 // consumer and handler, which are the same for all
-	columns := arraysOf(len(events), inboxColumns-keys, func(n int) []any { return eventArgs(events[n])[keys:] })
-	first := events[0].Key
-	return showFresh(ctx, tx, first, fresh, d.insertAll, append([]any{first.Consumer, first.Handler}, columns...))
+	columns := arraysOf(len(events), seenColumns-1, func(n int) []any { return seenArgs(h, events[n])[1:] })
+	return showFresh(ctx, tx, h, fresh, d.insertAll, append([]any{h.id}, columns...))
 }
 
-func (d *postgres) seeRows(keys []inbox.Key) (text string, args []any) {
+func (d *postgres) seeRows(h *handler, keys []inbox.Key) (text string, args []any) {
 	columns := arraysOf(len(keys), 2, func(n int) []any { return []any{keys[n].Tenant, keys[n].EventID} })
-	return d.seeAll, append(columns, keys[0].Consumer, keys[0].Handler)
+	return d.seeAll, append(columns, h.id)
 }
 
 // arraysOf turns rows into columns, each a literal of text[], which every driver can send.

@@ -9,18 +9,16 @@ import (
 )
 
 var sqliteVariant = variant{
-	unless: conflict,
+	unless: conflict, unlessFailed: failureConflict, list: listHandler + listConflict,
 	cleanupKeys: "DELETE FROM {inbox_key} WHERE (consumer, handler, tenant_id, topic, partition_key) IN " +
 		"(SELECT consumer, handler, tenant_id, topic, partition_key " +
 		"FROM {inbox_key} WHERE consumer = ? AND updated_at < {ago} LIMIT ?)",
 	cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
-		return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {inbox} WHERE rowid IN (SELECT rowid FROM {inbox} " +
-			"WHERE consumer = ? AND status = 2 " +
-			"AND processed_at < {ago} " +
-			"ORDER BY processed_at LIMIT ?)"))
+		return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {seen} WHERE rowid IN (SELECT rowid FROM {seen} " +
+			"WHERE handler_id = ? AND processed_at < {ago} ORDER BY processed_at LIMIT ?)"))
 	},
 	database: func(n sqlstore.Names) database {
-		const see = "SELECT tenant_id, event_id, status, attempts, {left:updated_at}, 0 FROM {inbox} WHERE "
+		const see = "SELECT tenant_id, event_id, " + isProcessed + ", 0 FROM {seen} WHERE "
 		return &sqlite{
 			upsertLane: upsertLane{n.Statement(advanceLane)},
 			insert: func(rows int) string {
@@ -32,6 +30,7 @@ var sqliteVariant = variant{
 }
 
 type sqlite struct {
+	named
 	upsertLane
 	insert, see func(n int) string
 }
@@ -40,12 +39,12 @@ type sqlite struct {
 // parameters.
 func (*sqlite) batchSize() int { return 40 }
 
-func (d *sqlite) insertRows(ctx context.Context, tx core.Tx, events []inbox.Event, fresh func(inbox.Key),
-	_ seeRows,
+func (d *sqlite) insertRows(ctx context.Context, tx core.Tx, h *handler, events []inbox.Event,
+	fresh func(inbox.Key), _ seeRows,
 ) error {
-	return showFresh(ctx, tx, events[0].Key, fresh, d.insert(len(events)), eventsArgs(events))
+	return showFresh(ctx, tx, h, fresh, d.insert(len(events)), eventsArgs(h, events))
 }
 
-func (d *sqlite) seeRows(keys []inbox.Key) (text string, args []any) {
-	return d.see(len(keys)), keysArgs(keys)
+func (d *sqlite) seeRows(h *handler, keys []inbox.Key) (text string, args []any) {
+	return d.see(len(keys)), keysArgs(h, keys)
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -23,7 +24,7 @@ type Config struct {
 	// connection. SQLite has none.
 	Schema string
 	// Prefix of the names of tables, indexes and constraints. Default: none, which makes
-	// inbox_event, inbox_key and inbox_migration.
+	// inbox_seen, inbox_failure, inbox_handler, inbox_key and inbox_migration.
 	Prefix string
 }
 
@@ -31,8 +32,9 @@ type Config struct {
 // newer. It implements inbox.Store; create it with New or On. It is safe for use by several
 // goroutines.
 type Store struct {
-	db  *sqlstore.Store
-	sql *statements
+	db       *sqlstore.Store
+	sql      *statements
+	handlers handlers
 }
 
 var _ inbox.Store = (*Store)(nil)
@@ -45,7 +47,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: s, sql: newStatements(s.Names)}, nil
+	return newStore(s), nil
 }
 
 // On returns the Store for the tables in the database of t, where there is a Transactor of an ORM
@@ -56,19 +58,22 @@ func On(t core.Transactor, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: s, sql: newStatements(s.Names)}, nil
+	return newStore(s), nil
+}
+
+func newStore(s *sqlstore.Store) *Store {
+	texts := newStatements(s.Names)
+	return &Store{db: s, sql: texts, handlers: handlers{number: texts.database.handlerID}}
 }
 
 // Dialect returns the SQL dialect of the Store.
 func (s *Store) Dialect() core.Dialect { return s.db.Dialect() }
 
-// Status of a row of the inbox.
+// Status of a row of {failure}. A row that was redriven has none of these.
 const (
-	inboxReceived   = 0
-	inboxProcessing = 1
-	inboxProcessed  = 2
-	inboxFailed     = 3
-	inboxParked     = 4
+	statusProcessing = 1
+	statusFailed     = 3
+	statusDead       = 4
 )
 
 // processingStale is the age at which a row that says PROCESSING no longer counts.
@@ -77,7 +82,7 @@ const processingStale = 15 * time.Minute
 // Begin writes the event as processed in tx, and returns inbox.StateFresh and the number of the
 // attempt. If there was a row already, it returns the state of the row. While another transaction
 // works on the same event, Begin waits until that transaction has ended. A new event costs one
-// statement.
+// statement, and the first one of a handler in each process two.
 func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (state inbox.State, attempt int, err error) {
 	const what = "begin"
 	if err := e.Validate(); err != nil {
@@ -95,8 +100,9 @@ func (s *Store) begin(ctx context.Context, tx core.Tx, e inbox.Event) (inbox.Sta
 	if err != nil {
 		return 0, 0, err
 	}
+	h := s.handlers.of(e.Consumer, e.Handler)
 	for range sqlstore.Vanished {
-		n, err := tx.Exec(ctx, insert, eventArgs(e)...)
+		n, err := tx.Exec(ctx, insert, seenArgs(h, e)...)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -104,9 +110,9 @@ func (s *Store) begin(ctx context.Context, tx core.Tx, e inbox.Event) (inbox.Sta
 		case err != nil:
 			return 0, 0, err
 		case inserted:
-			return inbox.StateFresh, 1, nil
+			return inbox.StateFresh, 1, s.list(ctx, tx, h)
 		}
-		state, attempt, err := s.see(ctx, tx, e.Key)
+		state, attempt, err := s.see(ctx, tx, h, e.Key)
 		if err != nil || state != 0 {
 			return state, attempt, err
 		}
@@ -116,36 +122,57 @@ func (s *Store) begin(ctx context.Context, tx core.Tx, e inbox.Event) (inbox.Sta
 
 // see locks the row of a key and returns its state. If the event may be processed, see marks it as
 // processed. It returns 0 when there is no row.
-func (s *Store) see(ctx context.Context, q sqlkit.Querier, k inbox.Key) (inbox.State, int, error) {
-	var r inboxRow
-	found, err := sqlkit.FirstRow(ctx, q, s.sql.see, keyArgs(k), &r.status, &r.attempts, &r.left)
-	if err != nil || !found {
-		return 0, 0, err
-	}
-	return s.decide(ctx, q, k, r)
-}
-
-// inboxRow is the part of a row that decides about its event.
-type inboxRow struct {
-	status, attempts int
-	left             int64 // microseconds from now to its last change: negative
-}
-
-func (s *Store) decide(ctx context.Context, q sqlkit.Querier, k inbox.Key, r inboxRow) (inbox.State, int, error) {
+func (s *Store) see(ctx context.Context, q sqlkit.Querier, h *handler, k inbox.Key) (inbox.State, int, error) {
+	var processed, attempts int
+	found, err := sqlkit.FirstRow(ctx, q, s.sql.see, h.key(k), &processed, &attempts)
 	switch {
-	case r.status == inboxProcessed:
-		return inbox.StateProcessed, r.attempts, nil
-	case r.status == inboxParked:
-		return inbox.StateDead, r.attempts, nil
-	case r.status == inboxProcessing && time.Duration(-r.left)*time.Microsecond < processingStale:
-		return inbox.StateInProgress, r.attempts, nil
+	case err != nil || !found:
+		return 0, 0, err
+	case processed == 1:
+		return inbox.StateProcessed, attempts, nil
 	}
-	n, err := q.Exec(ctx, s.sql.take, keyArgs(k)...)
+	return s.decide(ctx, q, h, k)
+}
+
+// decide returns the state of an event that is not processed. The caller has locked its row, under
+// which all changes of its failure are made but a redrive. If the event may be processed, decide
+// marks it as processed.
+func (s *Store) decide(ctx context.Context, q sqlkit.Querier, h *handler, k inbox.Key) (inbox.State, int, error) {
+	var f failure
+	// A person may have deleted the row: then the event has not failed yet.
+	found, err := f.read(ctx, q, s.sql.seeFailure, k)
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case f.status == statusDead:
+		return inbox.StateDead, f.attempts, nil
+	case f.status == statusProcessing && f.age() < processingStale:
+		return inbox.StateInProgress, f.attempts, nil
+	}
+	attempt := f.attempts + 1
+	n, err := q.Exec(ctx, s.sql.take, append([]any{attempt}, h.key(k)...)...)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("%w: the row of the event was not there any more", core.ErrTxAborted)
 	}
-	return inbox.StateFresh, r.attempts + 1, err
+	if err == nil && found {
+		_, err = q.Exec(ctx, s.sql.recover, failureKey(k)...)
+	}
+	return inbox.StateFresh, attempt, err
 }
+
+// failure is the part of a row of {failure} that decides about its event.
+type failure struct {
+	status, attempts int
+	left             int64 // microseconds from now to an instant in the past: negative
+}
+
+// read locks the row of a key and reads it.
+func (f *failure) read(ctx context.Context, q sqlkit.Querier, text string, k inbox.Key) (found bool, err error) {
+	return sqlkit.FirstRow(ctx, q, text, failureKey(k), &f.status, &f.attempts, &f.left)
+}
+
+// age is how long ago the instant was that was read.
+func (f *failure) age() time.Duration { return time.Duration(-f.left) * time.Microsecond }
 
 // MaxTopic and MaxPartitionKey are how many bytes the table keeps for Advance. If a text is longer,
 // or is not plain, the table keeps its SHA-256.
@@ -187,11 +214,29 @@ func laneText(s string, limit int) string {
 	return "\x1fsha256:" + hex.EncodeToString(sum[:])
 }
 
-func keyArgs(k inbox.Key) []any { return []any{k.Consumer, k.Handler, k.Tenant, k.EventID} }
+// seenArgs are the parameters of an INSERT into {seen}.
+func seenArgs(h *handler, e inbox.Event) []any {
+	return []any{h.id, e.Tenant, e.EventID, source(e)}
+}
 
-// eventArgs are the parameters of an insert.
-func eventArgs(e inbox.Event) []any {
-	args := append(keyArgs(e.Key), sqlstore.Column(e.Type, 128), e.Version, sqlstore.Column(e.AggregateType, 64),
+// source says where the message of an event was read.
+func source(e inbox.Event) any {
+	topic, ok := sqlstore.Column(e.Topic, MaxTopic).(string)
+	switch {
+	case !ok:
+		return nil
+	case !e.Located:
+		return topic
+	}
+	return topic + "/" + strconv.FormatInt(int64(e.Partition), 10) + "/" + strconv.FormatInt(e.Offset, 10)
+}
+
+// failureKey are the parameters that name a row of {failure}.
+func failureKey(k inbox.Key) []any { return []any{k.Consumer, k.Handler, k.Tenant, k.EventID} }
+
+// failureArgs are the parameters of an INSERT into {failure}.
+func failureArgs(e inbox.Event) []any {
+	args := append(failureKey(e.Key), sqlstore.Column(e.Type, 128), e.Version, sqlstore.Column(e.AggregateType, 64),
 		sqlstore.Column(e.AggregateID, 128),
 		sqlstore.Column(e.PartitionKey, 255))
 	if e.KeySeq == 0 {

@@ -2,8 +2,6 @@ package sqlkit
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -13,21 +11,27 @@ import (
 )
 
 // ReadOnly reports whether the database accepts no writes: a standby, or a server set read_only.
-func ReadOnly(ctx context.Context, db Conn, d core.Dialect) (bool, error) {
-	is, err := ints(ctx, db, of(d).readOnly())
+func ReadOnly(ctx context.Context, q Querier, d core.Dialect) (bool, error) {
+	is, err := onQuerier{q}.ints(ctx, of(d).readOnly())
 	return len(is) > 0 && is[0] != 0, err
 }
 
-// ErrMissing is wrapped by errors of Drift about missing tables and columns.
-var ErrMissing = errors.New("is missing")
+// MissingError is an error of Drift about a missing table or column.
+type MissingError struct {
+	Table string
+	text  string
+}
+
+// Error implements error.
+func (e *MissingError) Error() string { return e.text }
 
 // Drift compares the tables in the database with those that the steps of p create. It names
 // everything that is missing or different: tables, columns and their types, indexes, and on MySQL
 // the engine and the collations. Collations of diagnostic columns do not matter: only people read
 // their texts.
-func Drift(ctx context.Context, db Conn, p Plan, diagnostic map[string]bool) (drift []error, err error) {
+func Drift(ctx context.Context, q Querier, p Plan, diagnostic map[string]bool) (drift []error, err error) {
 	for _, t := range wantedTables(p.Steps) {
-		got, err := foundTable(ctx, db, p, t.name)
+		got, err := foundTable(ctx, q, p, t.name)
 		if err != nil {
 			return nil, err
 		}
@@ -49,7 +53,7 @@ type tableShape struct {
 
 func (t *tableShape) compare(got tableShape, diagnostic map[string]bool) (drift []error) {
 	if !got.exists {
-		return []error{fmt.Errorf("table %s %w", t.name, ErrMissing)}
+		return []error{&MissingError{t.name, fmt.Sprintf("table %s is missing", t.name)}}
 	}
 	if got.engine != "" && !strings.EqualFold(got.engine, "InnoDB") {
 		drift = append(drift, fmt.Errorf("table %s has engine %s, which has no transactions; want InnoDB", t.name,
@@ -58,7 +62,9 @@ func (t *tableShape) compare(got tableShape, diagnostic map[string]bool) (drift 
 	for _, c := range t.order {
 		switch is, ok := got.columns[c]; {
 		case !ok:
-			drift = append(drift, fmt.Errorf("column %s.%s %w; want %s", t.name, c, ErrMissing, t.columns[c]))
+			drift = append(drift, &MissingError{
+				t.name, fmt.Sprintf("column %s.%s is missing; want %s", t.name, c, t.columns[c]),
+			})
 		case is != t.columns[c]:
 			drift = append(drift, fmt.Errorf("column %s.%s has type %s, want %s", t.name, c, is, t.columns[c]))
 		}
@@ -80,9 +86,16 @@ func (t *tableShape) compare(got tableShape, diagnostic map[string]bool) (drift 
 
 var (
 	createTable = regexp.MustCompile(`(?s)^CREATE TABLE IF NOT EXISTS (\S+) \((.*)`)
+	dropTable   = regexp.MustCompile(`^DROP TABLE IF EXISTS (\S+)$`)
 	createIndex = regexp.MustCompile(`^CREATE INDEX IF NOT EXISTS (\S+) ON (\S+) `)
 	columnLine  = regexp.MustCompile(`(?m)^ {4}([a-z_]+) +([A-Za-z]+(?:\([0-9]+\))?)`)
+	dropIndex   = regexp.MustCompile(`^DROP INDEX IF EXISTS (\S+)$`)
+	renameTable = regexp.MustCompile(`^ALTER TABLE (\S+) RENAME TO (\S+)$`)
 	keyLine     = regexp.MustCompile(`(?m)^ {4}(?:UNIQUE )?KEY (\S+) \(`)
+	// On MySQL such a change is a text that a condition chooses. Each part has a line of its own.
+	alterTable = regexp.MustCompile(`(?s)'ALTER TABLE (\S+)\n([^']*)'`)
+	// Statements takes the blanks off the last line.
+	alterLine = regexp.MustCompile(`(?m)^(?: {4})?(ADD|DROP) (COLUMN|KEY) ([^\s,]+) *([A-Za-z]+(?:\([0-9]+\))?)?`)
 )
 
 // wantedTables reads the tables out of the migrations, so that there is one description of them.
@@ -91,23 +104,73 @@ func wantedTables(steps []Step) []*tableShape {
 	byName := map[string]*tableShape{}
 	for _, step := range steps {
 		for _, s := range Statements(step.Up) {
-			if t := createTable.FindStringSubmatch(s); t != nil {
+			if t := dropTable.FindStringSubmatch(s); t != nil {
+				gone := byName[plain(t[1])]
+				all = slices.DeleteFunc(all, func(t *tableShape) bool { return t == gone })
+				delete(byName, plain(t[1]))
+			}
+			if t := createTable.FindStringSubmatch(s); t != nil && byName[plain(t[1])] == nil {
 				shape := &tableShape{name: plain(t[1]), columns: map[string]string{}}
 				for _, c := range columnLine.FindAllStringSubmatch(t[2], -1) {
-					shape.columns[c[1]] = typeName(c[2])
-					shape.order = append(shape.order, c[1])
+					shape.addColumn(c[1], c[2])
 				}
 				for _, k := range keyLine.FindAllStringSubmatch(t[2], -1) {
-					shape.indexes = append(shape.indexes, plain(k[1]))
+					shape.addIndex(k[1])
 				}
 				all, byName[shape.name] = append(all, shape), shape
 			}
+			if t := renameTable.FindStringSubmatch(s); t != nil {
+				shape := byName[plain(t[1])]
+				delete(byName, shape.name)
+				shape.name = plain(t[2])
+				byName[shape.name] = shape
+			}
+			if t := alterTable.FindStringSubmatch(s); t != nil {
+				byName[plain(t[1])].alter(t[2])
+			}
 			if i := createIndex.FindStringSubmatch(s); i != nil {
-				byName[plain(i[2])].indexes = append(byName[plain(i[2])].indexes, plain(i[1]))
+				byName[plain(i[2])].addIndex(i[1])
+			}
+			if i := dropIndex.FindStringSubmatch(s); i != nil {
+				for _, t := range all {
+					t.dropIndex(i[1])
+				}
 			}
 		}
 	}
 	return all
+}
+
+func (t *tableShape) addColumn(name, typ string) {
+	t.columns[name] = typeName(typ)
+	t.order = append(t.order, name)
+}
+
+func (t *tableShape) dropColumn(name string) {
+	delete(t.columns, name)
+	t.order = slices.DeleteFunc(t.order, func(c string) bool { return c == name })
+}
+
+func (t *tableShape) addIndex(quoted string) { t.indexes = append(t.indexes, plain(quoted)) }
+
+func (t *tableShape) dropIndex(quoted string) {
+	t.indexes = slices.DeleteFunc(t.indexes, func(i string) bool { return i == plain(quoted) })
+}
+
+// alter applies the parts of an ALTER TABLE.
+func (t *tableShape) alter(parts string) {
+	for _, p := range alterLine.FindAllStringSubmatch(parts, -1) {
+		switch p[1] + " " + p[2] {
+		case "ADD COLUMN":
+			t.addColumn(p[3], p[4])
+		case "DROP COLUMN":
+			t.dropColumn(p[3])
+		case "ADD KEY":
+			t.addIndex(p[3])
+		case "DROP KEY":
+			t.dropIndex(p[3])
+		}
+	}
 }
 
 // plain removes quotes and schema from a name.
@@ -140,10 +203,10 @@ type catalog struct {
 }
 
 // foundTable reads a table's shape out of the database.
-func foundTable(ctx context.Context, db Conn, p Plan, name string) (tableShape, error) {
+func foundTable(ctx context.Context, q Querier, p Plan, name string) (tableShape, error) {
 	c := of(p.Dialect).catalog(p, name)
 	shape := tableShape{columns: map[string]string{}}
-	err := each(ctx, db, c.columns, c.args, func(rows *sql.Rows) error {
+	err := EachRow(ctx, q, c.columns, c.args, func(rows core.Rows) error {
 		var name, typ string
 		binary := true
 		dest := []any{&name, &typ}
@@ -161,29 +224,14 @@ func foundTable(ctx context.Context, db Conn, p Plan, name string) (tableShape, 
 	if err != nil {
 		return shape, err
 	}
-	err = each(ctx, db, c.indexes, c.args, func(rows *sql.Rows) error {
+	err = EachRow(ctx, q, c.indexes, c.args, func(rows core.Rows) error {
 		var name string
 		err := rows.Scan(&name)
 		shape.indexes = append(shape.indexes, name)
 		return err
 	})
 	if err == nil && c.engine != "" && shape.exists {
-		err = each(ctx, db, c.engine, c.args, func(rows *sql.Rows) error { return rows.Scan(&shape.engine) })
+		err = EachRow(ctx, q, c.engine, c.args, func(rows core.Rows) error { return rows.Scan(&shape.engine) })
 	}
 	return shape, err
-}
-
-// each calls scan for each row.
-func each(ctx context.Context, db Conn, query string, args []any, scan func(rows *sql.Rows) error) (err error) {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

@@ -3,7 +3,6 @@ package sqlkit
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -34,6 +33,14 @@ func (p Plan) table() string { return Qualify(p.Dialect, p.Schema, p.Table) }
 // applies the steps, and the others wait.
 func Migrate(ctx context.Context, db *sql.DB, p Plan) error {
 	return of(p.Dialect).migrate(ctx, db, p)
+}
+
+// MigrateIn is Migrate for a pool of PostgreSQL that is not one of database/sql. inTx runs a
+// function in a transaction of its own.
+func MigrateIn(ctx context.Context, inTx func(ctx context.Context, fn func(q Querier) error) error, p Plan) error {
+	return Retry(ctx, func() error {
+		return inTx(ctx, func(q Querier) error { return postgres{}.migrateIn(ctx, onQuerier{q}, p) })
+	})
 }
 
 // lock returns the number of the advisory lock. It is the same for all processes that migrate the
@@ -98,26 +105,4 @@ func Statements(file string) []string {
 		all = append(all, s)
 	}
 	return all
-}
-
-func exec(ctx context.Context, c Conn, query string, args ...any) error {
-	_, err := c.ExecContext(ctx, query, args...)
-	return err
-}
-
-func ints(ctx context.Context, c Conn, query string, args ...any) ([]int, error) {
-	rows, err := c.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []int
-	for rows.Next() {
-		var n int
-		if err := rows.Scan(&n); err != nil {
-			return nil, err
-		}
-		all = append(all, n)
-	}
-	return all, errors.Join(rows.Err(), rows.Close())
 }

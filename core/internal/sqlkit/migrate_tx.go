@@ -2,7 +2,6 @@ package sqlkit
 
 import (
 	"context"
-	"errors"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -13,41 +12,26 @@ type session interface {
 	ints(ctx context.Context, query string, args ...any) ([]int, error)
 }
 
-type onConn struct{ Conn }
+// onQuerier is a session on a transaction, a connection or a pool.
+type onQuerier struct{ Querier }
 
-func (c onConn) exec(ctx context.Context, query string, args ...any) error {
-	return exec(ctx, c.Conn, query, args...)
+func (o onQuerier) exec(ctx context.Context, query string, args ...any) error {
+	_, err := o.Exec(ctx, query, args...)
+	return err
 }
 
-func (c onConn) ints(ctx context.Context, query string, args ...any) ([]int, error) {
-	return ints(ctx, c.Conn, query, args...)
+func (o onQuerier) ints(ctx context.Context, query string, args ...any) (all []int, err error) {
+	err = EachRow(ctx, o, query, args, func(rows core.Rows) error {
+		var n int
+		err := rows.Scan(&n)
+		all = append(all, n)
+		return err
+	})
+	return all, err
 }
 
 // MigrateTx does the same as Migrate in transactions of t, for callers without a pool. The schema
 // of p must exist.
 func MigrateTx(ctx context.Context, t core.Transactor, p Plan) error {
 	return Retry(ctx, func() error { return of(p.Dialect).migrateTx(ctx, t, p) })
-}
-
-type onTx struct{ core.Tx }
-
-func (t onTx) exec(ctx context.Context, query string, args ...any) error {
-	_, err := t.Exec(ctx, query, args...)
-	return err
-}
-
-func (t onTx) ints(ctx context.Context, query string, args ...any) (all []int, err error) {
-	rows, err := t.Query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var n int
-		if err := rows.Scan(&n); err != nil {
-			return nil, err
-		}
-		all = append(all, n)
-	}
-	return all, rows.Err()
 }

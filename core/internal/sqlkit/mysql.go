@@ -48,7 +48,8 @@ func (mysql) migrate(ctx context.Context, db *sql.DB, p Plan) (err error) {
 	}
 	defer func() { _ = conn.Close() }()
 	name := fmt.Sprintf("ormoutbox_%016x", uint64(p.lock()))
-	got, err := ints(ctx, conn, "SELECT COALESCE(GET_LOCK(CONCAT(LEFT(COALESCE(DATABASE(), ''), 30), ?), 60), 0)", name)
+	s := onQuerier{On{conn}}
+	got, err := s.ints(ctx, "SELECT COALESCE(GET_LOCK(CONCAT(LEFT(COALESCE(DATABASE(), ''), 30), ?), 60), 0)", name)
 	if err != nil {
 		return err
 	}
@@ -60,12 +61,20 @@ func (mysql) migrate(ctx context.Context, db *sql.DB, p Plan) (err error) {
 			"''), 30), ?))", name)
 		err = errors.Join(err, rerr)
 	}()
-	return p.apply(ctx, onConn{conn})
+	return p.apply(ctx, s)
 }
 
 func (mysql) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
-	return p.apply(ctx, onTransactor{t})
+	for tries := migrateTries; ; tries-- {
+		err := p.apply(ctx, onTransactor{t})
+		if tries == 1 || !sqlerr.MissingTable(err) {
+			return err
+		}
+		// Another process was faster, and has dropped a table of an older version.
+	}
 }
+
+const migrateTries = 10
 
 // onTransactor runs each statement by itself, on MySQL and MariaDB. The servers commit after each
 // change of the schema anyway. Several processes may do so at once, because every statement may be
@@ -75,9 +84,10 @@ type onTransactor struct{ core.Transactor }
 var errApplied = errors.New("applied")
 
 func (t onTransactor) exec(ctx context.Context, query string, args ...any) error {
-	change := strings.HasPrefix(query, "CREATE") || strings.HasPrefix(query, "ALTER")
+	change := strings.HasPrefix(query, "CREATE") || strings.HasPrefix(query, "ALTER") ||
+		strings.HasPrefix(query, "DROP")
 	err := t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
-		if err := (onTx{tx}).exec(ctx, query, args...); err != nil {
+		if err := (onQuerier{tx}).exec(ctx, query, args...); err != nil {
 			return err
 		}
 		if change { // the statement has ended the transaction, which had no other change
@@ -94,7 +104,7 @@ func (t onTransactor) exec(ctx context.Context, query string, args ...any) error
 
 func (t onTransactor) ints(ctx context.Context, query string, args ...any) (all []int, err error) {
 	err = t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) (err error) {
-		all, err = onTx{tx}.ints(ctx, query, args...)
+		all, err = onQuerier{tx}.ints(ctx, query, args...)
 		return err
 	})
 	return all, err

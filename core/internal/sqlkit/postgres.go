@@ -53,36 +53,39 @@ WHERE i.indrelid = to_regclass($1::text) AND i.indisvalid`,
 // migrate takes a lock that belongs to the transaction, because such a lock also works behind a
 // pooler.
 func (d postgres) migrate(ctx context.Context, db *sql.DB, p Plan) error {
-	return InTx(ctx, db, p.Dialect, func(c Conn) error {
-		if err := exec(ctx, c, migrateLock, p.lock()); err != nil {
-			return err
-		}
-		if err := d.createSchema(ctx, c, p); err != nil {
-			return err
-		}
-		return p.apply(ctx, onConn{c})
-	})
+	return InTx(ctx, db, p.Dialect, func(c Conn) error { return d.migrateIn(ctx, onQuerier{On{c}}, p) })
+}
+
+// migrateIn migrates in a transaction.
+func (d postgres) migrateIn(ctx context.Context, s session, p Plan) error {
+	if err := s.exec(ctx, migrateLock, p.lock()); err != nil {
+		return err
+	}
+	if err := d.createSchema(ctx, s, p); err != nil {
+		return err
+	}
+	return p.apply(ctx, s)
 }
 
 const migrateLock = "SELECT pg_advisory_xact_lock($1)"
 
-func (postgres) createSchema(ctx context.Context, c Conn, p Plan) error {
+func (postgres) createSchema(ctx context.Context, s session, p Plan) error {
 	if p.Schema == "" {
 		return nil
 	}
 	// CREATE SCHEMA IF NOT EXISTS needs the right to create a schema even if the schema exists.
-	found, err := ints(ctx, c, "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1", p.Schema)
+	found, err := s.ints(ctx, "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1", p.Schema)
 	if err != nil || len(found) > 0 {
 		return err
 	}
-	return exec(ctx, c, "CREATE SCHEMA "+Quote(p.Dialect, p.Schema))
+	return s.exec(ctx, "CREATE SCHEMA "+Quote(p.Dialect, p.Schema))
 }
 
 func (postgres) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
 	return t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
-		if err := (onTx{tx}).exec(ctx, migrateLock, p.lock()); err != nil {
+		if err := (onQuerier{tx}).exec(ctx, migrateLock, p.lock()); err != nil {
 			return err
 		}
-		return p.apply(ctx, onTx{tx})
+		return p.apply(ctx, onQuerier{tx})
 	})
 }

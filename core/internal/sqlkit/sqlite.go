@@ -33,11 +33,11 @@ func (sqlite) catalog(_ Plan, table string) catalog {
 }
 
 func (sqlite) migrate(ctx context.Context, db *sql.DB, p Plan) error {
-	return InTx(ctx, db, p.Dialect, func(c Conn) error { return p.apply(ctx, onConn{c}) })
+	return InTx(ctx, db, p.Dialect, func(c Conn) error { return p.apply(ctx, onQuerier{On{c}}) })
 }
 
 func (sqlite) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
-	return t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error { return p.apply(ctx, onTx{tx}) })
+	return t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error { return p.apply(ctx, onQuerier{tx}) })
 }
 
 // inTx begins with BEGIN IMMEDIATE, which database/sql does not support.

@@ -66,7 +66,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if s.pool == nil {
 		return fmt.Errorf("%s: Check needs a *sql.DB: use New", s.tables.Package)
 	}
-	readOnly, err := sqlkit.ReadOnly(ctx, s.pool, s.dialect)
+	readOnly, err := sqlkit.ReadOnly(ctx, sqlkit.On{Conn: s.pool}, s.dialect)
 	if err != nil {
 		return s.Wrap("check", err)
 	}
@@ -77,7 +77,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	drift, err := sqlkit.Drift(ctx, s.pool, plan, s.tables.Diagnostic)
+	drift, err := sqlkit.Drift(ctx, sqlkit.On{Conn: s.pool}, plan, s.tables.Diagnostic)
 	if err != nil {
 		return s.Wrap("check", err)
 	}

@@ -11,6 +11,8 @@ import (
 // sentence that begins with the name of the text, or "" if nothing is wrong.
 func Problem(s string, limit int, required bool) string {
 	switch {
+	case len(s) <= limit && s != "" && printable(s): // as nearly all are
+		return ""
 	case s == "" && required:
 		return "is empty"
 	case len(s) > limit:
@@ -21,4 +23,14 @@ func Problem(s string, limit int, required bool) string {
 		return "has a control character"
 	}
 	return ""
+}
+
+// printable reports whether s has only printable characters of ASCII.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
 }

@@ -22,6 +22,9 @@ type AdapterHarness struct {
 	AbortsOnError bool
 	// SingleWriter says that only one transaction writes at a time, as in SQLite.
 	SingleWriter bool
+	// Defers says that events may be written with COMMIT. Then the end of the transaction returns
+	// their errors, and not Publish.
+	Defers bool
 	// Programs is how many random programs of savepoints are run. Default: 300.
 	Programs int
 	// Seed repeats the random programs of an earlier run, which printed its seed when it failed.

@@ -18,7 +18,9 @@ type InboxHarness struct {
 // InboxBackend is one empty store with its transactions. A field is required unless its comment
 // says otherwise.
 type InboxBackend struct {
-	Store      inbox.Store
+	Store inbox.Store
+	// Another returns the store of another process on the same tables.
+	Another    func() inbox.Store
 	Transactor core.Transactor
 	// TakeElsewhere makes the row of a failed event say that another program works on the event
 	// since now (inbox.StateInProgress). Nil: no other program can write into the store.
@@ -31,8 +33,9 @@ type inboxCase struct {
 }
 
 // TestInboxStore is the conformance suite of inbox.Store. It checks what the store says of copies
-// of an event in one batch, and that an Inbox with a Cache in front of the store handles each event
-// that it acknowledges.
+// of an event in one batch, that it keeps handlers apart, also when several processes meet one for
+// the first time, and that an Inbox with a Cache in front of the store handles each event that it
+// acknowledges.
 func TestInboxStore(t *testing.T, h InboxHarness) {
 	for _, group := range []struct {
 		name  string
@@ -40,6 +43,7 @@ func TestInboxStore(t *testing.T, h InboxHarness) {
 	}{
 		{"Batch", inboxBatchCases()},
 		{"Cache", inboxCacheCases()},
+		{"Handler", inboxHandlerCases()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

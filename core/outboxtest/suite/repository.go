@@ -72,6 +72,8 @@ func TestRepository(t *testing.T, h RepositoryHarness) {
 		{"Admin", adminCases()},
 		{"Retention", retentionCases()},
 		{"Keys", keyCases()},
+		{"Relays", relayCases()},
+		{"Audit", auditCases()},
 		{"Interleaving", interleavingCases()},
 		{"Concurrency", concurrencyCases()},
 		{"Context", contextCases()},

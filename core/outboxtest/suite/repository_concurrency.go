@@ -84,7 +84,10 @@ func (f *fixture) produceOnce(ctx context.Context, rows []core.NewRow, rollback 
 	if err != nil {
 		return err
 	}
-	places, err := f.Repository.Insert(ctx, tx, core.InsertRequest{Node: nodeA, Lease: longLease, Rows: rows})
+	places, err := f.Repository.Insert(ctx, tx, core.InsertRequest{
+		Node: nodeA, ClaimNo: hotNo, Lease: longLease,
+		Rows: rows,
+	})
 	if err != nil || rollback {
 		return errors.Join(err, tx.Rollback())
 	}
@@ -225,6 +228,7 @@ func concurrentClaims(f *fixture) {
 		req := request(fmt.Sprint("node-", worker))
 		req.Limit = 7
 		for c.finished() < n {
+			req.ClaimNo = newClaimNo()
 			rows, err := f.Repository.ClaimUnordered(ctx, req)
 			if err == nil {
 				err = c.note(req.Node, rows)
@@ -310,6 +314,7 @@ func concurrentLanes(f *fixture) {
 		req.Run, req.Limit, req.Keys = 1+worker, 9, 4
 		var after core.KeyID
 		for !order.empty() {
+			req.ClaimNo = newClaimNo()
 			rows, next, err := f.Repository.ClaimHeads(ctx, req, after)
 			if err == nil {
 				err = errors.Join(c.note(req.Node, rows), order.check(rows))
@@ -483,7 +488,10 @@ func concurrentOrders(f *fixture) {
 			for _, i := range rng.Perm(len(keys)) {
 				rows = append(rows, newRow("topic", keys[i]))
 			}
-			if _, err := f.tryCommit(core.InsertRequest{Node: nodeA, Lease: longLease, Rows: rows}); err != nil {
+			if _, err := f.tryCommit(core.InsertRequest{
+				Node: nodeA, ClaimNo: hotNo, Lease: longLease,
+				Rows: rows,
+			}); err != nil {
 				return err
 			}
 		}

@@ -22,7 +22,7 @@ func contextEnded(f *fixture) {
 	audits := f.Audits(f)
 	ctx, cancel := context.WithCancel(f.Context())
 	cancel()
-	own := core.ClaimRef{ID: leased.ID, ClaimNo: 1}
+	own := hotRef(leased)
 	calls := map[string]func() error{
 		"ClaimUnordered": func() error { _, err := f.Repository.ClaimUnordered(ctx, request(nodeA)); return err },
 		"ClaimHeads": func() error {
@@ -70,7 +70,7 @@ func contextEnded(f *fixture) {
 
 	tx := f.begin()
 	_, err := f.Repository.Insert(ctx, tx, core.InsertRequest{
-		Node: nodeA, Lease: longLease,
+		Node: nodeA, ClaimNo: hotNo, Lease: longLease,
 		Rows: newRows(1, "topic", "k"),
 	})
 	f.must(err != nil, "inserted after the end of the context")
@@ -88,7 +88,7 @@ func contextEndsWaiting(f *fixture) {
 		other, err := f.Begin(f.Context())
 		f.check(err)
 		_, err = f.Repository.Insert(ctx, other, core.InsertRequest{
-			Node: nodeA, Lease: longLease,
+			Node: nodeA, ClaimNo: hotNo, Lease: longLease,
 			Rows: newRows(1, "topic", "k"),
 		})
 		f.must(err != nil, "the second producer did not wait for the key")

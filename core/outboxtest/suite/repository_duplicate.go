@@ -16,6 +16,7 @@ func duplicateCases() []repositoryCase {
 		{"of a discarded row", func(f *fixture) {
 			f.refused(func(n core.NewRow) { f.commit(n); f.discard(adminOf(n.ID)) })
 		}},
+		{"alone, and the transaction goes on", duplicateAlone},
 		{"within one transaction", duplicateInTransaction},
 		{"within one call", duplicateInCall},
 		{"under another key", duplicateUnderOtherKey},
@@ -28,7 +29,10 @@ func duplicateCases() []repositoryCase {
 // wantDuplicate requires that the insert is refused.
 func (f *fixture) wantDuplicate(tx core.Tx, rows ...core.NewRow) error {
 	f.Helper()
-	_, err := f.Repository.Insert(f.Context(), tx, core.InsertRequest{Node: nodeA, Lease: longLease, Rows: rows})
+	_, err := f.Repository.Insert(f.Context(), tx, core.InsertRequest{
+		Node: nodeA, ClaimNo: hotNo, Lease: longLease,
+		Rows: rows,
+	})
 	f.must(errors.Is(err, core.ErrDuplicateEvent), "insert of a duplicate: %v", err)
 	return err
 }
@@ -73,6 +77,32 @@ func (f *fixture) goesOn(places []core.Inserted, k, other core.Inserted) {
 	f.must(places[0].KeySeq == k.KeySeq+1 && !places[0].Opened, "lane k: %+v after %+v", places[0], k)
 	f.must(places[1].KeySeq == other.KeySeq+1 && !places[1].Opened, "lane other: %+v after %+v", places[1], other)
 	f.must(places[2].Opened, "lane fresh: %+v, want it opened", places[2])
+}
+
+// duplicateAlone requires that a refused insert of a single row leaves nothing in the key rows:
+// neither in that of a key in use, nor in that of a new one.
+func duplicateAlone(f *fixture) {
+	row := newRow("topic", "k")
+	first := f.commit(row)[0]
+	twin := row.Event
+	twin.Key = "fresh"
+	for _, refused := range []core.NewRow{row, rowOf(twin)} {
+		tx := f.begin()
+		f.exec(tx, "SAVEPOINT a")
+		err := f.wantDuplicate(tx, refused)
+		if f.AbortsOnError || errors.Is(err, core.ErrTxAborted) {
+			f.exec(tx, "ROLLBACK TO SAVEPOINT a")
+		}
+		if tx.Err() != nil {
+			f.check(tx.Rollback())
+			tx = f.begin()
+		}
+		places := f.insertIn(tx, newRow("topic", "k"), newRow("topic", "fresh"))
+		next := places[0]
+		f.must(next.KeySeq == first.KeySeq+1 && next.Prev == row.ID, "lane k: %+v after %+v", next, first)
+		f.must(places[1].Opened, "lane fresh: %+v, want it opened", places[1])
+		f.check(tx.Rollback())
+	}
 }
 
 func duplicateInTransaction(f *fixture) {
@@ -132,7 +162,9 @@ func duplicateRace(f *fixture) {
 		started := make(chan struct{})
 		go func() {
 			close(started)
-			_, err := f.tryCommit(core.InsertRequest{Node: nodeA, Lease: longLease, Rows: []core.NewRow{row}})
+			_, err := f.tryCommit(core.InsertRequest{
+				Node: nodeA, ClaimNo: hotNo, Lease: longLease, Rows: []core.NewRow{row},
+			})
 			result <- err
 		}()
 		<-started

@@ -15,6 +15,7 @@ func markFailedCases() []repositoryCase {
 		{"an outage waits and costs none", func(f *fixture) { f.failedAgain(core.FailUnavailable, 0) }},
 		{"an outage keeps earlier attempts", failedMixedKinds},
 		{"a dead row is listed and not claimed", failedDead},
+		{"a row that dies under SkipDead leaves its key", failedLeavesKey},
 		{"a claim that somebody else has since changes nothing", failedStale},
 		{"a claim that never was changes nothing", failedForeign},
 		{"a claim that was marked or given back changes nothing", failedAfterEnd},
@@ -49,7 +50,7 @@ func (f *fixture) failedAgain(kind core.FailureKind, attempts int) {
 				"not changed")
 			c = f.next(nodeA)
 			f.must(time.Since(start) >= shortLease, "due after %s, before the delay %s", time.Since(start), shortLease)
-			f.must(c.ID == row.ID && c.Attempts == n*attempts && c.LostClaims == 0 && c.ClaimNo == int64(n)+1,
+			f.must(c.ID == row.ID && c.Attempts == n*attempts && c.LostClaims == 0,
 				"claimed %+v after %d failures", c, n)
 		}
 		f.must(f.done(false, row.ID) == 1, "not done")
@@ -94,12 +95,62 @@ func failedDead(f *fixture) {
 	}
 }
 
+// failedLeavesKey makes rows dead under SkipDead. The key goes on at once, for relays of either
+// policy, and a redrive appends the rows at its end, under either policy.
+func failedLeavesKey(f *fixture) {
+	for _, skip := range []bool{false, true} {
+		rows := newRows(4, "topic", "k")
+		places := f.commit(rows...)
+		plain := newRow("topic", "")
+		f.commit(plain)
+		req := request(nodeA)
+		req.Run = 2
+		dying := append(f.heads(req), f.claim(req)...)
+		f.wantIDs(dying, rows[0], rows[1], plain)
+		var failures []core.Failure
+		for _, c := range dying {
+			failures = append(failures, core.Failure{
+				ClaimRef: ref(c), Kind: core.FailDead, SkipDead: true, Code: "boom",
+			})
+		}
+		f.must(!slices.Contains(f.fail(nodeA, failures...), false), "not dead")
+		b := f.backlog(10)
+		f.must(b.Pending == 2 && b.Dead == 3 && b.BlockedKeys == 0, "backlog %+v", b)
+		for _, e := range f.dead() {
+			i := slices.IndexFunc(rows, func(n core.NewRow) bool { return n.ID == e.ID })
+			if i < 0 {
+				f.must(e.ID == plain.ID && e.KeySeq == 0, "listed as %+v", e)
+				continue
+			}
+			f.must(e.KeySeq == places[i].KeySeq && diffEvent(e.Event, rows[i].Event) == "" && !e.Event.Unordered,
+				"listed as %+v", e)
+		}
+		next := request(nodeB)
+		next.SkipDead = skip
+		f.wantIDs(f.heads(next), rows[2:]...)
+		f.must(f.done(false, rows[2].ID) == 1, "not done")
+
+		// The second one was accepted after all. The first one comes back behind all others.
+		f.must(f.done(false, rows[1].ID) == 1, "a late acknowledgement of a dead row was not recorded")
+		last := f.commit(newRow("topic", "k"))[0]
+		again := adminOf(rows[0].ID, rows[1].ID, plain.ID)
+		again.SkipDead = skip
+		f.must(f.redrive(again) == 2 && f.redrive(again) == 0, "want two rows redriven, once")
+		f.wantIDs(f.claim(next), plain)
+		f.must(f.done(false, rows[3].ID) == 1, "not done")
+		got := f.heads(next)
+		f.must(len(got) == 2 && got[0].KeySeq == last.KeySeq && got[1].KeySeq == last.KeySeq+1 &&
+			got[1].KeyID == rows[0].KeyID && got[1].Event.ID == rows[0].Event.ID, "claimed %+v", got)
+		f.must(f.done(true, append(idsOf(got), plain.ID)...) == 3, "not done")
+	}
+}
+
 // stale returns a claim of nodeA whose lease ended, and the claim of nodeB that took the row over.
 func (f *fixture) stale(key string) (old core.ClaimRef, current core.Claimed) {
 	f.Helper()
 	row := newRow("topic", key)
 	f.commitLeased(shortLease, hot(row)...)
-	return core.ClaimRef{ID: row.ID, ClaimNo: 1}, f.next(nodeB)
+	return hotRef(row), f.next(nodeB)
 }
 
 // changesNothing requires that no failure and no release under this claim changes anything.
@@ -123,7 +174,7 @@ func failedStale(f *fixture) {
 		f.must(f.fail(nodeB, core.Failure{ClaimRef: ref(current), Kind: core.FailRetry, Code: "c"})[0],
 			"the holder could not report")
 		c := f.one(nodeA)
-		f.must(c.Attempts == 1 && c.LostClaims == 1 && c.ClaimNo == 3, "claimed %+v", c)
+		f.must(c.Attempts == 1 && c.LostClaims == 1, "claimed %+v", c)
 		f.must(f.done(false, old.ID) == 1, "an acknowledgement counts whoever brings it")
 	}
 }
@@ -135,10 +186,10 @@ func failedForeign(f *fixture) {
 		f.changesNothing(nodeB, ref(c))
 		f.changesNothing("NODE-A/1", ref(c))
 		f.changesNothing("", ref(c))
-		for _, n := range []int64{-1, 0, 2} {
+		for _, n := range []int64{-1, 0, hotNo, c.ClaimNo - 1, c.ClaimNo + 1} {
 			f.changesNothing(nodeA, core.ClaimRef{ID: c.ID, ClaimNo: n})
 		}
-		f.changesNothing(nodeA, core.ClaimRef{ID: newRow("topic", "").ID, ClaimNo: 1})
+		f.changesNothing(nodeA, core.ClaimRef{ID: newRow("topic", "").ID, ClaimNo: c.ClaimNo})
 		f.must(f.renew(nodeA, longLease, ref(c))[0], "the holder lost its claim")
 		f.done(false, c.ID)
 	}
@@ -168,25 +219,22 @@ func failedAfterEnd(f *fixture) {
 func failedEach(f *fixture) {
 	rows := newRows(6, "topic", "")
 	f.commit(rows...)
-	held := map[core.RowID]core.Claimed{}
-	for _, c := range f.claim(request(nodeA)) {
-		held[c.ID] = c
-	}
+	own := f.claim(request(nodeA))[0].ClaimNo
 	of := func(i int, kind core.FailureKind, no int64, delay time.Duration) core.Failure {
 		return core.Failure{ClaimRef: core.ClaimRef{ID: rows[i].ID, ClaimNo: no}, Kind: kind, Delay: delay, Code: "c"}
 	}
 	f.done(false, rows[5].ID)
 	changed := f.fail(nodeA,
-		of(5, core.FailRetry, 1, 0), of(0, core.FailRetry, 1, 0), of(1, core.FailRetry, 2, 0),
-		of(2, core.FailDead, 1, 0), core.Failure{
-			ClaimRef: core.ClaimRef{ID: newRow("topic", "").ID, ClaimNo: 1},
+		of(5, core.FailRetry, own, 0), of(0, core.FailRetry, own, 0), of(1, core.FailRetry, own+1, 0),
+		of(2, core.FailDead, own, 0), core.Failure{
+			ClaimRef: core.ClaimRef{ID: newRow("topic", "").ID, ClaimNo: own},
 			Kind:     core.FailDead, Code: "c",
 		},
-		of(3, core.FailUnavailable, 1, time.Hour), of(4, core.FailUnavailable, 1, 0))
+		of(3, core.FailUnavailable, own, time.Hour), of(4, core.FailUnavailable, own, 0))
 	f.must(slices.Equal(changed, []bool{false, true, false, true, false, true, true}), "changed %v", changed)
 	f.wantSet(f.claim(request(nodeB)), rows[0], rows[4])
 	f.must(len(f.dead()) == 1, "want one dead row")
-	f.must(f.renew(nodeA, longLease, core.ClaimRef{ID: rows[1].ID, ClaimNo: 1})[0],
+	f.must(f.renew(nodeA, longLease, core.ClaimRef{ID: rows[1].ID, ClaimNo: own})[0],
 		"the row with the wrong number was touched")
 }
 
@@ -225,7 +273,7 @@ func failedTexts(f *fixture) {
 		row := newRow("topic", "")
 		rows = append(rows, row)
 		failures = append(failures, core.Failure{
-			ClaimRef: core.ClaimRef{ID: row.ID, ClaimNo: 1}, Kind: core.FailDead,
+			ClaimRef: hotRef(row), Kind: core.FailDead,
 			Code: text, Message: text,
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +26,17 @@ const (
 	longLease  = time.Minute            // does not end during a case
 	shortLease = 150 * time.Millisecond // short enough to wait for
 	patience   = 20 * time.Second       // how long eventually waits
+
+	hotNo = int64(1) // the claim number of hot rows
 )
+
+var lastClaimNo atomic.Int64
+
+// newClaimNo returns a claim number that was never used.
+func newClaimNo() int64 { return hotNo + lastClaimNo.Add(1) }
+
+// hotRef is the claim of a row that was inserted hot.
+func hotRef(n core.NewRow) core.ClaimRef { return core.ClaimRef{ID: n.ID, ClaimNo: hotNo} }
 
 func (f *fixture) check(err error) {
 	f.Helper()
@@ -116,7 +127,9 @@ func (f *fixture) exec(tx core.Tx, query string) {
 
 func (f *fixture) insertIn(tx core.Tx, rows ...core.NewRow) []core.Inserted {
 	f.Helper()
-	places, err := f.Repository.Insert(f.Context(), tx, core.InsertRequest{Node: nodeA, Lease: longLease, Rows: rows})
+	places, err := f.Repository.Insert(f.Context(), tx, core.InsertRequest{
+		Node: nodeA, ClaimNo: hotNo, Lease: longLease, Rows: rows,
+	})
 	f.check(err)
 	f.must(len(places) == len(rows), "Insert returned %d places for %d rows", len(places), len(rows))
 	return places
@@ -131,7 +144,7 @@ func (f *fixture) commit(rows ...core.NewRow) []core.Inserted {
 // commitLeased is commit with the lease that hot rows get.
 func (f *fixture) commitLeased(lease time.Duration, rows ...core.NewRow) []core.Inserted {
 	f.Helper()
-	places, err := f.tryCommit(core.InsertRequest{Node: nodeA, Lease: lease, Rows: rows})
+	places, err := f.tryCommit(core.InsertRequest{Node: nodeA, ClaimNo: hotNo, Lease: lease, Rows: rows})
 	f.check(err)
 	return places
 }
@@ -152,14 +165,25 @@ func (f *fixture) tryCommit(req core.InsertRequest) ([]core.Inserted, error) {
 // request is a claim by node with wide limits.
 func request(node string) core.ClaimRequest {
 	return core.ClaimRequest{
-		Node: node, Lease: longLease, MaxLease: 15 * time.Minute, Limit: 1000, MaxBytes: 1 << 30, Run: 100, Keys: 1000,
+		Node: node, ClaimNo: newClaimNo(), Lease: longLease, MaxLease: 15 * time.Minute, Limit: 1000, MaxBytes: 1 << 30,
+		Run: 100, Keys: 1000,
+	}
+}
+
+// numbered requires that the rows were claimed under the number of the request.
+func (f *fixture) numbered(req core.ClaimRequest, rows []core.Claimed) {
+	f.Helper()
+	for _, c := range rows {
+		f.must(c.ClaimNo == req.ClaimNo, "row %s: claimed under number %d, want %d", c.ID, c.ClaimNo, req.ClaimNo)
 	}
 }
 
 func (f *fixture) claim(req core.ClaimRequest) []core.Claimed {
 	f.Helper()
+	req.ClaimNo = newClaimNo()
 	rows, err := f.Repository.ClaimUnordered(f.Context(), req)
 	f.check(err)
+	f.numbered(req, rows)
 	return rows
 }
 
@@ -169,8 +193,10 @@ func (f *fixture) heads(req core.ClaimRequest) []core.Claimed {
 	var all []core.Claimed
 	var after core.KeyID
 	for range 10000 {
+		req.ClaimNo = newClaimNo()
 		rows, next, err := f.Repository.ClaimHeads(f.Context(), req, after)
 		f.check(err)
+		f.numbered(req, rows)
 		all = append(all, rows...)
 		if next.IsZero() {
 			return all
@@ -184,8 +210,10 @@ func (f *fixture) heads(req core.ClaimRequest) []core.Claimed {
 
 func (f *fixture) lane(req core.ClaimRequest, l core.KeyID) []core.Claimed {
 	f.Helper()
+	req.ClaimNo = newClaimNo()
 	rows, err := f.Repository.ClaimKey(f.Context(), req, l)
 	f.check(err)
+	f.numbered(req, rows)
 	return rows
 }
 
@@ -289,7 +317,7 @@ func (f *fixture) kill(node string, c core.Claimed) {
 func (f *fixture) addDead(n core.NewRow) core.NewRow {
 	f.Helper()
 	f.commitLeased(longLease, hot(n)...)
-	f.kill(nodeA, core.Claimed{ID: n.ID, ClaimNo: 1})
+	f.kill(nodeA, core.Claimed{ID: n.ID, ClaimNo: hotNo})
 	return n
 }
 

@@ -330,7 +330,10 @@ func heldFail(kind core.FailureKind, delay time.Duration) func(context.Context, 
 // addEvent commits one more event of the key.
 func addEvent(_ context.Context, m *meddler) error {
 	more := newRow("topic", "k")
-	_, err := m.f.tryCommit(core.InsertRequest{Node: nodeB, Lease: longLease, Rows: []core.NewRow{more}})
+	_, err := m.f.tryCommit(core.InsertRequest{
+		Node: nodeB, ClaimNo: hotNo, Lease: longLease,
+		Rows: []core.NewRow{more},
+	})
 	if err == nil {
 		m.rows = append(m.rows, more)
 	}

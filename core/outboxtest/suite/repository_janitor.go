@@ -13,6 +13,8 @@ func retentionCases() []repositoryCase {
 	return []repositoryCase{
 		{"only what ended, and only when it is old", cleanupOld},
 		{"up to the limit", cleanupLimit},
+		{"repeated calls reach every row, whatever its id", cleanupReaches},
+		{"rows behind many that are not old", cleanupPasses},
 		{"an empty table", func(f *fixture) { f.must(f.cleanup(0, 10) == 0, "deleted something") }},
 	}
 }
@@ -33,7 +35,7 @@ func cleanupOld(f *fixture) {
 		f.done(false, done.ID)
 		f.discard(adminOf(discarded.ID))
 		f.commit(hot(retry)...)
-		f.fail(nodeA, core.Failure{ClaimRef: core.ClaimRef{ID: retry.ID, ClaimNo: 1}, Kind: core.FailRetry, Code: "c"})
+		f.fail(nodeA, core.Failure{ClaimRef: hotRef(retry), Kind: core.FailRetry, Code: "c"})
 		f.commit(open)
 		dead := f.addDead(newRow("topic", key))
 		f.must(f.cleanup(time.Hour, 100) == 0, "deleted rows that are not old")
@@ -67,6 +69,57 @@ func cleanupLimit(f *fixture) {
 		return total == 7
 	})
 	f.must(len(steps) >= 3, "deleted in steps of %v", steps)
+}
+
+// cleanupReaches deletes rows in several rounds, and each round has lower ids and higher ones than
+// the round before.
+func cleanupReaches(f *fixture) {
+	open := newRows(9, "topic", "")
+	f.commit(open...)
+	for round := range 3 {
+		var ended []core.NewRow
+		for i := range 4 {
+			for _, id := range []string{
+				fmt.Sprintf("%08x-0000-7000-8000-00000000000%d", 2-round, i), // long ago
+				fmt.Sprintf("01ARZ3NDEKTSV4RRFFQ69G5%d%dV", round, i),
+				core.NewEventID(), core.DeriveEventID(core.NewEventID()),
+				fmt.Sprintf("f%07x-0000-4000-8000-00000000000%d", round, i),
+			} {
+				e := newRow("topic", []string{"", "k"}[i%2]).Event
+				e.ID = id
+				ended = append(ended, rowOf(e))
+			}
+		}
+		f.commit(ended...)
+		f.done(false, newIDs(ended)...)
+		deleted := 0
+		f.eventually("all that ended are deleted", func() bool {
+			deleted += f.cleanup(time.Millisecond, 3)
+			return deleted >= len(ended)
+		})
+		f.must(deleted == len(ended), "deleted %d rows, want %d", deleted, len(ended))
+		f.must(f.backlog(100).Pending == int64(len(open)), "backlog %+v", f.backlog(100))
+	}
+}
+
+// cleanupPasses deletes the row behind many that stay: a call reads many times its limit, as long
+// as it has time.
+func cleanupPasses(f *fixture) {
+	var rows []core.NewRow
+	for i := range 61 {
+		e := newRow("topic", "").Event
+		e.ID = fmt.Sprintf("00000001-00%02x-7000-8000-000000000000", i) // long ago
+		rows = append(rows, rowOf(e))
+	}
+	f.commit(rows...)
+	f.done(false, rows[60].ID)
+	<-time.After(5 * time.Millisecond)
+	deleted := 0
+	for range 2 {
+		deleted += f.cleanup(time.Millisecond, 1)
+	}
+	f.must(deleted == 1, "deleted %d rows in two calls, want the last of 61", deleted)
+	f.must(f.backlog(100).Pending == 60, "backlog %+v", f.backlog(100))
 }
 
 func keyCases() []repositoryCase {
@@ -139,7 +192,7 @@ func keysInUse(f *fixture) {
 		n := newRow("topic", key)
 		rows[key] = n
 		places[key] = f.commit(hot(n)...)[0]
-		c := core.ClaimRef{ID: n.ID, ClaimNo: 1}
+		c := hotRef(n)
 		switch key {
 		case "open":
 			f.release(nodeA, c)

@@ -93,7 +93,7 @@ func lockedFailed(f *fixture) {
 		failures := make([]core.Failure, len(all))
 		for i, n := range all {
 			failures[i] = core.Failure{
-				ClaimRef: core.ClaimRef{ID: n.ID, ClaimNo: 1}, Kind: kind, Code: "c",
+				ClaimRef: hotRef(n), Kind: kind, Code: "c",
 				Message: "m",
 			}
 		}
@@ -118,7 +118,7 @@ func lockedLease(f *fixture) {
 	held, free := f.lockedRows()
 	var claims []core.ClaimRef
 	for _, n := range slices.Concat(free, held) {
-		claims = append(claims, core.ClaimRef{ID: n.ID, ClaimNo: 1})
+		claims = append(claims, hotRef(n))
 	}
 	unlock := f.lock(held...)
 	f.brief(func(ctx context.Context) {
@@ -173,8 +173,8 @@ func lockedOther(f *fixture) {
 		f.check(err)
 		f.must(changed == 1, "%d rows changed, want 1", changed)
 		failed, err := f.Repository.MarkFailed(ctx, nodeA, []core.Failure{
-			{ClaimRef: core.ClaimRef{ID: stale.ID, ClaimNo: 7}, Kind: core.FailRetry},
-			{ClaimRef: core.ClaimRef{ID: ended.ID, ClaimNo: 1}, Kind: core.FailRetry},
+			{ClaimRef: core.ClaimRef{ID: stale.ID, ClaimNo: newClaimNo()}, Kind: core.FailRetry},
+			{ClaimRef: hotRef(ended), Kind: core.FailRetry},
 		})
 		f.check(err)
 		f.must(slices.Equal(failed, []bool{false, false}), "changed %v", failed)

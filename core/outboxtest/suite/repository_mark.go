@@ -15,7 +15,7 @@ func markDoneCases() []repositoryCase {
 			f.markDone(func(n core.NewRow) {
 				f.commit(hot(n)...)
 				f.fail(nodeA, core.Failure{
-					ClaimRef: core.ClaimRef{ID: n.ID, ClaimNo: 1}, Kind: core.FailRetry,
+					ClaimRef: hotRef(n), Kind: core.FailRetry,
 					Delay: time.Hour, Code: "c",
 				})
 			})
@@ -48,7 +48,7 @@ func (f *fixture) markDone(prepare func(core.NewRow)) {
 // staysEnded requires that no call makes the row open again.
 func (f *fixture) staysEnded(row core.NewRow) {
 	f.Helper()
-	for claim := range int64(3) {
+	for _, claim := range []int64{0, hotNo, lastClaimNo.Load()} {
 		c := core.ClaimRef{ID: row.ID, ClaimNo: claim}
 		for _, kind := range []core.FailureKind{core.FailRetry, core.FailDead, core.FailUnavailable} {
 			f.must(!f.fail(nodeA, core.Failure{ClaimRef: c, Kind: kind, Code: "c"})[0],

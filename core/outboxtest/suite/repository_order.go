@@ -175,7 +175,9 @@ func (f *fixture) waitingProducer(row core.NewRow) (wait func() core.Inserted) {
 	done, started := make(chan result, 1), make(chan struct{})
 	go func() {
 		close(started)
-		places, err := f.tryCommit(core.InsertRequest{Node: nodeA, Lease: longLease, Rows: []core.NewRow{row}})
+		places, err := f.tryCommit(core.InsertRequest{
+			Node: nodeA, ClaimNo: hotNo, Lease: longLease, Rows: []core.NewRow{row},
+		})
 		done <- result{places, err}
 	}()
 	<-started

@@ -76,3 +76,87 @@ DROP TABLE IF EXISTS `outbox_audit`;
 DROP TABLE IF EXISTS `outbox_key`;
 DROP TABLE IF EXISTS `outbox_event`;
 
+-- 0002_lean
+-- Two indexes in place of three, and no CHECKs, because each of them cost every insert and every mark. Stop all processes of the
+-- version before first: their claims would fail.
+--
+-- MySQL has no IF EXISTS for columns, keys and constraints. So each change asks information_schema first, and can be repeated
+-- wherever it was interrupted. The statements belong together: run them on one connection, as migration tools do.
+-- MySQL before 8.0.19 drops a CHECK only by that name, and MariaDB only as a CONSTRAINT.
+SET @outbox_check = IF(VERSION() LIKE '%MariaDB%', 'CONSTRAINT', 'CHECK');
+SET @outbox_sql = IF(EXISTS (SELECT 1 FROM information_schema.table_constraints WHERE table_schema = DATABASE()
+    AND table_name = 'outbox_event' AND constraint_name = 'outbox_event_status'),
+    CONCAT('ALTER TABLE `outbox_event` DROP ', @outbox_check, ' `outbox_event_status`'), 'DO 0');
+PREPARE outbox_lean FROM @outbox_sql;
+EXECUTE outbox_lean;
+SET @outbox_sql = IF(EXISTS (SELECT 1 FROM information_schema.table_constraints WHERE table_schema = DATABASE()
+    AND table_name = 'outbox_event' AND constraint_name = 'outbox_event_lane'),
+    CONCAT('ALTER TABLE `outbox_event` DROP ', @outbox_check, ' `outbox_event_lane`'), 'DO 0');
+PREPARE outbox_lean FROM @outbox_sql;
+EXECUTE outbox_lean;
+
+-- One statement, so that the table is built again once, and either all of it happens or nothing.
+-- event_work has open rows of keys under open_lane and key_seq, in order, dead ones among them: the first row of a key decides
+-- whether anything of the key can be claimed. Open rows without a key are at its beginning, by topic and due time. Claims, next
+-- due, backlog and the collection of keys use it. event_dead is for the list and the count of dead rows. The cleanup walks the
+-- primary key.
+-- ready_topic and open_lane stay generated: plain columns that the statements maintain made inserts, claims and marks no faster,
+-- and a producer in another language, or a repair by hand, that forgets them would leave events that nobody ever claims.
+SET @outbox_sql = IF(EXISTS (SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE()
+    AND table_name = 'outbox_event' AND column_name = 'ended'), 'ALTER TABLE `outbox_event`
+    DROP KEY `outbox_event_ready`,
+    DROP KEY `outbox_event_open`,
+    DROP KEY `outbox_event_ended`,
+    DROP COLUMN ended,
+    ADD KEY `outbox_event_work` (open_lane, key_seq, ready_topic, available_at),
+    ADD KEY `outbox_event_dead` (dead, id)', 'DO 0');
+PREPARE outbox_lean FROM @outbox_sql;
+EXECUTE outbox_lean;
+DEALLOCATE PREPARE outbox_lean;
+
+-- down
+-- A dead row that left its key becomes one without a key.
+UPDATE `outbox_event` SET key_seq = NULL WHERE lane IS NULL AND key_seq IS NOT NULL;
+SET @outbox_sql = IF(EXISTS (SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE()
+    AND table_name = 'outbox_event' AND column_name = 'ended'), 'DO 0', 'ALTER TABLE `outbox_event`
+    DROP KEY `outbox_event_work`,
+    DROP KEY `outbox_event_dead`,
+    ADD COLUMN ended TINYINT GENERATED ALWAYS AS (CASE WHEN status IN (1, 4) THEN 1 WHEN status = 3 THEN 3 END) STORED,
+    ADD KEY `outbox_event_ready` (ready_topic, available_at, id),
+    ADD KEY `outbox_event_open` (open_lane, dead, key_seq),
+    ADD KEY `outbox_event_ended` (ended, done_at, id)');
+PREPARE outbox_lean FROM @outbox_sql;
+EXECUTE outbox_lean;
+SET @outbox_sql = IF(EXISTS (SELECT 1 FROM information_schema.table_constraints WHERE table_schema = DATABASE()
+    AND table_name = 'outbox_event' AND constraint_name = 'outbox_event_status'), 'DO 0',
+    'ALTER TABLE `outbox_event` ADD CONSTRAINT `outbox_event_status` CHECK (status BETWEEN 0 AND 4)');
+PREPARE outbox_lean FROM @outbox_sql;
+EXECUTE outbox_lean;
+SET @outbox_sql = IF(EXISTS (SELECT 1 FROM information_schema.table_constraints WHERE table_schema = DATABASE()
+    AND table_name = 'outbox_event' AND constraint_name = 'outbox_event_lane'), 'DO 0',
+    'ALTER TABLE `outbox_event` ADD CONSTRAINT `outbox_event_lane` CHECK ((lane IS NULL) = (key_seq IS NULL))');
+PREPARE outbox_lean FROM @outbox_sql;
+EXECUTE outbox_lean;
+DEALLOCATE PREPARE outbox_lean;
+
+-- 0003_relay
+-- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do not use it. Processes of the
+-- version before need not stop: they do not know the table.
+CREATE TABLE IF NOT EXISTS `outbox_relay` (
+    node         VARCHAR(255) NOT NULL,
+    host         VARCHAR(255) NOT NULL,
+    pid          BIGINT       NOT NULL,
+    program      VARCHAR(255) NOT NULL,
+    version      VARCHAR(255) NOT NULL,
+    all_topics   SMALLINT     NOT NULL,
+    topics       LONGTEXT     NOT NULL,
+    started_at   DATETIME(6)  NOT NULL,
+    seen_at      DATETIME(6)  NOT NULL,
+    claimed_at   DATETIME(6),
+    published_at DATETIME(6),
+    PRIMARY KEY (node)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- down
+DROP TABLE IF EXISTS `outbox_relay`;
+

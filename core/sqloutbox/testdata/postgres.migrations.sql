@@ -74,3 +74,49 @@ DROP TABLE IF EXISTS "app"."outbox_audit";
 DROP TABLE IF EXISTS "app"."outbox_key";
 DROP TABLE IF EXISTS "app"."outbox_event";
 
+-- 0002_lean
+-- Fewer indexes and no CHECKs, because each of them cost every insert and every mark. Stop all processes of the version before
+-- first: their claims would have no index any more.
+ALTER TABLE "app"."outbox_event" DROP CONSTRAINT IF EXISTS "outbox_event_status";
+ALTER TABLE "app"."outbox_event" DROP CONSTRAINT IF EXISTS "outbox_event_lane";
+
+-- The open and the dead rows of each key, in order: the first row of a key decides whether anything of the key can be claimed.
+CREATE INDEX IF NOT EXISTS "outbox_event_key" ON "app"."outbox_event" (lane, key_seq) WHERE status IN (0, 2, 3) AND lane IS NOT NULL;
+DROP INDEX IF EXISTS "app"."outbox_event_open";
+DROP INDEX IF EXISTS "app"."outbox_event_blocked";
+-- The cleanup walks the primary key.
+DROP INDEX IF EXISTS "app"."outbox_event_done";
+
+-- down
+-- The ALTER TABLE comes first: its lock excludes everybody, so that no later statement waits while it holds another one.
+ALTER TABLE "app"."outbox_event" DROP CONSTRAINT IF EXISTS "outbox_event_status";
+ALTER TABLE "app"."outbox_event" DROP CONSTRAINT IF EXISTS "outbox_event_lane";
+-- A dead row that left its key becomes one without a key.
+UPDATE "app"."outbox_event" SET key_seq = NULL WHERE lane IS NULL AND key_seq IS NOT NULL;
+CREATE INDEX IF NOT EXISTS "outbox_event_open" ON "app"."outbox_event" (lane, key_seq) WHERE status IN (0, 2) AND lane IS NOT NULL;
+CREATE INDEX IF NOT EXISTS "outbox_event_blocked" ON "app"."outbox_event" (lane, key_seq) WHERE status = 3 AND lane IS NOT NULL;
+CREATE INDEX IF NOT EXISTS "outbox_event_done" ON "app"."outbox_event" (done_at) WHERE status IN (1, 4);
+DROP INDEX IF EXISTS "app"."outbox_event_key";
+ALTER TABLE "app"."outbox_event" ADD CONSTRAINT "outbox_event_status" CHECK (status BETWEEN 0 AND 4);
+ALTER TABLE "app"."outbox_event" ADD CONSTRAINT "outbox_event_lane" CHECK ((lane IS NULL) = (key_seq IS NULL));
+
+-- 0003_relay
+-- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do not use it. Processes of the
+-- version before need not stop: they do not know the table.
+CREATE TABLE IF NOT EXISTS "app"."outbox_relay" (
+    node         text        COLLATE "C" NOT NULL PRIMARY KEY,
+    host         text        NOT NULL,
+    pid          bigint      NOT NULL,
+    program      text        NOT NULL,
+    version      text        NOT NULL,
+    all_topics   smallint    NOT NULL,
+    topics       text        NOT NULL,
+    started_at   timestamptz NOT NULL,
+    seen_at      timestamptz NOT NULL,
+    claimed_at   timestamptz,
+    published_at timestamptz
+);
+
+-- down
+DROP TABLE IF EXISTS "app"."outbox_relay";
+

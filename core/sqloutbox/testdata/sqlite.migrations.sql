@@ -71,3 +71,89 @@ DROP TABLE IF EXISTS "outbox_audit";
 DROP TABLE IF EXISTS "outbox_key";
 DROP TABLE IF EXISTS "outbox_event";
 
+-- 0002_lean
+-- Fewer indexes, because each of them cost every insert and every mark. Stop all processes of the version before first: their
+-- claims would have no index any more.
+-- The table is copied, because SQLite changes a CHECK only so: a dead row that left its key has a number without a lane.
+CREATE TABLE IF NOT EXISTS "outbox_event_lean" (
+    id                BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+    event_id          TEXT    NOT NULL,
+    event_type        TEXT    NOT NULL,
+    schema_version    INTEGER NOT NULL DEFAULT 0,
+    topic             TEXT    NOT NULL,
+    aggregate_type    TEXT,
+    aggregate_id      TEXT,
+    aggregate_version INTEGER NOT NULL DEFAULT 0,
+    tenant_id         TEXT,
+    partition_key     TEXT,
+    lane              BLOB,
+    key_seq           INTEGER,
+    payload           BLOB    NOT NULL,
+    content_type      TEXT,
+    headers           TEXT,
+    status            INTEGER NOT NULL DEFAULT 0 CHECK (status BETWEEN 0 AND 4),
+    attempts          INTEGER NOT NULL DEFAULT 0,
+    claim_no          INTEGER NOT NULL DEFAULT 0,
+    lost_claims       INTEGER NOT NULL DEFAULT 0,
+    claimed_by        TEXT,
+    lease_until       INTEGER,
+    available_at      INTEGER NOT NULL,
+    occurred_at       INTEGER NOT NULL,
+    created_at        INTEGER NOT NULL,
+    done_at           INTEGER,
+    last_error_code   TEXT,
+    last_error        TEXT,
+    replay_of         BLOB,
+    receipt           TEXT,
+    CHECK (lane IS NULL OR key_seq IS NOT NULL)
+);
+-- If the migration was interrupted before the last step, there is only the copy.
+CREATE TABLE IF NOT EXISTS "outbox_event" AS SELECT * FROM "outbox_event_lean" WHERE 0;
+INSERT INTO "outbox_event_lean" (
+    id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id,
+    partition_key, lane, key_seq, payload, content_type, headers, status, attempts, claim_no, lost_claims,
+    claimed_by, lease_until, available_at, occurred_at, created_at, done_at, last_error_code, last_error, replay_of,
+    receipt)
+SELECT id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id,
+    partition_key, lane, key_seq, payload, content_type, headers, status, attempts, claim_no, lost_claims,
+    claimed_by, lease_until, available_at, occurred_at, created_at, done_at, last_error_code, last_error, replay_of,
+    receipt
+FROM "outbox_event" WHERE id NOT IN (SELECT id FROM "outbox_event_lean");
+DROP TABLE IF EXISTS "outbox_event";
+ALTER TABLE "outbox_event_lean" RENAME TO "outbox_event";
+
+-- event_ready: claims without a key, next due, backlog. event_key has the open and the dead rows of each key, in order: the first
+-- row of a key decides whether anything of the key can be claimed. Claims of keys, next due, backlog and the collection of keys
+-- use it. event_dead: the list and the count of dead rows. The cleanup walks the primary key.
+CREATE INDEX IF NOT EXISTS "outbox_event_ready" ON "outbox_event" (topic, available_at, id) WHERE status IN (0, 2) AND lane IS NULL;
+CREATE INDEX IF NOT EXISTS "outbox_event_key" ON "outbox_event" (lane, key_seq) WHERE status IN (0, 2, 3) AND lane IS NOT NULL;
+CREATE INDEX IF NOT EXISTS "outbox_event_dead" ON "outbox_event" (id) WHERE status = 3;
+
+-- down
+-- A dead row that left its key becomes one without a key.
+UPDATE "outbox_event" SET key_seq = NULL WHERE lane IS NULL AND key_seq IS NOT NULL;
+CREATE INDEX IF NOT EXISTS "outbox_event_open" ON "outbox_event" (lane, key_seq) WHERE status IN (0, 2) AND lane IS NOT NULL;
+CREATE INDEX IF NOT EXISTS "outbox_event_blocked" ON "outbox_event" (lane, key_seq) WHERE status = 3 AND lane IS NOT NULL;
+CREATE INDEX IF NOT EXISTS "outbox_event_done" ON "outbox_event" (done_at) WHERE status IN (1, 4);
+DROP INDEX IF EXISTS "outbox_event_key";
+
+-- 0003_relay
+-- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do not use it. Processes of the
+-- version before need not stop: they do not know the table.
+CREATE TABLE IF NOT EXISTS "outbox_relay" (
+    node         TEXT    NOT NULL PRIMARY KEY,
+    host         TEXT    NOT NULL,
+    pid          INTEGER NOT NULL,
+    program      TEXT    NOT NULL,
+    version      TEXT    NOT NULL,
+    all_topics   INTEGER NOT NULL,
+    topics       TEXT    NOT NULL,
+    started_at   INTEGER NOT NULL,
+    seen_at      INTEGER NOT NULL,
+    claimed_at   INTEGER,
+    published_at INTEGER
+);
+
+-- down
+DROP TABLE IF EXISTS "outbox_relay";
+

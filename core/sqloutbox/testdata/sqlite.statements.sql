@@ -1,6 +1,6 @@
 -- append
 INSERT INTO "outbox_event" (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
-SELECT ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, CASE WHEN headers IS NULL OR json_valid(headers) AND json_type(headers) = 'object' THEN json_insert(COALESCE(headers, '{}'), '$.outbox_first_key_seq', CAST(key_seq AS TEXT)) ELSE headers END, occurred_at, replay_of FROM "outbox_event" WHERE id = ?
+SELECT ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ?, payload, content_type, CASE WHEN headers IS NULL OR json_valid(headers) AND json_type(headers) = 'object' THEN json_insert(COALESCE(headers, '{}'), '$.outbox_first_key_seq', CAST(key_seq AS TEXT)) ELSE headers END, occurred_at, replay_of FROM "outbox_event" WHERE id = ?
 
 -- audit
 INSERT INTO "outbox_audit" (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES ((CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, ?, ?, ?, ?, ?, ?)
@@ -10,11 +10,11 @@ UPDATE "outbox_event" SET lost_claims = -ABS(lost_claims) WHERE id IN ({ids})
 
 -- claim
 UPDATE "outbox_event" SET lost_claims = ABS(lost_claims) +
-  CASE WHEN lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND claimed_by <> ? AND lost_claims < 3 THEN 1 ELSE 0 END, claim_no = claim_no + 1,
-  claimed_by = ?, lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE id IN ({ids})
+  CASE WHEN lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND claimed_by <> ? AND lost_claims < 3 THEN 1 ELSE 0 END, claim_no = ?,
+  claimed_by = ?, lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE rowid IN ({ids})
 
 -- cleanup
-DELETE FROM "outbox_event" WHERE id IN ({ids}) AND status IN (1,4)
+DELETE FROM "outbox_event" WHERE id IN ({ids}) AND status IN (1,4) AND done_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?
 
 -- clock
 SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
@@ -23,7 +23,7 @@ SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f',
 DELETE FROM "outbox_key" WHERE lane IN ({ids})
 
 -- collect_empty
-SELECT k.lane FROM "outbox_key" k WHERE k.lane IN ({ids}) AND NOT EXISTS (SELECT 1 FROM "outbox_event" e WHERE e.lane = k.lane AND e.lane IS NOT NULL AND e.status IN (0,2)) AND NOT EXISTS (SELECT 1 FROM "outbox_event" e WHERE e.lane = k.lane AND e.lane IS NOT NULL AND e.status = 3)
+SELECT k.lane FROM "outbox_key" k WHERE k.lane IN ({ids}) AND NOT EXISTS (SELECT 1 FROM "outbox_event" e WHERE e.lane = k.lane AND e.lane IS NOT NULL AND e.status IN (0,2,3))
 
 -- collect_lock
 SELECT k.lane FROM "outbox_key" k WHERE k.lane IN ({ids}) AND k.used_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY k.lane
@@ -37,7 +37,7 @@ SELECT COUNT(*) FROM (SELECT e.id FROM "outbox_event" e WHERE e.status = 3 LIMIT
 -- count_open
 SELECT COUNT(*), MIN(x.created_at) FROM (SELECT e.created_at AS created_at FROM "outbox_event"
 	  e
-  WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane IS NOT NULL ORDER BY e.lane LIMIT ?) x
+  WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3 AND e.lane IS NOT NULL ORDER BY e.lane LIMIT ?) x
 
 -- count_ready
 SELECT COUNT(*), MIN(x.created_at) FROM (SELECT e.created_at AS created_at FROM "outbox_event"
@@ -45,16 +45,19 @@ SELECT COUNT(*), MIN(x.created_at) FROM (SELECT e.created_at AS created_at FROM 
   WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL ORDER BY e.topic LIMIT ?) x
 
 -- dead
-UPDATE "outbox_event" SET status = 3, attempts = attempts + 1, lease_until = NULL, last_error_code = ?, last_error = ? WHERE id = ?
+UPDATE "outbox_event" SET status = 3, attempts = attempts + 1, lease_until = NULL,
+  lane = CASE WHEN ? = 1 THEN NULL ELSE lane END, last_error_code = ?, last_error = ? WHERE id = ?
 
 -- dead_for_append
-SELECT e.id, e.event_id, e.topic, e.lane, e.key_seq FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status = 3 AND e.lane IS NOT NULL ORDER BY e.id
+SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
+  e.key_seq, CASE WHEN e.replay_of IS NULL THEN 0 ELSE 1 END FROM "outbox_event" e
+WHERE e.id IN ({ids}) AND e.status = 3 AND e.key_seq IS NOT NULL AND (? = 1 OR e.lane IS NULL) ORDER BY e.id
 
 -- discard
-UPDATE "outbox_event" SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id IN ({ids})
+UPDATE "outbox_event" SET status = 4, claim_no = 0, claimed_by = NULL, lease_until = NULL, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id IN ({ids})
 
 -- discard_dead
-UPDATE "outbox_event" SET status = 4, claim_no = claim_no + 1, lease_until = NULL, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND status = 3
+UPDATE "outbox_event" SET status = 4, claim_no = 0, claimed_by = NULL, lease_until = NULL, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id = ? AND status = 3
 
 -- discard_rows
 SELECT e.id, e.event_id, e.topic FROM "outbox_event" e WHERE e.id IN ({ids}) AND
@@ -73,15 +76,14 @@ UPDATE "outbox_event" SET receipt = CASE id{whens} ELSE receipt END, status = 1,
   last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)
 
 -- ended
-SELECT e.id FROM "outbox_event" e WHERE e.status IN (1,4) AND e.done_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY e.done_at LIMIT ?
+SELECT e.id, CASE WHEN e.status IN (1,4) AND e.done_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? THEN 1 ELSE 0 END FROM "outbox_event" e WHERE e.id > ? ORDER BY e.id LIMIT ?
 
 -- first_created
 SELECT e.created_at FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? ORDER BY e.available_at, e.id LIMIT 1
 
 -- heads
 SELECT e.id, e.topic, LENGTH(e.payload), CASE WHEN e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END,
-  CASE WHEN (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) OR e.lease_until < e.available_at THEN e.available_at ELSE e.lease_until END - (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),
-  (SELECT d.key_seq FROM "outbox_event" d WHERE d.lane = e.lane AND d.status = 3 AND d.lane IS NOT NULL ORDER BY d.key_seq LIMIT 1)
+  CASE WHEN (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) OR e.lease_until < e.available_at THEN e.available_at ELSE e.lease_until END - (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), e.rowid
 FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2)
 
 -- held
@@ -92,11 +94,17 @@ WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_unt
 SELECT e.id, e.claim_no FROM "outbox_event" e
 WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id
 
--- insert 1
-INSERT INTO "outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
-
 -- insert 2
 INSERT INTO "outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
+
+-- insert one
+INSERT INTO "outbox_event" (id, event_id, event_type, topic, payload, occurred_at, available_at, created_at) VALUES (?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
+
+-- insert one, everything
+INSERT INTO "outbox_event" (id, event_id, event_type, topic, payload, occurred_at, claim_no, claimed_by, lease_until, available_at, lane, key_seq, schema_version, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, content_type, headers, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
+
+-- insert one, hot and ordered
+INSERT INTO "outbox_event" (id, event_id, event_type, topic, payload, occurred_at, claim_no, claimed_by, lease_until, available_at, lane, key_seq, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
 
 -- key 1
 INSERT INTO "outbox_key" (lane, last_seq, first_seq, last_id, used_at) VALUES (?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ON CONFLICT (lane) DO UPDATE SET prev_id = last_id, last_id = excluded.last_id, last_seq = last_seq + excluded.last_seq - excluded.first_seq + 1, used_at = excluded.used_at RETURNING lane, last_seq, first_seq, prev_id
@@ -107,12 +115,48 @@ INSERT INTO "outbox_key" (lane, last_seq, first_seq, last_id, used_at) VALUES (?
 -- keys
 SELECT k.lane FROM "outbox_key" k WHERE k.lane > ? ORDER BY k.lane LIMIT ?
 
--- lane_head
-SELECT e.key_seq, e.id FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane = ? ORDER BY e.key_seq LIMIT 1
-
 -- lane_rows
-SELECT e.id, e.lane AS lane, e.key_seq, LENGTH(e.payload) AS size, CASE WHEN e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END AS ok
-FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane = ? ORDER BY e.key_seq LIMIT ?
+SELECT e.id, e.topic, e.key_seq, LENGTH(e.payload), CASE WHEN e.status <> 3 AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END, e.rowid
+FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane = ? ORDER BY e.key_seq LIMIT ?
+
+-- list events by id
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.replay_of FROM "outbox_event" e WHERE e.id >= ? AND e.id <= ? AND e.id > ? ORDER BY e.id LIMIT ?) e WHERE e.status IN (0,1) AND e.event_type = ? AND e.tenant_id = ? AND e.partition_key = ? AND e.aggregate_type = ? AND e.aggregate_id = ? AND e.last_error_code = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY e.id LIMIT ?
+
+-- list events by id, newest
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.id >= ? AND e.id < ? ORDER BY e.id DESC LIMIT ?
+
+-- list events dead
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.replay_of FROM "outbox_event" e WHERE e.status = 3 AND e.id > ? ORDER BY e.id LIMIT ?) e WHERE e.event_type = ? AND e.tenant_id = ? AND e.partition_key = ? AND e.aggregate_type = ? AND e.aggregate_id = ? AND e.last_error_code = ? AND e.created_at >= ? AND e.created_at < ? AND e.lane IS NULL ORDER BY e.id LIMIT ?
+
+-- list events dead, newest
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.status = 3 AND e.id < ? ORDER BY e.id DESC LIMIT ?
+
+-- list events of a key
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.replay_of FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane = ? AND e.key_seq > ? AND e.key_seq < ? AND e.key_seq > ? ORDER BY e.key_seq LIMIT ?) e WHERE e.status IN (0) AND e.event_type = ? AND e.tenant_id = ? AND e.partition_key = ? AND e.aggregate_type = ? AND e.aggregate_id = ? AND e.last_error_code = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY e.key_seq LIMIT ?
+
+-- list events of a key, newest
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane = ? AND e.key_seq < ? ORDER BY e.key_seq DESC LIMIT ?
+
+-- list events of keys
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.replay_of FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane IS NOT NULL AND e.key_seq > ? AND e.key_seq < ? AND (e.lane, e.key_seq) > (?, ?) ORDER BY e.lane, e.key_seq LIMIT ?) e WHERE e.status IN (0) AND e.event_type = ? AND e.tenant_id = ? AND e.partition_key = ? AND e.aggregate_type = ? AND e.aggregate_id = ? AND e.last_error_code = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY e.lane, e.key_seq LIMIT ?
+
+-- list events of keys, newest
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane IS NOT NULL AND (e.lane, e.key_seq) < (?, ?) ORDER BY e.lane DESC, e.key_seq DESC LIMIT ?
+
+-- list events open
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.replay_of FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL AND (e.topic, e.available_at, e.id) > (?, ?, ?) ORDER BY e.topic, e.available_at, e.id LIMIT ?) e WHERE e.status IN (0) AND e.event_type = ? AND e.tenant_id = ? AND e.partition_key = ? AND e.aggregate_type = ? AND e.aggregate_id = ? AND e.last_error_code = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY e.topic, e.available_at, e.id LIMIT ?
+
+-- list events open of a topic
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.replay_of FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND (e.available_at, e.id) > (?, ?) ORDER BY e.available_at, e.id LIMIT ?) e WHERE e.status IN (0) AND e.event_type = ? AND e.tenant_id = ? AND e.partition_key = ? AND e.aggregate_type = ? AND e.aggregate_id = ? AND e.last_error_code = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY e.available_at, e.id LIMIT ?
+
+-- list events open of a topic, newest
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND (e.available_at, e.id) < (?, ?) ORDER BY e.available_at DESC, e.id DESC LIMIT ?
+
+-- list events open, newest
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL AND (e.topic, e.available_at, e.id) < (?, ?, ?) ORDER BY e.topic DESC, e.available_at DESC, e.id DESC LIMIT ?
+
+-- list events, last
+SELECT e.id, e.topic, e.available_at, e.lane, COALESCE(e.key_seq,0) FROM "outbox_event" e WHERE e.id >= ? ORDER BY e.id LIMIT 2 OFFSET ?
 
 -- list_dead
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, ABS(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), e.created_at
@@ -120,16 +164,16 @@ FROM "outbox_event" e WHERE e.status = 3 AND e.id > ? AND (? = '' OR e.topic = ?
   e.event_type = ?)
   AND (? = '' OR e.tenant_id = ?) ORDER BY e.id LIMIT ?
 
--- lock
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, e.created_at, (SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), CASE WHEN e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND e.claimed_by <> ? AND e.lost_claims < 3 THEN 1 ELSE 0 END
-FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.id
+-- live_page
+SELECT e.lane, e.key_seq, e.id FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3 AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
 
--- lock_lanes
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, e.created_at, (SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), CASE WHEN e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND e.claimed_by <> ? AND e.lost_claims < 3 THEN 1 ELSE 0 END,
-  (SELECT d.key_seq FROM "outbox_event" d WHERE d.lane = e.lane AND d.status IN (0,2) AND d.lane IS NOT NULL AND d.key_seq < e.key_seq ORDER BY d.key_seq
-    DESC LIMIT 1),
-  (SELECT d.key_seq FROM "outbox_event" d WHERE d.lane = e.lane AND d.status = 3 AND d.lane IS NOT NULL AND d.key_seq < e.key_seq ORDER BY d.key_seq LIMIT 1)
-FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2) AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.id
+-- live_rows
+SELECT e.id, e.topic, e.key_seq, LENGTH(e.payload), CASE WHEN e.status <> 3 AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END, e.rowid
+FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3 AND e.lane = ? ORDER BY e.key_seq LIMIT ?
+
+-- lock
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, e.created_at, (SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), CASE WHEN e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND e.claimed_by <> ? AND e.lost_claims < 3 THEN 1 ELSE 0 END, e.rowid
+FROM "outbox_event" e WHERE e.rowid IN ({ids}) AND e.status IN (0,2) AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?)
 
 -- markable
 SELECT e.id FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER BY e.id
@@ -141,17 +185,42 @@ SELECT e.id FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2,3) 
 SELECT e.topic FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > ? ORDER BY e.topic LIMIT 1
 
 -- open_page
-SELECT e.lane, e.key_seq, e.id, 0 FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NOT NULL AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
+SELECT e.lane, e.key_seq, e.id FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
+
+-- read audit
+SELECT a.at, a.action, a.actor, a.reason, a.new_id FROM "outbox_audit" a WHERE a.row_id = ? ORDER BY a.id LIMIT 100
+
+-- read content
+SELECT e.payload, COALESCE(e.content_type,''), e.headers FROM "outbox_event" e WHERE e.id = ?
 
 -- redrive
-UPDATE "outbox_event" SET status = 2, attempts = 0, lost_claims = 0, claim_no = claim_no +
-	  1, lease_until = NULL,
+UPDATE "outbox_event" SET status = 2, attempts = 0, lost_claims = 0, claim_no = 0,
+  claimed_by = NULL, lease_until = NULL,
   available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id IN ({ids})
 
 -- redrive_rows
 SELECT e.id, e.event_id, e.topic FROM "outbox_event" e WHERE e.id IN ({ids}) AND
-	  e.status = 3 AND (e.lane IS NULL OR ? = 0)
+	  e.status = 3 AND (e.key_seq IS NULL OR e.lane IS NOT NULL AND ? = 0)
 ORDER BY e.id
+
+-- relay: beat
+INSERT INTO "outbox_relay" (node, host, pid, program, version, all_topics, topics, seen_at, started_at, claimed_at, published_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?)
+ON CONFLICT (node) DO UPDATE SET (seen_at, started_at, claimed_at, published_at) = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at)
+
+-- relay: forget
+DELETE FROM "outbox_relay" WHERE seen_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?
+
+-- relay: pending_topics
+SELECT DISTINCT x.topic FROM (SELECT e.topic FROM "outbox_event" e
+  WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3 AND e.lane IS NOT NULL ORDER BY e.lane LIMIT ?) x
+
+-- relay: relays
+SELECT node, host, pid, program, version, all_topics, topics, started_at, seen_at, claimed_at, published_at, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
+FROM "outbox_relay" ORDER BY seen_at DESC, node LIMIT 1000
+
+-- relay: remove
+DELETE FROM "outbox_relay" WHERE node = ?
 
 -- release
 UPDATE "outbox_event" SET lease_until = NULL WHERE id IN ({ids})
@@ -173,10 +242,10 @@ SELECT MIN(x.t) FROM (SELECT CASE WHEN (e.lease_until IS NULL OR e.lease_until <
     e.available_at, e.id LIMIT 1000) x
 
 -- topic_rows
-SELECT e.id, e.topic, LENGTH(e.payload) FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.available_at, e.id LIMIT ?
+SELECT e.id, e.topic, LENGTH(e.payload), e.rowid FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.available_at, e.id LIMIT ?
 
 -- topic_rows of 2
-SELECT * FROM (SELECT e.id, e.topic, LENGTH(e.payload) FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.available_at, e.id LIMIT ?) ua UNION ALL SELECT * FROM (SELECT e.id, e.topic, LENGTH(e.payload) FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.available_at, e.id LIMIT ?) ub
+SELECT * FROM (SELECT e.id, e.topic, LENGTH(e.payload), e.rowid FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.available_at, e.id LIMIT ?) ua UNION ALL SELECT * FROM (SELECT e.id, e.topic, LENGTH(e.payload), e.rowid FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ORDER BY e.available_at, e.id LIMIT ?) ub
 
 -- unavailable
 UPDATE "outbox_event" SET available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, lease_until = NULL, last_error_code = ?, last_error = ?

@@ -47,15 +47,7 @@ func (s Spec) run() error {
 	client := NewClient(s.Ledger, s.Name)
 	t := &trap{point: s.Point, warm: int64(s.Warm), after: int64(s.After), seed: s.Seed}
 	b := &batch{trap: t}
-	business, err := openTrapped(s.Dialect, s.DSN, t)
-	if err != nil {
-		return err
-	}
-	plain, err := Open(s.Dialect, s.DSN)
-	if err != nil {
-		return err
-	}
-	repo, err := sqloutbox.New(plain, sqloutbox.Config{Dialect: s.Dialect})
+	begin, repo, err := s.open(t)
 	if err != nil {
 		return err
 	}
@@ -63,8 +55,9 @@ func (s Spec) run() error {
 	if err != nil {
 		return err
 	}
-	wrapped := &repository{Repository: repo, trap: t, batch: b}
-	out := &publisher{Publisher: sink, trap: t, batch: b}
+	cold := &coldRows{}
+	wrapped := &repository{Repository: repo, trap: t, batch: b, cold: cold}
+	out := &publisher{Publisher: sink, trap: t, batch: b, cold: cold}
 	if s.Mutant == MarkFirst {
 		out.markFirst = wrapped
 	}
@@ -118,7 +111,7 @@ func (s Spec) run() error {
 		return false
 	}
 	w := &Writer{
-		DB: business, Outbox: ob, Dialect: s.Dialect, Topic: s.Topic, Keys: s.Keys, Pause: s.Pause,
+		Begin: begin, Outbox: ob, Topic: s.Topic, Keys: s.Keys, Pause: s.Pause,
 		Wait: ahead, Wrote: func(n int) { t.written.Add(int64(n)) },
 	}
 	if s.Mutant == PublishEarly {
@@ -142,11 +135,39 @@ func (s Spec) run() error {
 	return <-problems
 }
 
+// open returns what begins the transactions of the writers, and the tables for the relay.
+func (s Spec) open(t *trap) (begin func(context.Context) (Transaction, error), repo core.Repository, err error) {
+	if s.PGX {
+		return openPGX(s.DSN, t)
+	}
+	business, err := openTrapped(s.Dialect, s.DSN, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err := Open(s.Dialect, s.DSN)
+	if err != nil {
+		return nil, nil, err
+	}
+	repo, err = sqloutbox.New(plain, sqloutbox.Config{Dialect: s.Dialect})
+	return BeginSQL(business, s.Dialect), repo, err
+}
+
+// Transaction is a transaction of a Writer.
+type Transaction interface {
+	core.Tx
+	Commit() error
+	Rollback() error // after the end it does nothing, or returns sql.ErrTxDone
+}
+
+// BeginSQL is the Begin of a Writer on a pool of database/sql.
+func BeginSQL(db *sql.DB, d core.Dialect) func(context.Context) (Transaction, error) {
+	return func(ctx context.Context) (Transaction, error) { return sqltx.Begin(ctx, db, nil, d) }
+}
+
 // Writer writes business data with events.
 type Writer struct {
-	DB      *sql.DB
+	Begin   func(context.Context) (Transaction, error)
 	Outbox  *core.Outbox
-	Dialect core.Dialect
 	Topic   string
 	Keys    int
 	Ordered bool          // no unordered events
@@ -185,7 +206,7 @@ func (w *Writer) Write(ctx context.Context, r *rand.Rand, limit int) error {
 }
 
 func (w *Writer) transaction(ctx context.Context, r *rand.Rand) (err error) {
-	tx, err := sqltx.Begin(ctx, w.DB, nil, w.Dialect)
+	tx, err := w.Begin(ctx)
 	if err != nil {
 		return err
 	}

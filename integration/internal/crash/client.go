@@ -31,7 +31,7 @@ func NewClient(addr, from string) *Client {
 
 // Publish implements core.Publisher.
 func (c *Client) Publish(ctx context.Context, d core.Delivery) error {
-	m := Message{From: c.from, EventID: d.ID, KeySeq: d.KeySeq}
+	m := Message{From: c.from, Cold: isCold(ctx), EventID: d.ID, KeySeq: d.KeySeq}
 	if d.KeySeq != 0 {
 		m.Key = d.Key
 	}

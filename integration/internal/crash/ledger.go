@@ -9,13 +9,25 @@ import (
 
 // Message is a child's message to the Ledger: one copy of an event, or a note about the child.
 type Message struct {
-	From    string `json:"from"` // the process
+	From    string `json:"from"`           // the process
+	Cold    bool   `json:"cold,omitempty"` // the process had claimed the event from the table
 	EventID string `json:"event,omitempty"`
 	Key     string `json:"key,omitempty"`
 	KeySeq  int64  `json:"seq,omitempty"`
 	Note    string `json:"note,omitempty"` // not an event: counted
 	N       int    `json:"n,omitempty"`
 }
+
+// by names the relay of a process that sent the copy: its fast path, or its poller.
+func (m Message) by() string {
+	if m.Cold {
+		return Poller(m.From)
+	}
+	return m.From
+}
+
+// Poller names the poller of a process in Verdict.Repeated.
+func Poller(process string) string { return process + ", poller" }
 
 // Answer is the Ledger's answer to a copy.
 type Answer struct {

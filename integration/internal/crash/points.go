@@ -53,12 +53,14 @@ type repository struct {
 	core.Repository
 	trap  *trap
 	batch *batch
+	cold  *coldRows
 }
 
 func (r *repository) claimed(rows []core.Claimed, err error) ([]core.Claimed, error) {
 	if err == nil && len(rows) > 0 {
 		r.trap.at(AfterClaim)
 		r.batch.claimed(rows)
+		r.cold.add(rows)
 	}
 	return rows, err
 }
@@ -86,6 +88,37 @@ func (r *repository) MarkDone(ctx context.Context, done []core.Done, deleteRows 
 		r.trap.at(AfterMark)
 	}
 	return n, err
+}
+
+// coldRows are the rows that this process has claimed.
+type coldRows struct {
+	mu  sync.Mutex
+	ids map[core.RowID]bool
+}
+
+func (c *coldRows) add(rows []core.Claimed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ids == nil {
+		c.ids = map[core.RowID]bool{}
+	}
+	for i := range rows {
+		c.ids[rows[i].ID] = true
+	}
+}
+
+type coldKey struct{}
+
+// mark notes in the context of a publish whether its row was claimed.
+func (c *coldRows) mark(ctx context.Context, id core.RowID) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return context.WithValue(ctx, coldKey{}, c.ids[id])
+}
+
+func isCold(ctx context.Context) bool {
+	cold, _ := ctx.Value(coldKey{}).(bool)
+	return cold
 }
 
 // batch follows one claim of several rows until half of them are published.
@@ -126,6 +159,7 @@ type publisher struct {
 	core.Publisher
 	trap  *trap
 	batch *batch
+	cold  *coldRows
 
 	markFirst core.Repository // nil: correct
 }
@@ -136,7 +170,7 @@ func (p *publisher) Publish(ctx context.Context, d core.Delivery) error {
 			return err
 		}
 	}
-	err := p.Publisher.Publish(ctx, d)
+	err := p.Publisher.Publish(p.cold.mark(ctx, d.RowID), d)
 	if err == nil {
 		p.trap.acks.Add(1)
 		p.trap.at(AfterAck)

@@ -13,7 +13,11 @@ import (
 )
 
 // HeaderFrom is the header of a copy in a real broker that names the process that published it.
-const HeaderFrom = "crash-from"
+// HeaderCold is there if the process had claimed the event from the table.
+const (
+	HeaderFrom = "crash-from"
+	HeaderCold = "crash-cold"
+)
 
 // Broker publishes to a real broker in the name of one process.
 type Broker struct {
@@ -63,6 +67,9 @@ func (b *Broker) Publish(ctx context.Context, d core.Delivery) error {
 		d.Headers = map[string]string{}
 	}
 	d.Headers[HeaderFrom] = b.from
+	if isCold(ctx) {
+		d.Headers[HeaderCold] = "true"
+	}
 	err := b.pub.Publish(ctx, d)
 	if err != nil { // accepted or not: this copy may exist, and another one
 		b.ledger.Note("unanswered", 1)

@@ -66,7 +66,8 @@ type Spec struct {
 	After int // the child ends itself when it passes Point for the After-th time
 	Seed  uint64
 
-	HotEvents int // 0: default
+	HotEvents int  // 0: default
+	PGX       bool // native pgx writes and relays; PostgreSQL only
 	Mutant    Mutant
 }
 
@@ -76,13 +77,17 @@ const (
 	workers        = 4
 	markBatch      = 8
 	maxUnmarked    = 8
+	coldEvents     = 40
 	publishTimeout = 400 * time.Millisecond
 	hotLease       = time.Second
 	// ClaimLease is how long a child's claims last.
 	ClaimLease = 1200 * time.Millisecond
 
-	// DuplicatesPerKill is how many events a crash may repeat, as core.Config documents it.
-	DuplicatesPerKill = workers + markBatch + maxUnmarked
+	// HotPerKill and ColdPerKill are how many events of the fast path and of the poller a crash may
+	// repeat, as core.Config documents it. DuplicatesPerKill are both.
+	HotPerKill        = workers + markBatch + maxUnmarked
+	ColdPerKill       = coldEvents
+	DuplicatesPerKill = HotPerKill + ColdPerKill
 )
 
 // Config is the configuration of every relay that a test starts.
@@ -92,6 +97,7 @@ func Config(repo core.Repository, pub core.Publisher, node string) core.Config {
 		Workers: workers, MarkBatch: markBatch, MaxUnmarked: maxUnmarked, MarkDelay: 2 * time.Millisecond,
 		PublishTimeout: publishTimeout, LeaseMargin: 50 * time.Millisecond, HotLease: hotLease, ClaimLease: ClaimLease,
 		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond, ClaimBatch: 60, KeyRun: 20,
+		ColdEvents: coldEvents,
 		Retry: core.RetryPolicy{
 			BaseDelay: 5 * time.Millisecond, MaxDelay: 50 * time.Millisecond,
 			MaxAttempts: 50,

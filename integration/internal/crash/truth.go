@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Truth has the committed events: one row for each event, written in the event's transaction, with
@@ -46,12 +45,12 @@ func key(i int) string { return "key-" + strconv.Itoa(i) }
 
 // writeFact stores the business data of an event that was given to Publish in the same transaction
 // just before. Its place is right only because Publish holds the key.
-func writeFact(ctx context.Context, tx sqltx.TxConn, e core.Event) error {
+func writeFact(ctx context.Context, tx core.Tx, e core.Event) error {
 	var n int64
 	k := ""
 	if !e.Unordered {
 		k = e.Key
-		if _, err := tx.ExecContext(ctx, "UPDATE business_key SET n = n + 1 WHERE k = '"+k+"'"); err != nil {
+		if _, err := tx.Exec(ctx, "UPDATE business_key SET n = n + 1 WHERE k = '"+k+"'"); err != nil {
 			return err
 		}
 		var err error
@@ -59,13 +58,13 @@ func writeFact(ctx context.Context, tx sqltx.TxConn, e core.Event) error {
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO business_event (id, k, n) VALUES ('%s', '%s', %d)", e.ID, k,
+	_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO business_event (id, k, n) VALUES ('%s', '%s', %d)", e.ID, k,
 		n))
 	return err
 }
 
-func readCount(ctx context.Context, tx sqltx.TxConn, k string) (n int64, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT n FROM business_key WHERE k = '"+k+"'")
+func readCount(ctx context.Context, tx core.Tx, k string) (n int64, err error) {
+	rows, err := tx.Query(ctx, "SELECT n FROM business_key WHERE k = '"+k+"'")
 	if err != nil {
 		return 0, err
 	}

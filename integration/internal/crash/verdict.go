@@ -15,10 +15,12 @@ type Verdict struct {
 	Ghosts     int // accepted, never committed
 	Duplicates int // copies after the first
 	Bound      int // upper bound of Duplicates
-	Worst      int // the most events of one process that were repeated after it
+	Worst      int // the most events of one relay (see Repeated) that were repeated after it
 	Violations int // first copies that came before one with a lower place in its key
 
-	Repeated map[string]int // by process: events of which another copy came after its own
+	// by process, and by Poller for what its poller had claimed: events of which another copy came
+	// after its own
+	Repeated map[string]int
 	problems []string
 }
 
@@ -28,9 +30,9 @@ func Judge(cell string, records []Message, truth Truth) Verdict {
 	v := Verdict{Cell: cell, Committed: len(truth.Events)}
 	seen := map[string]bool{}
 	last := map[string]Message{}
-	by := map[string]string{} // event: process of the latest copy
+	by := map[string]string{} // event: who sent the latest copy
 	v.Repeated = map[string]int{}
-	counted := map[[2]string]bool{} // process, event
+	counted := map[[2]string]bool{} // who, event
 	for i, m := range records {
 		f, ok := truth.Events[m.EventID]
 		if !ok {
@@ -45,10 +47,10 @@ func Judge(cell string, records []Message, truth Truth) Verdict {
 				v.Repeated[pair[0]]++
 				v.Worst = max(v.Worst, v.Repeated[pair[0]])
 			}
-			by[m.EventID] = m.From
+			by[m.EventID] = m.by()
 			continue
 		}
-		seen[m.EventID], by[m.EventID] = true, m.From
+		seen[m.EventID], by[m.EventID] = true, m.by()
 		if f.Key == "" {
 			continue
 		}
@@ -71,8 +73,8 @@ func Judge(cell string, records []Message, truth Truth) Verdict {
 	return v
 }
 
-// Limit sets how many duplicates there may be, in all and after each of the processes that were
-// ended.
+// Limit sets how many duplicates there may be, in all and after each of the relays that were ended,
+// named as in Repeated.
 func (v *Verdict) Limit(all int, ended map[string]int) {
 	v.Bound = all
 	for name, most := range ended {

@@ -18,6 +18,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxaudit"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxevent"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxrelay"
 )
 
 // Client is the client that holds all ent builders.
@@ -31,6 +32,8 @@ type Client struct {
 	OutboxEvent *OutboxEventClient
 	// OutboxKey is the client for interacting with the OutboxKey builders.
 	OutboxKey *OutboxKeyClient
+	// OutboxRelay is the client for interacting with the OutboxRelay builders.
+	OutboxRelay *OutboxRelayClient
 }
 
 // NewClient creates a new client configured with the given options.
@@ -45,6 +48,7 @@ func (c *Client) init() {
 	c.OutboxAudit = NewOutboxAuditClient(c.config)
 	c.OutboxEvent = NewOutboxEventClient(c.config)
 	c.OutboxKey = NewOutboxKeyClient(c.config)
+	c.OutboxRelay = NewOutboxRelayClient(c.config)
 }
 
 type (
@@ -140,6 +144,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		OutboxAudit: NewOutboxAuditClient(cfg),
 		OutboxEvent: NewOutboxEventClient(cfg),
 		OutboxKey:   NewOutboxKeyClient(cfg),
+		OutboxRelay: NewOutboxRelayClient(cfg),
 	}, nil
 }
 
@@ -162,6 +167,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		OutboxAudit: NewOutboxAuditClient(cfg),
 		OutboxEvent: NewOutboxEventClient(cfg),
 		OutboxKey:   NewOutboxKeyClient(cfg),
+		OutboxRelay: NewOutboxRelayClient(cfg),
 	}, nil
 }
 
@@ -193,6 +199,7 @@ func (c *Client) Use(hooks ...Hook) {
 	c.OutboxAudit.Use(hooks...)
 	c.OutboxEvent.Use(hooks...)
 	c.OutboxKey.Use(hooks...)
+	c.OutboxRelay.Use(hooks...)
 }
 
 // Intercept adds the query interceptors to all the entity clients.
@@ -201,6 +208,7 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 	c.OutboxAudit.Intercept(interceptors...)
 	c.OutboxEvent.Intercept(interceptors...)
 	c.OutboxKey.Intercept(interceptors...)
+	c.OutboxRelay.Intercept(interceptors...)
 }
 
 // Mutate implements the ent.Mutator interface.
@@ -212,6 +220,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.OutboxEvent.mutate(ctx, m)
 	case *OutboxKeyMutation:
 		return c.OutboxKey.mutate(ctx, m)
+	case *OutboxRelayMutation:
+		return c.OutboxRelay.mutate(ctx, m)
 	default:
 		return nil, fmt.Errorf("enttables: unknown mutation type %T", m)
 	}
@@ -616,12 +626,145 @@ func (c *OutboxKeyClient) mutate(ctx context.Context, m *OutboxKeyMutation) (Val
 	}
 }
 
+// OutboxRelayClient is a client for the OutboxRelay schema.
+type OutboxRelayClient struct {
+	config
+}
+
+// NewOutboxRelayClient returns a client for the OutboxRelay from the given config.
+func NewOutboxRelayClient(c config) *OutboxRelayClient {
+	return &OutboxRelayClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `outboxrelay.Hooks(f(g(h())))`.
+func (c *OutboxRelayClient) Use(hooks ...Hook) {
+	c.hooks.OutboxRelay = append(c.hooks.OutboxRelay, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `outboxrelay.Intercept(f(g(h())))`.
+func (c *OutboxRelayClient) Intercept(interceptors ...Interceptor) {
+	c.inters.OutboxRelay = append(c.inters.OutboxRelay, interceptors...)
+}
+
+// Create returns a builder for creating a OutboxRelay entity.
+func (c *OutboxRelayClient) Create() *OutboxRelayCreate {
+	mutation := newOutboxRelayMutation(c.config, OpCreate)
+	return &OutboxRelayCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of OutboxRelay entities.
+func (c *OutboxRelayClient) CreateBulk(builders ...*OutboxRelayCreate) *OutboxRelayCreateBulk {
+	return &OutboxRelayCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *OutboxRelayClient) MapCreateBulk(slice any, setFunc func(*OutboxRelayCreate, int)) *OutboxRelayCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &OutboxRelayCreateBulk{err: fmt.Errorf("calling to OutboxRelayClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*OutboxRelayCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &OutboxRelayCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for OutboxRelay.
+func (c *OutboxRelayClient) Update() *OutboxRelayUpdate {
+	mutation := newOutboxRelayMutation(c.config, OpUpdate)
+	return &OutboxRelayUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *OutboxRelayClient) UpdateOne(_m *OutboxRelay) *OutboxRelayUpdateOne {
+	mutation := newOutboxRelayMutation(c.config, OpUpdateOne, withOutboxRelay(_m))
+	return &OutboxRelayUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *OutboxRelayClient) UpdateOneID(id string) *OutboxRelayUpdateOne {
+	mutation := newOutboxRelayMutation(c.config, OpUpdateOne, withOutboxRelayID(id))
+	return &OutboxRelayUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for OutboxRelay.
+func (c *OutboxRelayClient) Delete() *OutboxRelayDelete {
+	mutation := newOutboxRelayMutation(c.config, OpDelete)
+	return &OutboxRelayDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *OutboxRelayClient) DeleteOne(_m *OutboxRelay) *OutboxRelayDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *OutboxRelayClient) DeleteOneID(id string) *OutboxRelayDeleteOne {
+	builder := c.Delete().Where(outboxrelay.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &OutboxRelayDeleteOne{builder}
+}
+
+// Query returns a query builder for OutboxRelay.
+func (c *OutboxRelayClient) Query() *OutboxRelayQuery {
+	return &OutboxRelayQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeOutboxRelay},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a OutboxRelay entity by its id.
+func (c *OutboxRelayClient) Get(ctx context.Context, id string) (*OutboxRelay, error) {
+	return c.Query().Where(outboxrelay.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *OutboxRelayClient) GetX(ctx context.Context, id string) *OutboxRelay {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *OutboxRelayClient) Hooks() []Hook {
+	return c.hooks.OutboxRelay
+}
+
+// Interceptors returns the client interceptors.
+func (c *OutboxRelayClient) Interceptors() []Interceptor {
+	return c.inters.OutboxRelay
+}
+
+func (c *OutboxRelayClient) mutate(ctx context.Context, m *OutboxRelayMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&OutboxRelayCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&OutboxRelayUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&OutboxRelayUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&OutboxRelayDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("enttables: unknown OutboxRelay mutation op: %q", m.Op())
+	}
+}
+
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		OutboxAudit, OutboxEvent, OutboxKey []ent.Hook
+		OutboxAudit, OutboxEvent, OutboxKey, OutboxRelay []ent.Hook
 	}
 	inters struct {
-		OutboxAudit, OutboxEvent, OutboxKey []ent.Interceptor
+		OutboxAudit, OutboxEvent, OutboxKey, OutboxRelay []ent.Interceptor
 	}
 )

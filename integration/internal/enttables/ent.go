@@ -15,6 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxaudit"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxevent"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxrelay"
 )
 
 // ent aliases to avoid import conflicts in user's code.
@@ -78,6 +79,7 @@ func checkColumn(t, c string) error {
 			outboxaudit.Table: outboxaudit.ValidColumn,
 			outboxevent.Table: outboxevent.ValidColumn,
 			outboxkey.Table:   outboxkey.ValidColumn,
+			outboxrelay.Table: outboxrelay.ValidColumn,
 		})
 	})
 	return columnCheck(t, c)

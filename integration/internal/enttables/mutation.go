@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxaudit"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxevent"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxrelay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/predicate"
 )
 
@@ -29,6 +30,7 @@ const (
 	TypeOutboxAudit = "OutboxAudit"
 	TypeOutboxEvent = "OutboxEvent"
 	TypeOutboxKey   = "OutboxKey"
+	TypeOutboxRelay = "OutboxRelay"
 )
 
 // OutboxAuditMutation represents an operation that mutates the OutboxAudit nodes in the graph.
@@ -3732,4 +3734,932 @@ func (m *OutboxKeyMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *OutboxKeyMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown OutboxKey edge %s", name)
+}
+
+// OutboxRelayMutation represents an operation that mutates the OutboxRelay nodes in the graph.
+type OutboxRelayMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *string
+	host          *string
+	pid           *int64
+	addpid        *int64
+	program       *string
+	version       *string
+	all_topics    *int16
+	addall_topics *int16
+	topics        *string
+	started_at    *entschema.Time
+	seen_at       *entschema.Time
+	claimed_at    *entschema.Time
+	published_at  *entschema.Time
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*OutboxRelay, error)
+	predicates    []predicate.OutboxRelay
+}
+
+var _ ent.Mutation = (*OutboxRelayMutation)(nil)
+
+// outboxrelayOption allows management of the mutation configuration using functional options.
+type outboxrelayOption func(*OutboxRelayMutation)
+
+// newOutboxRelayMutation creates new mutation for the OutboxRelay entity.
+func newOutboxRelayMutation(c config, op Op, opts ...outboxrelayOption) *OutboxRelayMutation {
+	m := &OutboxRelayMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeOutboxRelay,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withOutboxRelayID sets the ID field of the mutation.
+func withOutboxRelayID(id string) outboxrelayOption {
+	return func(m *OutboxRelayMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *OutboxRelay
+		)
+		m.oldValue = func(ctx context.Context) (*OutboxRelay, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().OutboxRelay.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withOutboxRelay sets the old OutboxRelay of the mutation.
+func withOutboxRelay(node *OutboxRelay) outboxrelayOption {
+	return func(m *OutboxRelayMutation) {
+		m.oldValue = func(context.Context) (*OutboxRelay, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m OutboxRelayMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m OutboxRelayMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("enttables: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of OutboxRelay entities.
+func (m *OutboxRelayMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *OutboxRelayMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *OutboxRelayMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().OutboxRelay.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetHost sets the "host" field.
+func (m *OutboxRelayMutation) SetHost(s string) {
+	m.host = &s
+}
+
+// Host returns the value of the "host" field in the mutation.
+func (m *OutboxRelayMutation) Host() (r string, exists bool) {
+	v := m.host
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldHost returns the old "host" field's value of the OutboxRelay entity.
+// If the OutboxRelay object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxRelayMutation) OldHost(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldHost is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldHost requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldHost: %w", err)
+	}
+	return oldValue.Host, nil
+}
+
+// ResetHost resets all changes to the "host" field.
+func (m *OutboxRelayMutation) ResetHost() {
+	m.host = nil
+}
+
+// SetPid sets the "pid" field.
+func (m *OutboxRelayMutation) SetPid(i int64) {
+	m.pid = &i
+	m.addpid = nil
+}
+
+// Pid returns the value of the "pid" field in the mutation.
+func (m *OutboxRelayMutation) Pid() (r int64, exists bool) {
+	v := m.pid
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPid returns the old "pid" field's value of the OutboxRelay entity.
+// If the OutboxRelay object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxRelayMutation) OldPid(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPid is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPid requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPid: %w", err)
+	}
+	return oldValue.Pid, nil
+}
+
+// AddPid adds i to the "pid" field.
+func (m *OutboxRelayMutation) AddPid(i int64) {
+	if m.addpid != nil {
+		*m.addpid += i
+	} else {
+		m.addpid = &i
+	}
+}
+
+// AddedPid returns the value that was added to the "pid" field in this mutation.
+func (m *OutboxRelayMutation) AddedPid() (r int64, exists bool) {
+	v := m.addpid
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetPid resets all changes to the "pid" field.
+func (m *OutboxRelayMutation) ResetPid() {
+	m.pid = nil
+	m.addpid = nil
+}
+
+// SetProgram sets the "program" field.
+func (m *OutboxRelayMutation) SetProgram(s string) {
+	m.program = &s
+}
+
+// Program returns the value of the "program" field in the mutation.
+func (m *OutboxRelayMutation) Program() (r string, exists bool) {
+	v := m.program
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldProgram returns the old "program" field's value of the OutboxRelay entity.
+// If the OutboxRelay object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxRelayMutation) OldProgram(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldProgram is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldProgram requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldProgram: %w", err)
+	}
+	return oldValue.Program, nil
+}
+
+// ResetProgram resets all changes to the "program" field.
+func (m *OutboxRelayMutation) ResetProgram() {
+	m.program = nil
+}
+
+// SetVersion sets the "version" field.
+func (m *OutboxRelayMutation) SetVersion(s string) {
+	m.version = &s
+}
+
+// Version returns the value of the "version" field in the mutation.
+func (m *OutboxRelayMutation) Version() (r string, exists bool) {
+	v := m.version
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldVersion returns the old "version" field's value of the OutboxRelay entity.
+// If the OutboxRelay object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxRelayMutation) OldVersion(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldVersion is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldVersion requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldVersion: %w", err)
+	}
+	return oldValue.Version, nil
+}
+
+// ResetVersion resets all changes to the "version" field.
+func (m *OutboxRelayMutation) ResetVersion() {
+	m.version = nil
+}
+
+// SetAllTopics sets the "all_topics" field.
+func (m *OutboxRelayMutation) SetAllTopics(i int16) {
+	m.all_topics = &i
+	m.addall_topics = nil
+}
+
+// AllTopics returns the value of the "all_topics" field in the mutation.
+func (m *OutboxRelayMutation) AllTopics() (r int16, exists bool) {
+	v := m.all_topics
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAllTopics returns the old "all_topics" field's value of the OutboxRelay entity.
+// If the OutboxRelay object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxRelayMutation) OldAllTopics(ctx context.Context) (v int16, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAllTopics is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAllTopics requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAllTopics: %w", err)
+	}
+	return oldValue.AllTopics, nil
+}
+
+// AddAllTopics adds i to the "all_topics" field.
+func (m *OutboxRelayMutation) AddAllTopics(i int16) {
+	if m.addall_topics != nil {
+		*m.addall_topics += i
+	} else {
+		m.addall_topics = &i
+	}
+}
+
+// AddedAllTopics returns the value that was added to the "all_topics" field in this mutation.
+func (m *OutboxRelayMutation) AddedAllTopics() (r int16, exists bool) {
+	v := m.addall_topics
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetAllTopics resets all changes to the "all_topics" field.
+func (m *OutboxRelayMutation) ResetAllTopics() {
+	m.all_topics = nil
+	m.addall_topics = nil
+}
+
+// SetTopics sets the "topics" field.
+func (m *OutboxRelayMutation) SetTopics(s string) {
+	m.topics = &s
+}
+
+// Topics returns the value of the "topics" field in the mutation.
+func (m *OutboxRelayMutation) Topics() (r string, exists bool) {
+	v := m.topics
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldTopics returns the old "topics" field's value of the OutboxRelay entity.
+// If the OutboxRelay object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxRelayMutation) OldTopics(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldTopics is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldTopics requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldTopics: %w", err)
+	}
+	return oldValue.Topics, nil
+}
+
+// ResetTopics resets all changes to the "topics" field.
+func (m *OutboxRelayMutation) ResetTopics() {
+	m.topics = nil
+}
+
+// SetStartedAt sets the "started_at" field.
+func (m *OutboxRelayMutation) SetStartedAt(e entschema.Time) {
+	m.started_at = &e
+}
+
+// StartedAt returns the value of the "started_at" field in the mutation.
+func (m *OutboxRelayMutation) StartedAt() (r entschema.Time, exists bool) {
+	v := m.started_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldStartedAt returns the old "started_at" field's value of the OutboxRelay entity.
+// If the OutboxRelay object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxRelayMutation) OldStartedAt(ctx context.Context) (v entschema.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldStartedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldStartedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldStartedAt: %w", err)
+	}
+	return oldValue.StartedAt, nil
+}
+
+// ResetStartedAt resets all changes to the "started_at" field.
+func (m *OutboxRelayMutation) ResetStartedAt() {
+	m.started_at = nil
+}
+
+// SetSeenAt sets the "seen_at" field.
+func (m *OutboxRelayMutation) SetSeenAt(e entschema.Time) {
+	m.seen_at = &e
+}
+
+// SeenAt returns the value of the "seen_at" field in the mutation.
+func (m *OutboxRelayMutation) SeenAt() (r entschema.Time, exists bool) {
+	v := m.seen_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSeenAt returns the old "seen_at" field's value of the OutboxRelay entity.
+// If the OutboxRelay object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxRelayMutation) OldSeenAt(ctx context.Context) (v entschema.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSeenAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSeenAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSeenAt: %w", err)
+	}
+	return oldValue.SeenAt, nil
+}
+
+// ResetSeenAt resets all changes to the "seen_at" field.
+func (m *OutboxRelayMutation) ResetSeenAt() {
+	m.seen_at = nil
+}
+
+// SetClaimedAt sets the "claimed_at" field.
+func (m *OutboxRelayMutation) SetClaimedAt(e entschema.Time) {
+	m.claimed_at = &e
+}
+
+// ClaimedAt returns the value of the "claimed_at" field in the mutation.
+func (m *OutboxRelayMutation) ClaimedAt() (r entschema.Time, exists bool) {
+	v := m.claimed_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldClaimedAt returns the old "claimed_at" field's value of the OutboxRelay entity.
+// If the OutboxRelay object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxRelayMutation) OldClaimedAt(ctx context.Context) (v *entschema.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldClaimedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldClaimedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldClaimedAt: %w", err)
+	}
+	return oldValue.ClaimedAt, nil
+}
+
+// ClearClaimedAt clears the value of the "claimed_at" field.
+func (m *OutboxRelayMutation) ClearClaimedAt() {
+	m.claimed_at = nil
+	m.clearedFields[outboxrelay.FieldClaimedAt] = struct{}{}
+}
+
+// ClaimedAtCleared returns if the "claimed_at" field was cleared in this mutation.
+func (m *OutboxRelayMutation) ClaimedAtCleared() bool {
+	_, ok := m.clearedFields[outboxrelay.FieldClaimedAt]
+	return ok
+}
+
+// ResetClaimedAt resets all changes to the "claimed_at" field.
+func (m *OutboxRelayMutation) ResetClaimedAt() {
+	m.claimed_at = nil
+	delete(m.clearedFields, outboxrelay.FieldClaimedAt)
+}
+
+// SetPublishedAt sets the "published_at" field.
+func (m *OutboxRelayMutation) SetPublishedAt(e entschema.Time) {
+	m.published_at = &e
+}
+
+// PublishedAt returns the value of the "published_at" field in the mutation.
+func (m *OutboxRelayMutation) PublishedAt() (r entschema.Time, exists bool) {
+	v := m.published_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPublishedAt returns the old "published_at" field's value of the OutboxRelay entity.
+// If the OutboxRelay object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxRelayMutation) OldPublishedAt(ctx context.Context) (v *entschema.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPublishedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPublishedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPublishedAt: %w", err)
+	}
+	return oldValue.PublishedAt, nil
+}
+
+// ClearPublishedAt clears the value of the "published_at" field.
+func (m *OutboxRelayMutation) ClearPublishedAt() {
+	m.published_at = nil
+	m.clearedFields[outboxrelay.FieldPublishedAt] = struct{}{}
+}
+
+// PublishedAtCleared returns if the "published_at" field was cleared in this mutation.
+func (m *OutboxRelayMutation) PublishedAtCleared() bool {
+	_, ok := m.clearedFields[outboxrelay.FieldPublishedAt]
+	return ok
+}
+
+// ResetPublishedAt resets all changes to the "published_at" field.
+func (m *OutboxRelayMutation) ResetPublishedAt() {
+	m.published_at = nil
+	delete(m.clearedFields, outboxrelay.FieldPublishedAt)
+}
+
+// Where appends a list predicates to the OutboxRelayMutation builder.
+func (m *OutboxRelayMutation) Where(ps ...predicate.OutboxRelay) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the OutboxRelayMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *OutboxRelayMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.OutboxRelay, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *OutboxRelayMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *OutboxRelayMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (OutboxRelay).
+func (m *OutboxRelayMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *OutboxRelayMutation) Fields() []string {
+	fields := make([]string, 0, 10)
+	if m.host != nil {
+		fields = append(fields, outboxrelay.FieldHost)
+	}
+	if m.pid != nil {
+		fields = append(fields, outboxrelay.FieldPid)
+	}
+	if m.program != nil {
+		fields = append(fields, outboxrelay.FieldProgram)
+	}
+	if m.version != nil {
+		fields = append(fields, outboxrelay.FieldVersion)
+	}
+	if m.all_topics != nil {
+		fields = append(fields, outboxrelay.FieldAllTopics)
+	}
+	if m.topics != nil {
+		fields = append(fields, outboxrelay.FieldTopics)
+	}
+	if m.started_at != nil {
+		fields = append(fields, outboxrelay.FieldStartedAt)
+	}
+	if m.seen_at != nil {
+		fields = append(fields, outboxrelay.FieldSeenAt)
+	}
+	if m.claimed_at != nil {
+		fields = append(fields, outboxrelay.FieldClaimedAt)
+	}
+	if m.published_at != nil {
+		fields = append(fields, outboxrelay.FieldPublishedAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *OutboxRelayMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case outboxrelay.FieldHost:
+		return m.Host()
+	case outboxrelay.FieldPid:
+		return m.Pid()
+	case outboxrelay.FieldProgram:
+		return m.Program()
+	case outboxrelay.FieldVersion:
+		return m.Version()
+	case outboxrelay.FieldAllTopics:
+		return m.AllTopics()
+	case outboxrelay.FieldTopics:
+		return m.Topics()
+	case outboxrelay.FieldStartedAt:
+		return m.StartedAt()
+	case outboxrelay.FieldSeenAt:
+		return m.SeenAt()
+	case outboxrelay.FieldClaimedAt:
+		return m.ClaimedAt()
+	case outboxrelay.FieldPublishedAt:
+		return m.PublishedAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *OutboxRelayMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case outboxrelay.FieldHost:
+		return m.OldHost(ctx)
+	case outboxrelay.FieldPid:
+		return m.OldPid(ctx)
+	case outboxrelay.FieldProgram:
+		return m.OldProgram(ctx)
+	case outboxrelay.FieldVersion:
+		return m.OldVersion(ctx)
+	case outboxrelay.FieldAllTopics:
+		return m.OldAllTopics(ctx)
+	case outboxrelay.FieldTopics:
+		return m.OldTopics(ctx)
+	case outboxrelay.FieldStartedAt:
+		return m.OldStartedAt(ctx)
+	case outboxrelay.FieldSeenAt:
+		return m.OldSeenAt(ctx)
+	case outboxrelay.FieldClaimedAt:
+		return m.OldClaimedAt(ctx)
+	case outboxrelay.FieldPublishedAt:
+		return m.OldPublishedAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown OutboxRelay field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *OutboxRelayMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case outboxrelay.FieldHost:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetHost(v)
+		return nil
+	case outboxrelay.FieldPid:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPid(v)
+		return nil
+	case outboxrelay.FieldProgram:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetProgram(v)
+		return nil
+	case outboxrelay.FieldVersion:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetVersion(v)
+		return nil
+	case outboxrelay.FieldAllTopics:
+		v, ok := value.(int16)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAllTopics(v)
+		return nil
+	case outboxrelay.FieldTopics:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetTopics(v)
+		return nil
+	case outboxrelay.FieldStartedAt:
+		v, ok := value.(entschema.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetStartedAt(v)
+		return nil
+	case outboxrelay.FieldSeenAt:
+		v, ok := value.(entschema.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSeenAt(v)
+		return nil
+	case outboxrelay.FieldClaimedAt:
+		v, ok := value.(entschema.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetClaimedAt(v)
+		return nil
+	case outboxrelay.FieldPublishedAt:
+		v, ok := value.(entschema.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPublishedAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxRelay field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *OutboxRelayMutation) AddedFields() []string {
+	var fields []string
+	if m.addpid != nil {
+		fields = append(fields, outboxrelay.FieldPid)
+	}
+	if m.addall_topics != nil {
+		fields = append(fields, outboxrelay.FieldAllTopics)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *OutboxRelayMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case outboxrelay.FieldPid:
+		return m.AddedPid()
+	case outboxrelay.FieldAllTopics:
+		return m.AddedAllTopics()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *OutboxRelayMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case outboxrelay.FieldPid:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddPid(v)
+		return nil
+	case outboxrelay.FieldAllTopics:
+		v, ok := value.(int16)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddAllTopics(v)
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxRelay numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *OutboxRelayMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(outboxrelay.FieldClaimedAt) {
+		fields = append(fields, outboxrelay.FieldClaimedAt)
+	}
+	if m.FieldCleared(outboxrelay.FieldPublishedAt) {
+		fields = append(fields, outboxrelay.FieldPublishedAt)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *OutboxRelayMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *OutboxRelayMutation) ClearField(name string) error {
+	switch name {
+	case outboxrelay.FieldClaimedAt:
+		m.ClearClaimedAt()
+		return nil
+	case outboxrelay.FieldPublishedAt:
+		m.ClearPublishedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxRelay nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *OutboxRelayMutation) ResetField(name string) error {
+	switch name {
+	case outboxrelay.FieldHost:
+		m.ResetHost()
+		return nil
+	case outboxrelay.FieldPid:
+		m.ResetPid()
+		return nil
+	case outboxrelay.FieldProgram:
+		m.ResetProgram()
+		return nil
+	case outboxrelay.FieldVersion:
+		m.ResetVersion()
+		return nil
+	case outboxrelay.FieldAllTopics:
+		m.ResetAllTopics()
+		return nil
+	case outboxrelay.FieldTopics:
+		m.ResetTopics()
+		return nil
+	case outboxrelay.FieldStartedAt:
+		m.ResetStartedAt()
+		return nil
+	case outboxrelay.FieldSeenAt:
+		m.ResetSeenAt()
+		return nil
+	case outboxrelay.FieldClaimedAt:
+		m.ResetClaimedAt()
+		return nil
+	case outboxrelay.FieldPublishedAt:
+		m.ResetPublishedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxRelay field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *OutboxRelayMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *OutboxRelayMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *OutboxRelayMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *OutboxRelayMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *OutboxRelayMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *OutboxRelayMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *OutboxRelayMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown OutboxRelay unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *OutboxRelayMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown OutboxRelay edge %s", name)
 }

@@ -18,6 +18,8 @@ type Tx struct {
 	OutboxEvent *OutboxEventClient
 	// OutboxKey is the client for interacting with the OutboxKey builders.
 	OutboxKey *OutboxKeyClient
+	// OutboxRelay is the client for interacting with the OutboxRelay builders.
+	OutboxRelay *OutboxRelayClient
 
 	// lazily loaded.
 	client     *Client
@@ -152,6 +154,7 @@ func (tx *Tx) init() {
 	tx.OutboxAudit = NewOutboxAuditClient(tx.config)
 	tx.OutboxEvent = NewOutboxEventClient(tx.config)
 	tx.OutboxKey = NewOutboxKeyClient(tx.config)
+	tx.OutboxRelay = NewOutboxRelayClient(tx.config)
 }
 
 // txDriver wraps the given dialect.Tx with a nop dialect.Driver implementation.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,12 +26,14 @@ import (
 
 // DB is an empty database that is dropped when its test ends.
 type DB struct {
-	Name    string // postgres, postgres18, mariadb, mysql, sqlite
+	Name    string // postgres, postgres18, pgbouncer, mariadb, mysql, sqlite
 	Dialect core.Dialect
 	DSN     string // pgx URL, go-sql-driver DSN, modernc DSN
 
 	// Wrap, when it is set, wraps the connectors that Connector and Open give away.
 	Wrap func(driver.Connector) driver.Connector
+	// Connect, when it is set, makes these connectors on PostgreSQL. Wrap does not wrap them.
+	Connect func(pgx.ConnConfig) driver.Connector
 }
 
 // Each runs fn as a subtest on a database of each dialect, on all of them at the same time:
@@ -41,6 +44,14 @@ func Each(t *testing.T, fn func(t *testing.T, db DB)) {
 	each(t, among("postgres", "mariadb", "sqlite"), fn)
 }
 
+// EachPostgres is Each for what runs on PostgreSQL alone.
+func EachPostgres(t *testing.T, fn func(t *testing.T, db DB)) {
+	t.Helper()
+	each(t, slices.DeleteFunc(among("postgres"), func(name string) bool {
+		return !strings.HasPrefix(name, "postgres")
+	}), fn)
+}
+
 // Way is one of several ways to run the same tests. Of has the settings of the way.
 type Way[W any] struct {
 	Name string
@@ -48,7 +59,8 @@ type Way[W any] struct {
 }
 
 // EachWay is Each in several ways at the same time. The first way is the usual one. With -short
-// each further way runs on one of the databases only.
+// each further way runs on one of the databases only, and after the third only if
+// OUTBOX_TEST_DATABASES names them, because `make test-long` does not run those.
 func EachWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, way W)) {
 	t.Helper()
 	all := among("postgres", "mariadb", "sqlite")
@@ -72,6 +84,9 @@ func inWays[W any](
 			names = others
 		}
 		if n > 0 && testing.Short() {
+			if n > 2 && os.Getenv("OUTBOX_TEST_DATABASES") == "" {
+				return
+			}
 			names = others[n%len(others):][:1]
 		}
 		t.Run(way.Name, func(t *testing.T) {
@@ -107,7 +122,8 @@ func MariaDBAndMySQL(t *testing.T, fn func(t *testing.T, db DB)) {
 }
 
 var openers = map[string]func(*testing.T) DB{
-	"postgres": Postgres, "postgres18": Postgres18, "mariadb": MariaDB, "mysql": MySQL, "sqlite": SQLite,
+	"postgres": Postgres, "postgres18": Postgres18, "pgbouncer": PgBouncer, "mariadb": MariaDB, "mysql": MySQL,
+	"sqlite": SQLite,
 }
 
 // among returns the names, or those of OUTBOX_TEST_DATABASES.
@@ -124,7 +140,8 @@ func each(t *testing.T, names []string, fn func(t *testing.T, db DB)) {
 		open := openers[name]
 		if open == nil {
 			t.Fatalf(
-				"OUTBOX_TEST_DATABASES names %q: the databases are postgres, postgres18, mariadb, mysql and sqlite",
+				"OUTBOX_TEST_DATABASES names %q: the databases are postgres, postgres18, pgbouncer, mariadb, mysql "+
+					"and sqlite",
 				name,
 			)
 		}
@@ -139,7 +156,7 @@ func each(t *testing.T, names []string, fn func(t *testing.T, db DB)) {
 func (d DB) Another(t *testing.T) DB {
 	t.Helper()
 	other := openers[d.Name](t)
-	other.Wrap = d.Wrap
+	other.Wrap, other.Connect = d.Wrap, d.Connect
 	return other
 }
 
@@ -171,6 +188,52 @@ func PostgresForBenchmark(b *testing.B) DB {
 func Postgres18(t *testing.T) DB {
 	t.Helper()
 	return postgres(t, "postgres18", Server(t, "OUTBOX_TEST_POSTGRES18"), exec)
+}
+
+// PgBouncer is Postgres through the PgBouncer of OUTBOX_TEST_PGBOUNCER, which is in front of that
+// server, in transaction mode. Its DSN sets a mode in which pgx names no prepared statements.
+func PgBouncer(t *testing.T) DB {
+	t.Helper()
+	pooler := Server(t, "OUTBOX_TEST_PGBOUNCER")
+	server := Server(t, "OUTBOX_TEST_POSTGRES")
+	db := Postgres(t)
+	u, err := url.Parse(db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// PgBouncer 1.18 ends with a FATAL error if a database is dropped while it cancels a statement
+	// there. It closes connections that nobody uses soon.
+	t.Cleanup(func() {
+		exec(t, "pgx", server, strings.ReplaceAll(`DO $$ BEGIN FOR n IN 1..600 LOOP
+  EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = '?');
+  PERFORM pg_sleep(0.05), pg_stat_clear_snapshot();
+END LOOP; END $$`, "?", strings.TrimPrefix(u.Path, "/")))
+	})
+	db.Name = "pgbouncer"
+	db.DSN = onServer(t, db.DSN, pooler) + "&default_query_exec_mode=exec"
+	return db
+}
+
+// Direct returns a database of PgBouncer as it is reached on the server itself.
+func (d DB) Direct(t testing.TB) DB {
+	t.Helper()
+	d.Name, d.DSN = "postgres", onServer(t, d.DSN, Server(t, "OUTBOX_TEST_POSTGRES"))
+	return d
+}
+
+// onServer returns a DSN of PostgreSQL with the user, host and port of another one.
+func onServer(t testing.TB, dsn, server string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User, u.Host = at.User, at.Host
+	return u.String()
 }
 
 // At creates a database on the server with that address. kind is postgres or mariadb.
@@ -235,7 +298,7 @@ func SQLite(t *testing.T) DB {
 func (d DB) Connector(t testing.TB) driver.Connector {
 	t.Helper()
 	c := d.connector(t)
-	if d.Wrap != nil {
+	if d.Wrap != nil && d.Connect == nil {
 		c = d.Wrap(c)
 	}
 	return c
@@ -248,6 +311,9 @@ func (d DB) connector(t testing.TB) driver.Connector {
 		cfg, err := pgx.ParseConfig(d.DSN)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if d.Connect != nil {
+			return d.Connect(*cfg)
 		}
 		return stdlib.GetConnector(*cfg)
 	case core.MySQL:

@@ -45,6 +45,18 @@ func (f OutboxKeyFunc) Mutate(ctx context.Context, m enttables.Mutation) (enttab
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *enttables.OutboxKeyMutation", m)
 }
 
+// The OutboxRelayFunc type is an adapter to allow the use of ordinary
+// function as OutboxRelay mutator.
+type OutboxRelayFunc func(context.Context, *enttables.OutboxRelayMutation) (enttables.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f OutboxRelayFunc) Mutate(ctx context.Context, m enttables.Mutation) (enttables.Value, error) {
+	if mv, ok := m.(*enttables.OutboxRelayMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *enttables.OutboxRelayMutation", m)
+}
+
 // Condition is a hook condition function.
 type Condition func(context.Context, enttables.Mutation) bool
 

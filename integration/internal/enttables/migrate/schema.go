@@ -81,19 +81,11 @@ var (
 				},
 			},
 			{
-				Name:    "outbox_event_open",
+				Name:    "outbox_event_key",
 				Unique:  false,
 				Columns: []*schema.Column{OutboxEventColumns[10], OutboxEventColumns[11]},
 				Annotation: &entsql.IndexAnnotation{
-					Where: "status IN (0, 2) AND lane IS NOT NULL",
-				},
-			},
-			{
-				Name:    "outbox_event_blocked",
-				Unique:  false,
-				Columns: []*schema.Column{OutboxEventColumns[10], OutboxEventColumns[11]},
-				Annotation: &entsql.IndexAnnotation{
-					Where: "status = 3 AND lane IS NOT NULL",
+					Where: "status IN (0, 2, 3) AND lane IS NOT NULL",
 				},
 			},
 			{
@@ -102,14 +94,6 @@ var (
 				Columns: []*schema.Column{OutboxEventColumns[0]},
 				Annotation: &entsql.IndexAnnotation{
 					Where: "status = 3",
-				},
-			},
-			{
-				Name:    "outbox_event_done",
-				Unique:  false,
-				Columns: []*schema.Column{OutboxEventColumns[24]},
-				Annotation: &entsql.IndexAnnotation{
-					Where: "status IN (1, 4)",
 				},
 			},
 		},
@@ -129,11 +113,32 @@ var (
 		Columns:    OutboxKeyColumns,
 		PrimaryKey: []*schema.Column{OutboxKeyColumns[0]},
 	}
+	// OutboxRelayColumns holds the columns for the "outbox_relay" table.
+	OutboxRelayColumns = []*schema.Column{
+		{Name: "node", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(255)", "postgres": "text", "sqlite3": "text"}},
+		{Name: "host", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(255)", "postgres": "text", "sqlite3": "text"}},
+		{Name: "pid", Type: field.TypeInt64},
+		{Name: "program", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(255)", "postgres": "text", "sqlite3": "text"}},
+		{Name: "version", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(255)", "postgres": "text", "sqlite3": "text"}},
+		{Name: "all_topics", Type: field.TypeInt16},
+		{Name: "topics", Type: field.TypeString, SchemaType: map[string]string{"mysql": "longtext", "postgres": "text", "sqlite3": "text"}},
+		{Name: "started_at", Type: field.TypeOther, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
+		{Name: "seen_at", Type: field.TypeOther, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
+		{Name: "claimed_at", Type: field.TypeOther, Nullable: true, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
+		{Name: "published_at", Type: field.TypeOther, Nullable: true, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
+	}
+	// OutboxRelayTable holds the schema information for the "outbox_relay" table.
+	OutboxRelayTable = &schema.Table{
+		Name:       "outbox_relay",
+		Columns:    OutboxRelayColumns,
+		PrimaryKey: []*schema.Column{OutboxRelayColumns[0]},
+	}
 	// Tables holds all the tables in the schema.
 	Tables = []*schema.Table{
 		OutboxAuditTable,
 		OutboxEventTable,
 		OutboxKeyTable,
+		OutboxRelayTable,
 	}
 )
 
@@ -150,12 +155,14 @@ func init() {
 		Collation: "utf8mb4_bin",
 		Options:   "ENGINE = InnoDB",
 	}
-	OutboxEventTable.Annotation.Checks = map[string]string{
-		"outbox_event_lane":   "((lane IS NULL) = (key_seq IS NULL))",
-		"outbox_event_status": "status BETWEEN 0 AND 4",
-	}
 	OutboxKeyTable.Annotation = &entsql.Annotation{
 		Table:     "outbox_key",
+		Charset:   "utf8mb4",
+		Collation: "utf8mb4_bin",
+		Options:   "ENGINE = InnoDB",
+	}
+	OutboxRelayTable.Annotation = &entsql.Annotation{
+		Table:     "outbox_relay",
 		Charset:   "utf8mb4",
 		Collation: "utf8mb4_bin",
 		Options:   "ENGINE = InnoDB",

@@ -14,3 +14,6 @@ type OutboxEvent func(*sql.Selector)
 
 // OutboxKey is the predicate function for outboxkey builders.
 type OutboxKey func(*sql.Selector)
+
+// OutboxRelay is the predicate function for outboxrelay builders.
+type OutboxRelay func(*sql.Selector)

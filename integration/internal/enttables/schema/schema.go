@@ -16,6 +16,9 @@ type OutboxKey struct{ ent.Schema }
 // OutboxAudit is the table of manual actions.
 type OutboxAudit struct{ ent.Schema }
 
+// OutboxRelay is the table of the relays that run.
+type OutboxRelay struct{ ent.Schema }
+
 // Mixin brings the table.
 func (OutboxEvent) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Event{}} }
 
@@ -24,3 +27,6 @@ func (OutboxKey) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Key{}} }
 
 // Mixin brings the table.
 func (OutboxAudit) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Audit{}} }
+
+// Mixin brings the table.
+func (OutboxRelay) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Relay{}} }

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
+	"github.com/nats-io/nats.go"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
+)
+
+const brokerHelp = `  kafka://host:9092,host2:9092       a topic is a topic. ?tls=true; user:password@ is SASL/PLAIN
+  amqp://user:password@host:5672/    RabbitMQ; a topic is a fanout exchange. ?topology=queue: a topic
+                                     is a durable queue, which is declared; ?topology=topic&exchange=NAME:
+                                     a topic is a routing key of that exchange. amqps:// is with TLS
+  nats://host:4222                   JetStream; a topic is a subject of a stream that exists
+  redis://user:password@host:6379/0  a topic is a stream. rediss:// is with TLS`
+
+// broker is the destination of the relay.
+type broker struct {
+	*watermillbridge.Publisher
+	name string // where it is, without a password
+}
+
+// brokerSettings are those that the relay and its broker share.
+type brokerSettings struct {
+	workers int
+	timeout time.Duration // of a publish
+	logger  *slog.Logger
+}
+
+// openBroker reads the address of --to. No broker has to answer yet.
+func openBroker(ctx context.Context, address string, s brokerSettings) (*broker, error) {
+	scheme, _, _ := strings.Cut(address, "://")
+	open := map[string]func(context.Context, *url.URL, brokerSettings) (*watermillbridge.Publisher, error){
+		"kafka": openKafka, "amqp": openAMQP, "amqps": openAMQP, "nats": openNATS, "tls": openNATS,
+		"redis": openRedis, "rediss": openRedis,
+	}[scheme]
+	if open == nil {
+		return nil, usage("--to names no broker that is known:\n%s", brokerHelp)
+	}
+	hosts, rest := address, ""
+	if scheme == "kafka" { // several hosts with ports are no host of a URL
+		hosts, rest = splitHosts(address)
+		address = "kafka://" + userOf(hosts) + "brokers" + rest
+	}
+	u, err := url.Parse(address)
+	if err != nil { // its text has the password
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err
+		}
+		return nil, usage("--to: %w", err)
+	}
+	if scheme == "kafka" {
+		u.Host = strings.TrimPrefix(hosts, userOf(hosts))
+	}
+	p, err := open(ctx, u, s)
+	if err != nil {
+		return nil, usage("--to: %w", err)
+	}
+	return &broker{Publisher: p, name: scheme + "://" + u.Host}, nil
+}
+
+// splitHosts takes the hosts of kafka://user:password@host:9092,host:9092?query apart.
+func splitHosts(address string) (hosts, rest string) {
+	hosts = strings.TrimPrefix(address, "kafka://")
+	if i := strings.IndexAny(hosts, "/?"); i >= 0 {
+		hosts, rest = hosts[:i], hosts[i:]
+	}
+	return hosts, rest
+}
+
+// userOf is user:password@ of hosts.
+func userOf(hosts string) string { return hosts[:strings.LastIndexByte(hosts, '@')+1] }
+
+// settings takes the named parameters out of a query, and refuses others unless more is set.
+func settings(u *url.URL, more bool, names ...string) (map[string]string, error) {
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]string{}
+	for name := range q {
+		switch {
+		case slices.Contains(names, name):
+			values[name] = q.Get(name)
+			q.Del(name)
+		case !more:
+			return nil, usage("parameter %q is not known: there are %s", name, strings.Join(names, ", "))
+		}
+	}
+	u.RawQuery = q.Encode()
+	return values, nil
+}
+
+func openKafka(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
+	set, err := settings(u, false, "tls", "client-id")
+	if err != nil {
+		return nil, err
+	}
+	c := kafkabridge.SaramaConfig(s.timeout)
+	if set["client-id"] != "" {
+		c.ClientID = set["client-id"]
+	}
+	if set["tls"] == "true" {
+		c.Net.TLS.Enable, c.Net.TLS.Config = true, &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if u.User != nil {
+		c.Net.SASL.Enable, c.Net.SASL.Mechanism = true, sarama.SASLTypePlaintext
+		c.Net.SASL.User = u.User.Username()
+		c.Net.SASL.Password, _ = u.User.Password()
+	}
+	return kafkabridge.NewPublisher(kafkabridge.Config{
+		Brokers: strings.Split(u.Host, ","), PublishTimeout: s.timeout, Sarama: c,
+		Bridge: watermillbridge.Config{Logger: s.logger},
+	})
+}
+
+func openAMQP(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
+	set, err := settings(u, true, "topology", "exchange")
+	if err != nil {
+		return nil, err
+	}
+	cfg := amqpbridge.Config{
+		Channels: s.workers, ConnectTimeout: s.timeout, Bridge: watermillbridge.Config{Logger: s.logger},
+	}
+	switch topology := set["topology"]; {
+	case topology == "" || topology == "fanout":
+		cfg.AMQP = amqpbridge.PubSubConfig(u.String(), nil)
+	case topology == "queue":
+		cfg.AMQP, cfg.DeclareQueues = amqpbridge.QueueConfig(u.String()), true
+	case topology == "topic" && set["exchange"] != "":
+		cfg.AMQP = amqpbridge.TopicConfig(u.String(), set["exchange"], "")
+	default:
+		return nil, usage("topology=%s: it is fanout, queue, or topic with exchange=NAME", topology)
+	}
+	return amqpbridge.NewPublisher(cfg)
+}
+
+func openNATS(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
+	if _, err := settings(u, false); err != nil {
+		return nil, err
+	}
+	conn, err := nats.Connect(u.String(), nats.Name("outbox relay"), nats.Timeout(s.timeout),
+		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true))
+	if err != nil {
+		return nil, err
+	}
+	p, err := wmnats.NewPublisherWithNatsConn(conn, wmnats.PublisherPublishConfig{
+		Marshaler: &wmnats.NATSMarshaler{}, SubjectCalculator: wmnats.DefaultSubjectCalculator,
+	}, watermill.NewSlogLogger(s.logger))
+	if err != nil {
+		return nil, err
+	}
+	return watermillbridge.NewPublisher(p, watermillbridge.Config{
+		Classifier: natsbridge.Classify, RowIDMetadata: natsbridge.RowIDMetadata, Logger: s.logger,
+	})
+}
+
+func openRedis(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
+	opt, err := redis.ParseURL(u.String())
+	if err != nil {
+		return nil, err
+	}
+	opt.PoolSize = max(opt.PoolSize, s.workers)
+	p, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: redis.NewClient(opt)},
+		watermill.NewSlogLogger(s.logger))
+	if err != nil {
+		return nil, err
+	}
+	return watermillbridge.NewPublisher(p, watermillbridge.Config{Classifier: redisbridge.Classify, Logger: s.logger})
+}

@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// database is the database of a command.
+type database struct {
+	*sql.DB
+	dialect core.Dialect
+	name    string          // where it is, without a password
+	pgx     *pgx.ConnConfig // on PostgreSQL
+	missing bool            // the file of SQLite does not exist yet
+}
+
+// howToName is the advice if no database can be read from an address.
+const howToName = "use postgres://user:password@host/database, mysql://user:password@host/database, " +
+	"user:password@tcp(host:3306)/database or sqlite:path"
+
+// open opens the database of the command and asks whether it answers.
+func (a *app) open(ctx context.Context) (*database, error) { return a.openFile(ctx, false, false) }
+
+// openFile is open, for commands for which the file of SQLite may be absent. With create it is
+// made.
+func (a *app) openFile(ctx context.Context, absent, create bool) (*database, error) {
+	db, err := a.connect(absent || create)
+	if err != nil {
+		return nil, err
+	}
+	if db.missing && !create { // a dry run makes no file
+		_ = db.Close()
+		if db.DB, err = sql.Open("sqlite", ":memory:"); err != nil {
+			return nil, err
+		}
+	}
+	db.SetMaxOpenConns(8)
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s does not answer: %w", db.name, err), db.Close())
+	}
+	return db, nil
+}
+
+// connect reads the address of the command. It sends nothing. The file of SQLite must be there,
+// unless absent is set.
+func (a *app) connect(absent bool) (*database, error) {
+	address := a.databaseURL
+	if address == "" {
+		address = a.Getenv("DATABASE_URL")
+	}
+	if address == "" {
+		return nil, usage("no database: set DATABASE_URL or --database-url (%s)", howToName)
+	}
+	db, err := connect(address)
+	if err != nil {
+		return nil, err
+	}
+	if db.missing && !absent {
+		err := exit(ExitFailed, "there is no %s: `outbox migrate up` makes it, with the tables", db.name)
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// connect reads an address. It sends nothing.
+func connect(address string) (*database, error) {
+	scheme, rest, _ := strings.Cut(address, ":")
+	switch strings.ToLower(scheme) {
+	case "postgres", "postgresql":
+		return connectPostgres(address)
+	case "mysql", "mariadb":
+		if strings.HasPrefix(rest, "//") {
+			return connectMySQLURL(rest)
+		}
+	case "sqlite", "sqlite3", "file":
+		return connectSQLite(rest)
+	}
+	if strings.Contains(address, ")/") || strings.Contains(address, "@/") { // user:password@tcp(host)/database
+		cfg, err := mysql.ParseDSN(address)
+		if err != nil {
+			return nil, usage("the database's DSN: %w", err)
+		}
+		return connectMySQL(cfg)
+	}
+	return nil, usage("the kind of database is not known: %s", howToName)
+}
+
+func connectPostgres(address string) (*database, error) {
+	cfg, err := pgx.ParseConfig(address)
+	if err != nil { // pgx leaves the password out
+		return nil, usage("the database's URL: %w", err)
+	}
+	if cfg.RuntimeParams["application_name"] == "" {
+		cfg.RuntimeParams["application_name"] = "outbox"
+	}
+	return &database{
+		DB: stdlib.OpenDB(*cfg), dialect: core.Postgres, pgx: cfg,
+		name: fmt.Sprintf("postgres %s/%s", net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))), cfg.Database),
+	}, nil
+}
+
+// connectMySQLURL reads what follows mysql: in a URL.
+func connectMySQLURL(rest string) (*database, error) {
+	u, err := url.Parse("mysql:" + rest)
+	if err != nil { // its text has the password
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err
+		}
+		return nil, usage("the database's URL: %w", err)
+	}
+	cfg, err := mysql.ParseDSN("/?" + u.RawQuery)
+	if err != nil {
+		return nil, usage("the database's URL: %w", err)
+	}
+	cfg.User = u.User.Username()
+	cfg.Passwd, _ = u.User.Password()
+	cfg.DBName = strings.TrimPrefix(u.Path, "/")
+	cfg.Net, cfg.Addr = "tcp", u.Host
+	if u.Port() == "" {
+		cfg.Addr = net.JoinHostPort(u.Hostname(), "3306")
+	}
+	return connectMySQL(cfg)
+}
+
+func connectMySQL(cfg *mysql.Config) (*database, error) {
+	cfg.ParseTime, cfg.Loc = true, time.UTC
+	if cfg.DBName == "" {
+		return nil, usage("the address names no database: %s", howToName)
+	}
+	c, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, usage("the database's address: %w", err)
+	}
+	return &database{
+		DB: sql.OpenDB(c), dialect: core.MySQL, name: fmt.Sprintf("mysql %s/%s", cfg.Addr, cfg.DBName),
+	}, nil
+}
+
+// connectSQLite reads what follows sqlite: or file: in an address.
+func connectSQLite(rest string) (*database, error) {
+	path, query, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
+	if path == "" {
+		return nil, usage("the address names no file: use sqlite:path")
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, usage("the address of the file: %w", err)
+	}
+	if !strings.Contains(query, "busy_timeout") {
+		values.Add("_pragma", "busy_timeout(10000)") // the service writes beside the command
+	}
+	if values.Get("_txlock") == "" {
+		values.Set("_txlock", "immediate")
+	}
+	file, err := url.PathUnescape(path)
+	if err != nil {
+		file = path
+	}
+	_, err = os.Stat(file)
+	missing := errors.Is(err, os.ErrNotExist) && file != ":memory:"
+	db, err := sql.Open("sqlite", "file:"+path+"?"+values.Encode())
+	if err != nil {
+		return nil, err
+	}
+	return &database{DB: db, dialect: core.SQLite, name: "sqlite " + file, missing: missing}, nil
+}
+
+// quote quotes the name of a table, with the schema if there is one. The names were checked.
+func (db *database) quote(schema, name string) string {
+	mark := `"`
+	if db.dialect == core.MySQL {
+		mark = "`"
+	}
+	name = mark + name + mark
+	if schema != "" {
+		name = mark + schema + mark + "." + name
+	}
+	return name
+}

@@ -1,0 +1,370 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cheggaaa/pb/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// deadFilter selects dead events.
+type deadFilter struct {
+	topic, eventType, tenant string
+}
+
+func (f *deadFilter) flags(c *cobra.Command) {
+	c.Flags().StringVar(&f.topic, "topic", "", "only events of this topic")
+	c.Flags().StringVar(&f.eventType, "type", "", "only events of this type")
+	c.Flags().StringVar(&f.tenant, "tenant", "", "only events of this tenant")
+}
+
+func (f deadFilter) query() core.DeadQuery {
+	return core.DeadQuery{Topic: f.topic, Type: f.eventType, TenantID: f.tenant}
+}
+
+// deadRow is a dead event as commands print it. The payload is not among its fields.
+type deadRow struct {
+	ID        string    `json:"id"`
+	EventID   string    `json:"event_id"`
+	Topic     string    `json:"topic"`
+	Type      string    `json:"type"`
+	Key       string    `json:"key,omitempty"`
+	Tenant    string    `json:"tenant_id,omitempty"`
+	Attempts  int       `json:"attempts"`
+	CreatedAt time.Time `json:"created_at"`
+	ErrorCode string    `json:"error_code"`
+	Error     string    `json:"error"`
+}
+
+func deadRowOf(d core.DeadEvent) deadRow {
+	return deadRow{
+		ID: d.ID.String(), EventID: d.Event.ID, Topic: d.Event.Topic, Type: d.Event.Type, Key: d.Event.Key,
+		Tenant: d.Event.TenantID, Attempts: d.Attempts, CreatedAt: d.CreatedAt, ErrorCode: d.ErrorCode, Error: d.Error,
+	}
+}
+
+func (a *app) deadCommand() *cobra.Command {
+	var f deadFilter
+	var limit int
+	var after string
+	c := &cobra.Command{
+		Use:   "dead",
+		Short: "List the dead events",
+		Long: `dead lists the dead events, the oldest ids first, without their payloads. --after with the last id
+prints the next page.`,
+		Example: "  outbox dead --topic orders\n  outbox dead --json --limit 1000",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			q := f.query()
+			q.Limit = limit
+			if limit < 1 || limit > 1000 {
+				return usage("--limit %d: it is 1 to 1000", limit)
+			}
+			if after != "" {
+				id, err := core.ParseRowID(after)
+				if err != nil {
+					return usage("--after: %w", err)
+				}
+				q.After = id
+			}
+			ctx, cancel := a.limited(c)
+			defer cancel()
+			db, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = db.Close() }()
+			ob, err := a.outbox(db, core.BlockKey)
+			if err != nil {
+				return err
+			}
+			events, err := ob.ListDead(ctx, q)
+			if err != nil {
+				return withTables(err)
+			}
+			rows := converted(events, deadRowOf)
+			return a.print(rows, func() { a.printDead(rows, limit) })
+		},
+	}
+	f.flags(c)
+	c.Flags().IntVar(&limit, "limit", 100, "events on a page, up to 1000")
+	c.Flags().StringVar(&after, "after", "", "only events after this id")
+	return c
+}
+
+func (a *app) printDead(rows []deadRow, limit int) {
+	if len(rows) == 0 {
+		a.sayf("no event is dead\n")
+		return
+	}
+	t := &table{}
+	t.add("ID", "TOPIC", "TYPE", "KEY", "ATTEMPTS", "CREATED", "CODE", "ERROR")
+	for _, r := range rows {
+		t.add(r.ID, r.Topic, r.Type, orDash(r.Key), strconv.Itoa(r.Attempts), moment(r.CreatedAt), r.ErrorCode,
+			short(r.Error))
+	}
+	t.write(a.Out)
+	if len(rows) == limit {
+		a.note("there may be more: --after %s", rows[len(rows)-1].ID)
+	}
+}
+
+// short is a text in one line of a table.
+func short(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > 80 {
+		return string(r[:79]) + "…"
+	}
+	return s
+}
+
+// change is what redrive and discard did, or would do.
+type change struct {
+	Action  string         `json:"action"`
+	DryRun  bool           `json:"dry_run"`
+	Events  int            `json:"events"`
+	Keys    int            `json:"keys"`
+	Topics  map[string]int `json:"topics"`
+	Oldest  *time.Time     `json:"oldest,omitempty"`
+	Newest  *time.Time     `json:"newest,omitempty"`
+	Changed int            `json:"changed"`
+}
+
+// mutation is redrive or discard.
+type mutation struct {
+	deadFilter
+	name          string
+	all, dryRun   bool
+	yes, skipDead bool
+	reason, actor string
+}
+
+func (a *app) redriveCommand() *cobra.Command {
+	return a.mutationCommand("redrive", "Open dead events again, with fresh attempts",
+		`redrive opens dead events again: the relays publish them with fresh attempts. An event keeps its
+place in its key. If the relays have DeadPolicy SkipDead, give --skip-dead: the event is then
+appended at the end of its key.`)
+}
+
+func (a *app) discardCommand() *cobra.Command {
+	return a.mutationCommand("discard", "End dead events without publishing them",
+		`discard ends dead events without publishing them. Their keys go on. The rows stay until the retention
+ends, and cannot be opened again.`)
+}
+
+func (a *app) mutationCommand(name, shortText, long string) *cobra.Command {
+	m := mutation{name: name}
+	c := &cobra.Command{
+		Use:   name + " (ID... | --all) --reason TEXT",
+		Short: shortText,
+		Long: long + `
+
+The events are those of the ids, or with --all every dead event that the filter selects. The command
+prints how many there are, how old they are, and where they go. Then it asks. Without a terminal it
+needs --yes, or it is refused (exit code 5). Actor and reason are stored in the audit table, in the
+same transaction. Exit code 4 says that fewer events were changed than were selected.`,
+		Example: fmt.Sprintf("  outbox %s --all --topic orders --dry-run\n"+
+			"  outbox %[1]s --all --topic orders --reason 'schema repaired, INC-42'", name),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, cancel := a.limited(c)
+			defer cancel()
+			return a.mutate(ctx, m, args)
+		},
+	}
+	m.flags(c)
+	f := c.Flags()
+	f.BoolVar(&m.all, "all", false, "every dead event that the filter selects")
+	f.BoolVar(&m.dryRun, "dry-run", false, "print what would be changed, and change nothing")
+	f.BoolVar(&m.yes, "yes", false, "do not ask")
+	f.BoolVar(&m.skipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
+	f.StringVar(&m.reason, "reason", "", "why, for the audit table")
+	f.StringVar(&m.actor, "actor", "", "who, for the audit table (default: the user of the system)")
+	return c
+}
+
+// check checks the arguments, and returns the ids.
+func (m *mutation) check(args []string) (ids []core.RowID, err error) {
+	switch {
+	case m.all == (len(args) > 0):
+		return nil, usage("name the events: ids, or --all with a filter")
+	case len(args) > 0 && m.deadFilter != deadFilter{}:
+		return nil, usage("--topic, --type and --tenant are for --all")
+	case m.reason == "" && !m.dryRun:
+		return nil, usage("--reason is missing: it is stored in the audit table")
+	}
+	for _, arg := range args {
+		id, err := core.ParseRowID(arg)
+		if err != nil {
+			return nil, usage("%s: %w", short(arg), err)
+		}
+		ids = append(ids, id)
+	}
+	if m.actor == "" {
+		m.actor = "unknown"
+		if u, err := user.Current(); err == nil {
+			m.actor = u.Username
+		}
+	}
+	return ids, nil
+}
+
+func (a *app) mutate(ctx context.Context, m mutation, args []string) error {
+	ids, err := m.check(args)
+	if err != nil {
+		return err
+	}
+	db, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	policy := core.BlockKey
+	if m.skipDead {
+		policy = core.SkipDead
+	}
+	ob, err := a.outbox(db, policy)
+	if err != nil {
+		return err
+	}
+	selected, err := selectDead(ctx, ob, m.query(), ids)
+	if err != nil {
+		return withTables(err)
+	}
+	done := blastRadius(m, selected)
+	if len(selected) < len(ids) {
+		a.note("%d of %d ids are of no dead event", len(ids)-len(selected), len(ids))
+	}
+	if !a.json {
+		a.printRadius(done)
+	}
+	if len(selected) > 0 && !m.dryRun {
+		if err := a.confirm(m.yes, fmt.Sprintf("%s %d events of %s?", m.name, len(selected), db.name)); err != nil {
+			return err
+		}
+		err = a.work(ctx, ob, m, selected, &done)
+	}
+	perr := a.print(done, func() {
+		if !m.dryRun {
+			a.sayf("%d events changed\n", done.Changed)
+		}
+	})
+	switch {
+	case err != nil && done.Changed > 0:
+		return exit(ExitPartial, "%d of %d events are changed; repeat the command for the others: %w", done.Changed,
+			done.Events, err)
+	case err != nil:
+		return err
+	case !m.dryRun && (done.Changed < done.Events || done.Events < len(ids)):
+		return exit(ExitPartial, "%d of %d events are changed: the others are no longer dead",
+			done.Changed, max(done.Events, len(ids)))
+	}
+	return perr
+}
+
+// selectDead reads the dead events that a query selects, or those with the ids.
+func selectDead(
+	ctx context.Context, ob *core.Outbox, q core.DeadQuery, ids []core.RowID,
+) (all []core.DeadEvent, err error) {
+	q.Limit = 1000
+	for {
+		page, err := ob.ListDead(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range page {
+			if len(ids) == 0 || slices.Contains(ids, d.ID) {
+				d.Event.Payload, d.Event.Headers = nil, nil
+				all = append(all, d)
+			}
+		}
+		if len(page) < q.Limit {
+			return all, nil
+		}
+		q.After = page[len(page)-1].ID
+	}
+}
+
+// blastRadius says what a change touches.
+func blastRadius(m mutation, events []core.DeadEvent) change {
+	c := change{Action: m.name, DryRun: m.dryRun, Events: len(events), Topics: map[string]int{}}
+	keys := map[[3]string]bool{}
+	for _, d := range events {
+		c.Topics[d.Event.Topic]++
+		if d.Event.Key != "" {
+			keys[[3]string{d.Event.TenantID, d.Event.Topic, d.Event.Key}] = true
+		}
+		if at := d.CreatedAt; c.Oldest == nil || at.Before(*c.Oldest) {
+			c.Oldest = &at
+		}
+		if at := d.CreatedAt; c.Newest == nil || at.After(*c.Newest) {
+			c.Newest = &at
+		}
+	}
+	c.Keys = len(keys)
+	return c
+}
+
+func (a *app) printRadius(c change) {
+	a.sayf("%s: %d dead events of %d keys\n", c.Action, c.Events, c.Keys)
+	if c.Events == 0 {
+		return
+	}
+	a.sayf("oldest %s, newest %s\n", moment(*c.Oldest), moment(*c.Newest))
+	t := &table{}
+	t.add("DESTINATION", "EVENTS")
+	for _, topic := range slices.Sorted(maps.Keys(c.Topics)) {
+		t.add(topic, strconv.Itoa(c.Topics[topic]))
+	}
+	t.write(a.Out)
+}
+
+// work changes the events, and tells the relays.
+func (a *app) work(ctx context.Context, ob *core.Outbox, m mutation, events []core.DeadEvent, done *change) error {
+	do := ob.Redrive
+	if m.name == "discard" {
+		do = ob.Discard
+	}
+	add, finish := a.progress(len(events))
+	defer finish()
+	ids := converted(events, func(d core.DeadEvent) core.RowID { return d.ID })
+	for chunk := range slices.Chunk(ids, 500) {
+		n, err := do(ctx, core.AdminRequest{IDs: chunk, Actor: m.actor, Reason: m.reason})
+		done.Changed += n
+		if err != nil {
+			return err
+		}
+		add(len(chunk))
+	}
+	if n, ok := ob.Repository().(core.Notifier); ok {
+		if err := n.Notify(ctx); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			a.note("the relays were not told, and find the events with their next poll: %v", err)
+		}
+	}
+	return nil
+}
+
+// progress shows how far long work is, on a terminal.
+func (a *app) progress(total int) (add func(int), finish func()) {
+	if !a.Progress || total <= 500 {
+		return func(int) {}, func() {}
+	}
+	bar := pb.New(total).SetWriter(a.Err)
+	bar.SetTemplateString(`{{counters . }} {{bar . }} {{percent . }} {{speed . "%s/s"}} {{rtime . "%s left"}}`)
+	bar.Start()
+	return func(n int) { bar.Add(n) }, func() { bar.Finish() }
+}

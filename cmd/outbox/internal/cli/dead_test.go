@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// poison publishes n events of a topic with a key each, and lets a relay find that they can never
+// be published.
+func (w *world) poison(topic string, n int) {
+	w.Helper()
+	var events []core.Event
+	for i := range n {
+		events = append(events, core.Event{
+			Type: "order.placed", Topic: topic, Key: fmt.Sprint(i % 2), Payload: []byte("{}"),
+		})
+	}
+	w.publish(events...)
+	w.drain(core.Permanent(errors.New("schema v3: field total")), core.SkipDead)
+}
+
+// drain relays everything that is due to a destination that answers with err.
+func (w *world) drain(err error, policy core.DeadPolicy) {
+	w.Helper()
+	repo, rerr := sqloutbox.New(w.open(), sqloutbox.Config{Dialect: w.dialect})
+	if rerr != nil {
+		w.Fatal(rerr)
+	}
+	ob, oerr := core.New(core.Config{
+		Repository: repo, DeadPolicy: policy, Logger: slog.New(slog.DiscardHandler),
+		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { return err }),
+	})
+	if oerr != nil {
+		w.Fatal(oerr)
+	}
+	if err := ob.Drain(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		if w.dialect != core.SQLite {
+			w.require(w.run("status"), ExitFailed, "outbox migrate up")
+		}
+		w.ok("migrate", "up")
+		w.require(w.run("status"), ExitOK, "no event waits, and none is dead", "no relay has told")
+		w.poison("orders", 2)
+		w.publish(
+			core.Event{Type: "mail", Topic: "mails", Payload: []byte("{}")},
+			core.Event{Type: "mail", Topic: "mails", Key: "1", Payload: []byte("{}")},
+			core.Event{Type: "mail", Topic: "later", Payload: []byte("{}"), Delay: time.Hour},
+		)
+		w.require(w.run("status"), ExitOK, "pending 3", "dead 2")
+		var s outboxState
+		if code := w.json(&s, "status", "--max-dead", "1"); code != ExitUnhealthy || s.Pending != 3 || s.Dead != 2 ||
+			s.Capped || len(s.Topics) != 3 || s.Relays == nil || len(s.Relays) != 0 {
+			w.Fatalf("exit code %d, %+v", code, s)
+		}
+		for i, want := range []topicState{
+			{Topic: "later", Pending: 1},
+			{Topic: "mails", Pending: 2, Due: 2},
+			{Topic: "orders", Dead: 2},
+		} {
+			got := s.Topics[i]
+			if got.Relayed == nil || *got.Relayed || (got.OldestSecs <= 0) != (want.Pending == 0) {
+				w.Errorf("topic %+v", got)
+			}
+			got.OldestSecs, got.Relayed = 0, nil
+			if got != want {
+				w.Errorf("topic %+v, want %+v", got, want)
+			}
+		}
+		w.require(w.run("status", "--max-age", "1ns"), ExitUnhealthy, "has waited for")
+		w.ok("status", "--max-age", "1h", "--max-dead", "2")
+	})
+}
+
+func TestDeadAndRedrive(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.golden("dead-none.txt", w.ok("dead"))
+		w.poison("orders", 1)
+		w.golden("dead.txt", w.ok("dead"))
+		w.golden("dead.json", w.ok("dead", "--json"))
+		w.poison("mails", 3)
+		var rows []deadRow
+		w.json(&rows, "dead", "--topic", "mails", "--limit", "2")
+		if len(rows) != 2 || rows[0].Topic != "mails" {
+			w.Fatalf("%+v", rows)
+		}
+		page := rows
+		w.json(&rows, "dead", "--topic", "mails", "--after", page[1].ID)
+		if len(rows) != 1 || rows[0].ID <= page[1].ID {
+			w.Errorf("the next page is %+v", rows)
+		}
+
+		// Nothing happens without a reason and a yes.
+		w.require(w.run("redrive", "--all", "--topic", "orders"), ExitUsage, "--reason")
+		w.require(w.run("redrive", "--reason", "x"), ExitUsage, "--all")
+		w.require(w.run("redrive", "nonsense", "--reason", "x"), ExitUsage, "nonsense")
+		w.require(w.run("redrive", "--all", "--reason", "x"), ExitRefused, "4 dead events of 3 keys", "--yes")
+		w.require(w.answer("no\n", "redrive", "--all", "--reason", "x"), ExitRefused, "[y/N]")
+		w.golden("redrive-dry-run.txt", w.ok("redrive", "--all", "--dry-run", "--skip-dead"))
+		w.require(w.run("status"), ExitOK, "dead 4")
+
+		redrive := strings.Fields("redrive --all --topic mails --skip-dead --actor ada --reason repaired")
+		w.require(w.answer("y\n", redrive...), ExitOK, "3 events changed")
+		var s outboxState
+		if w.json(&s, "status"); s.Dead != 1 || s.Pending != 3 {
+			w.Errorf("after the redrive: %+v", s)
+		}
+		w.drain(nil, core.SkipDead)
+		if w.json(&s, "status"); s.Dead != 1 || s.Pending != 0 {
+			w.Errorf("after the drain: %+v", s)
+		}
+		var n int
+		if err := w.open().QueryRowContext(w.Context(), "SELECT COUNT(*) FROM outbox_audit WHERE actor = 'ada' AND "+
+			"reason = 'repaired' AND action = 'redrive'").Scan(&n); err != nil || n != 3 {
+			w.Errorf("%d rows of the audit, %v", n, err)
+		}
+
+		w.json(&rows, "dead")
+		var c change
+		code := w.json(&c, "discard", rows[0].ID, page[0].ID, "--yes", "--reason", "lost")
+		if code != ExitPartial || c.Changed != 1 || c.Events != 1 || c.Topics["orders"] != 1 {
+			w.Errorf("discard of a dead and a published event: exit code %d, %+v", code, c)
+		}
+		w.golden("dead-none.txt", w.ok("dead"))
+		if code := w.json(&c, "discard", "--all", "--yes", "--reason", "lost"); code != ExitOK || c.Changed != 0 {
+			w.Errorf("discard of nothing: exit code %d, %+v", code, c)
+		}
+	})
+}
+
+func TestAge(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0s", 12 * time.Millisecond: "12ms", 90 * time.Second: "1m30s", 10 * time.Minute: "10m",
+		30 * time.Second: "30s", 90 * time.Minute: "1h30m", 72 * time.Hour: "3d", -time.Minute: "-1m",
+	} {
+		if got := age(d); got != want {
+			t.Errorf("%s: %s, want %s", d, got, want)
+		}
+	}
+	if got := short("a\nb" + strings.Repeat("x", 100)); !strings.HasPrefix(got, "a b") || len([]rune(got)) != 80 {
+		t.Errorf("short: %q", got)
+	}
+}

@@ -1,0 +1,409 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Levels of a finding.
+const (
+	levelOK      = "ok"
+	levelWarning = "warning"
+	levelFailure = "failure"
+)
+
+// finding is the result of one check.
+type finding struct {
+	Check string `json:"check"`
+	Level string `json:"level"`
+	Found string `json:"found"`
+	Cause string `json:"cause,omitempty"`
+	Fix   string `json:"fix,omitempty"`
+}
+
+func fine(check, found string) finding { return finding{Check: check, Level: levelOK, Found: found} }
+
+// limits are those of doctor's flags.
+type limits struct {
+	transaction time.Duration
+	skew        time.Duration
+	deadTuples  int64
+}
+
+// examination is one run of doctor.
+type examination struct {
+	db             *database
+	ob             *core.Outbox
+	schema, prefix string
+	limits
+	now func() time.Time
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var l limits
+	var strict bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what makes an outbox lose, delay or pile up events",
+		Long: `doctor looks at the database and says what is wrong, why that matters, and what to do:
+
+  tables        missing or different tables, columns and indexes; indexes that are not valid
+  durability    settings under which the database loses commits when it crashes
+  isolation     a default isolation under which transactions of producers fail
+  clock         the clock of the database and that of this machine differ
+  transactions  transactions that are open for long: they hold keys, and keep old rows alive
+  vacuum        autovacuum is off, or leaves many dead tuples (PostgreSQL)
+  relays        topics with waiting events that no living relay publishes
+  dead          dead events
+
+It changes nothing. Exit code 3 says that a check failed; with --strict a warning counts too.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := a.limited(c)
+			defer cancel()
+			db, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = db.Close() }()
+			ob, err := a.outbox(db, core.BlockKey)
+			if err != nil {
+				return err
+			}
+			x := &examination{db: db, ob: ob, schema: a.schema, prefix: a.prefixOf(), limits: l, now: time.Now}
+			if a.Now != nil {
+				x.now = a.Now
+			}
+			all := x.examine(ctx)
+			if err := a.print(all, func() { a.printFindings(all) }); err != nil {
+				return err
+			}
+			if n := count(all, levelFailure); n > 0 {
+				return exit(ExitUnhealthy, "%d checks failed", n)
+			}
+			if n := count(all, levelWarning); strict && n > 0 {
+				return exit(ExitUnhealthy, "%d warnings", n)
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&strict, "strict", false, "exit code 3 for a warning too")
+	f.DurationVar(&l.transaction, "max-transaction", 5*time.Minute, "how long a transaction may be open")
+	f.DurationVar(&l.skew, "max-skew", 2*time.Second, "how far the clocks may be apart")
+	f.Int64Var(&l.deadTuples, "max-dead-tuples", 100_000, "dead tuples of the table of events (PostgreSQL)")
+	return c
+}
+
+func count(all []finding, level string) (n int) {
+	for _, f := range all {
+		if f.Level == level {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *app) printFindings(all []finding) {
+	colors := map[string]string{levelOK: green, levelWarning: yellow, levelFailure: red}
+	for _, f := range all {
+		a.sayf("%s  %s: %s\n", a.paint(colors[f.Level], fmt.Sprintf("%-7s", f.Level)), f.Check, f.Found)
+		if f.Cause != "" {
+			a.sayf("         why: %s\n", f.Cause)
+		}
+		if f.Fix != "" {
+			a.sayf("         fix: %s\n", f.Fix)
+		}
+	}
+}
+
+// examine runs every check. A check that cannot be run is a warning.
+func (x *examination) examine(ctx context.Context) (all []finding) {
+	for _, c := range []struct {
+		name string
+		run  func(context.Context) ([]finding, error)
+	}{
+		{"tables", x.tables},
+		{"durability", x.durability},
+		{"isolation", x.isolation},
+		{"clock", x.clock},
+		{"transactions", x.transactions},
+		{"vacuum", x.vacuum},
+		{"relays", x.relays},
+		{"dead", x.dead},
+	} {
+		found, err := c.run(ctx)
+		if err != nil {
+			found = append(found, finding{
+				Check: c.name, Level: levelWarning, Found: "could not be checked: " + firstLine(err.Error()),
+				Fix: "read the error: the tables or a right may be missing",
+			})
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+func firstLine(s string) string {
+	first, _, _ := strings.Cut(s, "\n")
+	return first
+}
+
+func (x *examination) tables(ctx context.Context) ([]finding, error) {
+	checker, ok := x.ob.Repository().(core.Checker)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	err := checker.Check(ctx)
+	if err == nil {
+		return []finding{fine("tables", "they are those of this version")}, nil
+	}
+	_, list, _ := strings.Cut(err.Error(), "\n") // a difference on each line
+	if list == "" {
+		list = err.Error()
+	}
+	return []finding{{
+		Check: "tables", Level: levelFailure, Found: strings.ReplaceAll(list, "\n", "; "),
+		Cause: "without a column or a table the relay does not start; without an index each claim reads the whole " +
+			"table",
+		Fix: "run `outbox migrate up`, or apply the files of `outbox migrate get`; create an index that is " +
+			"missing or not valid again",
+	}}, nil
+}
+
+// setting is a setting of a server, with the values that are safe.
+type setting struct {
+	name, query string
+	safe        []string
+	level       string
+	cause       string
+}
+
+var durable = map[core.Dialect][]setting{
+	core.Postgres: {
+		{
+			"fsync", "SELECT current_setting('fsync')",
+			[]string{"on"},
+			levelFailure,
+			"a crash of the machine may destroy the database",
+		},
+		{
+			"full_page_writes", "SELECT current_setting('full_page_writes')",
+			[]string{"on"},
+			levelFailure,
+			"a crash of the machine may destroy pages",
+		},
+		{
+			"synchronous_commit", "SELECT current_setting('synchronous_commit')",
+			[]string{"on", "local", "remote_write", "remote_apply"},
+			levelWarning,
+			"a crash loses the last commits, and with them events that were published already",
+		},
+	},
+	core.MySQL: {
+		{
+			"innodb_flush_log_at_trx_commit", "SELECT @@innodb_flush_log_at_trx_commit",
+			[]string{"1"},
+			levelWarning,
+			"a crash loses the commits of the last second, and with them events that were published already",
+		},
+		{
+			"sync_binlog", "SELECT CASE WHEN @@log_bin = 0 THEN 1 ELSE @@sync_binlog END",
+			[]string{"1"},
+			levelWarning,
+			"after a crash replicas may have other commits than the primary",
+		},
+	},
+	core.SQLite: {
+		{
+			"synchronous", "PRAGMA synchronous",
+			[]string{"2", "3"},
+			levelWarning,
+			"a loss of power may lose the last commits",
+		},
+		{
+			"journal_mode", "PRAGMA journal_mode",
+			[]string{"wal"},
+			levelWarning,
+			"readers and the relay wait for every writer",
+		},
+	},
+}
+
+// judge compares the value of a setting with the safe ones.
+func (s setting) judge(check, value string) finding {
+	if slices.Contains(s.safe, strings.ToLower(value)) {
+		return fine(check, s.name+" is "+value)
+	}
+	return finding{
+		Check: check, Level: s.level, Found: s.name + " is " + value, Cause: s.cause,
+		Fix: fmt.Sprintf("set %s to %s", s.name, s.safe[0]),
+	}
+}
+
+func (x *examination) durability(ctx context.Context) (all []finding, err error) {
+	for _, s := range durable[x.db.dialect] {
+		var value string
+		if err := x.db.QueryRowContext(ctx, s.query).Scan(&value); err != nil {
+			return all, err
+		}
+		all = append(all, s.judge("durability", value))
+	}
+	return all, nil
+}
+
+func (x *examination) isolation(ctx context.Context) ([]finding, error) {
+	query := map[core.Dialect]string{
+		core.Postgres: "SELECT current_setting('default_transaction_isolation')",
+		core.MySQL:    "SELECT @@tx_isolation",
+	}[x.db.dialect]
+	if query == "" {
+		return nil, nil
+	}
+	var value string
+	err := x.db.QueryRowContext(ctx, query).Scan(&value)
+	if err != nil && x.db.dialect == core.MySQL { // MySQL has dropped the old name, and MariaDB 10 lacks the new one
+		err = x.db.QueryRowContext(ctx, "SELECT @@transaction_isolation").Scan(&value)
+	}
+	if err != nil {
+		return nil, err
+	}
+	value = strings.ToLower(strings.ReplaceAll(value, "-", " "))
+	if value == "serializable" || value == "repeatable read" && x.db.dialect == core.Postgres {
+		return []finding{{
+			Check: "isolation", Level: levelWarning, Found: "the default isolation is " + value,
+			Cause: "transactions that publish for the same key fail with serialization errors, and have to be repeated",
+			Fix:   "use read committed for them, or repeat them when they fail",
+		}}, nil
+	}
+	return []finding{fine("isolation", "the default isolation is "+value)}, nil
+}
+
+func (x *examination) clock(ctx context.Context) ([]finding, error) {
+	query := map[core.Dialect]string{
+		core.Postgres: "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+		core.MySQL:    "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
+		core.SQLite:   "SELECT " + sqliteNow,
+	}[x.db.dialect]
+	var us int64
+	before := x.now()
+	if err := x.db.QueryRowContext(ctx, query).Scan(&us); err != nil {
+		return nil, err
+	}
+	after := x.now()
+	// The answer was made between both: only what lies outside is a difference.
+	there := time.UnixMicro(us)
+	skew := max(before.Sub(there), there.Sub(after), 0)
+	if skew > x.skew {
+		return []finding{{
+			Check: "clock", Level: levelWarning, Found: "the clocks differ by " + age(skew),
+			Cause: "leases and due times are of the database's clock, times of events and logs of the services' clocks",
+			Fix:   "synchronize both machines (chrony, systemd-timesyncd)",
+		}}, nil
+	}
+	return []finding{fine("clock", "the clocks agree")}, nil
+}
+
+func (x *examination) transactions(ctx context.Context) ([]finding, error) {
+	query := map[core.Dialect]string{
+		core.Postgres: `SELECT COALESCE(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8
+FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'
+AND backend_type = 'client backend'`,
+		core.MySQL: `SELECT COALESCE(MAX(TIMESTAMPDIFF(MICROSECOND, t.trx_started, NOW(6))), 0) / 1e6
+FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
+WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID()`,
+	}[x.db.dialect]
+	if query == "" {
+		return nil, nil
+	}
+	var secs float64
+	if err := x.db.QueryRowContext(ctx, query).Scan(&secs); err != nil {
+		return nil, err
+	}
+	oldest := seconds(secs)
+	if oldest > x.transaction {
+		return []finding{{
+			Check: "transactions", Level: levelWarning, Found: "a transaction has been open for " + age(oldest),
+			Cause: "its events are not published, the keys it has published for wait, and old versions of rows stay " +
+				"in the table, which slows claims down",
+			Fix: "find it in pg_stat_activity (xact_start) or information_schema.innodb_trx (trx_started), and end it",
+		}}, nil
+	}
+	return []finding{fine("transactions", "none has been open for longer than "+age(x.transaction))}, nil
+}
+
+func (x *examination) vacuum(ctx context.Context) ([]finding, error) {
+	if x.db.dialect != core.Postgres {
+		return nil, nil
+	}
+	var on bool
+	var tuples int64
+	err := x.db.QueryRowContext(ctx, `SELECT current_setting('autovacuum') = 'on'
+ AND NOT COALESCE('autovacuum_enabled=false' = ANY (c.reloptions) OR 'autovacuum_enabled=off' = ANY (c.reloptions),
+  false),
+ COALESCE(pg_stat_get_dead_tuples(c.oid), 0)
+FROM pg_class c WHERE c.oid = to_regclass($1::text)`, x.db.quote(x.schema, x.prefix+"event")).Scan(&on, &tuples)
+	if err != nil {
+		return nil, err
+	}
+	var all []finding
+	const cause = "every mark leaves an old version of its row; if nothing removes them, claims read them again " +
+		"and again"
+	if !on {
+		all = append(all, finding{
+			Check: "vacuum", Level: levelFailure, Found: "autovacuum is off", Cause: cause,
+			Fix: "turn autovacuum on, for the server and for the table (ALTER TABLE ... RESET (autovacuum_enabled))",
+		})
+	}
+	if tuples > x.deadTuples {
+		all = append(all, finding{
+			Check: "vacuum", Level: levelWarning, Found: fmt.Sprintf("the table of events has %d dead tuples", tuples),
+			Cause: cause,
+			Fix:   "end the oldest transaction, and see in pg_stat_user_tables when autovacuum came last",
+		})
+	}
+	if len(all) == 0 {
+		all = append(all, fine("vacuum", fmt.Sprintf("at most %d dead tuples", x.deadTuples)))
+	}
+	return all, nil
+}
+
+func (x *examination) relays(ctx context.Context) ([]finding, error) {
+	topics, err := x.ob.UnrelayedTopics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(topics) > 0 {
+		return []finding{{
+			Check: "relays", Level: levelFailure, Found: "nobody relays " + short(strings.Join(topics, ", ")),
+			Cause: "events wait there, and no relay that is alive takes the topic",
+			Fix: "start a relay (Run of the outbox, or `outbox relay`) whose publisher takes the topic; `outbox " +
+				"status` lists the relays",
+		}}, nil
+	}
+	return []finding{fine("relays", "every topic with waiting events has one")}, nil
+}
+
+func (x *examination) dead(ctx context.Context) ([]finding, error) {
+	b, err := x.ob.Backlog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if b.Dead > 0 {
+		return []finding{{
+			Check: "dead", Level: levelWarning,
+			Found: fmt.Sprintf("%d events are dead, and block %d keys", b.Dead, b.BlockedKeys),
+			Cause: "their destination refused them, and the relay has given them up",
+			Fix:   "see `outbox dead`, mend the cause, then `outbox redrive` or `outbox discard`",
+		}}, nil
+	}
+	return []finding{fine("dead", "no event is dead")}, nil
+}

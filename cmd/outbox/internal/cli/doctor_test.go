@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// found returns the finding of a check whose text contains the part.
+func found(all []finding, check, part string) (f finding) {
+	for _, f := range all {
+		if f.Check == check && strings.Contains(f.Found, part) {
+			return f
+		}
+	}
+	return f
+}
+
+// requireFinding runs doctor, and requires a finding of that level with a cause and a fix.
+func (w *world) requireFinding(level, check, part string, args ...string) {
+	w.Helper()
+	var all []finding
+	code := w.json(&all, append([]string{"doctor"}, args...)...)
+	f := found(all, check, part)
+	if f.Level != level || (level != levelOK) != (f.Cause != "" && f.Fix != "") {
+		w.Errorf("%s with %q is not a %s: %+v", check, part, level, all)
+	}
+	if (count(all, levelFailure) > 0) != (code == ExitUnhealthy) {
+		w.Errorf("exit code %d with %+v", code, all)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		for _, check := range []string{"tables", "clock", "relays", "dead"} {
+			w.requireFinding(levelOK, check, "")
+		}
+		if out := w.run("doctor").out; !strings.Contains(out, "ok       tables: they are those of this version\n") {
+			w.Errorf("doctor printed %s", out)
+		}
+
+		w.now = func() time.Time { return time.Now().Add(time.Hour) }
+		w.requireFinding(levelWarning, "clock", "differ by 1h")
+		w.now = nil
+
+		w.publish(core.Event{Type: "order.placed", Topic: "orders"})
+		w.requireFinding(levelFailure, "relays", "nobody relays orders")
+		w.drain(core.Permanent(errors.New("no")), core.BlockKey)
+		w.requireFinding(levelWarning, "dead", "1 events are dead")
+		w.require(w.run("doctor", "--strict"), ExitUnhealthy)
+
+		if w.dialect == core.SQLite {
+			w.exec("DROP INDEX outbox_event_dead")
+		} else {
+			w.exec(map[core.Dialect]string{
+				core.Postgres: "UPDATE pg_index SET indisvalid = false " +
+					"WHERE indexrelid = 'outbox_event_dead'::regclass",
+				core.MySQL: "DROP INDEX outbox_event_dead ON outbox_event",
+			}[w.dialect])
+		}
+		w.requireFinding(levelFailure, "tables", "outbox_event_dead")
+		w.require(w.run("doctor"), ExitUnhealthy, "fix: run `outbox migrate up`")
+	})
+}
+
+// A transaction that is open, and settings of the server.
+func TestDoctorServer(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		switch w.dialect {
+		case core.SQLite:
+			w.requireFinding(levelOK, "durability", "synchronous is 2")
+			w.address += "&_pragma=synchronous(OFF)"
+			w.requireFinding(levelWarning, "durability", "synchronous is 0")
+			return
+		case core.Postgres:
+			var name string
+			db := w.open()
+			if err := db.QueryRowContext(w.Context(), "SELECT current_database()").Scan(&name); err != nil {
+				w.Fatal(err)
+			}
+			w.requireFinding(levelOK, "isolation", "read committed")
+			w.requireFinding(levelOK, "vacuum", "dead tuples")
+			w.exec("ALTER DATABASE " + name + " SET synchronous_commit = off")
+			w.exec("ALTER DATABASE " + name + " SET default_transaction_isolation = 'serializable'")
+			w.exec("ALTER TABLE outbox_event SET (autovacuum_enabled = false)")
+			w.requireFinding(levelWarning, "durability", "synchronous_commit is off")
+			w.requireFinding(levelWarning, "isolation", "serializable")
+			w.requireFinding(levelFailure, "vacuum", "autovacuum is off")
+			w.publish(core.Event{Type: "order.placed", Topic: "orders"})
+			conn, err := w.open().Conn(w.Context())
+			if err != nil {
+				w.Fatal(err)
+			}
+			defer conn.Close()
+			for _, stmt := range []string{
+				"UPDATE outbox_event SET attempts = attempts", "SELECT pg_stat_force_next_flush()", "SELECT 1",
+			} {
+				if _, err := conn.ExecContext(w.Context(), stmt); err != nil {
+					w.Fatal(err)
+				}
+			}
+			w.requireFinding(levelWarning, "vacuum", "1 dead tuples", "--max-dead-tuples", "0")
+		case core.MySQL:
+			w.requireFinding(levelOK, "isolation", "repeatable read")
+		}
+		tx, err := w.open().BeginTx(w.Context(), nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer tx.Rollback()
+		if _, err := tx.ExecContext(w.Context(), "UPDATE outbox_event SET attempts = attempts"); err != nil {
+			w.Fatal(err)
+		}
+		// MariaDB repeats its last answer until nobody has asked for 100 ms.
+		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(300 * time.Millisecond) {
+			var all []finding
+			w.json(&all, "doctor", "--max-transaction", "1us")
+			f := found(all, "transactions", "has been open for")
+			if f.Level == levelWarning && f.Cause != "" && f.Fix != "" {
+				break
+			}
+			if time.Now().After(deadline) {
+				w.Fatalf("the open transaction is not found: %+v", all)
+			}
+		}
+		w.requireFinding(levelOK, "transactions", "1h0m", "--max-transaction", "1h")
+	})
+}
+
+// Values that a test server cannot be given.
+func TestDoctorSettings(t *testing.T) {
+	t.Parallel()
+	for dialect, unsafe := range map[core.Dialect]map[string]string{
+		core.Postgres: {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"},
+		core.MySQL:    {"innodb_flush_log_at_trx_commit": "2", "sync_binlog": "0"},
+		core.SQLite:   {"synchronous": "1", "journal_mode": "delete"},
+	} {
+		for _, s := range durable[dialect] {
+			if f := s.judge("durability", unsafe[s.name]); f.Level == levelOK || f.Cause == "" || f.Fix == "" {
+				t.Errorf("%s: %+v", s.name, f)
+			}
+			if f := s.judge("durability", s.safe[0]); f.Level != levelOK {
+				t.Errorf("%s: %+v", s.name, f)
+			}
+		}
+	}
+}

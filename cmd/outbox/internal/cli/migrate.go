@@ -1,0 +1,384 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+func (a *app) migrateCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "migrate",
+		Short: "Create, change, check and print the tables",
+		Long: `migrate creates and changes the tables of ormoutbox, and prints their SQL for other tools.
+
+--tables says which: outbox, inbox, keys (Idempotency-Key, results of commands), effects, or all.`,
+	}, a.migrateUp(), a.migrateDown(), a.migrateStatus(), a.migrateValidate(), a.migrateGet())
+}
+
+func tablesFlag(c *cobra.Command, names *[]string) {
+	c.Flags().StringSliceVar(names, "tables", []string{"outbox"}, "outbox, inbox, keys, effects, or all")
+	_ = c.RegisterFlagCompletionFunc("tables", cobra.FixedCompletions(
+		[]string{"outbox", "inbox", "keys", "effects", "all"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// migrationState is a migration as `migrate status` prints it.
+type migrationState struct {
+	Tables    string     `json:"tables"`
+	Version   int        `json:"version"`
+	Name      string     `json:"name"`
+	Applied   bool       `json:"applied"`
+	AppliedAt *time.Time `json:"applied_at,omitempty"`
+}
+
+// states compares the migrations of a kind with its table of versions.
+func (db *database) states(ctx context.Context, k kind, p place) (all []migrationState, recorded bool, err error) {
+	migrations, err := k.migrations(p)
+	if err != nil {
+		return nil, false, usage("%w", err)
+	}
+	list, err := db.appliedOf(ctx, k, p)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, m := range migrations {
+		s := migrationState{Tables: k.name, Version: m.Version, Name: m.Name}
+		if i := slices.IndexFunc(list, func(v applied) bool { return v.version == m.Version }); i >= 0 {
+			s.Applied, s.AppliedAt = true, &list[i].at
+		}
+		all = append(all, s)
+	}
+	return all, list != nil, nil
+}
+
+func (a *app) migrateUp() *cobra.Command {
+	var names []string
+	var dryRun bool
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Create the tables, or bring them up to date",
+		Long: `up applies the migrations that the table of versions does not name yet. Any number of processes
+may do that at once. docs/migrations.md says what each version changes, and what has to stop before.`,
+		Example: "  outbox migrate up\n  outbox migrate up --tables outbox,inbox\n  outbox migrate up --dry-run",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			chosen, err := a.kindsOf(names)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := a.limited(c)
+			defer cancel()
+			db, err := a.openFile(ctx, true, !dryRun)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = db.Close() }()
+			done := []migrationState{}
+			for _, k := range chosen {
+				p := a.placeOf(k, db.dialect)
+				before, _, err := db.states(ctx, k, p)
+				if err != nil {
+					return err
+				}
+				if dryRun {
+					if err := a.printPending(k, p, before); err != nil {
+						return err
+					}
+					done = append(done, pending(before)...)
+					continue
+				}
+				s, err := k.store(db.DB, p)
+				if err != nil {
+					return usage("%w", err)
+				}
+				if err := s.Migrate(ctx); err != nil {
+					return err
+				}
+				after, _, err := db.states(ctx, k, p)
+				if err != nil {
+					return err
+				}
+				for i, m := range after {
+					if m.Applied && !before[i].Applied {
+						done = append(done, m)
+					}
+				}
+			}
+			if dryRun && !a.json {
+				return nil
+			}
+			return a.print(done, func() {
+				for _, m := range done {
+					a.sayf("applied %s %04d_%s\n", m.Tables, m.Version, m.Name)
+				}
+				if len(done) == 0 {
+					a.sayf("the tables are up to date\n")
+				}
+			})
+		},
+	}
+	tablesFlag(c, &names)
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL instead of executing it")
+	return c
+}
+
+func pending(all []migrationState) []migrationState {
+	return slices.DeleteFunc(slices.Clone(all), func(m migrationState) bool { return m.Applied })
+}
+
+// printPending prints the SQL that up would execute.
+func (a *app) printPending(k kind, p place, states []migrationState) error {
+	migrations, err := k.migrations(p)
+	if err != nil || a.json {
+		return err
+	}
+	for i, m := range migrations {
+		if !states[i].Applied {
+			a.sayf("-- %s %04d_%s\n%s\n", k.name, m.Version, m.Name, m.Up)
+		}
+	}
+	return nil
+}
+
+func (a *app) migrateDown() *cobra.Command {
+	var names []string
+	var dryRun, yes bool
+	var to int
+	c := &cobra.Command{
+		Use:   "down --to VERSION",
+		Short: "Undo migrations down to a version; version 0 drops the tables",
+		Long: `down undoes the migrations after the version of --to, the newest first. It is for tables that
+"migrate up", Migrate or AutoCreate made. Stop every process that uses the tables first.
+
+down is refused (exit code 5) while there are undelivered events, unless --yes is given: version 0
+drops the tables with everything in them. Without a terminal it always needs --yes.`,
+		Example: "  outbox migrate down --to 1",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			chosen, err := a.kindsOf(names)
+			if err != nil {
+				return err
+			}
+			if len(chosen) != 1 {
+				return usage("down is for one kind of tables: name it with --tables")
+			}
+			if to < 0 {
+				return usage("--to VERSION is missing: 0 drops the tables")
+			}
+			ctx, cancel := a.limited(c)
+			defer cancel()
+			db, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = db.Close() }()
+			return a.down(ctx, db, chosen[0], to, dryRun, yes)
+		},
+	}
+	tablesFlag(c, &names)
+	c.Flags().IntVar(&to, "to", -1, "the version that stays; 0: none, the tables are dropped")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL instead of executing it")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask, and do it even if there are undelivered events")
+	return c
+}
+
+// down undoes the migrations of a kind after a version.
+func (a *app) down(ctx context.Context, db *database, k kind, to int, dryRun, yes bool) error {
+	p := a.placeOf(k, db.dialect)
+	states, recorded, err := db.states(ctx, k, p)
+	if err != nil {
+		return err
+	}
+	if !recorded {
+		return exit(ExitFailed, "there is no table %s%s: undo the migrations with the tool that applied them",
+			p.Prefix, k.versions)
+	}
+	migrations, err := k.migrations(p)
+	if err != nil {
+		return err
+	}
+	undo := []migration{}
+	undone := []migrationState{}
+	for i, m := range slices.Backward(migrations) {
+		if m.Version > to && states[i].Applied {
+			undo = append(undo, m)
+			undone = append(undone, migrationState{Tables: k.name, Version: m.Version, Name: m.Name})
+		}
+	}
+	if dryRun {
+		return a.print(undone, func() {
+			for _, m := range undo {
+				a.sayf("-- %s %04d_%s\n%s\n", k.name, m.Version, m.Name, m.Down)
+			}
+		})
+	}
+	if len(undo) > 0 {
+		if err := a.mayUndo(ctx, db, k, p, undo, yes); err != nil {
+			return err
+		}
+	}
+	for i, m := range undo {
+		if err := db.revert(ctx, k, p, m); err != nil {
+			if i > 0 {
+				return exit(ExitPartial, "%d of %d migrations are undone: %w", i, len(undo), err)
+			}
+			return err
+		}
+	}
+	return a.print(undone, func() {
+		for _, m := range undone {
+			a.sayf("undone %s %04d_%s\n", m.Tables, m.Version, m.Name)
+		}
+		if len(undone) == 0 {
+			a.sayf("nothing to undo: the tables are of version %d or older\n", to)
+		}
+	})
+}
+
+// mayUndo says what a down costs, and asks.
+func (a *app) mayUndo(ctx context.Context, db *database, k kind, p place, undo []migration, yes bool) error {
+	what := fmt.Sprintf("%d migrations of the %s tables in %s are undone", len(undo), k.name, db.name)
+	if undo[len(undo)-1].Version == 1 {
+		what += ", and their tables are dropped with all data"
+	}
+	a.note("%s", what)
+	if k.name == "outbox" {
+		repo, err := sqloutbox.New(db.DB, sqloutbox.Config{Dialect: p.Dialect, Schema: p.Schema, Prefix: p.Prefix})
+		if err != nil {
+			return err
+		}
+		b, err := repo.Backlog(ctx, 100_000)
+		if err != nil && !yes {
+			return fmt.Errorf("undelivered events cannot be counted (--yes goes on without): %w", err)
+		}
+		if n := b.Pending + b.Dead; n > 0 {
+			a.note("%d events are not delivered: %d pending, %d dead", n, b.Pending, b.Dead)
+			if !yes {
+				return refused("there are undelivered events, so nothing was done: deliver or discard them, or " +
+					"repeat the command with --yes")
+			}
+		}
+	}
+	return a.confirm(yes, "Go on?")
+}
+
+// tableState is what `migrate status` and `migrate validate` print of a kind.
+type tableState struct {
+	Tables     string           `json:"tables"`
+	OK         bool             `json:"ok"`
+	Problem    string           `json:"problem,omitempty"`
+	Recorded   bool             `json:"recorded"` // there is a table of versions
+	Migrations []migrationState `json:"migrations"`
+}
+
+func (a *app) migrateStatus() *cobra.Command {
+	var names []string
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "List the migrations, and whether they are applied",
+		Long: `status lists the migrations and compares the tables with what this version needs. The list comes
+from the table of versions, which other migration tools do not write. The comparison does not need
+it. status succeeds whatever it finds; "migrate validate" does not.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			all, err := a.tableStates(c, names)
+			if err != nil {
+				return err
+			}
+			return a.print(all, func() { a.printStates(all) })
+		},
+	}
+	tablesFlag(c, &names)
+	return c
+}
+
+func (a *app) migrateValidate() *cobra.Command {
+	var names []string
+	c := &cobra.Command{
+		Use:   "validate",
+		Short: "Compare the tables with what this version needs; exit code 3 if they differ",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			all, err := a.tableStates(c, names)
+			if err != nil {
+				return err
+			}
+			if err := a.print(all, func() { a.printProblems(all) }); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(all, func(s tableState) bool { return !s.OK }) {
+				return exit(ExitUnhealthy, "the tables are not those of this version")
+			}
+			return nil
+		},
+	}
+	tablesFlag(c, &names)
+	return c
+}
+
+// tableStates looks at the tables of all chosen kinds.
+func (a *app) tableStates(c *cobra.Command, names []string) (all []tableState, err error) {
+	chosen, err := a.kindsOf(names)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := a.limited(c)
+	defer cancel()
+	db, err := a.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = db.Close() }()
+	for _, k := range chosen {
+		p := a.placeOf(k, db.dialect)
+		s := tableState{Tables: k.name, OK: true}
+		if s.Migrations, s.Recorded, err = db.states(ctx, k, p); err != nil {
+			return nil, err
+		}
+		on, err := k.store(db.DB, p)
+		if err != nil {
+			return nil, err
+		}
+		if err := on.Check(ctx); err != nil {
+			s.OK, s.Problem = false, err.Error()
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func (a *app) printStates(all []tableState) {
+	t := &table{}
+	t.add("TABLES", "VERSION", "NAME", "APPLIED")
+	for _, s := range all {
+		for _, m := range s.Migrations {
+			when := a.paint(yellow, "no")
+			switch {
+			case m.AppliedAt != nil:
+				when = moment(*m.AppliedAt)
+			case !s.Recorded && s.OK:
+				when = "by another tool"
+			}
+			t.add(m.Tables, strconv.Itoa(m.Version), m.Name, when)
+		}
+	}
+	t.write(a.Out)
+	a.sayf("\n")
+	a.printProblems(all)
+}
+
+func (a *app) printProblems(all []tableState) {
+	for _, s := range all {
+		if s.OK {
+			a.sayf("%s: %s\n", s.Tables, a.paint(green, "the tables are those of this version"))
+			continue
+		}
+		a.sayf("%s: %s\n", s.Tables, a.paint(red, s.Problem))
+	}
+}

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// file is a migration as another tool wants it.
+type file struct {
+	Name    string `json:"name"`
+	Content string `json:"content"`
+}
+
+// formats are the tools whose files `migrate get` writes. number and name are those of the file.
+var formats = map[string]func(number uint64, name string, m migration) []file{
+	"goose": func(n uint64, name string, m migration) []file {
+		return []file{{
+			fmt.Sprintf("%05d_%s.sql", n, name),
+			"-- +goose Up\n" + m.Up + "\n-- +goose Down\n" + m.Down,
+		}}
+	},
+	"golang-migrate": func(n uint64, name string, m migration) []file {
+		return []file{
+			{fmt.Sprintf("%06d_%s.up.sql", n, name), m.Up},
+			{fmt.Sprintf("%06d_%s.down.sql", n, name), m.Down},
+		}
+	},
+	"dbmate": func(n uint64, name string, m migration) []file {
+		return []file{{
+			fmt.Sprintf("%05d_%s.sql", n, name),
+			"-- migrate:up\n" + m.Up + "\n-- migrate:down\n" + m.Down,
+		}}
+	},
+	"atlas": func(n uint64, name string, m migration) []file {
+		return []file{{fmt.Sprintf("%05d_%s.sql", n, name), m.Up}}
+	},
+	"flyway": func(n uint64, name string, m migration) []file {
+		return []file{{fmt.Sprintf("V%d__%s.sql", n, name), m.Up}}
+	},
+	"bun": func(n uint64, name string, m migration) []file {
+		split := func(text string) string { return strings.Join(statements(text), ";\n--bun:split\n") + ";\n" }
+		return []file{
+			{fmt.Sprintf("%014d_%s.tx.up.sql", n, name), split(m.Up)},
+			{fmt.Sprintf("%014d_%s.tx.down.sql", n, name), split(m.Down)},
+		}
+	},
+}
+
+func formatNames() []string {
+	return []string{"raw", "goose", "golang-migrate", "dbmate", "atlas", "flyway", "bun"}
+}
+
+func dialects() map[string]core.Dialect {
+	return map[string]core.Dialect{
+		"postgres": core.Postgres, "mysql": core.MySQL, "mariadb": core.MySQL, "sqlite": core.SQLite,
+	}
+}
+
+func (a *app) migrateGet() *cobra.Command {
+	var names []string
+	var format, dialect, dir string
+	var down bool
+	var above int
+	var first uint64
+	c := &cobra.Command{
+		Use:   "get",
+		Short: "Print the migrations as SQL, for this or another migration tool",
+		Long: `get prints the migrations as SQL. It needs no database if --dialect names its kind.
+
+Formats: raw is the SQL alone. The others are files of that tool, printed one after the other, or
+written into the folder of --dir. get never replaces a file that is different. The numbers of the
+files begin with --first: choose it so that they follow your own migrations. When a new version of
+ormoutbox has a new migration, --above leaves out those that you have.
+
+golang-migrate on MariaDB and MySQL needs multiStatements=true in its DSN. Atlas wants
+"atlas migrate hash" afterwards.`,
+		Example: `  outbox migrate get --dialect postgres
+  outbox migrate get --format goose --dialect mysql --first 20261123120000 --dir migrations
+  outbox migrate get --format golang-migrate --dialect postgres --above 1`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			chosen, err := a.kindsOf(names)
+			if err != nil {
+				return err
+			}
+			d, err := a.dialectFor(dialect)
+			if err != nil {
+				return err
+			}
+			make, known := formats[format]
+			if !known && format != "raw" {
+				return usage("--format %q: the formats are %s", format, strings.Join(formatNames(), ", "))
+			}
+			if down && format != "raw" {
+				return usage("--down is for --format raw: the files of tools that go down have both directions")
+			}
+			if above > 0 && len(chosen) > 1 {
+				return usage("--above is for one kind of tables: name it with --tables")
+			}
+			var files []file
+			for _, k := range chosen {
+				all, err := k.migrations(a.placeOf(k, d))
+				if err != nil {
+					return usage("%w", err)
+				}
+				all = slices.DeleteFunc(all, func(m migration) bool { return m.Version <= above })
+				if down {
+					slices.Reverse(all)
+				}
+				for _, m := range all {
+					name := fmt.Sprintf("%s_%04d_%s", k.name, m.Version, m.Name)
+					if format != "raw" {
+						files = append(files, make(first, name, m)...)
+						first++
+						continue
+					}
+					text := m.Up
+					if down {
+						text = m.Down
+					}
+					files = append(files, file{name + ".sql", text})
+				}
+			}
+			if dir != "" {
+				if err := writeFiles(dir, files); err != nil {
+					return err
+				}
+			}
+			return a.print(files, func() {
+				for _, f := range files {
+					switch {
+					case dir != "":
+						a.sayf("%s\n", filepath.Join(dir, f.Name))
+					case format == "raw":
+						a.sayf("-- %s\n%s\n", strings.TrimSuffix(f.Name, ".sql"), f.Content)
+					default:
+						a.sayf("-- file: %s\n%s\n", f.Name, f.Content)
+					}
+				}
+			})
+		},
+	}
+	tablesFlag(c, &names)
+	f := c.Flags()
+	f.StringVar(&format, "format", "raw", strings.Join(formatNames(), ", "))
+	f.StringVar(&dialect, "dialect", "", "postgres, mysql, mariadb or sqlite (default: that of the database's address)")
+	f.StringVar(&dir, "dir", "", "write the files into this folder, and print their names")
+	f.BoolVar(&down, "down", false, "with --format raw: the SQL that undoes the migrations, the newest first")
+	f.IntVar(&above, "above", 0, "only the migrations above this version of the tables")
+	f.Uint64Var(&first, "first", 1, "number of the first file")
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(
+		formatNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("dialect", cobra.FixedCompletions(
+		[]string{"postgres", "mysql", "mariadb", "sqlite"}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// dialectFor returns the dialect of that name, or else that of the database's address.
+func (a *app) dialectFor(name string) (core.Dialect, error) {
+	if name != "" {
+		d, ok := dialects()[name]
+		if !ok {
+			return "", usage("--dialect %q: the dialects are postgres, mysql, mariadb and sqlite", name)
+		}
+		return d, nil
+	}
+	address := a.databaseURL
+	if address == "" {
+		address = a.Getenv("DATABASE_URL")
+	}
+	if address == "" {
+		return "", usage("--dialect is missing: postgres, mysql, mariadb or sqlite")
+	}
+	db, err := connect(address)
+	if err != nil {
+		return "", err
+	}
+	return db.dialect, db.Close()
+}
+
+// writeFiles writes all files, or none if one is there with another content.
+func writeFiles(dir string, files []file) error {
+	var problems []error
+	for _, f := range files {
+		old, err := os.ReadFile(filepath.Join(dir, f.Name))
+		switch {
+		case err == nil && string(old) != f.Content:
+			problems = append(problems, fmt.Errorf("%s is there, and different", filepath.Join(dir, f.Name)))
+		case err != nil && !errors.Is(err, os.ErrNotExist):
+			problems = append(problems, err)
+		}
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("no file was written: %w", errors.Join(problems...))
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(dir, f.Name), []byte(f.Content), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+)
+
+// withOps runs fn with the operator's API of the database.
+func (a *app) withOps(c *cobra.Command, fn func(ctx context.Context, api *ops.API) error) error {
+	ctx, cancel := a.limited(c)
+	defer cancel()
+	db, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	ob, err := a.outbox(db, core.BlockKey)
+	if err != nil {
+		return err
+	}
+	api, err := ops.New(ob)
+	if err != nil {
+		return err
+	}
+	err = fn(ctx, api)
+	switch {
+	case errors.Is(err, core.ErrInvalidRequest):
+		return usage("%w", err)
+	case err != nil:
+		return withTables(err)
+	}
+	return nil
+}
+
+// filterFlags are those of ops.Filter.
+func filterFlags(c *cobra.Command, f *ops.Filter) {
+	c.Flags().StringVar(&f.Topic, "topic", "", "only events of this topic")
+	c.Flags().StringVar(&f.Type, "type", "", "only events of this type")
+	c.Flags().StringVar(&f.TenantID, "tenant", "", "only events of this tenant")
+	c.Flags().StringVar(&f.ErrorCode, "error-code", "", "only events whose last failure has this code")
+}
+
+func (a *app) listCommand() *cobra.Command {
+	var q ops.ListQuery
+	var statuses []string
+	var since time.Duration
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List events, without their payloads",
+		Long: `list lists events in the order of an index. A filter that no index serves is compared row by row, and
+then a page may be short: the last line says how to go on.`,
+		Example: "  outbox list --status new,retry --topic orders\n  outbox list --topic orders --key order/7\n" +
+			"  outbox list --newest --since 10m",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			for _, name := range statuses {
+				s, err := ops.ParseStatus(name)
+				if err != nil {
+					return usage("--status: %w", err)
+				}
+				q.Statuses = append(q.Statuses, s)
+			}
+			if since > 0 {
+				q.CreatedFrom = time.Now().Add(-since)
+			}
+			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+				page, err := api.List(ctx, q)
+				if err != nil {
+					return err
+				}
+				if page.Events == nil {
+					page.Events = []ops.Event{}
+				}
+				return a.print(page, func() {
+					a.printEvents(page.Events)
+					if page.Next != "" {
+						a.note("there may be more: --after %s", page.Next)
+					}
+				})
+			})
+		},
+	}
+	filterFlags(c, &q.Filter)
+	f := c.Flags()
+	f.StringSliceVar(&statuses, "status", nil, "new, retry, dead, done, discarded (default: all)")
+	f.StringVar(&q.Key, "key", "", "only events of this key; needs --topic")
+	f.StringVar(&q.Fingerprint, "group", "", "only events of this failure group, see outbox groups")
+	f.DurationVar(&since, "since", 0, "only events of this last time")
+	f.BoolVar(&q.Newest, "newest", false, "the newest first")
+	f.IntVar(&q.Limit, "limit", ops.DefaultLimit, "events on a page, up to 1000")
+	f.StringVar(&q.After, "after", "", "the next page: what the last line of the page before says")
+	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
+		[]string{"new", "retry", "dead", "done", "discarded"}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (a *app) printEvents(events []ops.Event) {
+	if len(events) == 0 {
+		a.sayf("no event\n")
+		return
+	}
+	t := &table{}
+	t.add("ID", "STATUS", "TOPIC", "TYPE", "KEY", "ATTEMPTS", "CREATED", "ERROR")
+	for _, e := range events {
+		status := e.Status.String()
+		if e.Leased() {
+			status += ", leased"
+		}
+		t.add(e.ID.String(), status, e.Topic, e.Type, orDash(e.Key), strconv.Itoa(e.Attempts), moment(e.CreatedAt),
+			orDash(short(e.Error)))
+	}
+	t.write(a.Out)
+}
+
+func (a *app) showCommand() *cobra.Command {
+	var payload bool
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "Print all about an event: state, failure, neighbours of its key, audit",
+		Long: `show prints an event by its row id or its event id. An event with several destinations has one row for
+each. The payload and the headers are left out, because they may be confidential: --payload has them.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+				all, err := api.Show(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				for i := range all {
+					if !payload {
+						all[i].Content.Payload, all[i].Content.Headers = nil, nil
+					}
+				}
+				return a.print(all, func() {
+					for _, d := range all {
+						a.printDetails(d, payload)
+					}
+				})
+			})
+		},
+	}
+	c.Flags().BoolVar(&payload, "payload", false, "print headers and payload too")
+	return c
+}
+
+func (a *app) printDetails(d ops.Details, payload bool) {
+	t := &table{}
+	add := func(name, value string) {
+		if value != "" && value != "-" {
+			t.add(name, value)
+		}
+	}
+	add("row", d.ID.String())
+	add("event", d.EventID)
+	add("status", d.Status.String())
+	add("topic", d.Topic)
+	add("type", d.Type)
+	add("tenant", d.TenantID)
+	add("key", d.Key)
+	add("attempts", strconv.Itoa(d.Attempts))
+	add("created", moment(d.CreatedAt))
+	add("due", moment(d.AvailableAt))
+	if d.Leased() {
+		add("leased by", d.ClaimedBy)
+		add("leased until", moment(d.LeaseUntil))
+	}
+	add("ended", moment(d.DoneAt))
+	add("failure", d.ErrorCode)
+	add("error", short(d.Error))
+	add("place", d.Receipt)
+	for _, e := range d.Ahead {
+		add("ahead", e.ID.String()+" "+e.Status.String())
+	}
+	for _, e := range d.Behind {
+		add("behind", e.ID.String()+" "+e.Status.String())
+	}
+	for _, e := range d.Audit {
+		add("audit", moment(e.At)+" "+e.Action+" by "+e.Actor+": "+short(e.Reason))
+	}
+	if payload {
+		names := make([]string, 0, len(d.Content.Headers))
+		for name := range d.Content.Headers {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			add("header", name+": "+short(d.Content.Headers[name]))
+		}
+	}
+	t.write(a.Out)
+	if payload {
+		a.sayf("payload\n%s\n", d.Content.Payload)
+	}
+	a.sayf("\n")
+}
+
+func (a *app) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain ID",
+		Short: "Say why an event is where it is, and what changes that",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+				all, err := api.Explain(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.print(all, func() {
+					for _, x := range all {
+						a.sayf("%s\n", x.Text)
+						if x.Fix != "" {
+							a.sayf("fix: %s\n", x.Fix)
+						}
+					}
+				})
+			})
+		},
+	}
+}
+
+func (a *app) groupsCommand() *cobra.Command {
+	var f ops.Filter
+	c := &cobra.Command{
+		Use:   "groups",
+		Short: "Group the dead and the retrying events by their failure, the largest group first",
+		Long: `groups groups events that failed alike: the same code, topic, type, and text without its numbers and
+ids. "outbox list --group" lists the events of a group.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+				g, err := api.Groups(ctx, f)
+				if err != nil {
+					return err
+				}
+				if g.Groups == nil {
+					g.Groups = []ops.Group{}
+				}
+				return a.print(g, func() { a.printGroups(g) })
+			})
+		},
+	}
+	filterFlags(c, &f)
+	return c
+}
+
+func (a *app) printGroups(g ops.Groups) {
+	if len(g.Groups) == 0 {
+		a.sayf("no event has failed\n")
+		return
+	}
+	t := &table{}
+	t.add("GROUP", "DEAD", "RETRYING", "BLOCKED", "FIRST", "LAST", "TOPIC", "TYPE", "CODE", "ERROR")
+	for _, v := range g.Groups {
+		t.add(v.Fingerprint, strconv.Itoa(v.Dead), strconv.Itoa(v.Retrying), strconv.Itoa(v.BlockedKeys),
+			moment(v.First), moment(v.Last), v.Topic, v.Type, v.ErrorCode, short(v.Pattern))
+	}
+	t.write(a.Out)
+	if g.Truncated {
+		a.note("there are more events than were read: the numbers are those of the events that were read")
+	}
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// print writes v as JSON with --json, and calls people otherwise.
+func (a *app) print(v any, people func()) error {
+	if !a.json {
+		people()
+		return nil
+	}
+	e := json.NewEncoder(a.Out)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// table is a table for people: its columns are as wide as they need to be.
+type table struct {
+	rows [][]string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+func (t *table) write(w io.Writer) {
+	var widths []int
+	for _, row := range t.rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], width(cell))
+		}
+	}
+	for _, row := range t.rows {
+		var b strings.Builder
+		for i, cell := range row {
+			b.WriteString(cell)
+			b.WriteString(strings.Repeat(" ", widths[i]-width(cell)+2))
+		}
+		_, _ = fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	}
+}
+
+// width is the number of characters that a terminal shows of a cell.
+func width(cell string) int {
+	n := utf8.RuneCountInString(cell)
+	for _, code := range []string{red, green, yellow, bold, plain} {
+		n -= strings.Count(cell, code) * len(code)
+	}
+	return n
+}
+
+const (
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	bold   = "\x1b[1m"
+	plain  = "\x1b[0m"
+)
+
+// paint colors a text on a terminal, unless NO_COLOR is set.
+func (a *app) paint(color, text string) string {
+	if !a.Colors || text == "" || a.Getenv("NO_COLOR") != "" || a.Getenv("TERM") == "dumb" {
+		return text
+	}
+	return color + text + plain
+}
+
+// moment is a time as people read it.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// orDash is a cell that is not empty.
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// age is a duration as people read it.
+func age(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + age(-d)
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Hour:
+		return strings.TrimSuffix(d.Round(time.Second).String(), "m0s") + minutes(d.Round(time.Second))
+	case d < 48*time.Hour:
+		d = d.Round(time.Minute)
+		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// minutes completes a duration of whole minutes, which has lost its seconds.
+func minutes(d time.Duration) string {
+	if d >= time.Minute && d%time.Minute == 0 {
+		return "m"
+	}
+	return ""
+}

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// Environment is what a command has from its process.
+type Environment struct {
+	In       io.Reader
+	Out, Err io.Writer // data, and everything else
+	Getenv   func(string) string
+	Now      func() time.Time // nil: time.Now
+	// Terminal: a person is at In, and can be asked.
+	Terminal bool
+	// Colors: Out is a terminal.
+	Colors bool
+	// Progress: Err is a terminal, which shows a progress bar.
+	Progress bool
+}
+
+// System returns the environment of this process.
+func System() Environment {
+	tty := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+	return Environment{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv,
+		Terminal: tty(os.Stdin) && tty(os.Stderr), Colors: tty(os.Stdout), Progress: tty(os.Stderr),
+	}
+}
+
+// Run executes the command that args name, and returns the exit code. It writes errors to env.Err.
+func Run(ctx context.Context, args []string, env Environment) int {
+	a := &app{Environment: env, answers: bufio.NewReader(env.In)}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	code := codeOf(err)
+	if err != nil {
+		if code == ExitFailed && !a.began { // flags and arguments are read before
+			code = ExitUsage
+		}
+		a.note("outbox: %s", strings.TrimSpace(err.Error()))
+		if code == ExitUsage && !strings.Contains(err.Error(), "--help") {
+			a.note("outbox: see outbox --help")
+		}
+	}
+	return code
+}
+
+// app is one run of the program.
+type app struct {
+	Environment
+	answers *bufio.Reader
+	began   bool // the arguments were right
+
+	databaseURL, schema, prefix string
+	json                        bool
+	timeout                     time.Duration
+}
+
+// NewRoot returns the commands for a caller that only reads their texts.
+func NewRoot() *cobra.Command {
+	nothing := func(string) string { return "" }
+	return (&app{Environment: Environment{Getenv: nothing, Out: io.Discard, Err: io.Discard}}).root()
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "outbox",
+		Short: "Operate an ormoutbox: see, explain, repair, migrate, relay",
+		Long: `outbox operates the tables of ormoutbox.
+
+The database is that of --database-url, or of the environment variable DATABASE_URL:
+
+  postgres://user:password@host:5432/database?sslmode=require
+  mysql://user:password@host:3306/database, or mariadb://...
+  user:password@tcp(host:3306)/database
+  sqlite:path/to/file.db
+
+Data goes to the standard output, and everything else to the standard error. Every command has
+--json. NO_COLOR turns colors off.
+
+Exit codes:
+  0  done
+  1  failed
+  2  wrong use: an unknown command or flag, or a missing argument
+  3  unhealthy: the command worked, and what it looked at is not as it should be
+  4  partly done: what was done stays
+  5  refused: nobody confirmed it, so nothing was done`,
+		SilenceUsage: true, SilenceErrors: true,
+		SuggestionsMinimumDistance: 2,
+		PersistentPreRun:           func(*cobra.Command, []string) { a.began = true },
+	}
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	flags := root.PersistentFlags()
+	flags.StringVarP(&a.databaseURL, "database-url", "d", "", "the database (default: $DATABASE_URL)")
+	flags.StringVar(&a.schema, "schema", "", "schema of the tables: a schema of PostgreSQL, a database of MySQL")
+	flags.StringVar(&a.prefix, "prefix", "", `prefix of the tables (default "outbox_")`)
+	flags.BoolVar(&a.json, "json", false, "print JSON")
+	flags.DurationVar(&a.timeout, "timeout", time.Minute, "time limit of the command; 0: none")
+	root.AddCommand(a.statusCommand(), a.listCommand(), a.showCommand(), a.explainCommand(), a.groupsCommand(),
+		a.deadCommand(), a.redriveCommand(), a.discardCommand(), a.doctorCommand(),
+		a.migrateCommand(), a.relayCommand(), a.versionCommand())
+	for _, c := range root.Commands() {
+		c.SuggestionsMinimumDistance = root.SuggestionsMinimumDistance
+	}
+	return root
+}
+
+// group makes a command that only has commands below it. Without this cobra prints the help for a
+// mistyped one, and succeeds.
+func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
+	c.AddCommand(below...)
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		hint := ""
+		if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+			hint = "\n\nDid you mean this?\n\t" + strings.Join(like, "\n\t")
+		}
+		return usage("unknown command %q for %q%s", args[0], c.CommandPath(), hint)
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
+// limited is the context of a command with --timeout.
+func (a *app) limited(c *cobra.Command) (context.Context, context.CancelFunc) {
+	if a.timeout <= 0 {
+		return context.WithCancel(c.Context())
+	}
+	return context.WithTimeout(c.Context(), a.timeout)
+}
+
+// note tells the person something that is not data.
+func (a *app) note(format string, args ...any) { _, _ = fmt.Fprintf(a.Err, format+"\n", args...) }
+
+// sayf prints data for people.
+func (a *app) sayf(format string, args ...any) { _, _ = fmt.Fprintf(a.Out, format, args...) }

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// A wrong command or flag ends with exit code 2, and a hint.
+func TestWrongUse(t *testing.T) {
+	t.Parallel()
+	w := &world{T: t}
+	for _, c := range []struct {
+		args []string
+		hint string
+	}{
+		{[]string{"migrat"}, "Did you mean this?\n\tmigrate"},
+		{[]string{"migrate", "upp"}, "Did you mean this?\n\tup"},
+		{[]string{"migrate", "up", "--jsn"}, "unknown flag: --jsn"},
+		{[]string{"migrate", "up", "now"}, "unknown command"},
+		{[]string{"migrate", "up"}, "DATABASE_URL"},
+		{[]string{"migrate", "up", "-d", "oracle://h/d"}, "postgres://"},
+		{[]string{"migrate", "up", "-d", "mysql://h"}, "no database"},
+		{[]string{"migrate", "up", "-d", "sqlite:"}, "no file"},
+	} {
+		r := w.run(c.args...)
+		if r.code != ExitUsage || !strings.Contains(r.err, c.hint) || r.out != "" {
+			t.Errorf("outbox %s: exit code %d\n%s%s", strings.Join(c.args, " "), r.code, r.out, r.err)
+		}
+	}
+}
+
+// A password is never printed.
+func TestPasswordIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close() // nobody listens there
+	w := &world{T: t}
+	for _, url := range []string{
+		"postgres://me:hunter2@" + address + "/shop", "postgres://me:hunter2@" + address + "/shop?sslmode=wrong",
+		"mysql://me:hunter2@" + address + "/shop", "mariadb://me:hunter2@" + address + "/shop?timeout=x",
+		"me:hunter2@tcp(" + address + ")/shop", "me:hunter2@tcp(" + address + "/shop", "mysql://me:hunter2@%zz/shop",
+		"oracle://me:hunter2@" + address + "/shop", "postgres://me:hunter2@" + address + ":x/shop",
+	} {
+		r := w.run("migrate", "status", "-d", url)
+		if r.code == ExitOK || strings.Contains(r.out+r.err, "hunter2") {
+			t.Errorf("%s: exit code %d\n%s%s", url, r.code, r.out, r.err)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	w := &world{T: t}
+	if out := w.ok("version"); !regexp.MustCompile(`^outbox \S+, tables of version \d+, go1\S+\n$`).MatchString(out) {
+		t.Errorf("version printed %q", out)
+	}
+	var v versionInfo
+	if w.json(&v, "version"); v.Tables < 2 || v.Version == "" {
+		t.Errorf("version --json: %+v", v)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	w := &world{T: t}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if out := w.ok("completion", shell); !strings.Contains(out, "outbox") {
+			t.Errorf("completion %s printed %q", shell, out)
+		}
+	}
+	if out := w.ok("__complete", "migrate", "get", "--format", "go"); !strings.Contains(out, "golang-migrate") {
+		t.Errorf("formats are not completed: %s", out)
+	}
+}
+
+// Colors are for terminals without NO_COLOR.
+func TestColors(t *testing.T) {
+	t.Parallel()
+	for env, want := range map[string]bool{"": true, "NO_COLOR": false} {
+		a := &app{Environment: Environment{Colors: true, Getenv: func(name string) string {
+			if name == env {
+				return "1"
+			}
+			return ""
+		}}}
+		if got := a.paint(red, "x") != "x"; got != want {
+			t.Errorf("with %q: colors %v", env, got)
+		}
+	}
+}
+
+// docs/cli.md is what the commands say.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join("..", "..", "..", "..", "docs", "cli.md")
+	got := reference(NewRoot())
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		t.Error("docs/cli.md is not what the commands say: go test ./internal/cli -run Docs -update")
+	}
+}
+
+// Every command prints JSON on request, and says what it is for.
+func TestEveryCommandHasJSON(t *testing.T) {
+	t.Parallel()
+	for _, c := range leaves(NewRoot()) {
+		if c.Flag("json") == nil || c.Short == "" {
+			t.Errorf("%s: no --json or no text", c.CommandPath())
+		}
+	}
+}
+
+// leaves are the commands that do something.
+func leaves(c *cobra.Command) (all []*cobra.Command) {
+	if !c.HasSubCommands() {
+		return []*cobra.Command{c}
+	}
+	for _, below := range c.Commands() {
+		all = append(all, leaves(below)...)
+	}
+	return all
+}
+
+// reference is the text of docs/cli.md.
+func reference(root *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString(`# Command line
+
+The program ` + "`outbox`" + ` is module ` + "`cmd/outbox`" + `. It needs the address of the database, and none
+of your code.
+
+` + "```" + `
+go build -o outbox ./cmd/outbox   # in a clone
+export DATABASE_URL=postgres://user:password@host/database
+./outbox migrate up
+` + "```" + `
+
+A test writes this page from the commands.
+
+## outbox
+
+`)
+	fence := func(kind, text string) { b.WriteString("```" + kind + "\n" + strings.Trim(text, "\n") + "\n```\n") }
+	fence("", root.Long)
+	b.WriteString("\nFlags of every command:\n\n")
+	fence("", root.PersistentFlags().FlagUsagesWrapped(90))
+	for _, c := range leaves(root) {
+		b.WriteString("\n## " + c.CommandPath() + "\n\n")
+		text := c.Long
+		if text == "" {
+			text = c.Short
+		}
+		fence("", text)
+		b.WriteString("\n")
+		usage := c.UseLine()
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if c.Root().PersistentFlags().Lookup(f.Name) == nil && f.Name != "help" {
+				flags.AddFlag(f)
+			}
+		})
+		if flags.HasFlags() {
+			usage += "\n\n" + flags.FlagUsagesWrapped(90)
+		}
+		if c.Example != "" {
+			usage = strings.TrimRight(usage, "\n") + "\n\nExamples:\n" + c.Example
+		}
+		fence("", usage)
+	}
+	return b.String()
+}

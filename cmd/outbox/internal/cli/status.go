@@ -1,0 +1,310 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// maxCounted is how many events a count of status reads at most.
+const maxCounted = 100_000
+
+// topicState counts the events of a topic.
+type topicState struct {
+	Topic      string  `json:"topic"`
+	Pending    int64   `json:"pending"`  // not yet published
+	Due        int64   `json:"due"`      // pending, due, and leased by nobody
+	Leased     int64   `json:"leased"`   // pending, and a process holds it
+	Retrying   int64   `json:"retrying"` // pending, and refused before
+	Dead       int64   `json:"dead"`
+	OldestSecs float64 `json:"oldest_seconds"` // age of the oldest pending event
+	Relayed    *bool   `json:"relayed"`        // a relay that is alive takes the topic; null: not known
+}
+
+// relayRow is a relay as status prints it.
+type relayRow struct {
+	Node     string    `json:"node"`
+	Version  string    `json:"version"`
+	Alive    bool      `json:"alive"`
+	SeenSecs float64   `json:"seen_seconds_ago"`
+	Started  time.Time `json:"started_at"`
+	// AllTopics: it takes every topic but those of effects, and Topics in addition.
+	AllTopics bool     `json:"all_topics"`
+	Topics    []string `json:"topics"`
+}
+
+// outboxState is what status prints.
+type outboxState struct {
+	Database    string       `json:"database"`
+	Pending     int64        `json:"pending"`
+	Dead        int64        `json:"dead"`
+	BlockedKeys int64        `json:"blocked_keys"`
+	OldestSecs  float64      `json:"oldest_seconds"`
+	Capped      bool         `json:"capped"` // there may be more than was counted
+	Topics      []topicState `json:"topics"`
+	Relays      []relayRow   `json:"relays"` // null: not known
+}
+
+// countTopics reads at most maxCounted events in the order of an index, in each of three parts:
+// open ones without a key, open and dead ones with a key, and dead ones without a key.
+var countTopics = map[core.Dialect]string{
+	core.Postgres: `SELECT part, topic, count(*), count(*) FILTER (WHERE status <> 3),
+ count(*) FILTER (WHERE status <> 3 AND available_at <= now() AND NOT COALESCE(lease_until > now(), false)),
+ count(*) FILTER (WHERE status <> 3 AND lease_until > now()), count(*) FILTER (WHERE status = 2),
+ count(*) FILTER (WHERE status = 3),
+ COALESCE(extract(epoch FROM now() - min(created_at) FILTER (WHERE status <> 3)), 0)::float8
+FROM (
+ (SELECT 1 AS part, topic, status, available_at, lease_until, created_at FROM {event}
+  WHERE status IN (0,2) AND lane IS NULL ORDER BY topic, available_at LIMIT {limit})
+ UNION ALL
+ (SELECT 2, topic, status, available_at, lease_until, created_at FROM {event}
+  WHERE status IN (0,2,3) AND lane IS NOT NULL ORDER BY lane, key_seq LIMIT {limit})
+ UNION ALL
+ (SELECT 3, topic, status, available_at, lease_until, created_at FROM {event}
+  WHERE status = 3 AND lane IS NULL ORDER BY id LIMIT {limit})
+) e GROUP BY part, topic`,
+	core.MySQL: `SELECT part, topic, COUNT(*), SUM(status <> 3),
+ SUM(status <> 3 AND available_at <= UTC_TIMESTAMP(6) AND NOT COALESCE(lease_until > UTC_TIMESTAMP(6), 0)),
+ SUM(status <> 3 AND COALESCE(lease_until > UTC_TIMESTAMP(6), 0)), SUM(status = 2), SUM(status = 3),
+ COALESCE(TIMESTAMPDIFF(MICROSECOND, MIN(CASE WHEN status <> 3 THEN created_at END), UTC_TIMESTAMP(6)), 0) / 1e6
+FROM (
+ (SELECT 1 AS part, topic, status, available_at, lease_until, created_at FROM {event}
+  WHERE open_lane IS NULL AND key_seq IS NULL AND ready_topic IS NOT NULL
+  ORDER BY ready_topic, available_at LIMIT {limit})
+ UNION ALL
+ (SELECT 2, topic, status, available_at, lease_until, created_at FROM {event}
+  WHERE open_lane IS NOT NULL ORDER BY open_lane, key_seq LIMIT {limit})
+ UNION ALL
+ (SELECT 3, topic, status, available_at, lease_until, created_at FROM {event}
+  WHERE dead = 1 AND lane IS NULL ORDER BY id LIMIT {limit})
+) e GROUP BY part, topic`,
+	core.SQLite: `SELECT part, topic, COUNT(*), SUM(status <> 3),
+ SUM(status <> 3 AND available_at <= {now} AND NOT COALESCE(lease_until > {now}, 0)),
+ SUM(status <> 3 AND COALESCE(lease_until > {now}, 0)), SUM(status = 2), SUM(status = 3),
+ COALESCE({now} - MIN(CASE WHEN status <> 3 THEN created_at END), 0) / 1e6
+FROM (
+ SELECT * FROM (SELECT 1 AS part, topic, status, available_at, lease_until, created_at FROM {event}
+  WHERE status IN (0,2) AND lane IS NULL ORDER BY topic, available_at LIMIT {limit})
+ UNION ALL
+ SELECT * FROM (SELECT 2, topic, status, available_at, lease_until, created_at FROM {event}
+  WHERE status IN (0,2,3) AND lane IS NOT NULL ORDER BY lane, key_seq LIMIT {limit})
+ UNION ALL
+ SELECT * FROM (SELECT 3, topic, status, available_at, lease_until, created_at FROM {event}
+  WHERE status = 3 AND lane IS NULL ORDER BY id LIMIT {limit})
+) GROUP BY part, topic`,
+}
+
+// sqliteNow is the time in microseconds, as the tables have it.
+const sqliteNow = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
+
+// topicStates counts the events of each topic. capped says that a part had more events than were
+// read.
+func (db *database) topicStates(ctx context.Context, schema, prefix string) (all []topicState, capped bool, err error) {
+	text := strings.NewReplacer("{event}", db.quote(schema, prefix+"event"), "{limit}", strconv.Itoa(maxCounted),
+		"{now}", sqliteNow).Replace(countTopics[db.dialect])
+	rows, err := db.QueryContext(ctx, text)
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close()
+	byTopic, parts := map[string]*topicState{}, map[int]int64{}
+	for rows.Next() {
+		var part int
+		var n int64
+		var s topicState
+		if err := rows.Scan(&part, &s.Topic, &n, &s.Pending, &s.Due, &s.Leased, &s.Retrying, &s.Dead,
+			&s.OldestSecs); err != nil {
+			return nil, false, err
+		}
+		parts[part] += n
+		capped = capped || parts[part] >= maxCounted
+		t := byTopic[s.Topic]
+		if t == nil {
+			t = &topicState{Topic: s.Topic}
+			byTopic[s.Topic] = t
+		}
+		t.Pending, t.Due, t.Leased = t.Pending+s.Pending, t.Due+s.Due, t.Leased+s.Leased
+		t.Retrying, t.Dead, t.OldestSecs = t.Retrying+s.Retrying, t.Dead+s.Dead, max(t.OldestSecs, s.OldestSecs, 0)
+	}
+	all = []topicState{}
+	for _, t := range byTopic {
+		all = append(all, *t)
+	}
+	slices.SortFunc(all, func(a, b topicState) int { return strings.Compare(a.Topic, b.Topic) })
+	return all, capped, rows.Err()
+}
+
+// outbox opens the outbox of a database. It does not relay.
+func (a *app) outbox(db *database, policy core.DeadPolicy) (*core.Outbox, error) {
+	repo, err := sqloutbox.New(db.DB, sqloutbox.Config{Dialect: db.dialect, Schema: a.schema, Prefix: a.prefix})
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	return core.New(core.Config{Repository: repo, DeadPolicy: policy})
+}
+
+// prefixOf is the prefix of the tables of the outbox.
+func (a *app) prefixOf() string {
+	if a.prefix == "" {
+		return sqloutbox.DefaultPrefix
+	}
+	return a.prefix
+}
+
+// state looks at the outbox.
+func (a *app) state(ctx context.Context, db *database) (s outboxState, err error) {
+	ob, err := a.outbox(db, core.BlockKey)
+	if err != nil {
+		return s, err
+	}
+	b, err := ob.Backlog(ctx)
+	if err != nil {
+		return s, err
+	}
+	s = outboxState{
+		Database: db.name, Pending: b.Pending, Dead: b.Dead, BlockedKeys: b.BlockedKeys,
+		OldestSecs: b.OldestAge.Seconds(), Capped: b.Pending >= b.Limit || b.Dead >= b.Limit,
+	}
+	var capped bool
+	if s.Topics, capped, err = db.topicStates(ctx, a.schema, a.prefixOf()); err != nil {
+		return s, err
+	}
+	s.Capped = s.Capped || capped
+	relays, err := ob.Relays(ctx)
+	if err != nil { // tables of the version before have no row for each relay
+		return s, nil //nolint:nilerr // then it is not known, and everything else is
+	}
+	s.Relays = []relayRow{}
+	for _, r := range relays {
+		s.Relays = append(s.Relays, relayRow{
+			Node: r.Node, Version: r.Version, Alive: r.Alive(), SeenSecs: r.Age.Seconds(),
+			Started: r.StartedAt.UTC(), AllTopics: r.AllTopics, Topics: r.Topics,
+		})
+	}
+	for i := range s.Topics {
+		relayed := slices.ContainsFunc(relays, func(r core.RelayStatus) bool {
+			return r.Alive() && r.Relays(s.Topics[i].Topic)
+		})
+		s.Topics[i].Relayed = &relayed
+	}
+	return s, nil
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	var maxDead int64
+	var maxAge time.Duration
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Count what waits, what is leased, what is retried and what is dead, by topic",
+		Long: `status counts the open and the dead events of each topic, and lists the relays. At most 100,000 of
+each kind are counted; a plus behind a number says that there may be more.
+
+  pending   not yet published
+  due       pending, its time has come, and no process holds it
+  leased    pending, and a process holds it
+  retrying  pending, and refused before
+  dead      given up
+  oldest    age of the oldest pending event
+  relayed   a relay that is alive takes events of the topic
+
+With --max-dead or --max-age it ends with exit code 3 when there are more dead events, or older ones.`,
+		Example: "  outbox status\n  outbox status --json --max-dead 0 --max-age 5m",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := a.limited(c)
+			defer cancel()
+			db, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = db.Close() }()
+			s, err := a.state(ctx, db)
+			if err != nil {
+				return withTables(err)
+			}
+			if err := a.print(s, func() { a.printState(s) }); err != nil {
+				return err
+			}
+			oldest := seconds(s.OldestSecs)
+			switch {
+			case maxDead >= 0 && s.Dead > maxDead:
+				return exit(ExitUnhealthy, "%d events are dead, more than %d", s.Dead, maxDead)
+			case maxAge > 0 && oldest > maxAge:
+				return exit(ExitUnhealthy, "the oldest event has waited for %s, longer than %s", age(oldest), maxAge)
+			}
+			return nil
+		},
+	}
+	c.Flags().Int64Var(&maxDead, "max-dead", -1, "exit code 3 if more events are dead; -1: any number")
+	c.Flags().DurationVar(&maxAge, "max-age", 0, "exit code 3 if an event has waited longer; 0: any time")
+	return c
+}
+
+// withTables adds the command that creates missing tables.
+func withTables(err error) error {
+	if text := err.Error(); strings.Contains(text, "sqloutbox.Migrations") || errors.Is(err, core.ErrNoTables) {
+		return fmt.Errorf("%w\n(`outbox migrate up` creates or upgrades the tables)", err)
+	}
+	return err
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func (a *app) printState(s outboxState) {
+	more := ""
+	if s.Capped {
+		more = "+"
+	}
+	num := func(n int64) string { return strconv.FormatInt(n, 10) + more }
+	dead := func(n int64) string {
+		if n == 0 {
+			return "0"
+		}
+		return a.paint(red, num(n))
+	}
+	a.sayf("%s\n", s.Database)
+	a.sayf("pending %s, oldest %s, dead %s, blocked keys %s\n\n", num(s.Pending), age(seconds(s.OldestSecs)),
+		dead(s.Dead), num(s.BlockedKeys))
+	t := &table{}
+	t.add("TOPIC", "PENDING", "DUE", "LEASED", "RETRYING", "DEAD", "OLDEST", "RELAYED")
+	for _, topic := range s.Topics {
+		relayed := "-"
+		if topic.Relayed != nil {
+			relayed = map[bool]string{true: "yes", false: a.paint(red, "no")}[*topic.Relayed]
+		}
+		t.add(topic.Topic, num(topic.Pending), num(topic.Due), num(topic.Leased), num(topic.Retrying), dead(topic.Dead),
+			age(seconds(topic.OldestSecs)), relayed)
+	}
+	if len(s.Topics) == 0 {
+		a.sayf("no event waits, and none is dead\n")
+	} else {
+		t.write(a.Out)
+	}
+	switch {
+	case s.Relays == nil:
+	case len(s.Relays) == 0:
+		a.sayf("\n%s\n", a.paint(red, "no relay has told that it is alive"))
+	default:
+		a.sayf("\n")
+		r := &table{}
+		r.add("RELAY", "VERSION", "ALIVE", "SEEN", "TOPICS")
+		for _, relay := range s.Relays {
+			topics := strings.Join(relay.Topics, ",")
+			if relay.AllTopics {
+				topics = "all"
+			}
+			alive := map[bool]string{true: "yes", false: a.paint(red, "no")}[relay.Alive]
+			r.add(relay.Node, orDash(relay.Version), alive, age(seconds(relay.SeenSecs))+" ago", topics)
+		}
+		r.write(a.Out)
+	}
+}

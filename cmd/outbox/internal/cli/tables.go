@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// place is where the tables of one kind are.
+type place struct {
+	Dialect core.Dialect
+	Schema  string
+	Prefix  string
+}
+
+// migration is one change of the tables.
+type migration struct {
+	Version int
+	Name    string
+	Up      string
+	Down    string
+}
+
+// store is what a kind of tables can do with its database.
+type store interface {
+	Migrate(ctx context.Context) error
+	Check(ctx context.Context) error
+}
+
+// kind is one of the groups of tables that ormoutbox has.
+type kind struct {
+	name       string
+	prefix     string // of the tables, unless it is set
+	versions   string // the table of versions, after the prefix
+	migrations func(place) ([]migration, error)
+	store      func(*sql.DB, place) (store, error)
+}
+
+var kinds = []kind{
+	{
+		name: "outbox", prefix: sqloutbox.DefaultPrefix, versions: "migration",
+		migrations: func(p place) ([]migration, error) {
+			all, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: p.Dialect, Schema: p.Schema, Prefix: p.Prefix})
+			return converted(all, func(m sqloutbox.Migration) migration { return migration(m) }), err
+		},
+		store: func(db *sql.DB, p place) (store, error) {
+			return sqloutbox.New(db, sqloutbox.Config{Dialect: p.Dialect, Schema: p.Schema, Prefix: p.Prefix})
+		},
+	},
+	{
+		name: "inbox", versions: "inbox_migration",
+		migrations: func(p place) ([]migration, error) {
+			all, err := sqlinbox.Migrations(sqlinbox.Config(p))
+			return converted(all, func(m sqlinbox.Migration) migration { return migration(m) }), err
+		},
+		store: func(db *sql.DB, p place) (store, error) { return sqlinbox.New(db, sqlinbox.Config(p)) },
+	},
+	{
+		name: "keys", versions: "once_migration",
+		migrations: func(p place) ([]migration, error) {
+			all, err := sqlonce.Migrations(sqlonce.Config(p))
+			return converted(all, func(m sqlonce.Migration) migration { return migration(m) }), err
+		},
+		store: func(db *sql.DB, p place) (store, error) { return sqlonce.New(db, sqlonce.Config(p)) },
+	},
+	{
+		name: "effects", versions: "command_migration",
+		migrations: func(p place) ([]migration, error) {
+			all, err := sqlcommand.Migrations(sqlcommand.Config(p))
+			return converted(all, func(m sqlcommand.Migration) migration { return migration(m) }), err
+		},
+		store: func(db *sql.DB, p place) (store, error) { return sqlcommand.New(db, sqlcommand.Config(p)) },
+	},
+}
+
+func converted[A, B any](all []A, convert func(A) B) []B {
+	list := make([]B, len(all))
+	for i, v := range all {
+		list[i] = convert(v)
+	}
+	return list
+}
+
+// kindsOf returns the kinds that --tables names.
+func (a *app) kindsOf(names []string) (chosen []kind, err error) {
+	for _, k := range kinds {
+		if slices.Contains(names, k.name) || slices.Contains(names, "all") {
+			chosen = append(chosen, k)
+		}
+	}
+	for _, name := range names {
+		if name != "all" && !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
+			return nil, usage("--tables %q: the tables are outbox, inbox, keys, effects, or all", name)
+		}
+	}
+	switch {
+	case len(chosen) == 0:
+		return nil, usage("--tables is empty")
+	case len(chosen) > 1 && a.prefix != "":
+		return nil, usage("--prefix is for one kind of tables: name it with --tables")
+	}
+	return chosen, nil
+}
+
+// placeOf is where the tables of a kind are.
+func (a *app) placeOf(k kind, d core.Dialect) place {
+	p := place{Dialect: d, Schema: a.schema, Prefix: a.prefix}
+	if p.Prefix == "" {
+		p.Prefix = k.prefix
+	}
+	return p
+}
+
+// applied is a row of a table of versions.
+type applied struct {
+	version int
+	at      time.Time
+}
+
+// appliedOf reads the table of versions. The list is nil if there is no such table: other tools
+// made the tables, or nobody did.
+func (db *database) appliedOf(ctx context.Context, k kind, p place) (list []applied, err error) {
+	name := p.Prefix + k.versions
+	there, err := db.hasTable(ctx, p.Schema, name)
+	if err != nil || !there {
+		return nil, err
+	}
+	// applied_at is a text in SQLite, and the time of the server in MySQL.
+	at := map[core.Dialect]string{
+		core.Postgres: "extract(epoch from applied_at AT TIME ZONE current_setting('TimeZone'))::bigint",
+		core.MySQL:    "UNIX_TIMESTAMP(applied_at)",
+		core.SQLite:   "CAST(strftime('%s', applied_at) AS INTEGER)",
+	}[db.dialect]
+	rows, err := db.QueryContext(ctx, "SELECT version, "+at+" FROM "+db.quote(p.Schema, name)+" ORDER BY version")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	list = []applied{}
+	for rows.Next() {
+		var v applied
+		var seconds int64
+		if err := rows.Scan(&v.version, &seconds); err != nil {
+			return nil, err
+		}
+		v.at = time.Unix(seconds, 0).UTC()
+		list = append(list, v)
+	}
+	return list, rows.Err()
+}
+
+func (db *database) hasTable(ctx context.Context, schema, name string) (bool, error) {
+	var n int
+	var err error
+	switch db.dialect {
+	case core.Postgres:
+		err = db.QueryRowContext(ctx, "SELECT count(*) FROM (SELECT to_regclass($1::text) AS c) t WHERE c IS NOT NULL",
+			db.quote(schema, name)).Scan(&n)
+	case core.MySQL:
+		err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.tables "+
+			"WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?", schema, name).Scan(&n)
+	default:
+		err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = ?",
+			name).Scan(&n)
+	}
+	return n > 0, err
+}
+
+// statements splits a migration: each statement ends with a semicolon at the end of a line.
+func statements(text string) (all []string) {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		trimmed := strings.TrimSpace(line)
+		if trimmed == "" || strings.HasPrefix(trimmed, "--") {
+			continue
+		}
+		if end, ok := strings.CutSuffix(trimmed, ";"); ok {
+			all = append(all, b.String()+end)
+			b.Reset()
+			continue
+		}
+		b.WriteString(line)
+	}
+	return all
+}
+
+// revert undoes one migration, and forgets it. On PostgreSQL and SQLite this is a transaction. On
+// MySQL every change of the schema is one, and each may be repeated.
+func (db *database) revert(ctx context.Context, k kind, p place, m migration) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	versions := db.quote(p.Schema, p.Prefix+k.versions)
+	forget := fmt.Sprintf("DELETE FROM %s WHERE version = %d", versions, m.Version)
+	run := append(statements(m.Down), forget)
+	switch db.dialect {
+	case core.Postgres: // a migration that begins now waits for this one
+		lock := "LOCK TABLE " + versions + " IN ACCESS EXCLUSIVE MODE"
+		run = slices.Concat([]string{"BEGIN", lock}, run, []string{"COMMIT"})
+	case core.SQLite:
+		run = slices.Concat([]string{"BEGIN IMMEDIATE"}, run, []string{"COMMIT"})
+	case core.MySQL:
+	}
+	for _, stmt := range run {
+		if _, err := conn.ExecContext(ctx, stmt); err != nil {
+			if db.dialect != core.MySQL {
+				_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+			}
+			return fmt.Errorf("migration %04d_%s: %w", m.Version, m.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+)
+
+var update = flag.Bool("update", false, "write the expected outputs and docs/cli.md")
+
+// world is an empty database, and a person at a command line.
+type world struct {
+	*testing.T
+	name    string // postgres, mariadb, sqlite
+	address string // DATABASE_URL
+	dialect core.Dialect
+	env     map[string]string
+	now     func() time.Time
+}
+
+// result is the answer of a command.
+type result struct {
+	out, err string
+	code     int
+}
+
+// each runs fn with a database of its own on each of the databases, at the same time.
+func each(t *testing.T, fn func(w *world)) {
+	t.Helper()
+	for name, open := range map[string]func(*testing.T) (string, core.Dialect){
+		"postgres": newPostgres, "mariadb": newMariaDB, "sqlite": newSQLite,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address, dialect := open(t)
+			fn(&world{T: t, name: name, address: address, dialect: dialect, env: map[string]string{}})
+		})
+	}
+}
+
+// run executes a command without a terminal.
+func (w *world) run(args ...string) result { return w.execute(false, "", args) }
+
+// answer executes a command at a terminal, where a person types text.
+func (w *world) answer(text string, args ...string) result { return w.execute(true, text, args) }
+
+func (w *world) execute(terminal bool, in string, args []string) result {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var out, err strings.Builder
+	code := Run(ctx, args, Environment{
+		In: strings.NewReader(in), Out: &out, Err: &err, Terminal: terminal, Now: w.now,
+		Getenv: func(name string) string {
+			if name == "DATABASE_URL" {
+				return w.address
+			}
+			return w.env[name]
+		},
+	})
+	return result{out: out.String(), err: err.String(), code: code}
+}
+
+// ok executes a command that must succeed, and returns its output.
+func (w *world) ok(args ...string) string {
+	w.Helper()
+	r := w.run(args...)
+	if r.code != ExitOK {
+		w.Fatalf("outbox %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.out, r.err)
+	}
+	return r.out
+}
+
+// json executes a command with --json, and reads its output into v. It returns the exit code.
+func (w *world) json(v any, args ...string) int {
+	w.Helper()
+	r := w.run(append(args, "--json")...)
+	if err := json.Unmarshal([]byte(r.out), v); err != nil {
+		w.Fatalf("outbox %s --json: %v\n%s%s", strings.Join(args, " "), err, r.out, r.err)
+	}
+	return r.code
+}
+
+// require checks a result: its exit code, and parts of its error output.
+func (w *world) require(r result, code int, parts ...string) {
+	w.Helper()
+	if r.code != code {
+		w.Errorf("exit code %d, want %d\n%s%s", r.code, code, r.out, r.err)
+	}
+	for _, p := range parts {
+		if !strings.Contains(r.err+r.out, p) {
+			w.Errorf("the output does not have %q:\n%s%s", p, r.out, r.err)
+		}
+	}
+}
+
+// open opens the database.
+func (w *world) open() *sql.DB {
+	w.Helper()
+	db, err := connect(w.address)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = db.Close() })
+	return db.DB
+}
+
+// publish inserts events as a service without a relay does.
+func (w *world) publish(events ...core.Event) {
+	w.Helper()
+	db := w.open()
+	repo, err := sqloutbox.New(db, sqloutbox.Config{Dialect: w.dialect})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ob, err := core.New(core.Config{Repository: repo})
+	if err != nil {
+		w.Fatal(err)
+	}
+	err = sqltx.NewTransactor(db, w.dialect).RunInTx(w.Context(), func(ctx context.Context, tx core.Tx) error {
+		_, err := ob.Publish(ctx, tx, events...)
+		return err
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// changing are parts of outputs that differ each time. Their widths stay, so that tables do.
+var changing = []struct {
+	pattern *regexp.Regexp
+	text    string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ`), "2026-01-02 03:04:05Z"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "2026-01-02T03:04:05Z"},
+	{
+		regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`),
+		"01234567-89ab-7cde-8f01-23456789abcd",
+	},
+}
+
+// golden compares an output with the expected one. It is the same on every database.
+func (w *world) golden(name, got string) {
+	w.Helper()
+	for _, c := range changing {
+		got = c.pattern.ReplaceAllString(got, c.text)
+	}
+	path := filepath.Join("testdata", name)
+	if *update && w.name == "sqlite" {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			w.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if got != string(want) {
+		w.Errorf("the output is not testdata/%s (go test ./internal/cli -update):\n%s\nwant:\n%s", name, got, want)
+	}
+}
+
+func server(t *testing.T, variable string) string {
+	t.Helper()
+	v := os.Getenv(variable)
+	if v == "" {
+		t.Fatalf("%s is not set: start the servers with `make services-up` and run the tests with `make test`, or "+
+			"`eval \"$(scripts/services env)\"` first", variable)
+	}
+	return v
+}
+
+func unique() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:])
+	return "outbox_" + hex.EncodeToString(b[:])
+}
+
+func newPostgres(t *testing.T) (string, core.Dialect) {
+	t.Helper()
+	admin, name := server(t, "OUTBOX_TEST_POSTGRES"), unique()
+	once(t, "pgx", admin, "CREATE DATABASE "+name+" STRATEGY file_copy")
+	t.Cleanup(func() { once(t, "pgx", admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
+	u, err := url.Parse(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String(), core.Postgres
+}
+
+func newMariaDB(t *testing.T) (string, core.Dialect) {
+	t.Helper()
+	admin, name := server(t, "OUTBOX_TEST_MARIADB"), unique()
+	once(t, "mysql", admin, "CREATE DATABASE "+name)
+	t.Cleanup(func() { once(t, "mysql", admin, "DROP DATABASE IF EXISTS "+name) })
+	cfg, err := mysql.ParseDSN(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := url.URL{Scheme: "mariadb", Host: cfg.Addr, Path: "/" + name, User: url.UserPassword(cfg.User, cfg.Passwd)}
+	return u.String(), core.MySQL
+}
+
+func newSQLite(t *testing.T) (string, core.Dialect) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	path = strings.NewReplacer("%", "%25", "#", "%23", "?", "%3F").Replace(path)
+	return "sqlite:" + path + "?_pragma=journal_mode(WAL)", core.SQLite
+}
+
+// once runs a statement on a server.
+func once(t *testing.T, driver, address, query string) {
+	t.Helper()
+	db, err := sql.Open(driver, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := db.ExecContext(ctx, query); err != nil {
+		t.Fatalf("%s: %v (start the servers with `make services-up`)", query, err)
+	}
+}
+
+// exec executes a statement.
+func (w *world) exec(query string, args ...any) {
+	w.Helper()
+	if _, err := w.open().ExecContext(w.Context(), query, args...); err != nil {
+		w.Fatalf("%s: %v", query, err)
+	}
+}

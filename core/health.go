@@ -1,0 +1,150 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	healthTimeout = 5 * time.Second  // for the database
+	healthKept    = time.Second      // one question answers all probes of this time
+	healthTables  = 30 * time.Second // between two comparisons of the tables
+
+	// turnLate is how long after the longest poll pause the loop of a relay counts as hanging. Each
+	// of its statements has a timeout that is shorter than that.
+	turnLate = time.Minute
+)
+
+// Health is the state of an Outbox and its process.
+type Health struct {
+	// Live is false if only a restart helps. See Outbox.Live.
+	Live bool
+	// Ready is false if the database does not answer, accepts no writes, or lacks tables: the
+	// process can neither record nor relay events.
+	Ready bool
+	// Relaying is whether Run relays events now. It is false while Run waits for the database.
+	Relaying bool
+	// Turned is how long ago the loop of Run turned last. Zero if not Relaying.
+	Turned time.Duration
+	// Stopped are the topics whose destination is stopped, sorted. Their events wait. That makes
+	// the process neither unready nor dead: it tries them again by itself.
+	Stopped []string
+	// Stuck is how many publishes have not returned although their context ended.
+	Stuck int
+	// Problems says in words what is wrong, for people. Empty: nothing.
+	Problems []string
+}
+
+// Degraded reports whether the process works, but not all of it: a destination is stopped, a
+// publish is stuck, or the tables differ.
+func (h Health) Degraded() bool { return h.Live && h.Ready && len(h.Problems) > 0 }
+
+// Live returns nil, or an error that says why only a restart of the process helps: Run has ended
+// with an error, its loop has not turned for one minute and twice Config.MaxPollInterval, or every
+// publish is stuck. Outages of the database or of a destination are no such reasons, and neither is
+// a process that has not called Run. Live asks nobody, and returns at once.
+func (o *Outbox) Live() error {
+	o.mu.Lock()
+	running, ended, r := o.running, o.ended, o.relay.Load()
+	o.mu.Unlock()
+	switch {
+	case !running && ended != nil:
+		return fmt.Errorf("outbox: Run has ended: %w", ended)
+	case !running || r == nil:
+		return nil
+	}
+	if turned, late := r.turned(), 2*o.cfg.MaxPollInterval+turnLate; turned > late {
+		return fmt.Errorf("outbox: the loop of Run has not turned for %s, more than %s", turned.Round(time.Second),
+			late)
+	}
+	if alive, stuck := r.crewState(); alive == 0 {
+		return fmt.Errorf("outbox: all %d publishes are stuck: the publisher ignores the end of its context", stuck)
+	}
+	return nil
+}
+
+// Health says whether the process is alive and ready, and what is wrong. It asks the database, for
+// at most 5 s, or as long as ctx allows. Calls within one second share one answer. Package health
+// has HTTP handlers for it.
+func (o *Outbox) Health(ctx context.Context) Health {
+	var h Health
+	problem := func(err error) { h.Problems = append(h.Problems, errorText(err)) }
+	if err := o.Live(); err != nil {
+		problem(err)
+	} else {
+		h.Live = true
+	}
+	differ, err := o.health.ask(ctx, o.cfg.Repository)
+	if h.Ready = err == nil; !h.Ready {
+		problem(fmt.Errorf("outbox: the database: %w", err))
+	}
+	if differ != nil {
+		problem(differ)
+	}
+	o.mu.Lock()
+	running, r := o.running, o.relay.Load()
+	o.mu.Unlock()
+	if r == nil {
+		return h
+	}
+	if h.Relaying = running; running {
+		h.Turned = r.turned()
+	}
+	h.Stopped = r.stopped()
+	for _, topic := range h.Stopped {
+		problem(fmt.Errorf("outbox: destination %q is stopped", clip(topic, 64)))
+	}
+	alive, stuck := r.crewState()
+	if h.Stuck = stuck; stuck > 0 && alive > 0 {
+		problem(fmt.Errorf("outbox: %d publishes are stuck: the publisher ignores the end of its context", stuck))
+	}
+	return h
+}
+
+// turned returns how long ago the loop of Run turned.
+func (r *relay) turned() time.Duration { return max(0, r.life.vitals.since(&r.life.vitals.turned)) }
+
+func (r *relay) crewState() (alive, stuck int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.crew.alive, r.crew.stuck
+}
+
+// healthCheck asks the database for all probes.
+type healthCheck struct {
+	turn            chan struct{} // held by the one that asks
+	asked, compared time.Time     // zero: not yet, or without success
+	differ          error         // the tables differ, but work
+}
+
+func newHealthCheck() healthCheck { return healthCheck{turn: make(chan struct{}, 1)} }
+
+// ask returns an error if the database cannot be used, and in differ how its tables are different.
+func (c *healthCheck) ask(ctx context.Context, repo Repository) (differ, err error) {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if !c.asked.IsZero() && time.Since(c.asked) < healthKept {
+		return c.differ, nil
+	}
+	if _, err := repo.Backlog(ctx, 1); err != nil {
+		c.compared = time.Time{} // what comes back may be another server
+		return nil, err
+	}
+	if checker, ok := repo.(Checker); ok && (c.compared.IsZero() || time.Since(c.compared) >= healthTables) {
+		err := checker.Check(ctx)
+		if err != nil && !errors.Is(err, ErrTablesDiffer) {
+			return nil, err
+		}
+		c.differ, c.compared = err, time.Now()
+	}
+	c.asked = time.Now()
+	return c.differ, nil
+}

@@ -1,0 +1,73 @@
+package core
+
+import (
+	"testing"
+	"time"
+)
+
+// Wake-ups are rationed: a relay that is busy claims in batches, and one whose wake-ups are for
+// others looks now and then.
+func TestHeardRests(t *testing.T) {
+	var h heard
+	now := time.Now()
+	rest := func(took time.Duration, rows int) time.Duration {
+		h.took(now.Add(-took), now, rows)
+		return h.rest.Sub(now)
+	}
+	if d := rest(time.Millisecond, 1); d != time.Millisecond {
+		t.Errorf("after one row: %s, want as long as its round", d)
+	}
+	if d := rest(2*time.Millisecond, 4*batchRows); d != 10*time.Millisecond {
+		t.Errorf("after four batches: %s, want five times its round", d)
+	}
+	if d := rest(time.Second, 500); d != maxBatched {
+		t.Errorf("after a slow round: %s", d)
+	}
+	last := time.Duration(0)
+	for range 20 {
+		d := rest(0, 0)
+		if d < last || d > maxVain {
+			t.Errorf("after nothing: %s, before that %s", d, last)
+		}
+		last = d
+	}
+	if last != maxVain {
+		t.Errorf("after nothing for long: %s", last)
+	}
+	if d := rest(0, 1); d != 0 {
+		t.Errorf("after a row again: %s", d)
+	}
+
+	for _, c := range []struct {
+		orderedFirst  bool
+		first, second int
+		want          bool
+	}{{true, 1, 0, true}, {false, 0, 1, true}, {true, 0, 0, true}, {true, 0, 1, false}, {false, 3, 3, false}} {
+		if h.found(c.orderedFirst, c.first, c.second, false); h.orderedFirst(true) != c.want ||
+			h.orderedFirst(false) != c.want {
+			t.Errorf("%+v: another kind comes first", c)
+		}
+	}
+	h.found(true, 1, 0, true)
+	if !h.orderedFirst(true) || h.orderedFirst(false) {
+		t.Error("the kinds do not take turns while rows are left behind")
+	}
+
+	w := newWakeups()
+	w.heard.rest = now.Add(time.Second)
+	w.hear(now)
+	if !w.next().Equal(now.Add(time.Second)) {
+		t.Error("a wake-up does not rest")
+	}
+	w.poll(now) // an event of this process
+	if !w.next().Equal(now) {
+		t.Error("a poll of this process rests")
+	}
+	if !w.answered() || w.answered() {
+		t.Error("that another process asked is not told once")
+	}
+	w.hear(now.Add(2 * time.Second))
+	if !w.next().Equal(now.Add(2 * time.Second)) {
+		t.Error("a wake-up rests for too long")
+	}
+}

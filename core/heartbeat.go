@@ -1,0 +1,253 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	heartbeatEvery  = 10 * time.Second // with 20 % jitter
+	heartbeatKept   = 24 * time.Hour   // the row of a relay that did not end cleanly
+	heartbeatAgain  = 5 * time.Minute  // where the table is missing
+	heartbeatEnd    = 2 * time.Second  // the longest time for the removal at the end
+	heartbeatMissed = 3                // failed heartbeats in a row that are worth a warning
+
+	// RelayAlive is how long after its last heartbeat a relay counts as alive. A relay writes one
+	// every 10 s with 20 % jitter.
+	RelayAlive = 25 * time.Second
+
+	// pendingSample is how many open rows with a key the search for topics looks at.
+	pendingSample = 10_000
+)
+
+// RelayRegistry is implemented by a Repository that records which relays are alive. Run writes a
+// heartbeat when it starts and then every 10 s, and removes it at its end. An error of these
+// methods never ends a relay. If the table is missing, it wraps ErrNoTables.
+type RelayRegistry interface {
+	// Beat records that a relay is alive now, by the database's clock.
+	Beat(ctx context.Context, b Heartbeat) error
+	// RemoveRelay removes what Beat recorded.
+	RemoveRelay(ctx context.Context, node string) error
+	// Relays returns up to 1000 relays, the one that was seen last first. It includes those that
+	// are not alive.
+	Relays(ctx context.Context) ([]RelayStatus, error)
+	// ForgetRelays removes the relays that were not seen for that time, and returns how many.
+	ForgetRelays(ctx context.Context, unseen time.Duration) (int, error)
+	// PendingTopics returns the topics that have open rows, in ascending order: all those of rows
+	// without a key, and those of the first rows with a key, up to sample.
+	PendingTopics(ctx context.Context, sample int) ([]string, error)
+}
+
+// Heartbeat is what a relay records about itself. Durations are those until now.
+type Heartbeat struct {
+	Node      string // unique for each Outbox, see Outbox.Node
+	Host      string
+	PID       int
+	Program   string   // main module of the process, with its version or revision
+	Version   string   // of ormoutbox
+	AllTopics bool     // it relays all topics but those of ServedTopicPrefix
+	Topics    []string // topics that it relays in addition, or the only ones
+
+	SinceStart   time.Duration
+	SinceClaim   time.Duration // since the database answered a claim; negative: never
+	SincePublish time.Duration // since a destination accepted an event; negative: never
+}
+
+// RelayStatus is a relay, as its last heartbeat recorded it. All times are those of the database's
+// clock.
+type RelayStatus struct {
+	Node      string // the name under which it claims rows, as in the column claimed_by
+	Host      string
+	PID       int
+	Program   string   // main module of the process, with its version or revision
+	Version   string   // of ormoutbox
+	AllTopics bool     // it relays all topics but those of ServedTopicPrefix
+	Topics    []string // topics that it relays in addition, or the only ones
+
+	StartedAt   time.Time
+	SeenAt      time.Time
+	ClaimedAt   time.Time     // the database answered a claim; zero: never
+	PublishedAt time.Time     // a destination accepted an event; zero: never
+	Age         time.Duration // since SeenAt
+}
+
+// Alive reports whether the last heartbeat is not older than RelayAlive. A process that crashed is
+// alive for that long. A process whose database is away is not, though it goes on when it is back.
+func (s RelayStatus) Alive() bool { return s.Age <= RelayAlive }
+
+// Relays reports whether the relay publishes events of the topic.
+func (s RelayStatus) Relays(topic string) bool {
+	return s.AllTopics && ClaimRequest{}.Wants(topic) || slices.Contains(s.Topics, topic)
+}
+
+// Relays returns the relays of all processes, the one that was seen last first, at most 1000. It
+// includes those that disappeared within the last day without a clean end: see RelayStatus.Alive.
+// Calls of Drain are not among them. The error wraps errors.ErrUnsupported if the Repository is no
+// RelayRegistry, and ErrNoTables if the table is missing.
+func (o *Outbox) Relays(ctx context.Context) ([]RelayStatus, error) {
+	reg, ok := o.cfg.Repository.(RelayRegistry)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return reg.Relays(ctx)
+}
+
+// UnrelayedTopics returns the topics that have pending events, also delayed ones, and that no
+// living relay publishes, in ascending order. After the crash of its last relay a topic counts as
+// relayed for up to RelayAlive. Of the events with a key the query looks at 10,000. Keys come in
+// random order, so only a topic with a small share of a large backlog can be missed. The errors are
+// those of Relays.
+func (o *Outbox) UnrelayedTopics(ctx context.Context) ([]string, error) {
+	reg, ok := o.cfg.Repository.(RelayRegistry)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	topics, err := reg.PendingTopics(ctx, pendingSample)
+	if err != nil || len(topics) == 0 {
+		return nil, err
+	}
+	relays, err := reg.Relays(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(topics, func(topic string) bool {
+		return slices.ContainsFunc(relays, func(s RelayStatus) bool { return s.Alive() && s.Relays(topic) })
+	}), nil
+}
+
+// vitals are the last times at which the parts of a relay did something.
+type vitals struct {
+	started                    time.Time
+	turned, claimed, published moment
+}
+
+// moment is a time since the start of the relay; zero: never.
+type moment struct{ at atomic.Int64 }
+
+func (v *vitals) stamp(m *moment) { m.at.Store(max(1, int64(time.Since(v.started)))) }
+
+// since is negative if it never happened.
+func (v *vitals) since(m *moment) time.Duration {
+	at := m.at.Load()
+	if at == 0 {
+		return -1
+	}
+	return time.Since(v.started) - time.Duration(at)
+}
+
+// beat writes heartbeats until ctx ends.
+func (r *relay) beat(ctx context.Context) {
+	reg, ok := r.repo().(RelayRegistry)
+	if !ok {
+		return
+	}
+	for failures := 0; ; {
+		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
+		err := reg.Beat(callCtx, r.heartbeat())
+		cancel()
+		wait := heartbeatEvery
+		switch {
+		case err == nil:
+			failures = 0
+		case errors.Is(err, ErrNoTables): // Run has logged it when it checked the tables
+			wait = heartbeatAgain
+		default:
+			if failures++; failures == heartbeatMissed && ctx.Err() == nil {
+				r.cfg.Logger.Warn("outbox: heartbeats of this relay fail: other processes do not see that it is alive",
+					"component", "outbox", "failures", failures, "err", errorText(err))
+			}
+		}
+		if !sleep(ctx, spread(wait, r.random())) {
+			return
+		}
+	}
+}
+
+// endHeartbeat removes the heartbeat when the relay ends. If that fails, the relay counts as alive
+// for RelayAlive.
+func (r *relay) endHeartbeat(ctx context.Context) {
+	if reg, ok := r.repo().(RelayRegistry); ok {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(heartbeatEnd, r.cfg.ShutdownTimeout))
+		defer cancel()
+		_ = reg.RemoveRelay(ctx, r.cfg.Node)
+	}
+}
+
+func (r *relay) forgetRelays(ctx context.Context) {
+	reg, ok := r.repo().(RelayRegistry)
+	if !ok {
+		return
+	}
+	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
+	defer cancel()
+	if _, err := reg.ForgetRelays(callCtx, heartbeatKept); err != nil && !errors.Is(err, ErrNoTables) {
+		r.cleanupFailed(ctx, "relays", err)
+	}
+}
+
+func (r *relay) heartbeat() Heartbeat {
+	build, v := buildOf(), &r.life.vitals
+	host, _ := os.Hostname()
+	return Heartbeat{
+		Node: r.cfg.Node, Host: clip(host, 255), PID: os.Getpid(), Program: build.program, Version: build.version,
+		AllTopics: r.o.topics == nil, Topics: r.o.relayedTopics(),
+		SinceStart: time.Since(v.started), SinceClaim: v.since(&v.claimed), SincePublish: v.since(&v.published),
+	}
+}
+
+// relayedTopics returns the topics that the publisher names.
+func (o *Outbox) relayedTopics() []string {
+	topics := slices.Clone(o.served)
+	for t := range o.topics {
+		topics = append(topics, t)
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
+
+type build struct{ program, version string }
+
+const modulePath = "github.com/ormoutbox/ormoutbox"
+
+// buildOf names the program and the version of this module in it.
+var buildOf = sync.OnceValue(func() build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return build{}
+	}
+	return describe(info)
+})
+
+func describe(info *debug.BuildInfo) (b build) {
+	revision, dirty := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(len(s.Value), 12)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+dirty"
+		}
+	}
+	version := info.Main.Version
+	if (version == "" || version == "(devel)") && revision != "" {
+		version = revision + dirty
+	}
+	b.program = clip(strings.TrimSpace(cmp.Or(info.Main.Path, info.Path)+" "+version), 255)
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
+		if m.Path == modulePath {
+			if m.Replace != nil {
+				m = m.Replace
+			}
+			b.version = clip(cmp.Or(m.Version, "(devel)"), 128)
+		}
+	}
+	return b
+}

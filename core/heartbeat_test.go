@@ -1,0 +1,273 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// registry is a table whose heartbeats are counted and can fail.
+type registry struct {
+	*outboxtest.Repository
+	beats, forgotten atomic.Int64
+	fail             atomic.Pointer[error]
+}
+
+func (r *registry) Beat(ctx context.Context, b core.Heartbeat) error {
+	r.beats.Add(1)
+	if err := r.fail.Load(); err != nil {
+		return *err
+	}
+	return r.Repository.Beat(ctx, b)
+}
+
+func (r *registry) ForgetRelays(ctx context.Context, unseen time.Duration) (int, error) {
+	r.forgotten.Add(1)
+	if err := r.fail.Load(); err != nil {
+		return 0, *err
+	}
+	return r.Repository.ForgetRelays(ctx, unseen)
+}
+
+func runOutbox(t *testing.T, cfg core.Config) (ob *core.Outbox, stop func()) {
+	t.Helper()
+	if cfg.Publisher == nil {
+		cfg.Publisher = &outboxtest.Publisher{}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	ob, err := core.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- ob.Run(ctx) }()
+	synctest.Wait()
+	return ob, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func relaysOf(t *testing.T, ob *core.Outbox) []core.RelayStatus {
+	t.Helper()
+	relays, err := ob.Relays(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return relays
+}
+
+// A relay is seen from its start to its clean end, costs less than seven heartbeats a minute, and
+// what it did is known.
+func TestHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo := &registry{Repository: outboxtest.NewRepository()}
+		ob, stop := runOutbox(t, core.Config{Repository: repo, Node: "web"})
+		other, err := core.New(core.Config{Repository: repo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := relaysOf(t, other)
+		if len(got) != 1 {
+			t.Fatalf("relays %+v", got)
+		}
+		s := got[0]
+		host, _ := os.Hostname()
+		if s.Node != ob.Node() || s.Host != host || s.PID != os.Getpid() || s.Program == "" || s.Version == "" ||
+			!s.AllTopics || len(s.Topics) > 0 || !s.Alive() || !s.PublishedAt.IsZero() {
+			t.Errorf("relay %+v", s)
+		}
+		publish := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			_, err := ob.Publish(ctx, tx, core.Event{Type: "order.placed", Data: 1})
+			return err
+		})
+		if publish != nil {
+			t.Fatal(publish)
+		}
+		for range 600 {
+			time.Sleep(time.Second)
+			if s = relaysOf(t, other)[0]; s.Age > 13*time.Second {
+				t.Fatalf("the heartbeat is %s old", s.Age)
+			}
+		}
+		if n := repo.beats.Load(); n < 50 || n > 75 {
+			t.Errorf("%d heartbeats in ten minutes, want about one in 10 s", n)
+		}
+		if s.ClaimedAt.Before(s.SeenAt.Add(-10*time.Second)) || !s.PublishedAt.Before(s.SeenAt.Add(-9*time.Minute)) ||
+			s.PublishedAt.Before(s.StartedAt) || s.SeenAt.Sub(s.StartedAt) < 9*time.Minute {
+			t.Errorf("times %+v", s)
+		}
+		stop()
+		if got := relaysOf(t, other); len(got) != 0 {
+			t.Errorf("after its end: %+v", got)
+		}
+	})
+}
+
+// A topic that nobody relays is known within 30 s after the crash of its last relay.
+func TestUnrelayedTopics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo := &registry{Repository: outboxtest.NewRepository()}
+		router := core.NewRouter()
+		router.Handle("orders", &outboxtest.Publisher{})
+		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: router})
+		producer, err := core.New(core.Config{Repository: repo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		unrelayed := func() []string {
+			topics, err := producer.UnrelayedTopics(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return topics
+		}
+		if topics := unrelayed(); len(topics) > 0 {
+			t.Errorf("topics %v without events", topics)
+		}
+		err = repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			_, err := producer.Publish(ctx, tx, core.Event{Type: "e", Topic: "mail", Key: "k", Data: 1},
+				core.Event{Type: "e", Topic: "orders", Data: 1, Delay: time.Hour})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if topics := unrelayed(); !slices.Equal(topics, []string{"mail"}) {
+			t.Errorf("topics %v, want mail", topics)
+		}
+		if s := relaysOf(t, ob); len(s) != 1 || s[0].AllTopics || !slices.Equal(s[0].Topics, []string{"orders"}) {
+			t.Errorf("relays %+v", s)
+		}
+		crash := errors.New("the process is gone")
+		repo.fail.Store(&crash)
+		time.Sleep(30 * time.Second)
+		if topics := unrelayed(); !slices.Equal(topics, []string{"mail", "orders"}) {
+			t.Errorf("topics %v after the crash, want both", topics)
+		}
+		stop()
+	})
+}
+
+// A relay whose heartbeats fail goes on publishing. It logs that once for each time, and not at all
+// if the table is missing, because the check of the tables does.
+func TestHeartbeatFails(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		logs int
+	}{{errors.New("permission denied for table outbox_relay"), 1}, {core.ErrNoTables, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			repo := &registry{Repository: outboxtest.NewRepository()}
+			repo.fail.Store(&c.err)
+			var log bytes.Buffer
+			pub := &outboxtest.Publisher{}
+			ob, stop := runOutbox(t, core.Config{
+				Repository: repo, Publisher: pub,
+				Logger:    slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+				Retention: core.Retention{CleanupInterval: time.Minute},
+			})
+			time.Sleep(time.Hour)
+			err := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+				_, err := ob.Publish(ctx, tx, core.Event{Type: "e", Data: 1})
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if len(pub.Accepted()) != 1 {
+				t.Error("the relay published nothing")
+			}
+			beats := repo.beats.Load()
+			repo.fail.Store(nil)
+			time.Sleep(10 * time.Minute)
+			if got := relaysOf(t, ob); len(got) != 1 || !got[0].Alive() {
+				t.Errorf("after the table was made: %+v", got)
+			}
+			stop()
+			if n := strings.Count(log.String(), "heartbeats of this relay fail"); n != c.logs {
+				t.Errorf("%d warnings, want %d:\n%s", n, c.logs, log.String())
+			}
+			if c.logs == 0 && beats > 20 {
+				t.Errorf("%d statements in an hour on a table that is missing", beats)
+			}
+		})
+	}
+}
+
+// The janitor forgets relays that crashed a day ago.
+func TestHeartbeatForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo := &registry{Repository: outboxtest.NewRepository()}
+		if err := repo.Beat(t.Context(), core.Heartbeat{Node: "crashed"}); err != nil {
+			t.Fatal(err)
+		}
+		ob, stop := runOutbox(t, core.Config{Repository: repo})
+		defer stop()
+		time.Sleep(23 * time.Hour)
+		if got := relaysOf(t, ob); len(got) != 2 || got[1].Node != "crashed" || got[1].Alive() {
+			t.Errorf("after 23 hours: %+v", got)
+		}
+		time.Sleep(2 * time.Hour)
+		if got := relaysOf(t, ob); len(got) != 1 || got[0].Node != ob.Node() {
+			t.Errorf("after 25 hours: %+v", got)
+		}
+	})
+}
+
+// A table that records no relays is no error of a relay, and says so to those who ask.
+func TestRelaysUnsupported(t *testing.T) {
+	ob, err := core.New(core.Config{Repository: struct{ core.Repository }{outboxtest.NewRepository()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ob.Relays(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Relays: %v", err)
+	}
+	if _, err := ob.UnrelayedTopics(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("UnrelayedTopics: %v", err)
+	}
+}
+
+// Two builds of one program are told apart, by version or by revision.
+func TestBuildNames(t *testing.T) {
+	const module = "github.com/ormoutbox/ormoutbox"
+	for _, c := range []struct {
+		info             debug.BuildInfo
+		program, version string
+	}{
+		{debug.BuildInfo{
+			Main: debug.Module{Path: "example.com/shop", Version: "v1.4.0"},
+			Deps: []*debug.Module{{Path: module, Version: "v1.0.2"}},
+		}, "example.com/shop v1.4.0", "v1.0.2"},
+		{debug.BuildInfo{
+			Main: debug.Module{Path: "example.com/shop", Version: "(devel)"},
+			Deps: []*debug.Module{{Path: module, Version: "v1.0.2", Replace: &debug.Module{Path: "../ormoutbox"}}},
+			Settings: []debug.BuildSetting{
+				{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"},
+			},
+		}, "example.com/shop 0123456789ab+dirty", "(devel)"},
+		{debug.BuildInfo{Path: "command-line-arguments"}, "command-line-arguments", ""},
+	} {
+		if program, version := core.DescribeBuild(&c.info); program != c.program || version != c.version {
+			t.Errorf("%q, %q; want %q, %q", program, version, c.program, c.version)
+		}
+	}
+}

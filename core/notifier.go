@@ -1,0 +1,94 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// The pause after a Notify is notifyShare times its duration: a slow or busy database is
+	// notified less often, and a process has a Notify under way at most a tenth of the time.
+	notifyShare    = 10
+	minNotifyPause = time.Millisecond
+	maxNotifyPause = 50 * time.Millisecond
+	// Failures in a row until they are logged: a process that ends closes its pool.
+	notifyFailures = 3
+)
+
+// notifier tells the relays of other processes that events were committed, off the path of the
+// commit. One Notify stands for all commits before it. It has a goroutine only while there is
+// something to tell. The zero value tells nobody.
+type notifier struct {
+	notify func(ctx context.Context) error // nil: nobody is told
+	logger *slog.Logger
+	state  atomic.Uint32
+	failed int // failures in a row; used by the goroutine alone
+}
+
+// States of a notifier.
+const (
+	notifierIdle  uint32 = iota
+	notifierBusy         // a goroutine tells, or pauses
+	notifierAgain        // and events were committed since it began to tell
+	notifierOff          // nobody needs to be told
+)
+
+// ended says how a transaction ended that has events which this process does not relay. It never
+// blocks.
+func (n *notifier) ended(out Outcome) {
+	if out == RolledBack {
+		return
+	}
+	for {
+		switch n.state.Load() {
+		case notifierIdle:
+			if n.state.CompareAndSwap(notifierIdle, notifierBusy) {
+				go n.run()
+				return
+			}
+		case notifierBusy:
+			if n.state.CompareAndSwap(notifierBusy, notifierAgain) {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// run tells until nothing was committed since it began to tell.
+func (n *notifier) run() {
+	for {
+		n.state.Store(notifierBusy) // what is committed from here on needs another Notify
+		start := time.Now()
+		if err := n.tell(); errors.Is(err, errors.ErrUnsupported) {
+			n.state.Store(notifierOff)
+			return
+		}
+		time.Sleep(min(max(notifyShare*time.Since(start), minNotifyPause), maxNotifyPause))
+		if n.state.CompareAndSwap(notifierBusy, notifierIdle) {
+			return
+		}
+	}
+}
+
+// tell calls Notify once.
+func (n *notifier) tell() error {
+	ctx, cancel := context.WithTimeout(context.Background(), dbTimeout)
+	defer cancel()
+	err := n.notify(ctx)
+	switch {
+	case err == nil:
+		n.failed = 0
+	case errors.Is(err, errors.ErrUnsupported):
+	default:
+		if n.failed++; n.failed == notifyFailures {
+			n.logger.Warn("outbox: cannot wake the relays of other processes: events wait for their next poll",
+				"component", "outbox", "failures", n.failed, "err", errorText(err))
+		}
+	}
+	return err
+}

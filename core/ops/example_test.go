@@ -1,0 +1,189 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// poisoned returns an outbox with two events of one key, of which the first is dead. The table is
+// in memory. With a database, sqloutbox.New gives the Repository.
+func poisoned() (*ops.API, *core.Outbox, []string) {
+	table, broken := outboxtest.NewRepository(), true
+	ob, err := core.New(core.Config{
+		Repository: table, Logger: slog.New(slog.DiscardHandler),
+		Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+			if d.Type == "order.placed" && broken {
+				broken = false
+				return core.Permanent(errors.New("schema 3 has no field \"total\""))
+			}
+			return nil
+		}),
+	})
+	if err != nil {
+		panic(err)
+	}
+	var ids []string
+	err = table.Transactor().RunInTx(context.Background(), func(ctx context.Context, tx core.Tx) (err error) {
+		ids, err = ob.Publish(ctx, tx,
+			core.Event{Type: "order.placed", Topic: "orders", Key: "7"},
+			core.Event{Type: "order.paid", Topic: "orders", Key: "7"})
+		return err
+	})
+	if err = errors.Join(err, ob.Drain(context.Background())); err != nil {
+		panic(err)
+	}
+	api, err := ops.New(ob)
+	if err != nil {
+		panic(err)
+	}
+	return api, ob, ids
+}
+
+// From the failure to the repair: what failed, why an event waits, and the redrive of all events
+// that failed so.
+func Example() {
+	api, ob, ids := poisoned()
+	ctx := context.Background()
+
+	failures, err := api.Groups(ctx, ops.Filter{})
+	if err != nil {
+		panic(err)
+	}
+	for _, g := range failures.Groups {
+		fmt.Printf("%d dead, %d keys blocked: %s: %s\n", g.Dead, g.BlockedKeys, g.Topic, g.Pattern)
+	}
+	why, _ := api.Explain(ctx, ids[1])
+	fmt.Println(why[0].Reason)
+
+	plan, err := api.PlanRedrive(ctx, ops.Filter{Fingerprint: failures.Groups[0].Fingerprint}, 0)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(len(plan.IDs), "event,", plan.Keys, "key,", plan.Topics)
+	done, err := api.Apply(ctx, plan, "ada", "schema registered")
+	fmt.Println(done.Changed, err, ob.Drain(ctx))
+	why, _ = api.Explain(ctx, ids[1])
+	fmt.Println(why[0].Reason)
+	// Output:
+	// 1 dead, 1 keys blocked: orders: schema <n> has no field <text>
+	// blocked
+	// 1 event, 1 key, map[orders:1]
+	// 1 <nil> <nil>
+	// done
+}
+
+func ExampleNew() {
+	// A program that does not relay needs no Publisher.
+	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository()})
+	if err != nil {
+		panic(err)
+	}
+	api, err := ops.New(ob)
+	fmt.Println(api != nil, err)
+	// Output: true <nil>
+}
+
+func ExampleParseStatus() {
+	status, err := ops.ParseStatus("retry")
+	fmt.Println(status == ops.StatusRetry, status.Open(), err)
+	// Output: true true <nil>
+}
+
+func ExampleAPI_List() {
+	api, _, _ := poisoned()
+	q := ops.ListQuery{Filter: ops.Filter{Topic: "orders"}, Newest: true, Limit: 1}
+	for {
+		page, err := api.List(context.Background(), q)
+		if err != nil {
+			panic(err)
+		}
+		for _, e := range page.Events {
+			fmt.Println(e.Type, e.Status)
+		}
+		if q.After = page.Next; q.After == "" {
+			return
+		}
+	}
+	// Output:
+	// order.paid new
+	// order.placed dead
+}
+
+func ExampleAPI_Count() {
+	api, _, _ := poisoned()
+	n, err := api.Count(context.Background(), ops.Filter{Statuses: []ops.Status{ops.StatusDead}})
+	fmt.Println(n, err)
+	// Output: 1 <nil>
+}
+
+func ExampleAPI_Show() {
+	api, _, ids := poisoned()
+	found, err := api.Show(context.Background(), ids[0])
+	if err != nil {
+		panic(err)
+	}
+	d := found[0]
+	fmt.Println(d.Type, d.Status, d.Attempts, d.ErrorCode, len(d.Behind))
+	// Output: order.placed dead 1 permanent 1
+}
+
+func ExampleAPI_Explain() {
+	api, _, ids := poisoned()
+	why, err := api.Explain(context.Background(), ids[0])
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(why[0].Reason)
+	fmt.Println(strings.ReplaceAll(why[0].Text, ". ", ".\n"))
+	// Output:
+	// dead
+	// It was given up after 1 refusal: permanent, schema 3 has no field "total".
+	// Every later event of its key 7 waits for it.
+}
+
+func ExampleAPI_Groups() {
+	api, _, _ := poisoned()
+	failures, err := api.Groups(context.Background(), ops.Filter{Topic: "orders"})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(len(failures.Groups), failures.Groups[0].ErrorCode, failures.Groups[0].Pattern)
+	// Output: 1 permanent schema <n> has no field <text>
+}
+
+func ExampleAPI_PlanRedrive() {
+	api, _, _ := poisoned()
+	plan, err := api.PlanRedrive(context.Background(), ops.Filter{Topic: "orders"}, 1000)
+	fmt.Println(plan.Action, len(plan.IDs), plan.More, err)
+	// Output: redrive 1 false <nil>
+}
+
+func ExampleAPI_PlanDiscard() {
+	api, _, ids := poisoned()
+	plan, err := api.PlanDiscard(context.Background(), ops.Filter{EventID: ids[0]}, 0)
+	fmt.Println(plan.Action, len(plan.IDs), err)
+	// Output: discard 1 <nil>
+}
+
+// A plan is applied once a person has approved it. Without an actor and a reason nothing changes.
+func ExampleAPI_Apply() {
+	api, _, ids := poisoned()
+	plan, err := api.PlanDiscard(context.Background(), ops.Filter{EventID: ids[0]}, 0)
+	if err != nil {
+		panic(err)
+	}
+	_, err = api.Apply(context.Background(), plan, "ada", "")
+	fmt.Println(err)
+	done, err := api.Apply(context.Background(), plan, "ada", "a test order")
+	fmt.Println(done.Changed, err)
+	// Output:
+	// outbox: invalid request: Reason needs 1 to 1024 bytes
+	// 1 <nil>
+}

@@ -1,0 +1,256 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+)
+
+// Reason says why an event is where it is.
+type Reason string
+
+// Reasons. Explain asks for them in this order and returns the first that holds.
+const (
+	ReasonUnknown   Reason = "unknown"   // no row has that id
+	ReasonDone      Reason = "done"      // accepted by its destination
+	ReasonDiscarded Reason = "discarded" // ended by a person
+	ReasonDead      Reason = "dead"      // given up
+	ReasonLeased    Reason = "leased"    // a process holds it and publishes it
+	ReasonBlocked   Reason = "blocked"   // behind a dead event of its key
+	ReasonStopped   Reason = "stopped"   // the relay of this process has stopped its destination
+	ReasonBehind    Reason = "behind"    // behind an open event of its key
+	ReasonNotDue    Reason = "not_due"   // delayed, or waiting for the next attempt
+	ReasonReady     Reason = "ready"     // nothing holds it: no relay has claimed it yet
+)
+
+// Explanation says why an event is where it is, and what changes that.
+type Explanation struct {
+	Reason Reason `json:"reason"`
+	Event  Event  `json:"event"` // zero for ReasonUnknown
+	// Text is a sentence for people.
+	Text string `json:"text"`
+	// Fix is a sentence that names the call that changes it and the rows that it is for. Empty:
+	// there is nothing to do.
+	Fix string `json:"fix,omitempty"`
+	// Until is when the reason ends by itself: the due time, the end of the lease. Zero: it is not
+	// known, or never.
+	Until time.Time `json:"until,omitzero"`
+	// Other is the event of the same key that this one waits for: the first of the key that is not
+	// out yet. Nil: it waits for none.
+	Other *Event `json:"other,omitempty"`
+}
+
+// Explain says why an event is where it is. id is that of a row, or that of an event: an event with
+// several destinations has an explanation for each. If no row has that id, the one explanation has
+// ReasonUnknown.
+//
+// Stopped destinations are those of the relay in this process. Another process that relays may have
+// stopped one too: its log says so.
+func (a *API) Explain(ctx context.Context, id string) ([]Explanation, error) {
+	events, err := a.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(events) == 0 {
+		return []Explanation{{
+			Reason: ReasonUnknown,
+			Text: fmt.Sprintf("No event has the id %s: its transaction has not committed or was rolled back, or it "+
+				"ended longer than the retention ago and was deleted.", id),
+			Fix: "Look for the id in the log of the service that published it, and for an open transaction in the " +
+				"database.",
+		}}, nil
+	}
+	all := make([]Explanation, 0, len(events))
+	for _, e := range events {
+		x, err := a.explain(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, x)
+	}
+	return all, nil
+}
+
+func (a *API) explain(ctx context.Context, e Event) (Explanation, error) {
+	x := Explanation{Event: e}
+	switch {
+	case e.Status == StatusDone:
+		x.done()
+		return x, nil
+	case e.Status == StatusDiscarded:
+		return x, a.discarded(ctx, &x)
+	case e.Status == StatusDead:
+		x.dead(a.outbox.DeadPolicy())
+		return x, nil
+	case e.Leased():
+		x.leased()
+		return x, nil
+	}
+	head, err := a.head(ctx, e)
+	if err != nil {
+		return x, err
+	}
+	x.Other = head
+	stopped := a.stopped(e.Topic)
+	switch {
+	case head != nil && head.Status == StatusDead:
+		x.blocked()
+	case stopped != nil:
+		x.stopped(stopped)
+	case head != nil:
+		x.behind()
+	case e.AvailableAt.After(e.ReadAt):
+		x.notDue()
+	default:
+		x.ready()
+	}
+	return x, nil
+}
+
+// head returns the first event of the key of e that is not out yet, if that is not e itself. Under
+// core.SkipDead dead events do not count.
+func (a *API) head(ctx context.Context, e Event) (*Event, error) {
+	if e.KeyID.IsZero() {
+		return nil, nil
+	}
+	s := Scan{KeyID: e.KeyID, BeforeSeq: e.KeySeq, Limit: 1, Look: MaxLook}
+	if a.outbox.DeadPolicy() == core.SkipDead {
+		s.Statuses = []Status{StatusNew, StatusRetry}
+	}
+	found, err := a.store.ScanEvents(ctx, s)
+	if err != nil || len(found.Events) == 0 {
+		return nil, err
+	}
+	return &found.Events[0], nil
+}
+
+func (a *API) stopped(topic string) *core.StoppedDestination {
+	for _, d := range a.outbox.Stopped() {
+		if d.Topic == topic {
+			return &d
+		}
+	}
+	return nil
+}
+
+func (x *Explanation) done() {
+	x.Reason = ReasonDone
+	x.Text = fmt.Sprintf("Destination %s accepted it at %s.", x.Event.Topic, at(x.Event.DoneAt))
+	if x.Event.Receipt != "" {
+		x.Text += " Its place there is " + x.Event.Receipt + "."
+	}
+}
+
+func (a *API) discarded(ctx context.Context, x *Explanation) error {
+	x.Reason = ReasonDiscarded
+	x.Text = "It was discarded at " + at(x.Event.DoneAt) + " and will not be published."
+	audit, err := a.store.ReadAudit(ctx, x.Event.ID)
+	if err != nil || len(audit) == 0 {
+		return err
+	}
+	last := audit[len(audit)-1]
+	if !last.NewID.IsZero() {
+		x.Text = fmt.Sprintf("%s redrove it at %s (%s). Its key had gone on without it, so it continues as row %s at "+
+			"the end of the key.", last.Actor, at(last.At), last.Reason, last.NewID)
+		x.Fix = "Explain " + last.NewID.String() + "."
+		return nil
+	}
+	x.Text = fmt.Sprintf("%s discarded it at %s (%s). It will not be published.", last.Actor, at(last.At), last.Reason)
+	return nil
+}
+
+func (x *Explanation) dead(policy core.DeadPolicy) {
+	e := &x.Event
+	x.Reason = ReasonDead
+	x.Text = fmt.Sprintf("It was given up after %s: %s.", times(e.Attempts, "refusal"), failure(e))
+	if !e.KeyID.IsZero() && policy != core.SkipDead {
+		x.Text += fmt.Sprintf(" Every later event of its key %s waits for it.", e.Key)
+	}
+	x.Fix = redriveOrDiscard(e.ID)
+}
+
+func redriveOrDiscard(id core.RowID) string {
+	return fmt.Sprintf("Remove the cause, then Redrive %s. Or Discard %s.", id, id)
+}
+
+func (x *Explanation) leased() {
+	e := &x.Event
+	x.Reason, x.Until = ReasonLeased, e.LeaseUntil
+	x.Text = fmt.Sprintf("Process %s holds it until %s and publishes it. If that process has died, the next relay "+
+		"takes it then.", e.ClaimedBy, at(e.LeaseUntil))
+}
+
+func (x *Explanation) blocked() {
+	o := x.Other
+	x.Reason = ReasonBlocked
+	x.Text = fmt.Sprintf("It waits for an earlier event of its key %s, row %s, which is dead: %s.", x.Event.Key, o.ID,
+		failure(o))
+	x.Fix = redriveOrDiscard(o.ID)
+}
+
+func (x *Explanation) stopped(d *core.StoppedDestination) {
+	x.Reason = ReasonStopped
+	x.Text = fmt.Sprintf("Destination %s is stopped since %s: %s. Its events wait and spend no attempts.",
+		d.Topic, at(d.Since), errtext.Redact(d.Err.Error()))
+	x.Fix = "Repair the destination or its credentials. The relay tries it again by itself."
+}
+
+func (x *Explanation) behind() {
+	o := x.Other
+	x.Reason = ReasonBehind
+	x.Text = fmt.Sprintf("It waits for an earlier event of its key %s, row %s, which ", x.Event.Key, o.ID)
+	switch {
+	case o.Leased():
+		x.Text += fmt.Sprintf("process %s holds until %s.", o.ClaimedBy, at(o.LeaseUntil))
+	case o.AvailableAt.After(o.ReadAt):
+		x.Text += fmt.Sprintf("is due at %s.", at(o.AvailableAt))
+		if o.ErrorCode != "" {
+			x.Text += " It was refused: " + failure(o) + "."
+		}
+	default:
+		x.Text += "no relay has claimed yet."
+	}
+	x.Fix = fmt.Sprintf("Wait for %s, or Discard it.", o.ID)
+}
+
+func (x *Explanation) notDue() {
+	e := &x.Event
+	x.Reason, x.Until = ReasonNotDue, e.AvailableAt
+	x.Text = fmt.Sprintf("It is due at %s.", at(e.AvailableAt))
+	if e.ErrorCode != "" {
+		x.Text = fmt.Sprintf("It is tried again at %s, after %s: %s.", at(e.AvailableAt), times(e.Attempts, "refusal"),
+			failure(e))
+		x.Fix = fmt.Sprintf("Wait, or Discard %s.", e.ID)
+	}
+}
+
+func (x *Explanation) ready() {
+	x.Reason = ReasonReady
+	x.Text = fmt.Sprintf("It is due since %s and nothing holds it: no relay has claimed it yet.",
+		at(x.Event.AvailableAt))
+	x.Fix = fmt.Sprintf("See whether a relay runs that serves destination %s, and whether its log names an error.",
+		x.Event.Topic)
+}
+
+func at(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+func times(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// failure returns the code and the text of the last failure.
+func failure(e *Event) string {
+	switch {
+	case e.Error == "":
+		return e.ErrorCode
+	case e.ErrorCode == "":
+		return e.Error
+	}
+	return e.ErrorCode + ", " + e.Error
+}

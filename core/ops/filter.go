@@ -1,0 +1,85 @@
+package ops
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Filter selects events. An event has to meet every field that is set. The zero value selects all
+// events.
+//
+// These fields are served by an index: EventID; Statuses, if it has only StatusNew, StatusRetry and
+// StatusDead; Key; Topic of open events without a key; and CreatedFrom and CreatedBefore for ids
+// that begin with their time, as those of this project, other UUIDv7s and ULIDs do. Every other
+// field is compared row by row, for at most MaxLook rows in one call.
+type Filter struct {
+	Statuses      []Status `json:"statuses,omitempty"` // one of them
+	EventID       string   `json:"event_id,omitempty"`
+	Type          string   `json:"type,omitempty"`
+	Topic         string   `json:"topic,omitempty"`
+	TenantID      string   `json:"tenant_id,omitempty"`
+	AggregateType string   `json:"aggregate_type,omitempty"`
+	AggregateID   string   `json:"aggregate_id,omitempty"`
+	// Key needs Topic. It names the key of that TenantID, and without TenantID the one of no
+	// tenant.
+	Key         string `json:"key,omitempty"`
+	ErrorCode   string `json:"error_code,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"` // see Event.Fingerprint
+	// CreatedFrom and CreatedBefore are the first time and the time after the last one.
+	CreatedFrom   time.Time `json:"created_from,omitzero"`
+	CreatedBefore time.Time `json:"created_before,omitzero"`
+}
+
+// invalid is the error of a call that makes no sense.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{core.ErrInvalidRequest}, args...)...)
+}
+
+// check reports what makes no sense. It spells the event id as it is stored.
+func (f *Filter) check() error {
+	for _, s := range f.Statuses {
+		if s > StatusDiscarded {
+			return invalid("%s is no status", s)
+		}
+	}
+	if f.EventID != "" {
+		if _, _, err := core.RowIDRange(f.EventID); err != nil {
+			return invalid("%w", err)
+		}
+		f.EventID = canonicalID(f.EventID)
+	}
+	if f.Key != "" && f.Topic == "" {
+		return invalid("Filter.Key needs Filter.Topic, because a key is one of a topic")
+	}
+	if !f.CreatedFrom.IsZero() && !f.CreatedBefore.IsZero() && !f.CreatedFrom.Before(f.CreatedBefore) {
+		return invalid("Filter.CreatedFrom is not before Filter.CreatedBefore")
+	}
+	return nil
+}
+
+// Has reports whether the filter selects events with that status.
+func (f *Filter) Has(s Status) bool { return len(f.Statuses) == 0 || slices.Contains(f.Statuses, s) }
+
+// Match reports whether the filter selects the event. It is for implementations of Store.
+func (f *Filter) Match(e *Event) bool {
+	is := func(want, is string) bool { return want == "" || want == is }
+	return f.Has(e.Status) && is(canonicalID(f.EventID), e.EventID) && is(f.Type, e.Type) && is(f.Topic, e.Topic) &&
+		(is(f.TenantID, e.TenantID) && (f.Key == "" || f.TenantID == e.TenantID)) && is(f.Key, e.Key) &&
+		is(f.AggregateType, e.AggregateType) && is(f.AggregateID, e.AggregateID) && is(f.ErrorCode, e.ErrorCode) &&
+		(f.CreatedFrom.IsZero() || !e.CreatedAt.Before(f.CreatedFrom)) &&
+		(f.CreatedBefore.IsZero() || e.CreatedAt.Before(f.CreatedBefore)) &&
+		(f.Fingerprint == "" || e.Fingerprint() == f.Fingerprint)
+}
+
+// canonicalID returns the spelling under which an event id is stored: lower case for a UUID, upper
+// case for a ULID.
+func canonicalID(eventID string) string {
+	if len(eventID) == 26 {
+		return strings.ToUpper(eventID)
+	}
+	return strings.ToLower(eventID)
+}

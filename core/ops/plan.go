@@ -1,0 +1,165 @@
+package ops
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// MaxPlan is how many events a Plan can have.
+const MaxPlan = 10_000
+
+// ErrPlanChanged is wrapped by the error of Apply if the ids or the action of the Plan are not
+// those that were planned. Nothing was changed.
+var ErrPlanChanged = errors.New("ops: the plan was changed")
+
+// Action is what a Plan does to its events.
+type Action string
+
+// Actions.
+const (
+	ActionRedrive Action = "redrive" // open dead events again, with fresh attempts
+	ActionDiscard Action = "discard" // end events without publishing them
+)
+
+// Plan is a change that was planned and not yet made. It names every event that Apply may touch. It
+// can be stored and sent as JSON.
+type Plan struct {
+	Action Action `json:"action"`
+	Filter Filter `json:"filter"`
+	// IDs are the rows, in the order in which Apply works them off: each key in its order.
+	IDs []core.RowID `json:"ids"`
+	// More says that the filter selects more events: plan again after Apply.
+	More   bool           `json:"more,omitempty"`
+	Topics map[string]int `json:"topics"` // events of each destination
+	Keys   int            `json:"keys"`   // keys of the events
+	Oldest time.Time      `json:"oldest,omitzero"`
+	Newest time.Time      `json:"newest,omitzero"`
+	// Digest is a hash of the action and the ids, for people who compare what they approve with
+	// what is applied.
+	Digest string `json:"digest"`
+}
+
+// PlanRedrive plans to redrive the dead events that the filter selects, up to limit. A limit of 0
+// is MaxPlan. Filter.Statuses may be StatusDead or empty, which means the same. It changes nothing.
+func (a *API) PlanRedrive(ctx context.Context, f Filter, limit int) (Plan, error) {
+	for _, s := range f.Statuses {
+		if s != StatusDead {
+			return Plan{}, invalid("only dead events can be redriven, not those that are %s", s)
+		}
+	}
+	return a.plan(ctx, ActionRedrive, f, limit)
+}
+
+// PlanDiscard plans to discard the events that the filter selects, up to limit. A limit of 0 is
+// MaxPlan. Filter.Statuses may have StatusDead, StatusNew and StatusRetry; empty means StatusDead.
+// It changes nothing.
+func (a *API) PlanDiscard(ctx context.Context, f Filter, limit int) (Plan, error) {
+	for _, s := range f.Statuses {
+		if s != StatusDead && !s.Open() {
+			return Plan{}, invalid("events that are %s have ended", s)
+		}
+	}
+	return a.plan(ctx, ActionDiscard, f, limit)
+}
+
+func (a *API) plan(ctx context.Context, action Action, f Filter, limit int) (Plan, error) {
+	if err := f.check(); err != nil {
+		return Plan{}, err
+	}
+	if limit < 0 || limit > MaxPlan {
+		return Plan{}, invalid("a plan has 1 to %d events, not %d", MaxPlan, limit)
+	}
+	if len(f.Statuses) == 0 {
+		f.Statuses = []Status{StatusDead}
+	}
+	p := Plan{Action: action, Filter: f, Topics: map[string]int{}}
+	s, err := a.store.ScanEvents(ctx, Scan{Filter: f, Limit: cmp.Or(limit, MaxPlan), Look: MaxLook})
+	if err != nil {
+		return Plan{}, err
+	}
+	p.More = s.Next != ""
+	slices.SortStableFunc(s.Events, func(a, b Event) int {
+		return cmp.Or(bytes.Compare(a.KeyID[:], b.KeyID[:]), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Key, b.Key),
+			cmp.Compare(a.KeySeq, b.KeySeq), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	type key struct{ tenant, topic, key string }
+	keys := map[key]bool{}
+	for _, e := range s.Events {
+		p.IDs = append(p.IDs, e.ID)
+		p.Topics[e.Topic]++
+		if e.KeySeq != 0 {
+			keys[key{e.TenantID, e.Topic, e.Key}] = true
+		}
+		if p.Oldest.IsZero() || e.CreatedAt.Before(p.Oldest) {
+			p.Oldest = e.CreatedAt
+		}
+		if e.CreatedAt.After(p.Newest) {
+			p.Newest = e.CreatedAt
+		}
+	}
+	p.Keys, p.Digest = len(keys), p.digest()
+	return p, nil
+}
+
+func (p *Plan) digest() string {
+	h := sha256.New()
+	h.Write([]byte(p.Action))
+	for _, id := range p.IDs {
+		h.Write(id[:])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Applied is what Apply has done.
+type Applied struct {
+	// Changed is how many events changed. The others of Tried had changed before: they are no
+	// longer dead, or a process holds them.
+	Changed int `json:"changed"`
+	Tried   int `json:"tried"` // how many ids of the Plan were worked off, from its beginning
+}
+
+// applyChunk is how many events Apply changes in one transaction.
+const applyChunk = 500
+
+// Apply makes the change for exactly the events of the Plan, in their order, in transactions of up
+// to 500 events. Each changed event gets its audit row in the same transaction. Actor and reason
+// are required: without them, or with a Plan that has no events, the error wraps
+// core.ErrInvalidRequest, and nothing was changed.
+//
+// An event that has changed since the Plan was made is left alone, so that Apply can be repeated
+// after an error: events that were redriven are no longer dead.
+func (a *API) Apply(ctx context.Context, p Plan, actor, reason string) (Applied, error) {
+	var done Applied
+	do := a.outbox.Redrive
+	switch p.Action {
+	case ActionRedrive:
+	case ActionDiscard:
+		do = a.outbox.Discard
+	default:
+		return done, invalid("%.32q is no action", string(p.Action))
+	}
+	if len(p.IDs) == 0 {
+		return done, invalid("the plan has no events")
+	}
+	if p.digest() != p.Digest {
+		return done, fmt.Errorf("%w: its digest is %.64q and its events have %s", ErrPlanChanged, p.Digest, p.digest())
+	}
+	for ids := range slices.Chunk(p.IDs, applyChunk) {
+		n, err := do(ctx, core.AdminRequest{IDs: ids, Actor: actor, Reason: reason})
+		done.Changed += n
+		if err != nil {
+			return done, err
+		}
+		done.Tried += len(ids)
+	}
+	return done, nil
+}

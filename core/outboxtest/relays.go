@@ -1,0 +1,92 @@
+package outboxtest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+var _ core.RelayRegistry = (*Repository)(nil)
+
+// Beat implements core.RelayRegistry.
+func (r *Repository) Beat(ctx context.Context, b core.Heartbeat) error {
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	defer r.mu.Unlock()
+	now := r.now()
+	ago := func(d time.Duration) time.Time {
+		if d < 0 {
+			return time.Time{}
+		}
+		return now.Add(-d).Truncate(time.Microsecond)
+	}
+	if r.relays == nil {
+		r.relays = map[string]core.RelayStatus{}
+	}
+	r.relays[b.Node] = core.RelayStatus{
+		Node: b.Node, Host: b.Host, PID: b.PID, Program: b.Program, Version: b.Version, AllTopics: b.AllTopics,
+		Topics: append([]string{}, b.Topics...), StartedAt: ago(b.SinceStart), SeenAt: now,
+		ClaimedAt: ago(b.SinceClaim), PublishedAt: ago(b.SincePublish),
+	}
+	return nil
+}
+
+// RemoveRelay implements core.RelayRegistry.
+func (r *Repository) RemoveRelay(ctx context.Context, node string) error {
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	defer r.mu.Unlock()
+	delete(r.relays, node)
+	return nil
+}
+
+// ForgetRelays implements core.RelayRegistry.
+func (r *Repository) ForgetRelays(ctx context.Context, unseen time.Duration) (int, error) {
+	if err := r.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer r.mu.Unlock()
+	before, was := r.now().Add(-unseen), len(r.relays)
+	maps.DeleteFunc(r.relays, func(_ string, s core.RelayStatus) bool { return s.SeenAt.Before(before) })
+	return was - len(r.relays), nil
+}
+
+// Relays implements core.RelayRegistry.
+func (r *Repository) Relays(ctx context.Context) ([]core.RelayStatus, error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	now := r.now()
+	relays := slices.SortedFunc(maps.Values(r.relays), func(a, b core.RelayStatus) int {
+		if c := b.SeenAt.Compare(a.SeenAt); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Node, b.Node)
+	})
+	for i := range relays {
+		relays[i].Topics, relays[i].Age = slices.Clone(relays[i].Topics), max(0, now.Sub(relays[i].SeenAt))
+	}
+	return relays, nil
+}
+
+// PendingTopics implements core.RelayRegistry. It looks at every row.
+func (r *Repository) PendingTopics(ctx context.Context, _ int) ([]string, error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	topics := map[string]bool{}
+	for _, row := range r.table.rows {
+		if row.Status.open() {
+			topics[row.Event.Topic] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(topics)), nil
+}

@@ -1,0 +1,54 @@
+package suite
+
+import (
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// auditCases are those of a repository that is a core.AuditLister.
+func auditCases() []repositoryCase {
+	return []repositoryCase{{"what people did is listed, the newest first", func(f *fixture) {
+		if _, ok := f.Repository.(core.AuditLister); ok {
+			auditListed(f)
+		}
+	}}}
+}
+
+func (f *fixture) audit(q core.AuditQuery) []core.AuditRecord {
+	f.Helper()
+	records, err := f.Repository.(core.AuditLister).ListAudit(f.Context(), q)
+	f.check(err)
+	return records
+}
+
+func auditListed(f *fixture) {
+	f.must(len(f.audit(core.AuditQuery{Limit: 10})) == 0, "a new table has audit rows")
+	dead, overtaken, free := f.addDead(newRow("topic", "")), f.addDead(newRow("topic", "k")), newRow("other", "")
+	f.commit(free)
+	req := adminOf(dead.ID)
+	req.Actor, req.Reason = "ann \u00e9", "schema registered"
+	f.must(f.redrive(req) == 1, "redrove nothing")
+	skip := adminOf(overtaken.ID)
+	skip.SkipDead = true
+	f.must(f.redrive(skip) == 1, "redrove nothing")
+	f.must(f.discard(adminOf(free.ID)) == 1, "discarded nothing")
+
+	all := f.audit(core.AuditQuery{Limit: 10})
+	f.must(len(all) == 3, "audit %+v", all)
+	last, appended, first := all[0], all[1], all[2]
+	f.must(first.Action == "redrive" && first.Actor == req.Actor && first.Reason == req.Reason &&
+		first.RowID == dead.ID &&
+		first.EventID == dead.Event.ID && first.Topic == "topic" && first.NewID.IsZero(), "audit %+v", first)
+	f.must(appended.Action == "redrive" && appended.RowID == overtaken.ID && !appended.NewID.IsZero() &&
+		appended.NewID != overtaken.ID, "audit %+v", appended)
+	f.must(last.Action == "discard" && last.RowID == free.ID && last.Topic == "other", "audit %+v", last)
+	f.must(!first.At.After(last.At) && last.At.Sub(first.At) < time.Minute, "times %s, %s", first.At, last.At)
+
+	page := f.audit(core.AuditQuery{Limit: 2})
+	f.must(len(page) == 2 && page[0] == last && page[1] == appended, "page %+v", page)
+	page = f.audit(core.AuditQuery{Limit: 2, Before: page[1].No})
+	f.must(len(page) == 1 && page[0] == first, "next page %+v", page)
+	page = f.audit(core.AuditQuery{Limit: 10, RowID: dead.ID})
+	f.must(len(page) == 1 && page[0] == first, "of one row: %+v", page)
+}

@@ -1,0 +1,128 @@
+package suite
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// relayCases are those of a repository that is a core.RelayRegistry.
+func relayCases() []repositoryCase {
+	all := []repositoryCase{
+		{"a heartbeat is read as it was written", relayRead},
+		{"another heartbeat renews the first one", relayRenewed},
+		{"a relay that ends is gone, one that was not seen is forgotten", relayGone},
+		{"topics with open rows, with a key or without", pendingTopics},
+	}
+	for i, c := range all {
+		all[i].run = func(f *fixture) {
+			if _, ok := f.Repository.(core.RelayRegistry); ok {
+				c.run(f)
+			}
+		}
+	}
+	return all
+}
+
+func (f *fixture) registry() core.RelayRegistry { return f.Repository.(core.RelayRegistry) }
+
+func (f *fixture) beat(b core.Heartbeat) {
+	f.Helper()
+	f.check(f.registry().Beat(f.Context(), b))
+}
+
+func (f *fixture) relays() []core.RelayStatus {
+	f.Helper()
+	relays, err := f.registry().Relays(f.Context())
+	f.check(err)
+	return relays
+}
+
+func near(got, want time.Duration) bool { return got > want-time.Minute/2 && got < want+time.Minute/2 }
+
+func relayRead(f *fixture) {
+	f.must(len(f.relays()) == 0, "a new table has relays")
+	b := core.Heartbeat{
+		Node: "shop-1-\u00e9", Host: "web-1", PID: 77, Program: "example.com/shop v1.4.0", Version: "v1.0.0",
+		Topics: []string{"orders", "\u043f\u043b\u0430\u0442\u0435\u0436\u0438 \"a,b\""}, SinceStart: time.Hour,
+		SinceClaim: 2 * time.Minute, SincePublish: -1,
+	}
+	f.beat(b)
+	got := f.relays()
+	f.must(len(got) == 1, "relays %+v", got)
+	s := got[0]
+	f.must(s.Node == b.Node && s.Host == b.Host && s.PID == b.PID && s.Program == b.Program &&
+		s.Version == b.Version && !s.AllTopics && slices.Equal(s.Topics, b.Topics), "relay %+v, want %+v", s, b)
+	f.must(near(s.SeenAt.Sub(s.StartedAt), time.Hour) && near(s.SeenAt.Sub(s.ClaimedAt), 2*time.Minute),
+		"times %+v", s)
+	f.must(s.PublishedAt.IsZero() && near(s.Age, 0) && s.Alive(), "times %+v", s)
+	f.must(s.Relays("orders") && !s.Relays("other"), "relays the wrong topics: %+v", s)
+}
+
+func relayRenewed(f *fixture) {
+	b := core.Heartbeat{
+		Node: "a", AllTopics: true, Topics: []string{core.ServedTopicPrefix + "mail"}, SinceClaim: -1, SincePublish: -1,
+	}
+	f.beat(b)
+	first := f.relays()[0]
+	f.must(first.ClaimedAt.IsZero() && first.PublishedAt.IsZero(), "times of nothing: %+v", first)
+	f.must(first.Relays("orders") && first.Relays(core.ServedTopicPrefix+"mail") &&
+		!first.Relays(core.ServedTopicPrefix+"other"), "relays the wrong topics: %+v", first)
+	f.eventually("the first heartbeat is older", func() bool { return f.relays()[0].Age > 20*time.Millisecond })
+	b.SinceClaim, b.SincePublish = 0, time.Hour
+	f.beat(b)
+	got := f.relays()
+	f.must(len(got) == 1, "relays %+v", got)
+	second := got[0]
+	f.must(second.SeenAt.After(first.SeenAt) && !second.ClaimedAt.Before(first.SeenAt) &&
+		near(second.SeenAt.Sub(second.PublishedAt), time.Hour), "%+v after %+v", second, first)
+}
+
+func relayGone(f *fixture) {
+	for _, node := range []string{"a", "b", "c"} {
+		f.beat(core.Heartbeat{Node: node, Program: node, SinceClaim: -1, SincePublish: -1})
+		f.eventually("the clock goes on", func() bool { return f.relays()[0].Age >= 5*time.Millisecond })
+	}
+	nodes := func() string {
+		var all []string
+		for _, s := range f.relays() {
+			all = append(all, s.Node)
+		}
+		return strings.Join(all, " ")
+	}
+	f.must(nodes() == "c b a", "relays %s, want the one that was seen last first", nodes())
+	f.check(f.registry().RemoveRelay(f.Context(), "b"))
+	f.check(f.registry().RemoveRelay(f.Context(), "unknown"))
+	f.must(nodes() == "c a", "relays %s", nodes())
+	n, err := f.registry().ForgetRelays(f.Context(), time.Hour)
+	f.check(err)
+	f.must(n == 0 && nodes() == "c a", "forgot %d, left %s", n, nodes())
+	f.eventually("they are old", func() bool {
+		_, err := f.registry().ForgetRelays(f.Context(), 10*time.Millisecond)
+		f.check(err)
+		return nodes() == ""
+	})
+}
+
+func pendingTopics(f *fixture) {
+	topics := func() []string {
+		f.Helper()
+		got, err := f.registry().PendingTopics(f.Context(), 1000)
+		f.check(err)
+		return got
+	}
+	f.must(len(topics()) == 0, "topics %v of an empty table", topics())
+	effect := core.ServedTopicPrefix + "mail"
+	done, doneKey := newRow("done", ""), newRow("done with key", "k")
+	later := newRow("later", "")
+	later.Event.Delay = time.Hour
+	f.commit(newRow("b", ""), newRow("b", "k"), newRow("a", "k"), newRow("a", "l"), newRow("c", ""), newRow(effect, ""),
+		newRow(effect, "k"), done, doneKey, later)
+	f.done(false, done.ID, doneKey.ID)
+	f.addDead(newRow("dead", ""))
+	f.addDead(newRow("dead with key", "k"))
+	want := []string{"a", "b", "c", effect, "later"}
+	f.must(slices.Equal(topics(), want), "topics %v, want %v", topics(), want)
+}

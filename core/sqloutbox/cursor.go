@@ -1,0 +1,126 @@
+package sqloutbox
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// cursors remember, for each topic, when the last claimed unordered row was due. While an old
+// snapshot is open, PostgreSQL cannot remove the index entries of rows that are finished, and a
+// claim that starts at the beginning reads all of them again. So after a pass that read many
+// entries for nothing, claims start at the cursors. Rows behind them (committed late, given back,
+// or with a lease that is over) wait for the next full pass, at the latest until a claim finds
+// nothing. Between claims that find rows a full pass rests for 20 times its duration, so that it
+// takes at most some 5 % of a connection's time. Cursors are only a hint: nothing is lost with
+// them.
+type cursors struct {
+	mu     sync.Mutex
+	due    map[string]int64 // microseconds since 1970
+	passes map[string]pass  // by filter: a probe of one topic is no pass of the others
+}
+
+// pass is the last full pass.
+type pass struct {
+	ended time.Time
+	took  time.Duration // 0: it read little for nothing
+}
+
+const (
+	// slowPass is the duration from which on a pass is asked how much it read.
+	slowPass = 5 * time.Millisecond
+	// wastedEntries is how many index entries a pass may read for nothing.
+	wastedEntries = 5000
+
+	passRest  = 20          // times its duration
+	passAge   = time.Second // after which a full pass comes first, if it has rested
+	maxTopics = 1000        // that are remembered
+	maxPasses = 64          // that are remembered
+)
+
+// partial returns the wanted topics with their cursors, if a claim shall start there.
+func (c *cursors) partial(f filter, now time.Time) (topics []string, since []int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.passes[f.key()]
+	if p.took == 0 || now.Sub(p.ended) >= max(passAge, passRest*p.took) {
+		return nil, nil
+	}
+	for t := range c.due {
+		if f.wants(t) {
+			topics = append(topics, t)
+		}
+	}
+	slices.Sort(topics)
+	for _, t := range topics {
+		since = append(since, c.due[t])
+	}
+	return topics, since
+}
+
+// of returns the cursors of topics, or nil if one of them has none.
+func (c *cursors) of(topics []string) (since []int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range topics {
+		due, ok := c.due[t]
+		if !ok {
+			return nil
+		}
+		since = append(since, due)
+	}
+	return since
+}
+
+// rested reports whether a full pass may follow a partial one.
+func (c *cursors) rested(f filter, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.passes[f.key()]
+	return now.Sub(p.ended) >= passRest*p.took
+}
+
+// passed notes the end of a full pass, and how many index entries it read for nothing.
+func (c *cursors) passed(f filter, end time.Time, took time.Duration, wasted int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.passes == nil || len(c.passes) >= maxPasses {
+		c.passes = map[string]pass{}
+	}
+	if wasted < wastedEntries {
+		took = 0
+	}
+	c.passes[f.key()] = pass{ended: end, took: took}
+}
+
+// failed notes the end of a full pass that took too long for its context or for the server.
+// Otherwise every claim would begin with another one, and the rows at the cursors would wait for
+// it.
+func (c *cursors) failed(f filter, end time.Time, took time.Duration) {
+	if took >= slowPass {
+		c.passed(f, end, took, wastedEntries)
+	}
+}
+
+// topicRows are the rows of a topic that a claim took.
+type topicRows struct {
+	taken, found int   // found are those that could be taken, up to the part of the topic
+	due          int64 // the latest due time of those taken
+}
+
+// claimed moves the cursors behind the rows that a claim took. part is how many rows of a topic it
+// looked for. Where it left rows, the cursor must not be ahead of them.
+func (c *cursors) claimed(topics map[string]topicRows, part int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.due == nil || len(c.due) > maxTopics {
+		c.due = map[string]int64{}
+	}
+	for t, rows := range topics {
+		if rows.taken < rows.found || rows.found >= part {
+			c.due[t] = rows.due
+		} else {
+			c.due[t] = max(c.due[t], rows.due)
+		}
+	}
+}

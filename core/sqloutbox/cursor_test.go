@@ -1,0 +1,76 @@
+package sqloutbox
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestCursors(t *testing.T) {
+	var c cursors
+	now := time.Now()
+	all := filter{}
+	starts := func(f filter, at time.Time, topics []string, since []int64) {
+		t.Helper()
+		gotTopics, gotSince := c.partial(f, at)
+		if !slices.Equal(gotTopics, topics) || !slices.Equal(gotSince, since) {
+			t.Errorf("a claim starts at %v %v, want %v %v", gotTopics, gotSince, topics, since)
+		}
+	}
+	starts(all, now, nil, nil) // nothing is known
+
+	claimed := func(part int, rows map[string]topicRows) { c.claimed(rows, part) }
+	claimed(3, map[string]topicRows{"b": {2, 2, 7}, "a": {1, 1, 6}})
+	const took = 100 * time.Millisecond
+	c.passed(all, now, took, wastedEntries-1)
+	starts(all, now, nil, nil)
+	c.passed(all, now, took, wastedEntries)
+	starts(all, now, []string{"a", "b"}, []int64{6, 7})
+	starts(filter{except: []string{"b"}}, now, nil, nil) // no pass with this filter
+	c.passed(filter{except: []string{"b"}}, now, took, wastedEntries)
+	starts(filter{except: []string{"b"}}, now, []string{"a"}, []int64{6})
+	only := filter{only: []string{"b", "c"}}
+	c.passed(only, now.Add(time.Hour), took, wastedEntries)
+	starts(only, now.Add(time.Hour), []string{"b"}, []int64{7})
+	if c.rested(all, now.Add(passRest*took-1)) {
+		t.Error("a full pass may follow before it has rested")
+	}
+	if !c.rested(all, now.Add(passRest*took)) {
+		t.Error("a full pass may not follow after it has rested")
+	}
+	starts(all, now.Add(passRest*took-1), []string{"a", "b"}, []int64{6, 7})
+	starts(all, now.Add(passRest*took), nil, nil)
+
+	c.passed(all, now, 10*time.Millisecond, wastedEntries) // its rest is shorter than a second
+	starts(all, now.Add(passAge-1), []string{"a", "b"}, []int64{6, 7})
+	starts(all, now.Add(passAge), nil, nil)
+
+	claimed(3, map[string]topicRows{"a": {2, 2, 3}}) // late rows, and no more of them
+	starts(all, now, []string{"a", "b"}, []int64{6, 7})
+	claimed(3, map[string]topicRows{"a": {3, 3, 3}}) // there may be more
+	starts(all, now, []string{"a", "b"}, []int64{3, 7})
+	claimed(3, map[string]topicRows{"b": {1, 2, 4}}) // one was too large
+	starts(all, now, []string{"a", "b"}, []int64{3, 4})
+	if since := c.of([]string{"b", "a"}); !slices.Equal(since, []int64{4, 3}) {
+		t.Errorf("cursors of b and a: %v", since)
+	}
+	if since := c.of([]string{"b", "c"}); since != nil {
+		t.Errorf("cursors of b and c: %v, want none", since)
+	}
+
+	// a pass that fails for its length is not repeated by every claim
+	later := now.Add(time.Minute)
+	starts(all, later, nil, nil)
+	c.failed(all, later, slowPass-1)
+	starts(all, later, nil, nil)
+	c.failed(all, later, time.Second)
+	starts(all, later.Add(passRest*time.Second-1), []string{"a", "b"}, []int64{3, 4})
+	starts(all, later.Add(passRest*time.Second), nil, nil)
+
+	for i := range 2 * maxPasses {
+		c.passed(filter{only: []string{string(rune('a' + i))}}, now, took, wastedEntries)
+	}
+	if len(c.passes) > maxPasses {
+		t.Errorf("%d passes are remembered", len(c.passes))
+	}
+}

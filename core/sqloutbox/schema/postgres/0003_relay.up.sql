@@ -1,0 +1,15 @@
+-- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do not use it. Processes of the
+-- version before need not stop: they do not know the table.
+CREATE TABLE IF NOT EXISTS {{relay}} (
+    node         text        COLLATE "C" NOT NULL PRIMARY KEY,
+    host         text        NOT NULL,
+    pid          bigint      NOT NULL,
+    program      text        NOT NULL,
+    version      text        NOT NULL,
+    all_topics   smallint    NOT NULL,
+    topics       text        NOT NULL,
+    started_at   timestamptz NOT NULL,
+    seen_at      timestamptz NOT NULL,
+    claimed_at   timestamptz,
+    published_at timestamptz
+);

@@ -1,0 +1,15 @@
+-- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do not use it. Processes of the
+-- version before need not stop: they do not know the table.
+CREATE TABLE IF NOT EXISTS {{relay}} (
+    node         TEXT    NOT NULL PRIMARY KEY,
+    host         TEXT    NOT NULL,
+    pid          INTEGER NOT NULL,
+    program      TEXT    NOT NULL,
+    version      TEXT    NOT NULL,
+    all_topics   INTEGER NOT NULL,
+    topics       TEXT    NOT NULL,
+    started_at   INTEGER NOT NULL,
+    seen_at      INTEGER NOT NULL,
+    claimed_at   INTEGER,
+    published_at INTEGER
+);

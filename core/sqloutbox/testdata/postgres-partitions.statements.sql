@@ -1,0 +1,398 @@
+-- append
+INSERT INTO "app"."outbox_event" (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
+SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, $4::bytea, payload, content_type, CASE WHEN headers IS NULL OR jsonb_typeof(headers) = 'object' THEN jsonb_build_object('outbox_first_key_seq', key_seq::text) || COALESCE(headers, '{}') ELSE headers END, occurred_at, replay_of FROM "app"."outbox_event" WHERE id = $3::uuid
+
+-- audit
+INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic, new_id)
+VALUES ($1::text, $2::text, $3::text, $4::uuid, $5::text, $6::text, $7::uuid)
+
+-- backlog
+WITH RECURSIVE topics AS (
+  (SELECT e.topic FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
+  UNION ALL
+  SELECT n.topic FROM topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+), dead AS MATERIALIZED (
+  SELECT e.lane FROM "app"."outbox_event" e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint
+), pending AS MATERIALIZED (
+  (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
+    e.available_at LIMIT $1::bigint)
+  UNION ALL
+  (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3
+    ORDER BY e.lane, e.key_seq LIMIT $1::bigint)
+)
+SELECT (SELECT count(*) FROM pending),
+  (SELECT count(*) FROM dead), (SELECT count(DISTINCT lane) FROM dead),
+  (extract(epoch from clock_timestamp() - least((SELECT min(created_at) FROM pending), (SELECT
+    min(f.created_at) FROM topics t
+    CROSS JOIN LATERAL (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND
+      e.topic = t.topic
+    ORDER BY e.available_at LIMIT 1) f)))*1000000)::bigint
+
+-- begin_suspect
+UPDATE "app"."outbox_event" e SET lost_claims = -abs(e.lost_claims)
+FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($2::uuid[]), 1)) a, generate_series(1, least(cardinality($2::uuid[]), 1)) b) > 0 RETURNING e.id
+
+-- claim_heads
+WITH RECURSIVE lanes AS (
+  (SELECT e.lane, e.topic, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok, 1 AS n, CASE WHEN (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) THEN (SELECT count(*) FROM (
+    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT greatest(1, least($8::bigint, $3::bigint / 64))) r) ELSE 0 END AS total FROM "app"."outbox_event" e
+   WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3) AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
+  UNION ALL
+  SELECT h.lane, h.topic, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found FROM lanes
+    l CROSS JOIN LATERAL (
+    SELECT e.lane, e.topic, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok, CASE WHEN (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) THEN (SELECT count(*) FROM (
+    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT greatest(1, least($8::bigint, $3::bigint / 64))) r) ELSE 0 END AS found FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3) AND e.lane > CASE
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($12::text[])
+        THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') <> ALL ($11::text[])
+        THEN (SELECT decode(p || '000000000000000000000000', 'hex') FROM unnest($11::text[]) p
+              WHERE p COLLATE "C" > encode(substring(l.lane from 1 for 4), 'hex') ORDER BY p COLLATE "C" LIMIT 1)
+      ELSE l.lane END
+    ORDER BY e.lane, e.key_seq LIMIT 1) h
+  WHERE l.n < $10::bigint AND l.total < $3::bigint
+), heads AS MATERIALIZED (SELECT e.lane FROM lanes e WHERE e.ok
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($14::text[]))), cand AS MATERIALIZED (
+  SELECT r.tid, r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
+  FROM (SELECT lane FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
+    SELECT e.ctid AS tid, e.id, e.key_seq, octet_length(e.payload) AS size, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok
+    FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3)
+    ORDER BY e.lane, e.key_seq
+    LIMIT (SELECT greatest(greatest(1, least($8::bigint, $3::bigint / 64)), least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+), sized AS MATERIALIZED (
+  SELECT tid, id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS
+    (ORDER BY lane, key_seq, id)
+), picked AS MATERIALIZED (
+  SELECT tid, id, lane, key_seq FROM sized WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
+), held AS MATERIALIZED (
+  SELECT e.id, e.ctid AS tid FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) AND e.id >= (SELECT id FROM picked ORDER BY id LIMIT 1) AND e.id <= (SELECT id FROM picked ORDER BY id DESC LIMIT 1) FOR UPDATE SKIP LOCKED
+), take AS MATERIALIZED (
+  SELECT id FROM (SELECT p.id, bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
+    FROM picked p LEFT JOIN held h ON h.id = p.id AND h.tid = p.tid) r WHERE ok
+), taken AS (UPDATE "app"."outbox_event" e SET claim_no = $15::bigint,
+  lost_claims = abs(e.lost_claims) +
+    CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < 3 THEN 1 ELSE 0 END,
+  claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
+WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.id >= (SELECT id FROM take ORDER BY id LIMIT 1) AND e.id <= (SELECT id FROM take ORDER BY id DESC LIMIT 1) AND e.status IN (0,2)
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), (extract(epoch from e.available_at)*1000000)::bigint)
+SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, 0::bigint, CASE
+    WHEN (SELECT count(*) FROM heads) > $3::bigint OR (SELECT count(*) FROM sized) > (SELECT count(*) FROM picked)
+      THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
+    WHEN (SELECT count(*) FROM lanes) >= $10::bigint OR (SELECT max(total) FROM lanes) >= $3::bigint
+      THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
+  END, 0::bigint, 0::bigint
+
+-- claim_lane
+WITH lanes AS (
+  SELECT e.lane, e.topic, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok FROM "app"."outbox_event" e WHERE e.lane = $9::bytea AND e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $10::boolean OR e.status <> 3)
+  ORDER BY e.lane, e.key_seq LIMIT 1
+), heads AS MATERIALIZED (SELECT e.lane FROM lanes e WHERE e.ok
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($11::text[]))), cand AS MATERIALIZED (
+  SELECT r.tid, r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
+  FROM (SELECT lane FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
+    SELECT e.ctid AS tid, e.id, e.key_seq, octet_length(e.payload) AS size, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok
+    FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $10::boolean OR e.status <> 3)
+    ORDER BY e.lane, e.key_seq
+    LIMIT (SELECT greatest(greatest(1, least($8::bigint, $3::bigint / 64)), least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+), sized AS MATERIALIZED (
+  SELECT tid, id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS
+    (ORDER BY lane, key_seq, id)
+), picked AS MATERIALIZED (
+  SELECT tid, id, lane, key_seq FROM sized WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
+), held AS MATERIALIZED (
+  SELECT e.id, e.ctid AS tid FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) AND e.id >= (SELECT id FROM picked ORDER BY id LIMIT 1) AND e.id <= (SELECT id FROM picked ORDER BY id DESC LIMIT 1) FOR UPDATE SKIP LOCKED
+), take AS MATERIALIZED (
+  SELECT id FROM (SELECT p.id, bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
+    FROM picked p LEFT JOIN held h ON h.id = p.id AND h.tid = p.tid) r WHERE ok
+)
+UPDATE "app"."outbox_event" e SET claim_no = $12::bigint,
+  lost_claims = abs(e.lost_claims) +
+    CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < 3 THEN 1 ELSE 0 END,
+  claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
+WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.id >= (SELECT id FROM take ORDER BY id LIMIT 1) AND e.id <= (SELECT id FROM take ORDER BY id DESC LIMIT 1) AND e.status IN (0,2)
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), (extract(epoch from e.available_at)*1000000)::bigint, NULL::bytea, 0::bigint, 0::bigint
+
+-- claim_unordered
+WITH RECURSIVE all_topics AS (
+  (SELECT e.topic FROM "app"."outbox_event" e WHERE $6::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY
+    e.topic LIMIT 1)
+  UNION ALL
+  SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+), topics AS MATERIALIZED (
+  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
+  UNION ALL SELECT l.topic COLLATE "C", COALESCE('epoch'::timestamptz + l.since * interval '1 microsecond',
+    '-infinity') FROM unnest($6::text[], $11::bigint[]) l(topic, since)
+), cand AS MATERIALIZED (
+  SELECT c.tid, c.id, c.available_at, c.size,
+    row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn,
+    count(*) OVER (PARTITION BY t.topic) AS found
+  FROM topics t CROSS JOIN LATERAL (
+    SELECT e.ctid AS tid, e.id, e.available_at, octet_length(e.payload) AS size FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic AND e.available_at <= statement_timestamp() AND
+      e.available_at >= t.since AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')
+    ORDER BY e.available_at, e.id
+    LIMIT (SELECT ($3::bigint + greatest(count(*), 1) - 1) / greatest(count(*), 1) FROM topics)
+    FOR UPDATE SKIP LOCKED) c
+), take AS MATERIALIZED (
+  SELECT tid, id, n, found FROM (SELECT tid, id, found, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
+    WINDOW w AS (ORDER BY turn, available_at, id)) c
+  WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
+), taken AS (UPDATE "app"."outbox_event" e SET claim_no = $10::bigint,
+  lost_claims = abs(e.lost_claims) +
+    CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < 3 THEN 1 ELSE 0 END,
+  claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
+WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.id >= (SELECT id FROM take ORDER BY id LIMIT 1) AND e.id <= (SELECT id FROM take ORDER BY id DESC LIMIT 1) AND e.status IN (0,2)
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), (extract(epoch from e.available_at)*1000000)::bigint)
+SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics), take.found FROM taken JOIN take ON take.id = taken.id ORDER BY take.n
+
+-- cleanup
+WITH p AS MATERIALIZED (
+  SELECT e.id, e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond' AS old
+  FROM "app"."outbox_event" e WHERE e.id > $2::uuid ORDER BY e.id LIMIT $3::bigint
+), c AS MATERIALIZED (
+  SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM p WHERE old)) AND e.status IN (1,4)
+    AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+  ORDER BY e.id FOR UPDATE SKIP LOCKED
+), d AS (DELETE FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM c)) RETURNING 1)
+SELECT (SELECT count(*) FROM d), (SELECT count(*) FROM p), (SELECT id FROM p ORDER BY id DESC LIMIT 1)
+
+-- collect_delete
+DELETE FROM "app"."outbox_key" k WHERE k.lane = ANY (ARRAY(SELECT decode(x, 'hex') FROM
+	  unnest($1::text[]) x))
+  AND NOT EXISTS (SELECT 1 FROM "app"."outbox_event" e WHERE e.lane = k.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL)
+
+-- collect_lock
+WITH c AS MATERIALIZED (
+  SELECT k.lane FROM "app"."outbox_key" k WHERE k.lane > $1::bytea ORDER BY k.lane LIMIT $2::bigint
+), l AS MATERIALIZED (
+  SELECT k.lane FROM "app"."outbox_key" k WHERE k.lane = ANY (ARRAY(SELECT lane FROM c)) AND k.used_at <
+    statement_timestamp() - $3::bigint * interval '1 microsecond'
+  ORDER BY k.lane FOR UPDATE SKIP LOCKED
+) SELECT c.lane, l.lane IS NOT NULL FROM c LEFT JOIN l ON l.lane = c.lane
+
+-- dead_for_append
+SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
+  e.key_seq, e.replay_of IS NOT NULL FROM "app"."outbox_event" e
+WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND e.key_seq IS NOT NULL AND ($2::boolean OR e.lane IS NULL)
+ORDER BY e.id FOR UPDATE
+
+-- discard
+WITH u AS (UPDATE "app"."outbox_event" e SET status = 4, claimed_by = NULL, claim_no = 0, lease_until = NULL,
+	  done_at = clock_timestamp()
+WHERE e.id = ANY ($1::uuid[]) AND (e.status = 3 OR e.status IN (0,2)
+  AND ($5::boolean OR e.lease_until IS NULL OR e.lease_until <= statement_timestamp())) RETURNING e.id, e.event_id, e.topic)
+INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic) SELECT $2::text, $3::text, $4::text, u.id,
+  u.event_id, u.topic FROM u
+
+-- discard_dead
+UPDATE "app"."outbox_event" SET status = 4, claimed_by = NULL, claim_no = 0, lease_until = NULL, done_at =
+	  clock_timestamp()
+WHERE id = $1::uuid AND status = 3
+
+-- done
+UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL,
+	  last_error_code = NULL, last_error = NULL
+WHERE e.id = ANY ($1::uuid[]) AND e.id >= ($1::uuid[])[1] AND e.id <= ($1::uuid[])[cardinality($1::uuid[])] AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($1::uuid[]), 1)) a, generate_series(1, least(cardinality($1::uuid[]), 1)) b) > 0
+
+-- done_delete
+DELETE FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.id >= ($1::uuid[])[1] AND e.id <= ($1::uuid[])[cardinality($1::uuid[])] AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($1::uuid[]), 1)) a, generate_series(1, least(cardinality($1::uuid[]), 1)) b) > 0
+
+-- done_receipts
+UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL,
+	  last_error_code = NULL, last_error = NULL, receipt = NULLIF(v.receipt, '')
+FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($1::uuid[]), 1)) a, generate_series(1, least(cardinality($1::uuid[]), 1)) b) > 0
+
+-- entries_read
+SELECT COALESCE((SELECT sum(pg_stat_get_xact_tuples_returned(i.inhrelid)) FROM pg_catalog.pg_inherits i WHERE i.inhparent = to_regclass('"app"."outbox_event_ready"'))::bigint, 0)
+
+-- failed
+UPDATE "app"."outbox_event" e SET status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
+  attempts = e.attempts + CASE WHEN v.kind = 3 THEN 0 ELSE 1 END,
+  available_at = CASE WHEN v.kind = 2 THEN e.available_at ELSE clock_timestamp() + v.delay * interval
+    '1 microsecond' END,
+  lane = CASE WHEN v.kind = 2 AND v.skip THEN NULL ELSE e.lane END,
+  lease_until = NULL, last_error_code = NULLIF(v.code, ''), last_error = NULLIF(v.message, '')
+FROM unnest($2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], $6::text[], $7::text[],
+  $8::boolean[]) v(id, claim_no, kind, delay, code, message, skip)
+WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($2::uuid[]), 1)) a, generate_series(1, least(cardinality($2::uuid[]), 1)) b) > 0 RETURNING e.id
+
+-- held
+SELECT e.id FROM "app"."outbox_event" e, unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($2::uuid[]), 1)) a, generate_series(1, least(cardinality($2::uuid[]), 1)) b) > 0 ORDER BY e.id
+
+-- insert 2 rows
+INSERT INTO "app"."outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) SELECT v.id, v.event_id, v.event_type, v.schema_version, v.topic, v.aggregate_type, v.aggregate_id, v.aggregate_version, v.tenant_id, v.partition_key, v.lane, v.back, v.payload, v.content_type, v.headers, CASE WHEN v.hot THEN $3::bigint ELSE 0 END, CASE WHEN v.hot THEN $1::text END, CASE WHEN v.hot THEN clock_timestamp() + $2::bigint * interval '1 microsecond' END, clock_timestamp() + v.delay * interval '1 microsecond', v.occurred_at, clock_timestamp() FROM (VALUES ($4::uuid, $5::text, $6::text, $7::integer, $8::text, $9::text, $10::text, $11::bigint, $12::text, $13::text, $14::bytea, $15::bigint, $16::bytea, $17::text, $18::jsonb, $19::boolean, $20::bigint, $21::timestamptz), ($22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39)) v(id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, back, payload, content_type, headers, hot, delay, occurred_at)
+
+-- insert 3 rows, 2 lanes
+WITH k AS (INSERT INTO "app"."outbox_key" AS k (lane, last_seq, first_seq, last_id, used_at) SELECT v.lane, c.us+v.n-1, c.us, v.last_id, clock_timestamp() FROM (VALUES ($4::bytea, $5::bigint, $6::uuid), ($7, $8, $9)) v(lane, n, last_id) CROSS JOIN (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + excluded.last_seq - excluded.first_seq + 1, prev_id = k.last_id, last_id = excluded.last_id, used_at = excluded.used_at RETURNING lane, last_seq, first_seq, prev_id), e AS (INSERT INTO "app"."outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) SELECT v.id, v.event_id, v.event_type, v.schema_version, v.topic, v.aggregate_type, v.aggregate_id, v.aggregate_version, v.tenant_id, v.partition_key, v.lane, k.last_seq - v.back, v.payload, v.content_type, v.headers, CASE WHEN v.hot THEN $3::bigint ELSE 0 END, CASE WHEN v.hot THEN $1::text END, CASE WHEN v.hot THEN clock_timestamp() + $2::bigint * interval '1 microsecond' END, clock_timestamp() + v.delay * interval '1 microsecond', v.occurred_at, clock_timestamp() FROM (VALUES ($10::uuid, $11::text, $12::text, $13::integer, $14::text, $15::text, $16::text, $17::bigint, $18::text, $19::text, $20::bytea, $21::bigint, $22::bytea, $23::text, $24::jsonb, $25::boolean, $26::bigint, $27::timestamptz), ($28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45), ($46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62, $63)) v(id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, back, payload, content_type, headers, hot, delay, occurred_at) LEFT JOIN k ON k.lane = v.lane) SELECT lane, last_seq, first_seq, prev_id FROM k
+
+-- insert one
+INSERT INTO "app"."outbox_event" (id, event_id, event_type, topic, payload, occurred_at, created_at, available_at) VALUES ($1::uuid, $2::text, $3::text, $4::text, $5::bytea, $6::timestamptz, clock_timestamp(), clock_timestamp())
+
+-- insert one, everything
+WITH k AS (INSERT INTO "app"."outbox_key" AS k (lane, last_seq, first_seq, last_id, used_at)
+VALUES ($11::bytea, (extract(epoch from statement_timestamp())*1000000)::bigint, (extract(epoch from statement_timestamp())*1000000)::bigint, $1::uuid, clock_timestamp())
+ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id,
+  used_at = excluded.used_at
+RETURNING lane, last_seq, first_seq, prev_id), e AS (INSERT INTO "app"."outbox_event" (id, event_id, event_type, topic, payload, occurred_at, created_at, claim_no, claimed_by, lease_until, available_at, lane, key_seq, schema_version, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, content_type, headers) SELECT $1::uuid, $2::text, $3::text, $4::text, $5::bytea, $6::timestamptz, clock_timestamp(), $7::bigint, $8::text, clock_timestamp() + $9::bigint * interval '1 microsecond', clock_timestamp() + $10::bigint * interval '1 microsecond', k.lane, k.last_seq, $12::integer, $13::text, $14::text, $15::bigint, $16::text, $17::text, $18::text, $19::jsonb FROM k) SELECT lane, last_seq, first_seq, prev_id FROM k
+
+-- insert one, hot and ordered
+WITH k AS (INSERT INTO "app"."outbox_key" AS k (lane, last_seq, first_seq, last_id, used_at)
+VALUES ($10::bytea, (extract(epoch from statement_timestamp())*1000000)::bigint, (extract(epoch from statement_timestamp())*1000000)::bigint, $1::uuid, clock_timestamp())
+ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id,
+  used_at = excluded.used_at
+RETURNING lane, last_seq, first_seq, prev_id), e AS (INSERT INTO "app"."outbox_event" (id, event_id, event_type, topic, payload, occurred_at, created_at, claim_no, claimed_by, lease_until, available_at, lane, key_seq) SELECT $1::uuid, $2::text, $3::text, $4::text, $5::bytea, $6::timestamptz, clock_timestamp(), $7::bigint, $8::text, clock_timestamp() + $9::bigint * interval '1 microsecond', clock_timestamp(), k.lane, k.last_seq FROM k) SELECT lane, last_seq, first_seq, prev_id FROM k
+
+-- key_next
+INSERT INTO "app"."outbox_key" AS k (lane, last_seq, first_seq, last_id, used_at)
+SELECT $1::bytea, c.us, c.us, $2::uuid, clock_timestamp() FROM (SELECT (extract(epoch from
+  statement_timestamp())*1000000)::bigint AS us) c
+ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id,
+  used_at = excluded.used_at
+RETURNING last_seq
+
+-- list events by id
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), (extract(epoch from e.lease_until)*1000000)::bigint, (extract(epoch from e.available_at)*1000000)::bigint, (extract(epoch from e.occurred_at)*1000000)::bigint, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from e.done_at)*1000000)::bigint, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.replay_of FROM "app"."outbox_event" e WHERE e.id >= $1::uuid AND e.id <= $2::uuid AND e.id > $3::uuid ORDER BY e.id LIMIT $4::bigint) e WHERE e.status IN (0,1) AND e.event_type = $5::text AND e.tenant_id = $6::text AND e.partition_key = $7::text AND e.aggregate_type = $8::text AND e.aggregate_id = $9::text AND e.last_error_code = $10::text AND e.created_at >= $11::timestamptz AND e.created_at < $12::timestamptz ORDER BY e.id LIMIT $13::bigint
+
+-- list events by id, newest
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), (extract(epoch from e.lease_until)*1000000)::bigint, (extract(epoch from e.available_at)*1000000)::bigint, (extract(epoch from e.occurred_at)*1000000)::bigint, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from e.done_at)*1000000)::bigint, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.id >= $1::uuid AND e.id < $2::uuid ORDER BY e.id DESC LIMIT $3::bigint
+
+-- list events dead
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), (extract(epoch from e.lease_until)*1000000)::bigint, (extract(epoch from e.available_at)*1000000)::bigint, (extract(epoch from e.occurred_at)*1000000)::bigint, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from e.done_at)*1000000)::bigint, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.replay_of FROM "app"."outbox_event" e WHERE e.status = 3 AND e.id > $1::uuid ORDER BY e.id LIMIT $2::bigint) e WHERE e.event_type = $3::text AND e.tenant_id = $4::text AND e.partition_key = $5::text AND e.aggregate_type = $6::text AND e.aggregate_id = $7::text AND e.last_error_code = $8::text AND e.created_at >= $9::timestamptz AND e.created_at < $10::timestamptz AND e.lane IS NULL ORDER BY e.id LIMIT $11::bigint
+
+-- list events dead, newest
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), (extract(epoch from e.lease_until)*1000000)::bigint, (extract(epoch from e.available_at)*1000000)::bigint, (extract(epoch from e.occurred_at)*1000000)::bigint, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from e.done_at)*1000000)::bigint, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.status = 3 AND e.id < $1::uuid ORDER BY e.id DESC LIMIT $2::bigint
+
+-- list events of a key
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), (extract(epoch from e.lease_until)*1000000)::bigint, (extract(epoch from e.available_at)*1000000)::bigint, (extract(epoch from e.occurred_at)*1000000)::bigint, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from e.done_at)*1000000)::bigint, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.replay_of FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane = $1::bytea AND e.key_seq > $2::bigint AND e.key_seq < $3::bigint AND e.key_seq > $4::bigint ORDER BY e.key_seq LIMIT $5::bigint) e WHERE e.status IN (0) AND e.event_type = $6::text AND e.tenant_id = $7::text AND e.partition_key = $8::text AND e.aggregate_type = $9::text AND e.aggregate_id = $10::text AND e.last_error_code = $11::text AND e.created_at >= $12::timestamptz AND e.created_at < $13::timestamptz ORDER BY e.key_seq LIMIT $14::bigint
+
+-- list events of a key, newest
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), (extract(epoch from e.lease_until)*1000000)::bigint, (extract(epoch from e.available_at)*1000000)::bigint, (extract(epoch from e.occurred_at)*1000000)::bigint, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from e.done_at)*1000000)::bigint, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane = $1::bytea AND e.key_seq < $2::bigint ORDER BY e.key_seq DESC LIMIT $3::bigint
+
+-- list events of keys
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), (extract(epoch from e.lease_until)*1000000)::bigint, (extract(epoch from e.available_at)*1000000)::bigint, (extract(epoch from e.occurred_at)*1000000)::bigint, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from e.done_at)*1000000)::bigint, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.replay_of FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane IS NOT NULL AND e.key_seq > $1::bigint AND e.key_seq < $2::bigint AND (e.lane, e.key_seq) > ($3::bytea, $4::bigint) ORDER BY e.lane, e.key_seq LIMIT $5::bigint) e WHERE e.status IN (0) AND e.event_type = $6::text AND e.tenant_id = $7::text AND e.partition_key = $8::text AND e.aggregate_type = $9::text AND e.aggregate_id = $10::text AND e.last_error_code = $11::text AND e.created_at >= $12::timestamptz AND e.created_at < $13::timestamptz ORDER BY e.lane, e.key_seq LIMIT $14::bigint
+
+-- list events of keys, newest
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), (extract(epoch from e.lease_until)*1000000)::bigint, (extract(epoch from e.available_at)*1000000)::bigint, (extract(epoch from e.occurred_at)*1000000)::bigint, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from e.done_at)*1000000)::bigint, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane IS NOT NULL AND (e.lane, e.key_seq) < ($1::bytea, $2::bigint) ORDER BY e.lane DESC, e.key_seq DESC LIMIT $3::bigint
+
+-- list events open
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), (extract(epoch from e.lease_until)*1000000)::bigint, (extract(epoch from e.available_at)*1000000)::bigint, (extract(epoch from e.occurred_at)*1000000)::bigint, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from e.done_at)*1000000)::bigint, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.replay_of FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL AND (e.topic, e.available_at, e.id) > ($1::text, $2::timestamptz, $3::uuid) ORDER BY e.topic, e.available_at, e.id LIMIT $4::bigint) e WHERE e.status IN (0) AND e.event_type = $5::text AND e.tenant_id = $6::text AND e.partition_key = $7::text AND e.aggregate_type = $8::text AND e.aggregate_id = $9::text AND e.last_error_code = $10::text AND e.created_at >= $11::timestamptz AND e.created_at < $12::timestamptz ORDER BY e.topic, e.available_at, e.id LIMIT $13::bigint
+
+-- list events open of a topic
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), (extract(epoch from e.lease_until)*1000000)::bigint, (extract(epoch from e.available_at)*1000000)::bigint, (extract(epoch from e.occurred_at)*1000000)::bigint, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from e.done_at)*1000000)::bigint, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.replay_of FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = $1::text AND (e.available_at, e.id) > ($2::timestamptz, $3::uuid) ORDER BY e.available_at, e.id LIMIT $4::bigint) e WHERE e.status IN (0) AND e.event_type = $5::text AND e.tenant_id = $6::text AND e.partition_key = $7::text AND e.aggregate_type = $8::text AND e.aggregate_id = $9::text AND e.last_error_code = $10::text AND e.created_at >= $11::timestamptz AND e.created_at < $12::timestamptz ORDER BY e.available_at, e.id LIMIT $13::bigint
+
+-- list events open of a topic, newest
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), (extract(epoch from e.lease_until)*1000000)::bigint, (extract(epoch from e.available_at)*1000000)::bigint, (extract(epoch from e.occurred_at)*1000000)::bigint, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from e.done_at)*1000000)::bigint, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = $1::text AND (e.available_at, e.id) < ($2::timestamptz, $3::uuid) ORDER BY e.available_at DESC, e.id DESC LIMIT $4::bigint
+
+-- list events open, newest
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), (extract(epoch from e.lease_until)*1000000)::bigint, (extract(epoch from e.available_at)*1000000)::bigint, (extract(epoch from e.occurred_at)*1000000)::bigint, (extract(epoch from e.created_at)*1000000)::bigint, (extract(epoch from e.done_at)*1000000)::bigint, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL AND (e.topic, e.available_at, e.id) < ($1::text, $2::timestamptz, $3::uuid) ORDER BY e.topic DESC, e.available_at DESC, e.id DESC LIMIT $4::bigint
+
+-- list events, last
+SELECT e.id, e.topic, (extract(epoch from e.available_at)*1000000)::bigint, e.lane, COALESCE(e.key_seq,0) FROM "app"."outbox_event" e WHERE e.id >= $1::uuid ORDER BY e.id LIMIT 2 OFFSET $2::bigint
+
+-- list_dead
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, abs(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), (extract(epoch from e.created_at)*1000000)::bigint
+FROM "app"."outbox_event" e WHERE e.status = 3 AND e.id > $1::uuid AND ($2::text = '' OR e.topic = $2::text) AND ($3::text =
+  '' OR e.event_type = $3::text)
+  AND ($4::text = '' OR e.tenant_id = $4::text) ORDER BY e.id LIMIT $5::bigint
+
+-- markable
+SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.id >= ($1::uuid[])[1] AND e.id <= ($1::uuid[])[cardinality($1::uuid[])] AND e.status IN (0,2,3) AND (SELECT count(*) FROM generate_series(1, least(cardinality($1::uuid[]), 1)) a, generate_series(1, least(cardinality($1::uuid[]), 1)) b) > 0 ORDER BY e.id
+
+-- next_due
+WITH RECURSIVE all_topics AS (
+  (SELECT e.topic FROM "app"."outbox_event" e WHERE $2::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY
+    e.topic LIMIT 1)
+  UNION ALL
+  SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+), topics AS MATERIALIZED (
+  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
+  UNION ALL SELECT l.topic COLLATE "C", COALESCE('epoch'::timestamptz + l.since * interval '1 microsecond',
+    '-infinity') FROM unnest($2::text[], $10::bigint[]) l(topic, since)
+), unordered AS (
+  SELECT min(greatest(c.available_at, c.until)) AS at FROM topics t CROSS JOIN LATERAL (
+    SELECT e.available_at, CASE WHEN (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond') THEN NULL ELSE e.lease_until END AS until
+    FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic
+    ORDER BY e.available_at, e.id LIMIT 1000) c
+), lanes AS (
+  (SELECT e.lane, e.topic, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond')) AS ok, 1 AS n, 0::bigint AS total FROM "app"."outbox_event" e
+   WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $8::boolean OR e.status <> 3) AND e.lane > $4::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
+  UNION ALL
+  SELECT h.lane, h.topic, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found FROM lanes
+    l CROSS JOIN LATERAL (
+    SELECT e.lane, e.topic, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond')) AS ok, 0::bigint AS found FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $8::boolean OR e.status <> 3) AND e.lane > CASE
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($7::text[])
+        THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') <> ALL ($6::text[])
+        THEN (SELECT decode(p || '000000000000000000000000', 'hex') FROM unnest($6::text[]) p
+              WHERE p COLLATE "C" > encode(substring(l.lane from 1 for 4), 'hex') ORDER BY p COLLATE "C" LIMIT 1)
+      ELSE l.lane END
+    ORDER BY e.lane, e.key_seq LIMIT 1) h
+  WHERE l.n < $5::bigint 
+), ordered AS (
+  SELECT min(greatest(e.available_at, CASE WHEN (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond') THEN NULL ELSE e.lease_until END)) AS at
+  FROM lanes e
+  WHERE e.status <> 3 AND ($2::text[] IS NULL OR e.topic = ANY ($2::text[])) AND e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
+) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o
+
+-- planner
+SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
+
+-- read audit
+SELECT (extract(epoch from a.at)*1000000)::bigint, a.action, a.actor, a.reason, a.new_id FROM "app"."outbox_audit" a WHERE a.row_id = $1::uuid ORDER BY a.id LIMIT 100
+
+-- read content
+SELECT e.payload, COALESCE(e.content_type,''), e.headers FROM "app"."outbox_event" e WHERE e.id = $1::uuid
+
+-- redrive
+WITH u AS (UPDATE "app"."outbox_event" e SET status = 2, attempts = 0, lost_claims = 0,
+	  claimed_by = NULL, claim_no = 0, lease_until = NULL,
+  available_at = clock_timestamp() WHERE e.id = ANY ($1::uuid[]) AND e.status = 3 AND (e.key_seq IS NULL OR
+    e.lane IS NOT NULL AND NOT $5::boolean) RETURNING e.id, e.event_id, e.topic)
+INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic) SELECT $2::text, $3::text, $4::text, u.id,
+  u.event_id, u.topic FROM u
+
+-- relay: beat
+INSERT INTO "app"."outbox_relay" (node, host, pid, program, version, all_topics, topics, seen_at, started_at, claimed_at, published_at)
+VALUES ($1::text, $2::text, $3::bigint, $4::text, $5::text, $6::smallint, $7::text, statement_timestamp(), statement_timestamp() - $8::bigint * interval '1 microsecond', statement_timestamp() - $9::bigint * interval '1 microsecond', statement_timestamp() - $10::bigint * interval '1 microsecond')
+ON CONFLICT (node) DO UPDATE SET (seen_at, started_at, claimed_at, published_at) = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at)
+
+-- relay: forget
+DELETE FROM "app"."outbox_relay" WHERE seen_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+
+-- relay: pending_topics
+WITH RECURSIVE topics AS (
+  (SELECT e.topic FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
+  UNION ALL
+  SELECT n.topic FROM topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+)
+SELECT topic FROM topics UNION SELECT k.topic FROM (SELECT e.topic FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND
+  e.lane IS NOT NULL AND e.status <> 3 ORDER BY e.lane, e.key_seq LIMIT $1::bigint) k
+
+-- relay: relays
+SELECT node, host, pid, program, version, all_topics, topics, (extract(epoch from started_at)*1000000)::bigint, (extract(epoch from seen_at)*1000000)::bigint, (extract(epoch from claimed_at)*1000000)::bigint, (extract(epoch from published_at)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint
+FROM "app"."outbox_relay" ORDER BY seen_at DESC, node LIMIT 1000
+
+-- relay: remove
+DELETE FROM "app"."outbox_relay" WHERE node = $1::text
+
+-- release
+UPDATE "app"."outbox_event" e SET lease_until = NULL
+FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($2::uuid[]), 1)) a, generate_series(1, least(cardinality($2::uuid[]), 1)) b) > 0 RETURNING e.id
+
+-- renew
+UPDATE "app"."outbox_event" e SET lease_until = clock_timestamp() + $4::bigint * interval '1 microsecond'
+FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($2::uuid[]), 1)) a, generate_series(1, least(cardinality($2::uuid[]), 1)) b) > 0 RETURNING e.id
+
+-- reset_keys
+UPDATE "app"."outbox_key" k SET last_seq = greatest(k.last_seq, c.us), first_seq =
+	  greatest(k.last_seq, c.us), last_id = NULL, prev_id = NULL
+FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c
+
+-- unlocked
+SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.id >= ($1::uuid[])[1] AND e.id <= ($1::uuid[])[cardinality($1::uuid[])] AND (SELECT count(*) FROM generate_series(1, least(cardinality($1::uuid[]), 1)) a, generate_series(1, least(cardinality($1::uuid[]), 1)) b) > 0 ORDER BY e.id FOR UPDATE SKIP LOCKED
+

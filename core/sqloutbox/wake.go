@@ -1,0 +1,181 @@
+package sqloutbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+)
+
+// WakeChannel returns the channel of PostgreSQL on which processes without a relay notify relays:
+// the prefix of the tables, and "wake". An empty prefix stands for DefaultPrefix. A process in
+// another language may send NOTIFY on it too, after the commit of its rows.
+func WakeChannel(prefix string) string {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	return prefix + "wake"
+}
+
+var (
+	_ core.Notifier = (*Repository)(nil)
+	_ core.Listener = (*Repository)(nil)
+)
+
+// Notify implements core.Notifier, by a statement of its own on the pool. On PostgreSQL it is a
+// NOTIFY on WakeChannel, in a transaction that does not wait for the disk. On MariaDB and MySQL it
+// counts up the first row of the key table, the bell, which belongs to no key. Relays on SQLite
+// need no Notify: the error wraps errors.ErrUnsupported.
+func (r *Repository) Notify(ctx context.Context) error { return r.waker.notify(ctx) }
+
+// Listen implements core.Listener. On SQLite it watches PRAGMA data_version on a connection of its
+// own from the pool. On MariaDB and MySQL it reads the bell that Notify rings, by its primary key.
+//
+// On PostgreSQL, and on a pool of SQLite with fewer than four connections, the error wraps
+// errors.ErrUnsupported: LISTEN needs the driver, so a relay on PostgreSQL gets it from its
+// configuration.
+func (r *Repository) Listen(ctx context.Context, wake func()) error { return r.waker.listen(ctx, wake) }
+
+// waker tells and hears of commits between processes.
+type waker interface {
+	notify(ctx context.Context) error
+	listen(ctx context.Context, wake func()) error
+}
+
+// A probe follows another after a fiftieth of the time in which nothing happened. So probes are
+// frequent while there is traffic, and rare without. They take at most a tenth of the time.
+const (
+	quietShare = 50
+	probeShare = 10
+)
+
+// pace is when to probe.
+type pace struct{ shortest, longest time.Duration }
+
+var (
+	// A round trip, and a look-up by primary key.
+	bellPace = pace{2 * time.Millisecond, 500 * time.Millisecond}
+	// Some microseconds, and ten times as much to wake this process for it.
+	filePace = pace{2 * time.Millisecond, 50 * time.Millisecond}
+)
+
+// next returns the pause until the next probe.
+func (p pace) next(quiet, took time.Duration) time.Duration {
+	return min(max(quiet/quietShare, probeShare*took, p.shortest), p.longest)
+}
+
+// watch calls wake at the start, and whenever probe returns another number than before.
+func (p pace) watch(ctx context.Context, probe func() (int64, error), wake func()) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var last int64
+	var changed time.Time // zero: nothing was read yet
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		}
+		start := time.Now()
+		n, err := probe()
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		if n != last || changed.IsZero() {
+			last, changed = n, now
+			wake()
+		}
+		timer.Reset(p.next(now.Sub(changed), now.Sub(start)))
+	}
+}
+
+// postgresWaker sends NOTIFY. Inside the transactions of the producers it would make their commits
+// wait for each other, because it holds a lock of the whole server until the log is on disk.
+type postgresWaker struct {
+	pool
+	text string
+}
+
+func newPostgresWaker(p pool, n names) waker {
+	return postgresWaker{pool: p, text: "SELECT set_config('synchronous_commit', 'off', true), pg_notify('" +
+		WakeChannel(n.prefix) + "', '')"}
+}
+
+func (w postgresWaker) notify(ctx context.Context) error { return w.tell(ctx, w.text) }
+
+func (postgresWaker) listen(context.Context, func()) error {
+	return fmt.Errorf("sqloutbox: LISTEN needs the driver, give it to WakePolicy.Listen: %w", errors.ErrUnsupported)
+}
+
+// tell runs a statement that notifies.
+func (p pool) tell(ctx context.Context, text string) error {
+	return p.single(ctx, "notify", func(q sqlkit.Querier) error {
+		_, err := q.Exec(ctx, text)
+		return err
+	})
+}
+
+// bell is a row that Notify counts up, for databases without notifications. It is the row of the
+// key table whose lane is 0: no event has it, and the janitor looks at the rows after it only.
+type bell struct {
+	pool
+	ring, read string
+}
+
+func newBell(p pool, n names) waker {
+	const zero = "X'00000000000000000000000000000000'"
+	return bell{
+		pool: p,
+		ring: n.expand("INSERT INTO {key} (lane, last_seq, first_seq, used_at) VALUES (" + zero + ", 1, 1, {now}) " +
+			"ON DUPLICATE KEY UPDATE last_seq = last_seq + 1, used_at = {now}"),
+		read: n.expand("SELECT last_seq FROM {key} WHERE lane = " + zero),
+	}
+}
+
+func (b bell) notify(ctx context.Context) error { return b.tell(ctx, b.ring) }
+
+func (b bell) listen(ctx context.Context, wake func()) error {
+	return bellPace.watch(ctx, func() (n int64, err error) {
+		err = b.single(ctx, "listen", func(q sqlkit.Querier) error {
+			_, err := sqlkit.FirstRow(ctx, q, b.read, nil, &n) // no row: it has never rung
+			return err
+		})
+		return n, err
+	}, wake)
+}
+
+// fileVersion is for SQLite, which knows whether another connection has changed the file.
+type fileVersion struct{ pool }
+
+func newFileVersion(p pool, _ names) waker { return fileVersion{p} }
+
+// minWatchPool is the smallest limit of a pool of which one connection may be kept for the watch:
+// the relay needs three, and the application at least as many as that.
+const minWatchPool = 4
+
+func (fileVersion) notify(context.Context) error {
+	return fmt.Errorf("sqloutbox: relays on SQLite see commits by themselves: %w", errors.ErrUnsupported)
+}
+
+func (v fileVersion) listen(ctx context.Context, wake func()) error {
+	db := v.runner.(sqlPool).db // SQLite has no other
+	if most := db.Stats().MaxOpenConnections; most > 0 && most < minWatchPool {
+		return fmt.Errorf("sqloutbox: a pool of %d connections has none to spare for wake-ups: %w", most,
+			errors.ErrUnsupported)
+	}
+	conn, err := db.Conn(ctx) // the number means something on one connection only
+	if err != nil {
+		return wrap("listen", err)
+	}
+	defer func() { _ = conn.Close() }()
+	// A probe takes microseconds. Watching whether ctx ends meanwhile would cost more.
+	probing := context.WithoutCancel(ctx)
+	return wrap("listen", filePace.watch(ctx, func() (n int64, err error) {
+		err = conn.QueryRowContext(probing, "PRAGMA data_version").Scan(&n)
+		return n, err
+	}, wake))
+}

@@ -1,0 +1,103 @@
+package sqloutbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+)
+
+// Querier runs statements of PostgreSQL. Placeholders are $1, $2 and so on. Arguments are those of
+// database/sql, where a list is the text of an array. Rows.Scan takes what that of database/sql
+// takes, and may be called again for the same row after it failed.
+type Querier interface {
+	// Exec runs a statement and returns the number of affected rows.
+	Exec(ctx context.Context, query string, args ...any) (int64, error)
+	// Query runs a statement that returns rows. The caller closes them before the next statement.
+	Query(ctx context.Context, query string, args ...any) (core.Rows, error)
+}
+
+// Pool is a pool of connections to PostgreSQL that is not a *sql.DB. It is for authors of adapters
+// of drivers without database/sql. It is used by several goroutines at once. Errors of the server
+// must have the method SQLState() string in their chain. A Pool must be comparable. Two values that
+// stand for the same connections must be equal.
+type Pool interface {
+	// Every statement is a transaction of its own. Query holds its connection until the rows are
+	// closed.
+	Querier
+
+	// InTx runs fn in a transaction of its own with the isolation READ COMMITTED, whatever
+	// transaction ctx carries. It commits if fn returns nil, and rolls back if fn returns an error
+	// or panics.
+	InTx(ctx context.Context, fn func(q Querier) error) error
+
+	// With returns a Querier like the Pool itself, but every statement runs with these settings of
+	// the server, as after SET LOCAL. Statements of others never see the settings. NewWithPool
+	// calls With once.
+	With(settings map[string]string) Querier
+}
+
+// NewWithPool is New for a Pool instead of a *sql.DB. It sends no statement. The dialect of cfg is
+// core.Postgres or empty. It is for authors of adapters, as is OpenWithPool.
+//
+// A core.Tx of such an adapter should have the method Pool() Pool: CheckTx then recognises
+// transactions of another database.
+func NewWithPool(p Pool, cfg Config) (*Repository, error) {
+	if p == nil {
+		return nil, errors.New("sqloutbox: pool is nil")
+	}
+	if cfg.Dialect == "" {
+		cfg.Dialect = core.Postgres
+	}
+	if cfg.Dialect != core.Postgres {
+		return nil, fmt.Errorf("sqloutbox: Config.Dialect is %q, and a Pool is one of PostgreSQL", string(cfg.Dialect))
+	}
+	return newRepository(foreignPool{Pool: p, planner: p.With(maps.Clone(plannerSettings))}, cfg)
+}
+
+// OpenWithPool makes the outbox of a Pool, as Open does for a driver of database/sql. After an
+// error the pool is still open.
+func OpenWithPool(ctx context.Context, p Pool, cfg OpenConfig) (*core.Outbox, error) {
+	repo, err := NewWithPool(p, cfg.tables(cfg.Dialect))
+	if err != nil {
+		return nil, err
+	}
+	return cfg.outbox(ctx, repo)
+}
+
+// foreignPool is the runner of a Pool.
+type foreignPool struct {
+	Pool
+	planner Querier
+}
+
+func (p foreignPool) each() sqlkit.Querier { return p.Pool }
+
+func (p foreignPool) transaction(ctx context.Context, fn func(q sqlkit.Querier) error) error {
+	return sqlkit.Retry(ctx, func() error { return p.inTx(ctx, fn) })
+}
+
+func (p foreignPool) inTx(ctx context.Context, fn func(q sqlkit.Querier) error) error {
+	return p.InTx(ctx, func(q Querier) error { return fn(q) })
+}
+
+func (p foreignPool) planned(ctx context.Context, fn func(q sqlkit.Querier) error) error {
+	return sqlkit.Retry(ctx, func() error { return fn(p.planner) })
+}
+
+func (p foreignPool) migrate(ctx context.Context, plan sqlkit.Plan) error {
+	return sqlkit.MigrateIn(ctx, p.inTx, plan)
+}
+
+func (p foreignPool) same(begunOn any) bool { return begunOn == any(p.Pool) }
+
+// ScanBytes lets a Pool of pgx read an id without making a text of it.
+func (u *id16) ScanBytes(b []byte) error {
+	if b == nil {
+		return u.Scan(nil)
+	}
+	return u.Scan(b)
+}

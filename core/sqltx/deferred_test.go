@@ -1,0 +1,269 @@
+package sqltx_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/mark"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+)
+
+// keeper is a driver whose connections keep inserts, as those of module pgxoutbox do.
+type keeper struct {
+	*fakeDriver
+	kept    []*sqltx.DeferredInsert
+	flushed error
+	status  byte
+	outcome core.Outcome
+	commit  error
+}
+
+func (k *keeper) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := k.fakeDriver.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &keeperConn{c.(*fakeFullConn), k}, nil
+}
+
+type keeperConn struct {
+	*fakeFullConn
+	k *keeper
+}
+
+func (c *keeperConn) TxStatus() byte { return c.k.status }
+
+func (c *keeperConn) Flush(context.Context) error {
+	for _, d := range c.k.kept {
+		query, args := d.Statement()
+		c.k.log = append(c.k.log, fmt.Sprint("flush: ", query, args))
+	}
+	c.k.kept = nil
+	return c.k.flushed
+}
+
+func (c *keeperConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if d := sqltx.OfferedInsert(ctx); d != nil {
+		values := []any{}
+		for _, a := range args {
+			values = append(values, a.Value)
+		}
+		d.Take(query, values)
+		c.k.kept = append(c.k.kept, d)
+		return driver.RowsAffected(0), nil
+	}
+	return c.fakeFullConn.ExecContext(ctx, query, args)
+}
+
+func (c *keeperConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.fakeFullConn.BeginTx(ctx, opts)
+	return keeperTx{tx, c.k}, err
+}
+
+type keeperTx struct {
+	driver.Tx
+	k *keeper
+}
+
+func (t keeperTx) CommitOutcome() (core.Outcome, error) { return t.k.outcome, t.k.commit }
+
+// A connection may keep an insert, and Flush makes it send the insert. Other connections execute
+// it.
+func TestFlushSendsKeptInserts(t *testing.T) {
+	t.Parallel()
+	k := &keeper{fakeDriver: newFake(), status: 'T'}
+	for name, keeps := range map[string]bool{"keeper": true, "another": false} {
+		var pool *sql.DB
+		log := k.fakeDriver
+		if keeps {
+			pool = k.open(t, sqltx.Connector(k, core.Postgres))
+		} else {
+			log = newFake()
+			pool = log.open(t, sqltx.Connector(log, core.Postgres))
+		}
+		tx, err := pool.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &sqltx.DeferredInsert{}
+		if _, err := tx.ExecContext(sqltx.OfferInsert(t.Context(), d), "INSERT", 7); err != nil {
+			t.Fatal(err)
+		}
+		if d.Taken() != keeps {
+			t.Errorf("%s: taken %t", name, d.Taken())
+		}
+		own, err := sqltx.TxOf(t.Context(), tx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sqltx.Flush(t.Context(), own); err != nil {
+			t.Errorf("%s: Flush: %v", name, err)
+		}
+		want := "INSERT"
+		if keeps {
+			want = "flush: INSERT[7]"
+		}
+		if !slices.Contains(log.statements(), want) || slices.Contains(log.statements(), "SELECT 1") {
+			t.Errorf("%s: sent %q, want %q", name, log.statements(), want)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+	}
+	k.flushed = io.ErrUnexpectedEOF
+	pool := k.open(t, sqltx.Connector(k, core.Postgres))
+	tx, err := pool.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	own, err := sqltx.TxOf(t.Context(), tx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sqltx.Flush(t.Context(), own); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("Flush: %v", err)
+	}
+	if err := sqltx.Flush(t.Context(), nil); !errors.Is(err, core.ErrNoTransaction) {
+		t.Errorf("Flush without a transaction: %v", err)
+	}
+}
+
+// The outcome that a driver knows is the one that is reported.
+func TestConnectorTakesTheOutcomeOfTheDriver(t *testing.T) {
+	t.Parallel()
+	deadline := context.DeadlineExceeded // as an error of a commit it proves nothing
+	for _, tc := range []struct {
+		outcome, want core.Outcome
+		err           error
+		unknown       bool
+	}{
+		{core.Committed, core.Committed, nil, false},
+		{core.RolledBack, core.RolledBack, deadline, false},
+		{core.Unknown, core.Unknown, deadline, true},
+		{core.Unknown, core.Unknown, nil, true},
+	} {
+		k := &keeper{fakeDriver: newFake(), status: 'T', outcome: tc.outcome, commit: tc.err}
+		pool := k.open(t, sqltx.Connector(k, core.Postgres))
+		tx, err := pool.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := sqltx.TxOf(t.Context(), tx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var heard []core.Outcome
+		own.OnOutcome(func(o core.Outcome) { heard = append(heard, o) })
+		err = tx.Commit()
+		if !slices.Equal(heard, []core.Outcome{tc.want}) || errors.Is(err, core.ErrCommitUnknown) != tc.unknown ||
+			tc.err != nil && !errors.Is(err, tc.err) || (err == nil) != (tc.want == core.Committed) {
+			t.Errorf("%s, %v: heard %v, Commit: %v", tc.outcome, tc.err, heard, err)
+		}
+	}
+}
+
+// The driver says that a statement has ended the transaction, or that it is aborted.
+func TestConnectorAsksTheDriverForTheState(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[byte]error{'I': core.ErrCommitUnknown, 'E': core.ErrTxAborted} {
+		k := &keeper{fakeDriver: newFake(), status: 'T', outcome: core.Committed}
+		pool := k.open(t, sqltx.Connector(k, core.Postgres))
+		tx, err := pool.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := sqltx.TxOf(t.Context(), tx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own.OnOutcome(func(core.Outcome) {})
+		k.status = status
+		if err := tx.Commit(); !errors.Is(err, want) {
+			t.Errorf("%c: Commit: %v, want %v", status, err, want)
+		}
+	}
+}
+
+// The INSERT of Publish is not sent if the driver knows that it would commit by itself, or that the
+// server would refuse it. Other statements are.
+func TestConnectorRefusesInsertsOutside(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		status          byte
+		refused, commit error
+	}{
+		"open":      {'T', nil, nil},
+		"failed":    {'E', core.ErrTxAborted, core.ErrTxAborted},
+		"ended":     {'I', core.ErrTxAborted, core.ErrCommitUnknown},
+		"not known": {0, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := &keeper{fakeDriver: newFake(), status: 'T', outcome: core.Committed}
+			pool := k.open(t, sqltx.Connector(k, core.Postgres))
+			tx, err := pool.BeginTx(t.Context(), nil)
+			must(t, err)
+			own, err := sqltx.TxOf(t.Context(), tx)
+			must(t, err)
+			own.OnOutcome(func(core.Outcome) {})
+			k.status = tc.status
+			stmt, err := tx.PrepareContext(t.Context(), "INSERT c")
+			must(t, err)
+			defer stmt.Close()
+			want := []string{"BEGIN", "PREPARE INSERT c", "UPDATE a"}
+			_, err = tx.ExecContext(t.Context(), "UPDATE a")
+			must(t, err)
+			for _, keep := range []bool{true, false} {
+				ctx := mark.Insert(t.Context(), keep)
+				_, executed := tx.ExecContext(ctx, "INSERT a", 7)
+				_, prepared := stmt.ExecContext(ctx)
+				for name, err := range map[string]error{
+					"Exec": executed, "Query": readAll(tx.QueryContext(ctx, "INSERT b", 7)), "Stmt": prepared,
+				} {
+					if !errors.Is(err, tc.refused) {
+						t.Errorf("%s: %v, want %v", name, err, tc.refused)
+					}
+				}
+				if tc.refused == nil {
+					want = append(want, "INSERT a", "INSERT c", "INSERT b")
+				}
+			}
+			if err := tx.Commit(); !errors.Is(err, tc.commit) {
+				t.Errorf("Commit: %v, want %v", err, tc.commit)
+			}
+			got := slices.DeleteFunc(k.statements(), func(s string) bool { return s == "COMMIT" || s == "ROLLBACK" })
+			if !slices.Equal(got, want) {
+				t.Errorf("sent %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// Before a function that reads the tables of the outbox, the events that wait are written. Here a
+// driver of the test stands in for that of module pgxoutbox.
+func ExampleFlush() {
+	pool := sql.OpenDB(sqltx.Connector(&keeper{fakeDriver: newFake(), status: 'T'}, core.Postgres))
+	defer pool.Close()
+
+	ctx := context.Background()
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer tx.Rollback()
+	otx, err := sqltx.TxOf(ctx, tx)
+	if err != nil {
+		panic(err)
+	}
+	// ... Publish, and then:
+	fmt.Println(sqltx.Flush(ctx, otx))
+	// Output: <nil>
+}

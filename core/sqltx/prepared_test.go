@@ -1,0 +1,108 @@
+package sqltx_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/mark"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+)
+
+// prepares runs a statement in five transactions and returns how often the driver prepared it.
+func prepares(t *testing.T, ctx context.Context, d *fakeDriver, c sqltx.Conn, query string) (n int) {
+	t.Helper()
+	before := len(d.statements())
+	for range 5 {
+		_, err := c.ExecContext(ctx, query, 1)
+		must(t, err)
+		must(t, readAll(c.QueryContext(ctx, query+" RETURNING n", 1)))
+	}
+	executed := map[string]int{}
+	for _, s := range d.statements()[before:] {
+		if strings.HasPrefix(s, "PREPARE") {
+			n++
+		} else {
+			executed[s]++
+		}
+	}
+	if executed[query] != 5 || executed[query+" RETURNING n"] != 5 {
+		t.Errorf("executed %v, want each 5 times", executed)
+	}
+	return n
+}
+
+// A driver that prepares for each execution is asked to prepare a marked statement twice: before it
+// is worth keeping, and to keep it.
+func TestMarkedStatementsAreKept(t *testing.T) {
+	t.Parallel()
+	d := newFake()
+	d.skip = true
+	db := d.open(t, sqltx.Connector(d, core.MySQL))
+	marked := mark.Insert(t.Context(), true)
+	for n, step := range []struct {
+		ctx   context.Context
+		query string
+		want  int
+	}{
+		{t.Context(), "INSERT a", 10},
+		{marked, "INSERT a", 4},
+		{marked, "INSERT a", 0},
+		{t.Context(), "INSERT a", 10},
+		{marked, "INSERT b", 4},
+	} {
+		tx, err := db.BeginTx(t.Context(), nil)
+		must(t, err)
+		if got := prepares(t, step.ctx, d, tx, step.query); got != step.want {
+			t.Errorf("step %d: prepared %d times, want %d", n, got, step.want)
+		}
+		must(t, tx.Commit())
+	}
+	// A connection keeps a bounded number of them.
+	tx, err := db.BeginTx(t.Context(), nil)
+	must(t, err)
+	for n := range 20 {
+		prepares(t, marked, d, tx, fmt.Sprintf("INSERT %d", n))
+	}
+	if got := prepares(t, marked, d, tx, "INSERT c"); got != 10 {
+		t.Errorf("the statement after many: prepared %d times, want 10", got)
+	}
+	must(t, tx.Commit())
+}
+
+// A connection that was lent by its pool keeps nothing: nobody tells when it is closed.
+func TestLentConnectionsKeepNothing(t *testing.T) {
+	t.Parallel()
+	d := newFake()
+	d.skip = true
+	db := d.open(t, d)
+	for range 2 {
+		conn, err := db.Conn(t.Context())
+		must(t, err)
+		conn, err = sqltx.TrackConn(t.Context(), conn, core.MySQL)
+		must(t, err)
+		if got := prepares(t, mark.Insert(t.Context(), true), d, conn, "INSERT a"); got != 10 {
+			t.Errorf("prepared %d times, want 10", got)
+		}
+		must(t, conn.Close())
+	}
+}
+
+// Where the driver prepares nothing and is not one that is known, nothing is prepared.
+func TestOtherDriversAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range []core.Dialect{core.Postgres, core.SQLite, core.MySQL} {
+		d := newFake()
+		db := d.open(t, sqltx.Connector(d, dialect))
+		for range 3 {
+			tx, err := db.BeginTx(t.Context(), nil)
+			must(t, err)
+			if got := prepares(t, mark.Insert(t.Context(), true), d, tx, "INSERT a"); got != 0 {
+				t.Errorf("%s: prepared %d times", dialect, got)
+			}
+			must(t, tx.Commit())
+		}
+	}
+}

@@ -1,0 +1,336 @@
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
+)
+
+// inbound collects the ids of the events that a broker has received.
+type inbound struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (i *inbound) add(id string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ids = append(i.ids, id)
+}
+
+func (i *inbound) all() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.ids)
+}
+
+// brokers make a topic, and return the address for --to.
+var brokers = map[string]func(t *testing.T, in *inbound) (to, topic string){
+	"rabbitmq": func(t *testing.T, in *inbound) (to, topic string) {
+		topic = topics.Rabbit(t)
+		conn, err := amqp091.Dial(topics.RabbitURI(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ch.QueueDeclare(topic, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		messages, err := ch.Consume(topic, "", true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for m := range messages {
+				id, _ := m.Headers[core.HeaderEventID].(string)
+				in.add(id)
+			}
+		}()
+		return topics.RabbitURI(t) + "?topology=queue", topic
+	},
+	"kafka": func(t *testing.T, in *inbound) (to, topic string) {
+		topic = topics.Kafka(t, "", 1, nil)
+		c, err := sarama.NewConsumer([]string{topics.KafkaAddress(t)}, kafkabridge.SaramaConfig(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		p, err := c.ConsumePartition(topic, 0, sarama.OffsetOldest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Close() })
+		go func() {
+			for m := range p.Messages() {
+				for _, h := range m.Headers {
+					if string(h.Key) == core.HeaderEventID {
+						in.add(string(h.Value))
+					}
+				}
+			}
+		}()
+		return "kafka://" + topics.KafkaAddress(t), topic
+	},
+	"redis": func(t *testing.T, in *inbound) (to, topic string) {
+		topic = "it-" + core.NewEventID()
+		address := testdb.Server(t, "OUTBOX_TEST_REDIS")
+		client := fixture.RedisAt(t, address)
+		t.Cleanup(func() { client.Del(context.Background(), topic) })
+		go func() {
+			for last := "0"; ; {
+				streams, err := client.XRead(t.Context(), &redis.XReadArgs{
+					Streams: []string{topic, last}, Block: time.Second,
+				}).Result()
+				if t.Context().Err() != nil {
+					return
+				}
+				for i := 0; err == nil && i < len(streams); i++ {
+					for _, m := range streams[i].Messages {
+						id, _ := m.Values["_watermill_message_uuid"].(string)
+						in.add(id)
+						last = m.ID
+					}
+				}
+			}
+		}()
+		return address, topic
+	},
+	"nats": func(t *testing.T, in *inbound) (to, topic string) {
+		topic = "it-" + core.NewEventID()
+		address := testdb.Server(t, "OUTBOX_TEST_NATS")
+		conn, err := nats.Connect(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		js, err := jetstream.New(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: topic, Subjects: []string{topic}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = js.DeleteStream(context.Background(), topic) })
+		c, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		consume, err := c.Consume(func(m jetstream.Msg) { in.add(m.Headers().Get(core.HeaderEventID)) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(consume.Stop)
+		return address, topic
+	},
+}
+
+// A relay in a process of its own publishes what another process commits, tells how it is, and on
+// SIGTERM leaves nothing half done.
+func TestRelayProcess(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		broker string
+		open   func(*testing.T) testdb.DB
+	}{
+		{"rabbitmq", testdb.Postgres},
+		{"kafka", testdb.MariaDB},
+		{"redis", testdb.SQLite},
+		{"nats", testdb.Postgres},
+	} {
+		t.Run(c.broker, func(t *testing.T) {
+			t.Parallel()
+			db := c.open(t)
+			var in inbound
+			to, topic := brokers[c.broker](t, &in)
+			if out, errs, code := outbox(t, db, "migrate", "up"); code != 0 {
+				t.Fatal(out, errs)
+			}
+			relay := startRelay(t, db, to)
+			fixture.Await(t, "the relay is ready", func() bool { return relay.get("/readyz") == "ok\n" })
+			if got := relay.get("/healthz"); got != "ok\n" {
+				t.Errorf("/healthz: %s", got)
+			}
+
+			service := serviceOf(t, db)
+			first := service(topic, 1)
+			fixture.Await(t, "the event arrives", func() bool { return slices.Equal(in.all(), first) })
+			fixture.Await(t, "the event is counted", func() bool {
+				return strings.Contains(relay.get("/metrics"), `outbox_relay_messages_total{destination="`+topic)
+			})
+
+			want := append(first, service(topic, 200)...)
+			fixture.Await(t, "some of the many arrive", func() bool { return len(in.all()) > 1 })
+			relay.terminate()
+			pool := db.Open(t)
+			open := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status IN (0, 2)")
+			if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status IN (0, 2) AND "+
+				"lease_until IS NOT NULL AND claim_no <> 0"); n != 0 {
+				t.Errorf("the relay kept %d of %d open events when it ended", n, open)
+			}
+			// Every event that is not open any more has arrived, and none of the open ones.
+			fixture.Await(t, "what was published arrives", func() bool { return len(in.all()) >= len(want)-int(open) })
+			got := in.all()
+			slices.Sort(got)
+			if open == 0 {
+				slices.Sort(want)
+				if !slices.Equal(got, want) {
+					t.Errorf("arrived: %d events, want these %d", len(got), len(want))
+				}
+			}
+			if u := slices.Compact(slices.Clone(got)); len(u) != len(got) || len(got) != len(want)-int(open) {
+				t.Errorf("%d events arrived, %d of them different; want %d of %d", len(got), len(u),
+					len(want)-int(open), len(want))
+			}
+		})
+	}
+}
+
+// serviceOf is a service that only inserts. It publishes n events of a topic, and returns their
+// ids.
+func serviceOf(t *testing.T, db testdb.DB) func(topic string, n int) []string {
+	t.Helper()
+	pool := fixture.TrackedPool(t, db)
+	ob := fixture.NewOutbox(t, db, core.Config{})
+	tx := sqltx.NewTransactor(pool, db.Dialect)
+	return func(topic string, n int) (ids []string) {
+		var events []core.Event
+		for i := range n {
+			events = append(events, core.Event{
+				Type: "order.placed", Topic: topic, Key: strconv.Itoa(i % 7), Payload: []byte("{}"),
+			})
+		}
+		err := tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) (err error) {
+			ids, err = ob.Publish(ctx, tx, events...)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids
+	}
+}
+
+// relayProcess is a running `outbox relay`.
+type relayProcess struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	address string // of its probes
+	log     *logLines
+}
+
+// logLines keeps what a process logs.
+type logLines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logLines) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.WriteString(line + "\n")
+}
+
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
+
+func startRelay(t *testing.T, db testdb.DB, to string) *relayProcess {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &relayProcess{t: t, cmd: exec.Command(path, "relay"), log: &logLines{}}
+	p.cmd.Env = append(os.Environ(), "DATABASE_URL="+address(t, db), "OUTBOX_TO="+to, "OUTBOX_LISTEN=127.0.0.1:0")
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		p.log.add(lines.Text())
+		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+			p.address = m[1]
+			break
+		}
+	}
+	if p.address == "" {
+		t.Fatalf("the relay does not listen:\n%s", p.log)
+	}
+	go func() {
+		for lines.Scan() {
+			p.log.add(lines.Text())
+		}
+	}()
+	return p
+}
+
+// get returns the body of an answer, or the error.
+func (p *relayProcess) get(path string) string {
+	p.t.Helper()
+	res, err := http.Get("http://" + p.address + path)
+	if err != nil {
+		return err.Error()
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
+}
+
+// terminate ends the relay as an operator does, and requires that it stops by itself.
+func (p *relayProcess) terminate() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- p.cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			p.t.Errorf("the relay ended with %v:\n%s", err, p.log)
+		}
+	case <-time.After(30 * time.Second):
+		p.t.Fatalf("the relay does not end:\n%s", p.log)
+	}
+}

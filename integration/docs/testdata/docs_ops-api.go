@@ -1,0 +1,14 @@
+package page
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/ormoutbox/ormoutbox/core/ops"
+)
+
+var (
+	ctx context.Context
+	db  *sql.DB
+	api *ops.API
+)

@@ -1,0 +1,10 @@
+package page
+
+import (
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+var (
+	repo      core.Repository
+	publisher core.Publisher
+)

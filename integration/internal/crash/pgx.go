@@ -1,0 +1,98 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
+)
+
+// openPGX opens pools of pgx. The commits of the writers pass the points of the trap.
+func openPGX(dsn string, t *trap) (begin func(context.Context) (Transaction, error), repo core.Repository, err error) {
+	business, err := pgxPool(dsn, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err := pgxPool(dsn, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	repo, err = pgxoutbox.NewRepository(plain, sqloutbox.Config{})
+	pool := pgxoutbox.NewPool(business)
+	return func(ctx context.Context) (Transaction, error) {
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		own, err := pgxoutbox.TxOf(ctx, tx)
+		return pgxTransaction{own, tx}, err
+	}, repo, err
+}
+
+func pgxPool(dsn string, t *trap) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = 8
+	if t != nil {
+		dial := config.ConnConfig.DialFunc
+		config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &trappedNet{Conn: c, trap: t}, nil
+		}
+		config.ConnConfig.Tracer = trappedCommits{t}
+	}
+	return pgxpool.NewWithConfig(context.Background(), config)
+}
+
+// trappedCommits passes the points before and behind COMMIT.
+type trappedCommits struct{ trap *trap }
+
+type commitKey struct{}
+
+func (c trappedCommits) TraceQueryStart(
+	ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData,
+) context.Context {
+	if !strings.EqualFold(data.SQL, "commit") {
+		return ctx
+	}
+	c.trap.at(BeforeCommit)
+	return context.WithValue(ctx, commitKey{}, true)
+}
+
+func (c trappedCommits) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+	if commit, _ := ctx.Value(commitKey{}).(bool); commit && data.Err == nil {
+		c.trap.at(BeforeEnqueue)
+	}
+}
+
+// pgxTransaction is a transaction of pgx with the methods of a Transaction.
+type pgxTransaction struct {
+	core.Tx
+	tx pgx.Tx
+}
+
+func (t pgxTransaction) Commit() error { return t.tx.Commit(context.Background()) }
+
+func (t pgxTransaction) Rollback() error {
+	if err := t.tx.Rollback(context.Background()); !errors.Is(err, pgx.ErrTxClosed) {
+		return err
+	}
+	return nil
+}
+
+// Pool is for sqloutbox.
+func (t pgxTransaction) Pool() sqloutbox.Pool {
+	return t.Tx.(interface{ Pool() sqloutbox.Pool }).Pool()
+}

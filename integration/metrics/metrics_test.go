@@ -1,0 +1,112 @@
+// Package metrics_test scrapes relays as Prometheus does.
+package metrics_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/promoutbox"
+)
+
+// A scrape of a running relay agrees with what was published, on each database.
+func TestScrapeAgreesWithTheTable(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		m := promoutbox.New(promoutbox.Config{Topics: []string{"orders", "mail"}, BacklogEvery: 1})
+		p := fixture.NewProcess(t, db, core.Config{Observer: m.Outbox()})
+		m.Watch(p.Outbox)
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(m)
+		server := httptest.NewServer(promhttp.HandlerFor(registry,
+			promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+		t.Cleanup(server.Close)
+
+		broken := errors.New("not readable")
+		p.Publisher.FailFor(func(d core.Delivery) error {
+			if d.Type == "broken" {
+				return core.Permanent(broken)
+			}
+			return nil
+		})
+		p.Publish(core.Event{Type: "waits", Topic: "orders"}, core.Event{Type: "waits", Topic: "orders", Key: "k"})
+		requireLines(t, scrape(t, server.URL),
+			`outbox_backlog_messages{state="pending"} 2`,
+			`outbox_backlog_messages{state="dead"} 0`,
+			`outbox_relay_messages_total{destination="mail",outcome="dead",path="cold"} 0`,
+		)
+		p.Run()
+		p.Publish(core.Event{Type: "broken", Topic: "mail", Key: "k"})
+		p.Publish(core.Event{Type: "behind", Topic: "mail", Key: "k"})
+		fixture.Await(t, "two events, and a dead one", func() bool {
+			counts := p.Statuses()
+			return counts[fixture.StatusDone] == 2 && counts[fixture.StatusDead] == 1
+		})
+		var page string
+		lines := []string{
+			`outbox_relay_messages_total{destination="orders",outcome="published",path="cold"} 2`,
+			`outbox_delivery_lag_seconds_count{destination="orders",path="cold"} 2`,
+			`outbox_relay_publish_duration_seconds_count{destination="orders"} 2`,
+			`outbox_backlog_messages{state="pending"} 1`,
+			`outbox_backlog_messages{state="dead"} 1`,
+			`outbox_blocked_keys 1`,
+			`outbox_backlog_errors_total 0`,
+			`outbox_relay_paused{destination="orders"} 0`,
+		}
+		fixture.Await(t, "the figures", func() bool {
+			page = scrape(t, server.URL)
+			return len(missing(page, lines)) == 0
+		})
+		requireLines(t, page, lines...)
+		if hot, cold := strings.Contains(page, `{destination="mail",outcome="dead",path="hot"} 1`),
+			strings.Contains(page, `{destination="mail",outcome="dead",path="cold"} 1`); hot == cold {
+			t.Errorf("the dead event is counted on the fast path: %t, on the other: %t", hot, cold)
+		}
+	})
+}
+
+func scrape(t *testing.T, url string) string {
+	t.Helper()
+	res, err := http.Get(url)
+	fixture.NoError(t, err)
+	defer res.Body.Close()
+	page, err := io.ReadAll(res.Body)
+	fixture.NoError(t, err)
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", res.Status, page)
+	}
+	return string(page)
+}
+
+// missing returns the lines that are not on the page.
+func missing(page string, lines []string) (not []string) {
+	for _, line := range lines {
+		if !strings.Contains("\n"+page, "\n"+line+"\n") {
+			not = append(not, line)
+		}
+	}
+	return not
+}
+
+func requireLines(t *testing.T, page string, lines ...string) {
+	t.Helper()
+	for _, line := range missing(page, lines) {
+		name, _, _ := strings.Cut(line, "{")
+		var have []string
+		for l := range strings.Lines(page) {
+			if strings.HasPrefix(l, name) {
+				have = append(have, l)
+			}
+		}
+		t.Errorf("no line %s, but\n%s", line, strings.Join(have, ""))
+	}
+}

@@ -1,0 +1,243 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// wants fails the test unless the explanation has the reason, and its sentence and its fix name
+// these things.
+func (w *world) wants(id string, reason ops.Reason, text, fix []string) ops.Explanation {
+	w.T.Helper()
+	x := w.explain(id)
+	if x.Reason != reason {
+		w.T.Fatalf("reason %s, want %s: %s", x.Reason, reason, x.Text)
+	}
+	for _, part := range text {
+		if !strings.Contains(x.Text, part) {
+			w.T.Errorf("%s does not name %q: %s", reason, part, x.Text)
+		}
+	}
+	for _, part := range fix {
+		if !strings.Contains(x.Fix, part) {
+			w.T.Errorf("the fix of %s does not name %q: %s", reason, part, x.Fix)
+		}
+	}
+	if len(fix) == 0 && x.Fix != "" {
+		w.T.Errorf("%s needs no fix, and has %q", reason, x.Fix)
+	}
+	return x
+}
+
+const clock = "2006-01-02 15:04:05 UTC"
+
+// Every reason, brought about by the engine itself.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(
+			t,
+			db,
+			core.Config{Breaker: core.BreakerPolicy{ProbeInterval: time.Hour, MaxProbeInterval: time.Hour}},
+		)
+		publish := func(events ...core.Event) []string {
+			t.Helper()
+			ids := w.Publish(events...)
+			w.drain()
+			return ids
+		}
+
+		t.Run("done", func(t *testing.T) {
+			id := publish(core.Event{Type: "paid", Topic: "orders"})[0]
+			w.wants(
+				id,
+				ops.ReasonDone,
+				[]string{"orders accepted it", "orders/3@1042", w.one(id).DoneAt.Format(clock)},
+				nil,
+			)
+		})
+		t.Run("unknown", func(t *testing.T) {
+			var id string
+			err := w.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+				ids, err := w.Outbox.Publish(ctx, tx, core.Event{Type: "paid"})
+				id = ids[0]
+				return errors.Join(err, errors.New("rolled back"))
+			})
+			if err == nil {
+				t.Fatal("the transaction committed")
+			}
+			w.wants(
+				id,
+				ops.ReasonUnknown,
+				[]string{id, "not committed or was rolled back", "retention"},
+				[]string{"open transaction"},
+			)
+		})
+		t.Run("dead, blocked, redriven", func(t *testing.T) {
+			ids := publish(core.Event{Type: "dead.paid", Topic: "orders", Key: "k7", Payload: []byte("xx")},
+				core.Event{Type: "paid", Topic: "orders", Key: "k7"})
+			dead := w.one(ids[0])
+			w.wants(ids[0], ops.ReasonDead, []string{"after 1 refusal", "permanent", "is missing in version 2", "k7"},
+				[]string{"Redrive " + dead.ID.String(), "Discard " + dead.ID.String()})
+			x := w.wants(ids[1], ops.ReasonBlocked, []string{"k7", dead.ID.String(), "dead", "is missing"},
+				[]string{"Redrive " + dead.ID.String(), "Discard " + dead.ID.String()})
+			if x.Other == nil || x.Other.EventID != ids[0] || x.Event.EventID != ids[1] {
+				t.Errorf("it waits for %+v", x.Other)
+			}
+			// what the fix names works
+			n, err := w.Outbox.Discard(
+				t.Context(),
+				core.AdminRequest{IDs: []core.RowID{x.Other.ID}, Actor: "ada", Reason: "a test order"},
+			)
+			if err != nil || n != 1 {
+				t.Fatal(n, err)
+			}
+			w.wants(ids[0], ops.ReasonDiscarded, []string{"ada", "a test order"}, nil)
+			w.wants(ids[1], ops.ReasonReady, []string{"due since"}, []string{"orders"})
+			w.drain()
+			w.wants(ids[1], ops.ReasonDone, nil, nil)
+		})
+		t.Run("not due, behind", func(t *testing.T) {
+			ids := publish(
+				core.Event{Type: "paid", Topic: "later", Delay: time.Hour},
+				core.Event{
+					Type:  "retry.paid",
+					Topic: "later",
+					Key:   "k9",
+				},
+				core.Event{Type: "paid", Topic: "later", Key: "k9"},
+			)
+			delayed, retry := w.one(ids[0]), w.one(ids[1])
+			x := w.wants(ids[0], ops.ReasonNotDue, []string{delayed.AvailableAt.Format(clock)}, nil)
+			if !x.Until.Equal(delayed.AvailableAt) || x.Until.Before(delayed.ReadAt.Add(50*time.Minute)) {
+				t.Errorf("until %s", x.Until)
+			}
+			w.wants(
+				ids[1],
+				ops.ReasonNotDue,
+				[]string{retry.AvailableAt.Format(clock), "1 refusal", "transient, try again in 250 ms"},
+				[]string{"Discard " + retry.ID.String()},
+			)
+			w.wants(ids[2], ops.ReasonBehind, []string{
+				"its key k9", retry.ID.String(),
+				"due at " + retry.AvailableAt.Format(clock), "try again",
+			}, []string{retry.ID.String()})
+		})
+		t.Run("leased", func(t *testing.T) {
+			ids := w.Publish(
+				core.Event{Type: "paid", Topic: "held", Key: "k1"},
+				core.Event{Type: "paid", Topic: "held", Key: "k1"},
+			)
+			w.wants(ids[0], ops.ReasonReady, []string{"no relay has claimed it"}, []string{"held"})
+			rows, err := w.Repository.ClaimKey(t.Context(), core.ClaimRequest{
+				Node:     "other-node",
+				ClaimNo:  1,
+				Lease:    time.Minute,
+				MaxLease: time.Hour,
+				Limit:    1,
+				MaxBytes: 1 << 20,
+				Run:      1,
+				Keys:     1,
+			}, core.NewKeyID("", "held", "k1"))
+			if err != nil || len(rows) != 1 {
+				t.Fatal(rows, err)
+			}
+			first := w.one(ids[0])
+			x := w.wants(ids[0], ops.ReasonLeased, []string{"other-node", first.LeaseUntil.Format(clock)}, nil)
+			if d := x.Until.Sub(x.Event.ReadAt); d <= 0 || d > time.Minute {
+				t.Errorf("until %s from now", d)
+			}
+			w.wants(
+				ids[1],
+				ops.ReasonBehind,
+				[]string{first.ID.String(), "other-node holds until " + first.LeaseUntil.Format(clock)},
+				[]string{first.ID.String()},
+			)
+		})
+		t.Run("stopped", func(t *testing.T) {
+			w.Run()
+			w.Publisher.Outage("down", core.Unavailable(errors.New("broker says password=hunter2 is wrong")))
+			id := w.Publish(
+				core.Event{Type: "paid", Topic: "down", Key: "k"},
+				core.Event{Type: "paid", Topic: "down", Key: "k"},
+			)
+			fixture.Await(t, "the destination is stopped", func() bool { return len(w.Outbox.Stopped()) > 0 })
+			since := w.Outbox.Stopped()[0].Since.UTC().Format(clock)
+			fixture.Await(
+				t,
+				"the relay has given the events back",
+				func() bool { return w.explain(id[1]).Reason != ops.ReasonLeased },
+			)
+			w.wants(
+				id[1],
+				ops.ReasonStopped,
+				[]string{"Destination down is stopped since " + since, "broker says", "password=***"},
+				[]string{"Repair the destination"},
+			)
+			fixture.Await(
+				t,
+				"the head waits too",
+				func() bool { return w.explain(id[0]).Reason == ops.ReasonStopped },
+			)
+		})
+	})
+}
+
+// Under SkipDead no dead event blocks, and a redriven one continues under another row.
+func TestExplainSkipDead(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db, core.Config{DeadPolicy: core.SkipDead})
+		ids := w.Publish(
+			core.Event{Type: "dead.paid", Topic: "orders", Key: "k"},
+			core.Event{
+				Type:  "retry.paid",
+				Topic: "orders",
+				Key:   "k",
+			},
+			core.Event{Type: "paid", Topic: "orders", Key: "k"},
+		)
+		w.drain()
+		dead := w.one(ids[0])
+		if x := w.explain(ids[0]); x.Reason != ops.ReasonDead || strings.Contains(x.Text, "waits for it") {
+			t.Errorf("%s: %s", x.Reason, x.Text)
+		}
+		w.wants(ids[2], ops.ReasonBehind, []string{w.one(ids[1]).ID.String()}, []string{w.one(ids[1]).ID.String()})
+		p, err := w.api.PlanRedrive(t.Context(), ops.Filter{EventID: ids[0]}, 0)
+		fixture.NoError(t, err)
+		if done, err := w.api.Apply(t.Context(), p, "ada", "schema registered"); err != nil || done.Changed != 1 {
+			t.Fatal(done, err)
+		}
+		all, err := w.api.Explain(t.Context(), ids[0])
+		if err != nil || len(all) != 2 {
+			t.Fatal(all, err)
+		}
+		for _, x := range all {
+			if x.Event.ID != dead.ID {
+				if x.Reason != ops.ReasonBehind {
+					t.Errorf("the new row: %s %s", x.Reason, x.Text)
+				}
+				continue
+			}
+			other := all[0].Event.ID
+			if other == dead.ID {
+				other = all[1].Event.ID
+			}
+			if x.Reason != ops.ReasonDiscarded ||
+				!strings.Contains(x.Text, fmt.Sprintf("continues as row %s", other)) ||
+				!strings.Contains(x.Fix, other.String()) ||
+				!strings.Contains(x.Text, "ada") {
+				t.Errorf("the old row: %s %s %s", x.Reason, x.Text, x.Fix)
+			}
+		}
+	})
+}

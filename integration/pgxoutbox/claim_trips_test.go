@@ -1,0 +1,86 @@
+package pgxoutbox_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
+)
+
+// A claim through database/sql is a transaction of its own with settings of the planner: BEGIN, the
+// settings, the claim, COMMIT. With Connector, BEGIN goes with the settings. A mark is one
+// statement. TestRoundTripsOfNativePGX counts those of native pgx.
+func TestRoundTripsOfClaims(t *testing.T) {
+	t.Parallel()
+	for _, way := range []struct {
+		name        string
+		claim, mark int64
+		connector   func(cfg pgx.ConnConfig) driver.Connector
+	}{
+		{"database/sql", 4, 1, func(cfg pgx.ConnConfig) driver.Connector { return stdlib.GetConnector(cfg) }},
+		{"sqltx", 4, 1, func(cfg pgx.ConnConfig) driver.Connector {
+			return sqltx.Connector(stdlib.GetConnector(cfg), core.Postgres)
+		}},
+		{"Connector", 3, 1, func(cfg pgx.ConnConfig) driver.Connector {
+			return pgxoutbox.Connector(pgxoutbox.Config{Conn: cfg})
+		}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			cfg, err := pgx.ParseConfig(testdb.Postgres(t).DSN)
+			fixture.NoError(t, err)
+			var n atomic.Int64
+			var writing atomic.Bool
+			dial := cfg.DialFunc
+			cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				return trips{conn, &n, &writing}, err
+			}
+			pool := sql.OpenDB(way.connector(*cfg))
+			t.Cleanup(func() { _ = pool.Close() })
+			pool.SetMaxOpenConns(1)
+			repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: core.Postgres})
+			fixture.NoError(t, err)
+			fixture.NoError(t, repo.Migrate(t.Context()))
+			least := map[string]int64{}
+			// what is run for the first time is prepared, and an idle connection is pinged
+			for round := range 5 {
+				for name, do := range map[string]func() error{
+					"claim": func() error {
+						_, err := repo.ClaimKey(t.Context(), core.ClaimRequest{
+							Node: "node", ClaimNo: int64(round + 1), Lease: time.Minute, MaxLease: time.Hour,
+							Limit: 1, MaxBytes: 1 << 20, Run: 1, Keys: 10,
+						}, core.KeyID{1})
+						return err
+					},
+					"mark": func() error {
+						_, err := repo.MarkDone(t.Context(), []core.Done{{ID: core.RowID{1}}}, false)
+						return err
+					},
+				} {
+					before := n.Load()
+					fixture.NoError(t, do())
+					if took := n.Load() - before; least[name] == 0 || took < least[name] {
+						least[name] = took
+					}
+				}
+			}
+			if least["claim"] != way.claim || least["mark"] != way.mark {
+				t.Errorf("round trips: %v, want %d of a claim and %d of a mark", least, way.claim, way.mark)
+			}
+		})
+	}
+}

@@ -1,0 +1,339 @@
+package pgxoutbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
+)
+
+// wire ends a connection in the middle of a write, or of the answer.
+type wire struct {
+	net.Conn
+	mu          sync.Mutex
+	armed       bool
+	write, read int // bytes that still pass; -1: all
+	wrote, got  int // bytes that passed since it was armed
+	cut         bool
+	sent        []byte                // what passed since it was armed
+	change      func(p []byte) []byte // changes what is written; nil: nothing does
+}
+
+func (w *wire) arm(write, read int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.armed, w.write, w.read, w.wrote, w.got, w.sent = true, write, read, 0, 0, nil
+}
+
+// forge changes what is written from now on. The length must stay.
+func (w *wire) forge(change func(p []byte) []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.change = change
+}
+
+// written returns what was written since the wire was armed.
+func (w *wire) written() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.sent)
+}
+
+// lengths returns what passed since the wire was armed.
+func (w *wire) lengths() (wrote, got int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wrote, w.got
+}
+
+var errCut = errors.New("the test has cut the connection")
+
+func (w *wire) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut {
+		return 0, errCut
+	}
+	if w.armed && w.write >= 0 && w.write < len(p) {
+		n, _ := w.Conn.Write(p[:w.write])
+		w.cut = true
+		_ = w.Close()
+		return n, errCut
+	}
+	if w.change != nil {
+		p = w.change(p)
+	}
+	n, err := w.Conn.Write(p)
+	if w.armed {
+		w.wrote += n
+		w.sent = append(w.sent, p[:n]...)
+		if w.write >= 0 {
+			w.write -= n
+		}
+	}
+	return n, err
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut {
+		return 0, errCut
+	}
+	if !w.armed || err != nil {
+		return n, err
+	}
+	if w.read >= 0 && n >= w.read {
+		w.cut = true
+		_ = w.Close()
+		if n = w.read; n == 0 {
+			return 0, errCut
+		}
+		return n, nil
+	}
+	w.got += n
+	if w.read >= 0 {
+		w.read -= n
+	}
+	return n, nil
+}
+
+// flights makes transactions whose wire can be cut.
+type flights struct {
+	*testing.T
+	db     testdb.DB
+	direct *sql.DB
+	ob     *core.Outbox
+	mode   pgx.QueryExecMode
+	n      atomic.Int64
+}
+
+func newFlights(t *testing.T, mode pgx.QueryExecMode) *flights {
+	t.Helper()
+	return newFlightsOn(t, testdb.Postgres(t), mode)
+}
+
+func newFlightsOn(t *testing.T, db testdb.DB, mode pgx.QueryExecMode) *flights {
+	t.Helper()
+	f := &flights{T: t, db: db, direct: db.Open(t), ob: fixture.NewOutbox(t, db, core.Config{}), mode: mode}
+	fixture.MustExec(t, f.direct, "CREATE TABLE item (id BIGINT PRIMARY KEY)")
+	return f
+}
+
+// open opens a pool of one connection, and returns its wire.
+func (f *flights) open(cfg pgxoutbox.Config) (*sql.DB, func() *wire) {
+	f.Helper()
+	conn, err := pgx.ParseConfig(f.db.DSN)
+	fixture.NoError(f.T, err)
+	conn.DefaultQueryExecMode = f.mode
+	dial := conn.DialFunc
+	var last atomic.Pointer[wire]
+	first := true // others are cancel requests
+	conn.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil || !first {
+			return c, err
+		}
+		first = false
+		w := &wire{Conn: c}
+		last.Store(w)
+		return w, nil
+	}
+	cfg.Conn = *conn
+	pool := sql.OpenDB(pgxoutbox.Connector(cfg))
+	pool.SetMaxOpenConns(1)
+	return pool, last.Load
+}
+
+// commit commits an event with a row of the application, or without, and tells what was reported.
+func (f *flights) commit(
+	ctx context.Context, pool *sql.DB, key string, row bool, before func(),
+) (id string, heard core.Outcome, err error) {
+	f.Helper()
+	tx, err := pool.BeginTx(ctx, nil)
+	fixture.NoError(f.T, err)
+	if row {
+		_, err = tx.ExecContext(ctx, "INSERT INTO item (id) VALUES ($1)", f.n.Add(1))
+		fixture.NoError(f.T, err)
+	}
+	own, err := sqltx.TxOf(ctx, tx)
+	fixture.NoError(f.T, err)
+	e := core.Event{ID: core.NewEventID(), Type: "t", Topic: "t", Key: key, Payload: []byte("{}")}
+	_, err = f.ob.Publish(ctx, own, e)
+	fixture.NoError(f.T, err)
+	own.OnOutcome(func(o core.Outcome) { heard = o })
+	before()
+	err = tx.Commit()
+	return e.ID, heard, err
+}
+
+// pid returns the process of the server behind the connection of a pool.
+func (f *flights) pid(pool *sql.DB) (pid int) {
+	f.Helper()
+	fixture.NoError(f.T, pool.QueryRowContext(f.Context(), "SELECT pg_backend_pid()").Scan(&pid))
+	return pid
+}
+
+func (f *flights) stored(id string) bool {
+	f.Helper()
+	return fixture.Count(f.T, f.direct, "SELECT COUNT(*) FROM outbox_event WHERE event_id = '"+id+"'") == 1
+}
+
+// one cuts one flight and requires that what is reported is true.
+func (f *flights) one(row bool, write, read int) (wrote, got int) {
+	f.Helper()
+	pool, last := f.open(pgxoutbox.Config{})
+	defer pool.Close()
+	ctx := f.Context()
+	for range 2 { // the statements are prepared then
+		_, _, err := f.commit(ctx, pool, "k", row, func() {})
+		fixture.NoError(f.T, err)
+	}
+	pid := f.pid(pool)
+	id, heard, err := f.commit(ctx, pool, "k", row, func() { last().arm(write, read) })
+	wrote, got = last().lengths()
+	if write >= 0 || read >= 0 {
+		gone := fmt.Sprintf("pid = %d", pid)
+		if f.db.Name == "pgbouncer" { // it keeps a connection whose transaction has ended
+			gone += " AND state LIKE 'idle in transaction%' OR datname = current_database() AND state = 'active' " +
+				"AND pid <> pg_backend_pid()"
+		}
+		fixture.Await(f.T, "the server has ended the connection", func() bool {
+			return fixture.Count(f.T, f.direct, "SELECT COUNT(*) FROM pg_stat_activity WHERE "+gone) == 0
+		})
+	}
+	there := f.stored(id)
+	what := fmt.Sprintf("write %d, read %d: heard %s, stored %t, Commit: %v", write, read, heard, there, err)
+	switch {
+	case (err == nil) != (heard == core.Committed):
+		f.Errorf("the error and the outcome differ: %s", what)
+	case heard == core.Committed && !there, heard == core.RolledBack && there:
+		f.Errorf("a lie: %s", what)
+	case heard == core.Unknown && !errors.Is(err, core.ErrCommitUnknown):
+		f.Errorf("no ErrCommitUnknown: %s", what)
+	}
+	return wrote, got
+}
+
+// The connection is cut after each byte of the flight, and after each byte of its answer. The
+// outcome that is reported must be true.
+func TestPgxFlightIsCutAtEachByte(t *testing.T) {
+	t.Parallel()
+	for _, m := range modes {
+		for _, row := range []bool{true, false} { // without a row, BEGIN is in the flight
+			t.Run(fmt.Sprintf("%s, row %t", m.mode, row), func(t *testing.T) {
+				t.Parallel()
+				f := newFlights(t, m.mode)
+				wrote, got := f.one(row, -1, -1)
+				if wrote == 0 || got == 0 {
+					t.Fatalf("the flight has %d bytes, and its answer %d", wrote, got)
+				}
+				step := 1
+				if testing.Short() {
+					step = 13
+				}
+				for n := wrote % step; n < wrote; n += step {
+					f.one(row, n, -1)
+				}
+				for n := got % step; n < got; n += step {
+					f.one(row, -1, n)
+				}
+				t.Logf("%d bytes, %d bytes of answer", wrote, got)
+			})
+		}
+	}
+}
+
+// locked holds the lock of a key until release is called.
+func (f *flights) locked(key string) (release func()) {
+	f.Helper()
+	tx, err := sqltx.Begin(f.Context(), f.direct, nil, core.Postgres)
+	fixture.NoError(f.T, err)
+	_, err = f.ob.Publish(f.Context(), tx, core.Event{Type: "t", Topic: "t", Key: key, Payload: []byte("{}")})
+	fixture.NoError(f.T, err)
+	return func() { fixture.NoError(f.T, tx.Rollback()) }
+}
+
+// awaitLock returns when a flight waits for a lock.
+func (f *flights) awaitLock() {
+	f.Helper()
+	fixture.Await(f.T, "the flight waits for the lock of its key", func() bool {
+		return fixture.Count(f.T, f.direct, "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "+
+			"AND datname = current_database()") == 1
+	})
+}
+
+// The context ends while the flight waits for a lock: nothing is committed, then or later, and the
+// error says so. The pool goes on.
+func TestPgxFlightIsCancelled(t *testing.T) {
+	t.Parallel()
+	for _, m := range modes {
+		t.Run(m.mode.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newFlights(t, m.mode)
+			pool, _ := f.open(pgxoutbox.Config{CancelGrace: time.Minute})
+			defer pool.Close()
+			pid := f.pid(pool)
+			release := f.locked("k")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			cause := errors.New("the reason")
+			go func() {
+				f.awaitLock()
+				cancel(cause)
+			}()
+			id, _, err := f.commit(ctx, pool, "k", true, func() {})
+			release()
+			pgErr, known := errors.AsType[*pgconn.PgError](err)
+			if !errors.Is(err, cause) || !known || pgErr.Code != "57014" || errors.Is(err, core.ErrCommitUnknown) {
+				t.Errorf("Commit: %v, want the reason and the answer of the server", err)
+			}
+			if f.stored(id) {
+				t.Error("the event of a cancelled commit is there")
+			}
+			if f.pid(pool) == pid { // a cancel request that is late would hit its next statement
+				t.Error("the connection is used again after a cancel request")
+			}
+			if id, _, err := f.commit(t.Context(), pool, "k", true, func() {}); err != nil || !f.stored(id) {
+				t.Errorf("the next transaction: %v", err)
+			}
+		})
+	}
+}
+
+// The server ends the connection while the flight waits: COMMIT was not executed.
+func TestPgxFlightIsTerminated(t *testing.T) {
+	t.Parallel()
+	f := newFlights(t, pgx.QueryExecModeCacheStatement)
+	pool, _ := f.open(pgxoutbox.Config{})
+	defer pool.Close()
+	release := f.locked("k")
+	defer release()
+	go func() {
+		f.awaitLock()
+		_, _ = f.direct.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' " +
+			"AND datname = current_database()")
+	}()
+	id, _, err := f.commit(t.Context(), pool, "k", true, func() {})
+	if err == nil || errors.Is(err, core.ErrCommitUnknown) {
+		t.Errorf("Commit: %v, want that nothing was committed", err)
+	}
+	if f.stored(id) {
+		t.Error("the event is there")
+	}
+}

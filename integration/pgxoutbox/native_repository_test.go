@@ -1,0 +1,142 @@
+package pgxoutbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
+)
+
+// The repository suite over a pool of pgx, in each mode of pgx. With -short it runs in the usual
+// one.
+func TestRepositorySuitePGX(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]pgx.QueryExecMode{
+		"cache statement": pgx.QueryExecModeCacheStatement, "cache describe": pgx.QueryExecModeCacheDescribe,
+		"describe": pgx.QueryExecModeDescribeExec, "exec": pgx.QueryExecModeExec,
+		"simple": pgx.QueryExecModeSimpleProtocol,
+	} {
+		if testing.Short() && mode != pgx.QueryExecModeCacheStatement {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := adapters.OpenPGX(t, testdb.Postgres(t), func(c *pgxpool.Config) {
+				c.ConnConfig.DefaultQueryExecMode = mode
+				c.ConnConfig.Tracer = pauses{}
+			})
+			var cases atomic.Int64
+			suite.TestRepository(t, suite.RepositoryHarness{
+				New: func(t *testing.T) suite.Backend {
+					return backend(t, pool, sqloutbox.Config{Prefix: fmt.Sprintf("c%d_", cases.Add(1))})
+				},
+				AbortsOnError: true,
+			})
+		})
+	}
+}
+
+// pauses calls suite.Pause before each statement and each batch.
+type pauses struct{}
+
+func (pauses) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return paused(ctx)
+}
+
+func (pauses) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return paused(ctx)
+}
+
+func (pauses) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)     {}
+func (pauses) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (pauses) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// paused returns a context in which the statement fails if Pause does.
+func paused(ctx context.Context) context.Context {
+	if err := suite.Pause(ctx); err != nil {
+		ctx, cancel := context.WithCancelCause(ctx)
+		cancel(err)
+		return ctx
+	}
+	return ctx
+}
+
+// backend creates the tables and returns the access to them.
+func backend(t *testing.T, pool *pgxoutbox.Pool, cfg sqloutbox.Config) suite.Backend {
+	t.Helper()
+	repo, err := pgxoutbox.NewRepository(pool.Pool, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := repo.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return suite.Backend{
+		Repository: repo,
+		Begin: func(ctx context.Context) (suite.Transaction, error) {
+			tx, err := pool.Begin(ctx)
+			if err != nil {
+				return nil, err
+			}
+			own, err := pgxoutbox.TxOf(ctx, tx)
+			return transaction{own, tx}, err
+		},
+		Lock: func(ctx context.Context, tx suite.Transaction, ids ...core.RowID) error {
+			for _, id := range ids {
+				var one int
+				if err := tx.(transaction).tx.QueryRow(ctx, "SELECT 1 FROM "+cfg.Prefix+
+					"event WHERE id = $1::uuid FOR UPDATE", id.String()).Scan(&one); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		SetHeaders: func(t testing.TB, id core.RowID, text string) {
+			t.Helper()
+			tag, err := pool.Exec(t.Context(), "UPDATE "+cfg.Prefix+
+				"event SET headers = $1::text::jsonb WHERE id = $2::text::uuid", text, id.String())
+			if err != nil || tag.RowsAffected() != 1 {
+				t.Fatalf("%s, %v", tag, err)
+			}
+		},
+		Audits: func(t testing.TB) (n int) {
+			t.Helper()
+			if err := pool.QueryRow(t.Context(), "SELECT COUNT(*) FROM "+cfg.Prefix+"audit").Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		},
+	}
+}
+
+// transaction is a transaction of pgx that the suite ends without a context.
+type transaction struct {
+	core.Tx
+	tx pgx.Tx
+}
+
+func (t transaction) Commit() error { return ended(t.tx.Commit(context.Background())) }
+
+func (t transaction) Rollback() error { return ended(t.tx.Rollback(context.Background())) }
+
+// ended lets Rollback be deferred.
+func ended(err error) error {
+	if errors.Is(err, pgx.ErrTxClosed) {
+		return nil
+	}
+	return err
+}
+
+// Pool is for sqloutbox.
+func (t transaction) Pool() sqloutbox.Pool { return t.Tx.(interface{ Pool() sqloutbox.Pool }).Pool() }

@@ -1,0 +1,176 @@
+package oteloutbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/metrics"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+)
+
+// MetricsConfig configures a Metrics. Its zero value works.
+type MetricsConfig struct {
+	// MeterProvider makes the instruments. Default: otel.GetMeterProvider(), when NewMetrics is
+	// called.
+	MeterProvider metric.MeterProvider
+	// Topics have their series from the start, at zero: an alert on a rate works before the first
+	// event. Series of other topics begin with their first event.
+	Topics []string
+	// MaxLabels is how many different values each attribute may have: topics, handlers, routes.
+	// Further ones count as "_other". Default: 100. Topics have theirs in any case.
+	MaxLabels int
+
+	// BacklogEvery is how old the gauges of Watch may be. A collection that finds them older asks
+	// the database. Default: 15 s.
+	BacklogEvery time.Duration
+	// BacklogTimeout is how long a collection waits for the database. Default: 2 s.
+	BacklogTimeout time.Duration
+}
+
+// Metrics counts what its observers are told. Make it with NewMetrics. It is safe for use by
+// several goroutines.
+type Metrics struct{ set *metrics.Set }
+
+// NewMetrics makes the instruments. An instrument that the provider refuses is missing, and its
+// error goes to the handler of otel.SetErrorHandler.
+func NewMetrics(cfg MetricsConfig) *Metrics {
+	if cfg.MeterProvider == nil {
+		cfg.MeterProvider = otel.GetMeterProvider()
+	}
+	m := meter{cfg.MeterProvider.Meter(ScopeName)}
+	set := metrics.New(m, metrics.Config{
+		Topics: cfg.Topics, MaxLabels: cfg.MaxLabels,
+		BacklogEvery: cfg.BacklogEvery, BacklogTimeout: cfg.BacklogTimeout,
+	})
+	m.backlog(set)
+	return &Metrics{set}
+}
+
+// Outbox returns the observer of core.Config, and of Config.Observer of each adapter. To have one
+// of your own too, join them with core.TeeObserver.
+func (m *Metrics) Outbox() *core.Observer { return m.set.Outbox() }
+
+// Inbox returns the observer of inbox.Config.
+func (m *Metrics) Inbox() *inbox.Observer { return m.set.Inbox() }
+
+// Keys returns the observer of once.Config.
+func (m *Metrics) Keys() *once.Observer { return m.set.Keys() }
+
+// HTTP returns the observer of httpkey.Config. Attribute route is httpkey.Info.Route, never the
+// key.
+func (m *Metrics) HTTP() *httpkey.Observer { return m.set.HTTP() }
+
+// Effects returns the observer of command.WorkerConfig.
+func (m *Metrics) Effects() func(command.ExecInfo) { return m.set.Effects() }
+
+// Watch adds the gauges of an outbox: outbox.backlog.messages, outbox.backlog.oldest.age and
+// outbox.blocked.keys. They are the table's, so each process that watches it reports the same: use
+// the maximum, not the sum. They are missing while a query fails. A second call replaces the
+// outbox.
+func (m *Metrics) Watch(outbox metrics.Backlogger) { m.set.Watch(outbox) }
+
+// meter makes the instruments of package metrics.
+type meter struct{ metric.Meter }
+
+// Counter implements metrics.Meter.
+func (m meter) Counter(d metrics.Desc) func(values ...string) metrics.Counter {
+	c, err := m.Float64Counter(d.OTelName(), metric.WithDescription(d.Help), metric.WithUnit(d.Unit()))
+	report(err)
+	return func(values ...string) metrics.Counter {
+		s := counter{c, attributes(d, values)}
+		s.Add(0)
+		return s
+	}
+}
+
+// Gauge implements metrics.Meter.
+func (m meter) Gauge(d metrics.Desc) func(values ...string) metrics.Gauge {
+	g, err := m.Float64Gauge(d.OTelName(), metric.WithDescription(d.Help), metric.WithUnit(d.Unit()))
+	report(err)
+	return func(values ...string) metrics.Gauge {
+		s := gauge{g, attributes(d, values)}
+		s.Set(0)
+		return s
+	}
+}
+
+// Histogram implements metrics.Meter.
+func (m meter) Histogram(d metrics.Desc) func(values ...string) metrics.Histogram {
+	h, err := m.Float64Histogram(d.OTelName(), metric.WithDescription(d.Help), metric.WithUnit(d.Unit()),
+		metric.WithExplicitBucketBoundaries(d.Buckets...))
+	report(err)
+	return func(values ...string) metrics.Histogram { return histogram{h, attributes(d, values)} }
+}
+
+// backlog makes the gauges that come from the database.
+func (m meter) backlog(set *metrics.Set) {
+	made := func(d metrics.Desc) metric.Float64ObservableGauge {
+		g, err := m.Float64ObservableGauge(d.OTelName(), metric.WithDescription(d.Help), metric.WithUnit(d.Unit()))
+		report(err)
+		return g
+	}
+	messages, oldest, blocked := made(metrics.BacklogMessages), made(metrics.BacklogOldestAge),
+		made(metrics.BlockedKeys)
+	pending := attributes(metrics.BacklogMessages, []string{"pending"})
+	dead := attributes(metrics.BacklogMessages, []string{"dead"})
+	_, err := m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		backlog, ok := set.Backlog(ctx)
+		if !ok {
+			return nil
+		}
+		o.ObserveFloat64(messages, float64(backlog.Pending), pending)
+		o.ObserveFloat64(messages, float64(backlog.Dead), dead)
+		o.ObserveFloat64(oldest, backlog.OldestAge.Seconds())
+		o.ObserveFloat64(blocked, float64(backlog.BlockedKeys))
+		return nil
+	}, messages, oldest, blocked)
+	report(err)
+}
+
+func report(err error) {
+	if err != nil {
+		otel.Handle(errors.Join(errors.New("oteloutbox: a metric is missing"), err))
+	}
+}
+
+// attributes returns the labels of a series.
+func attributes(d metrics.Desc, values []string) metric.MeasurementOption {
+	set := make([]attribute.KeyValue, len(values))
+	for n, value := range values {
+		set[n] = attribute.String(d.Labels[n], value)
+	}
+	return metric.WithAttributeSet(attribute.NewSet(set...))
+}
+
+type counter struct {
+	metric.Float64Counter
+	series metric.MeasurementOption
+}
+
+// Add implements metrics.Counter.
+func (c counter) Add(n float64) { c.Float64Counter.Add(context.Background(), n, c.series) }
+
+type gauge struct {
+	metric.Float64Gauge
+	series metric.MeasurementOption
+}
+
+// Set implements metrics.Gauge.
+func (g gauge) Set(v float64) { g.Record(context.Background(), v, g.series) }
+
+type histogram struct {
+	metric.Float64Histogram
+	series metric.MeasurementOption
+}
+
+// Observe implements metrics.Histogram.
+func (h histogram) Observe(v float64) { h.Record(context.Background(), v, h.series) }

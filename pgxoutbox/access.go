@@ -1,0 +1,120 @@
+package pgxoutbox
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// access is a pool of pgx as a sqloutbox.Pool.
+type access struct{ pool *pgxpool.Pool }
+
+var _ sqloutbox.Pool = access{}
+
+// Exec implements sqloutbox.Querier.
+func (a access) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	return querier{a.pool}.Exec(ctx, query, args...)
+}
+
+// Query implements sqloutbox.Querier.
+func (a access) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	return querier{a.pool}.Query(ctx, query, args...)
+}
+
+// InTx implements sqloutbox.Pool.
+func (a access) InTx(ctx context.Context, fn func(q sqloutbox.Querier) error) error {
+	return pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		return fn(querier{tx})
+	})
+}
+
+// With implements sqloutbox.Pool.
+func (a access) With(settings map[string]string) sqloutbox.Querier {
+	var b strings.Builder
+	b.WriteString("SELECT ")
+	for i, name := range slices.Sorted(maps.Keys(settings)) {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "set_config('%s', '%s', true)", quoted(name), quoted(settings[name]))
+	}
+	return prepared{pool: a.pool, first: b.String()}
+}
+
+func quoted(s string) string { return strings.ReplaceAll(s, "'", "''") }
+
+// querier is a pool, a connection or a transaction of pgx as a sqloutbox.Querier.
+type querier struct {
+	on interface {
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	}
+}
+
+func (q querier) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	tag, err := q.on.Exec(ctx, query, args...)
+	return tag.RowsAffected(), err
+}
+
+func (q querier) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	rows, err := q.on.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return &resultRows{Rows: rows}, nil
+}
+
+// prepared runs every statement behind another one, which prepares the transaction of both. They
+// are sent together, up to one Sync. So they are one transaction without BEGIN and COMMIT, and cost
+// one round trip.
+type prepared struct {
+	pool  *pgxpool.Pool
+	first string
+}
+
+func (p prepared) Exec(ctx context.Context, query string, args ...any) (n int64, err error) {
+	results, err := p.send(ctx, query, args)
+	if err != nil {
+		return 0, err
+	}
+	tag, err := results.Exec()
+	if ended := results.Close(); err == nil {
+		err = ended
+	}
+	return tag.RowsAffected(), err
+}
+
+func (p prepared) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	results, err := p.send(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		_ = results.Close() // the same error
+		return nil, err
+	}
+	return &resultRows{Rows: rows, end: results.Close}, nil
+}
+
+// send sends both statements and reads the answer to the first.
+func (p prepared) send(ctx context.Context, query string, args []any) (pgx.BatchResults, error) {
+	var b pgx.Batch
+	b.Queue(p.first)
+	b.Queue(query, args...)
+	results := p.pool.SendBatch(ctx, &b)
+	if _, err := results.Exec(); err != nil {
+		_ = results.Close() // the same error
+		return nil, err
+	}
+	return results, nil
+}

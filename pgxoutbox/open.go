@@ -1,0 +1,83 @@
+package pgxoutbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// OpenConfig configures New, Open and OpenPool. It is that of sqloutbox.Open. The zero value is
+// usable: events are inserted into the existing tables, and another process relays them. Dialect
+// may stay empty.
+type OpenConfig = sqloutbox.OpenConfig
+
+// New makes the outbox of a pool. Its relay hears of the events of other processes by Listen,
+// unless cfg.Wake says otherwise. New returns an error for a wrong configuration and a failed
+// migration. AutoCreate needs the database: New then waits for it, at most a minute.
+func New(pool *Pool, cfg OpenConfig) (*core.Outbox, error) {
+	return newOutbox(context.Background(), pool, cfg)
+}
+
+func newOutbox(ctx context.Context, pool *Pool, cfg OpenConfig) (*core.Outbox, error) {
+	if err := pool.check(); err != nil {
+		return nil, err
+	}
+	if cfg.Wake.Listen == nil {
+		cfg.Wake.Listen = listenOn(pool.Config(), cfg.Prefix)
+	}
+	return sqloutbox.OpenWithPool(ctx, access{pool.Pool}, cfg)
+}
+
+// listenOn is Listen with the connections that a pool makes.
+func listenOn(config *pgxpool.Config, prefix string) func(ctx context.Context, wake func()) error {
+	return func(ctx context.Context, wake func()) error {
+		conn := config.ConnConfig.Copy()
+		if config.BeforeConnect != nil { // a password that changes, for example
+			if err := config.BeforeConnect(ctx, conn); err != nil {
+				return fmt.Errorf("pgxoutbox: listen: %w", err)
+			}
+		}
+		return Listen(conn, sqloutbox.WakeChannel(prefix))(ctx, wake)
+	}
+}
+
+// Open opens a pool as pgxpool.New does, and makes the outbox of its database.
+//
+//	pool, ob, err := pgxoutbox.Open(ctx, dsn, pgxoutbox.OpenConfig{Publisher: publisher, AutoCreate: true})
+//	if err != nil { ... }
+//	defer pool.Close()
+//	go ob.Run(ctx)
+//
+// It is short for pgxpool.New, NewPool and New. Only AutoCreate needs the database: Open waits for
+// it until ctx ends, at most a minute. After an error it leaves nothing open.
+func Open(ctx context.Context, dsn string, cfg OpenConfig) (*Pool, *core.Outbox, error) {
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, nil, fmt.Errorf("pgxoutbox: %w", err)
+	}
+	return OpenPool(ctx, config, cfg)
+}
+
+// OpenPool is Open for a pool that is configured by code, as pgxpool.NewWithConfig opens it. config
+// must come from pgxpool.ParseConfig.
+func OpenPool(ctx context.Context, config *pgxpool.Config, cfg OpenConfig) (*Pool, *core.Outbox, error) {
+	if config == nil {
+		return nil, nil, errors.New("pgxoutbox: OpenPool was given a nil *pgxpool.Config")
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("pgxoutbox: open the pool: %w", err)
+	}
+	own := NewPool(pool)
+	ob, err := newOutbox(ctx, own, cfg)
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return own, ob, nil
+}

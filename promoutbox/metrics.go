@@ -1,0 +1,145 @@
+package promoutbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/metrics"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+)
+
+// Config of a Metrics. Its zero value works.
+type Config struct {
+	// Topics have their series from the start, at zero: an alert on a rate works before the first
+	// event. Series of other topics begin with their first event.
+	Topics []string
+	// MaxLabels is how many different values each label may have: topics, handlers, routes. Further
+	// ones count as "_other". Default: 100. Topics have theirs in any case.
+	MaxLabels int
+	// ConstLabels are on every series. Two Metrics of one process need different ones.
+	ConstLabels prometheus.Labels
+
+	// BacklogEvery is how old the gauges of Watch may be. A scrape that finds them older asks the
+	// database. Default: 15 s.
+	BacklogEvery time.Duration
+	// BacklogTimeout is how long a scrape waits for the database. Default: 2 s.
+	BacklogTimeout time.Duration
+}
+
+// Metrics counts what its observers are told. Make it with New. It is safe for use by several
+// goroutines.
+type Metrics struct {
+	set *metrics.Set
+
+	messages, oldest, blocked *prometheus.Desc // the gauges of Watch
+
+	all []prometheus.Collector
+}
+
+var _ prometheus.Collector = (*Metrics)(nil)
+
+// New makes a Metrics. Register it with a prometheus.Registerer.
+func New(cfg Config) *Metrics {
+	m := &Metrics{}
+	f := &factory{labels: cfg.ConstLabels, made: &m.all}
+	m.messages, m.oldest, m.blocked = f.desc(metrics.BacklogMessages), f.desc(metrics.BacklogOldestAge),
+		f.desc(metrics.BlockedKeys)
+	m.set = metrics.New(f, metrics.Config{
+		Topics: cfg.Topics, MaxLabels: cfg.MaxLabels,
+		BacklogEvery: cfg.BacklogEvery, BacklogTimeout: cfg.BacklogTimeout,
+	})
+	return m
+}
+
+// Outbox returns the observer of core.Config, and of Config.Observer of each adapter. To have one
+// of your own too, join them with core.TeeObserver.
+func (m *Metrics) Outbox() *core.Observer { return m.set.Outbox() }
+
+// Inbox returns the observer of inbox.Config.
+func (m *Metrics) Inbox() *inbox.Observer { return m.set.Inbox() }
+
+// Keys returns the observer of once.Config.
+func (m *Metrics) Keys() *once.Observer { return m.set.Keys() }
+
+// HTTP returns the observer of httpkey.Config. Label route is httpkey.Info.Route, never the key.
+func (m *Metrics) HTTP() *httpkey.Observer { return m.set.HTTP() }
+
+// Effects returns the observer of command.WorkerConfig.
+func (m *Metrics) Effects() func(command.ExecInfo) { return m.set.Effects() }
+
+// Backlogger is what Watch asks: a *core.Outbox.
+type Backlogger = metrics.Backlogger
+
+// Watch adds the gauges of an outbox: outbox_backlog_messages, outbox_backlog_oldest_age_seconds
+// and outbox_blocked_keys. They are the table's, so each process that watches it reports the same.
+// While a query fails they are missing, because an old figure would hide an outage;
+// outbox_backlog_errors_total counts the failures. A second call replaces the outbox.
+func (m *Metrics) Watch(outbox Backlogger) { m.set.Watch(outbox) }
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.messages, m.oldest, m.blocked} {
+		ch <- d
+	}
+	for _, c := range m.all {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector. It asks the database for the backlog if the last answer
+// is older than Config.BacklogEvery.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	backlog, ok := m.set.Backlog(context.Background())
+	for _, c := range m.all {
+		c.Collect(ch)
+	}
+	if !ok {
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(m.messages, float64(backlog.Pending), "pending")
+	gauge(m.messages, float64(backlog.Dead), "dead")
+	gauge(m.oldest, backlog.OldestAge.Seconds())
+	gauge(m.blocked, float64(backlog.BlockedKeys))
+}
+
+// factory makes the metrics, and remembers them.
+type factory struct {
+	labels prometheus.Labels
+	made   *[]prometheus.Collector
+}
+
+func (f *factory) desc(d metrics.Desc) *prometheus.Desc {
+	return prometheus.NewDesc(d.Name, d.Help, d.Labels, f.labels)
+}
+
+// Counter implements metrics.Meter.
+func (f *factory) Counter(d metrics.Desc) func(values ...string) metrics.Counter {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help, ConstLabels: f.labels}, d.Labels)
+	*f.made = append(*f.made, v)
+	return func(values ...string) metrics.Counter { return v.WithLabelValues(values...) }
+}
+
+// Gauge implements metrics.Meter.
+func (f *factory) Gauge(d metrics.Desc) func(values ...string) metrics.Gauge {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: d.Name, Help: d.Help, ConstLabels: f.labels}, d.Labels)
+	*f.made = append(*f.made, v)
+	return func(values ...string) metrics.Gauge { return v.WithLabelValues(values...) }
+}
+
+// Histogram implements metrics.Meter.
+func (f *factory) Histogram(d metrics.Desc) func(values ...string) metrics.Histogram {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: d.Name, Help: d.Help, ConstLabels: f.labels, Buckets: d.Buckets,
+	}, d.Labels)
+	*f.made = append(*f.made, v)
+	return func(values ...string) metrics.Histogram { return v.WithLabelValues(values...) }
+}

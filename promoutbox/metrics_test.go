@@ -1,0 +1,428 @@
+package promoutbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+	"github.com/ormoutbox/ormoutbox/promoutbox"
+)
+
+// value returns the value of a series, the count of a histogram, and whether the series is there.
+func value(t *testing.T, m *promoutbox.Metrics, name string, labels ...string) (float64, bool) {
+	t.Helper()
+	for _, f := range gather(t, m) {
+		if f.GetName() != name {
+			continue
+		}
+		for _, series := range f.GetMetric() {
+			var got []string
+			for _, l := range series.GetLabel() {
+				got = append(got, l.GetName()+"="+l.GetValue())
+			}
+			slices.Sort(got)
+			if want := slices.Sorted(slices.Values(labels)); !slices.Equal(got, want) {
+				continue
+			}
+			switch f.GetType() {
+			case dto.MetricType_COUNTER:
+				return series.GetCounter().GetValue(), true
+			case dto.MetricType_GAUGE:
+				return series.GetGauge().GetValue(), true
+			default:
+				return float64(series.GetHistogram().GetSampleCount()), true
+			}
+		}
+	}
+	return 0, false
+}
+
+func want(t *testing.T, m *promoutbox.Metrics, v float64, name string, labels ...string) {
+	t.Helper()
+	got, ok := value(t, m, name, labels...)
+	if !ok || got != v {
+		t.Errorf("%s%v is %v (there: %t), want %v", name, labels, got, ok, v)
+	}
+}
+
+func gather(t *testing.T, m *promoutbox.Metrics) []*dto.MetricFamily {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(m)
+	all, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestOutboxIsCounted(t *testing.T) {
+	m := promoutbox.New(promoutbox.Config{})
+	o := m.Outbox()
+	o.Inserted("orders", true)
+	o.Inserted("orders", false)
+	o.Inserted("orders", false)
+	o.Untracked(2)
+	o.FellBack("orders", core.FallbackFull)
+	published := func(path core.Path, result core.PublishResult) {
+		o.Published(core.PublishInfo{
+			Topic: "orders", Path: path, Result: result, Duration: time.Second, Lag: time.Minute,
+		})
+	}
+	published(core.PathHot, core.PublishDone)
+	published(core.PathCold, core.PublishDone)
+	published(core.PathCold, core.PublishRetry)
+	published(core.PathCold, core.PublishDead)
+	published(core.PathCold, core.PublishUnavailable)
+	o.Claimed(core.ClaimInfo{Ordered: true, Rows: 7, Duration: time.Millisecond})
+	o.Claimed(core.ClaimInfo{Err: errors.New("no")})
+	o.Marked(5, time.Millisecond, nil)
+	o.Marked(5, time.Millisecond, errors.New("no"))
+	o.Fenced("retry", 3)
+	o.LateAcks(4)
+	o.Stuck("orders", 2)
+	o.BreakerChanged("orders", true, errors.New("down"))
+	o.ProbeFailed(core.ProbeInfo{Topic: "orders"})
+	o.Cleaned("event", 9)
+
+	const topic = "destination=orders"
+	want(t, m, 1, "outbox_enqueue_messages_total", topic, "path=hot")
+	want(t, m, 2, "outbox_enqueue_messages_total", topic, "path=cold")
+	want(t, m, 2, "outbox_enqueue_untracked_total")
+	want(t, m, 1, "outbox_fastpath_messages_total", topic, "outcome=full")
+	want(t, m, 1, "outbox_fastpath_messages_total", topic, "outcome=sent")
+	want(t, m, 0, "outbox_fastpath_messages_total", topic, "outcome=lost")
+	want(t, m, 1, "outbox_relay_messages_total", topic, "path=hot", "outcome=published")
+	for _, outcome := range []string{"published", "retried", "dead", "unavailable"} {
+		want(t, m, 1, "outbox_relay_messages_total", topic, "path=cold", "outcome="+outcome)
+	}
+	want(t, m, 5, "outbox_relay_publish_duration_seconds", topic)
+	want(t, m, 1, "outbox_delivery_lag_seconds", topic, "path=hot")
+	want(t, m, 1, "outbox_delivery_lag_seconds", topic, "path=cold")
+	want(t, m, 1, "outbox_relay_claim_size", "ordered=true")
+	want(t, m, 0, "outbox_relay_claim_size", "ordered=false")
+	want(t, m, 1, "outbox_relay_claim_duration_seconds", "ordered=true")
+	want(t, m, 1, "outbox_relay_claim_errors_total", "ordered=false")
+	want(t, m, 5, "outbox_relay_marked_total")
+	want(t, m, 1, "outbox_relay_mark_duration_seconds")
+	want(t, m, 1, "outbox_relay_mark_errors_total")
+	want(t, m, 3, "outbox_relay_lease_conflicts_total", "transition=retry")
+	want(t, m, 4, "outbox_relay_late_acks_total")
+	want(t, m, 2, "outbox_relay_stuck_publishes", topic)
+	want(t, m, 1, "outbox_relay_paused", topic)
+	want(t, m, 1, "outbox_relay_probe_failures_total", topic)
+	want(t, m, 9, "outbox_cleanup_deleted_total", "table=event")
+
+	o.BreakerChanged("orders", false, nil)
+	want(t, m, 0, "outbox_relay_paused", topic)
+}
+
+func TestInboxKeysHTTPAndEffectsAreCounted(t *testing.T) {
+	m := promoutbox.New(promoutbox.Config{})
+
+	i := m.Inbox()
+	info := inbox.Info{
+		Event:    inbox.Event{Key: inbox.Key{Consumer: "billing", Handler: "invoice"}},
+		Duration: time.Second, OccurredAt: time.Now(),
+	}
+	for _, fn := range []func(inbox.Info){i.Processed, i.Duplicate, i.Stale, i.InProgress, i.Failed, i.Dead} {
+		fn(info)
+	}
+	i.Produced(info, 3)
+	i.Cached(info, true)
+	i.Cached(info, false)
+	i.Cached(info, false)
+	i.Cleaned(8, errors.New("no"))
+	handler := []string{"consumer=billing", "handler=invoice"}
+	labels := func(more ...string) []string { return append(slices.Clone(handler), more...) }
+	for _, outcome := range []string{"processed", "duplicate", "stale", "in_progress", "failed", "dead"} {
+		want(t, m, 1, "inbox_messages_total", labels("outcome="+outcome)...)
+	}
+	want(t, m, 1, "inbox_process_duration_seconds", handler...)
+	want(t, m, 1, "inbox_event_age_seconds", handler...)
+	want(t, m, 3, "inbox_produced_messages_total", handler...)
+	want(t, m, 1, "inbox_cache_requests_total", labels("outcome=hit")...)
+	want(t, m, 2, "inbox_cache_requests_total", labels("outcome=miss")...)
+	want(t, m, 8, "inbox_cleanup_deleted_total")
+	want(t, m, 1, "inbox_cleanup_errors_total")
+
+	k := m.Keys()
+	key := once.Key{Scope: "POST /orders", ID: "secret"}
+	k.Decided(once.DecideInfo{Key: key, State: once.Fresh, TakenOver: true})
+	k.Decided(once.DecideInfo{Key: key, Err: errors.New("no")})
+	k.Ran(once.RunInfo{Key: key})
+	k.Ran(once.RunInfo{Key: key, Err: errors.New("no")})
+	k.LeaseLost(key, errors.New("no"))
+	k.Retried(key, errors.New("no"))
+	k.Cleaned(6, errors.New("no"))
+	const scope = "scope=POST /orders"
+	want(t, m, 1, "idempotency_keys_total", scope, "state=fresh")
+	want(t, m, 1, "idempotency_keys_total", scope, "state=error")
+	want(t, m, 0, "idempotency_keys_total", scope, "state=mismatch")
+	want(t, m, 1, "idempotency_keys_taken_over_total", scope)
+	want(t, m, 2, "idempotency_store_duration_seconds", scope)
+	want(t, m, 1, "idempotency_runs_total", scope, "outcome=done")
+	want(t, m, 1, "idempotency_runs_total", scope, "outcome=failed")
+	want(t, m, 2, "idempotency_run_duration_seconds", scope)
+	want(t, m, 1, "idempotency_leases_lost_total", scope)
+	want(t, m, 1, "idempotency_transaction_retries_total", scope)
+	want(t, m, 6, "idempotency_cleanup_deleted_total")
+	want(t, m, 1, "idempotency_cleanup_errors_total")
+
+	m.HTTP().Handled(httpkey.Info{Route: "/orders", Answer: httpkey.Replayed, Key: key, Duration: time.Second})
+	want(t, m, 1, "idempotency_requests_total", "route=/orders", "outcome=replayed")
+	want(t, m, 0, "idempotency_requests_total", "route=/orders", "outcome=executed")
+	want(t, m, 1, "idempotency_request_duration_seconds", "route=/orders")
+
+	m.Effects()(command.ExecInfo{Channel: "mail", Result: command.Executed, Duration: time.Second})
+	m.Effects()(command.ExecInfo{Channel: "mail", Result: command.Skipped})
+	want(t, m, 1, "effect_executions_total", "channel=mail", "outcome=executed")
+	want(t, m, 1, "effect_executions_total", "channel=mail", "outcome=skipped")
+	want(t, m, 1, "effect_execution_duration_seconds", "channel=mail")
+
+	for _, f := range gather(t, m) {
+		if strings.Contains(f.String(), "secret") {
+			t.Errorf("a key became a label: %s", f)
+		}
+	}
+}
+
+// An observer without one of its callbacks would count nothing and say nothing.
+func TestEveryCallbackIsSet(t *testing.T) {
+	m := promoutbox.New(promoutbox.Config{})
+	for _, o := range []any{*m.Outbox(), *m.Inbox(), *m.Keys(), *m.HTTP()} {
+		v := reflect.ValueOf(o)
+		for i := range v.NumField() {
+			if v.Field(i).IsNil() {
+				t.Errorf("%s.%s is nil", v.Type(), v.Type().Field(i).Name)
+			}
+		}
+	}
+}
+
+// Every result, reason and answer that the packages know has a series of its own.
+func TestEveryValueHasASeries(t *testing.T) {
+	m := promoutbox.New(promoutbox.Config{})
+	count := func() (n float64) {
+		for _, f := range gather(t, m) {
+			for _, series := range f.GetMetric() {
+				n += series.GetCounter().GetValue()
+			}
+		}
+		return n
+	}
+	for _, file := range []struct {
+		path, constant string
+		tell           func(value string)
+	}{
+		{"../core/observer.go", "Fallback", func(v string) { m.Outbox().FellBack("t", core.FallbackReason(v)) }},
+		{"../core/observer.go", "Publish", func(v string) {
+			m.Outbox().Published(core.PublishInfo{Path: core.PathCold, Result: core.PublishResult(v)})
+		}},
+		{"../core/once/httpkey/observer.go", "", func(v string) {
+			m.HTTP().Handled(httpkey.Info{Answer: httpkey.Answer(v)})
+		}},
+		{"../core/once/command/worker.go", "", func(v string) {
+			m.Effects()(command.ExecInfo{Result: command.ExecResult(v)})
+		}},
+	} {
+		source, err := os.ReadFile(file.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`(?m)^\t`+file.constant+
+			`[A-Z]\w+ +\w+ *= "(\w+)"`).FindAllStringSubmatch(string(source), -1)
+		if len(found) < 4 {
+			t.Fatalf("%s: found %v", file.path, found)
+		}
+		for _, value := range found {
+			before := count()
+			if file.tell(value[1]); count() != before+1 {
+				t.Errorf("%s: %q is not counted", file.path, value[1])
+			}
+		}
+	}
+}
+
+func TestKnownTopicsBeginAtZero(t *testing.T) {
+	m := promoutbox.New(promoutbox.Config{Topics: []string{"orders"}, MaxLabels: 1})
+	want(t, m, 0, "outbox_relay_messages_total", "destination=orders", "path=cold", "outcome=dead")
+	want(t, m, 0, "outbox_delivery_lag_seconds", "destination=orders", "path=hot")
+	want(t, m, 0, "outbox_relay_lease_conflicts_total", "transition=renew")
+	want(t, m, 0, "outbox_cleanup_deleted_total", "table=key")
+
+	m.Outbox().LateAcks(1)
+	m.Outbox().Inserted("a", true)
+	m.Outbox().Inserted("orders", true) // does not count towards the limit
+	want(t, m, 1, "outbox_enqueue_messages_total", "destination=a", "path=hot")
+	want(t, m, 1, "outbox_enqueue_messages_total", "destination=orders", "path=hot")
+}
+
+func TestLabelsAreBounded(t *testing.T) {
+	m := promoutbox.New(promoutbox.Config{MaxLabels: 3})
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			m.Outbox().Inserted(fmt.Sprint("topic", i), true)
+			m.Inbox().Duplicate(inbox.Info{Event: inbox.Event{Key: inbox.Key{Consumer: "c", Handler: fmt.Sprint(i)}}})
+			m.HTTP().Handled(httpkey.Info{Route: fmt.Sprint("/", i), Answer: httpkey.Executed})
+		})
+	}
+	wg.Wait()
+	for _, f := range gather(t, m) {
+		for _, label := range []string{"destination", "handler", "route"} {
+			values := map[string]bool{}
+			for _, series := range f.GetMetric() {
+				for _, l := range series.GetLabel() {
+					if l.GetName() == label {
+						values[l.GetValue()] = true
+					}
+				}
+			}
+			if len(values) > 4 {
+				t.Errorf("%s has %d values of %s", f.GetName(), len(values), label)
+			}
+		}
+	}
+	want(t, m, 47, "outbox_enqueue_messages_total", "destination=_other", "path=hot")
+	want(t, m, 47, "inbox_messages_total", "consumer=_other", "handler=_other", "outcome=duplicate")
+	want(t, m, 47, "idempotency_requests_total", "route=_other", "outcome=executed")
+}
+
+// table answers like an outbox, and counts how often it was asked.
+type table struct {
+	asked int
+	b     core.Backlog
+	err   error
+	wait  time.Duration
+}
+
+func (b *table) Backlog(ctx context.Context) (core.Backlog, error) {
+	b.asked++
+	if b.wait > 0 {
+		select {
+		case <-ctx.Done():
+			return core.Backlog{}, ctx.Err()
+		case <-time.After(b.wait):
+		}
+	}
+	return b.b, b.err
+}
+
+func TestBacklogIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := promoutbox.New(promoutbox.Config{})
+		if _, there := value(t, m, "outbox_backlog_messages", "state=dead"); there {
+			t.Error("there is a backlog without an outbox")
+		}
+		b := &table{b: core.Backlog{Pending: 12, Dead: 3, BlockedKeys: 2, OldestAge: time.Minute}}
+		m.Watch(b)
+		for range 5 {
+			want(t, m, 12, "outbox_backlog_messages", "state=pending")
+			want(t, m, 3, "outbox_backlog_messages", "state=dead")
+			want(t, m, 60, "outbox_backlog_oldest_age_seconds")
+			want(t, m, 2, "outbox_blocked_keys")
+		}
+		if b.asked != 1 {
+			t.Errorf("the table was asked %d times", b.asked)
+		}
+		b.b.Pending = 13
+		time.Sleep(15 * time.Second)
+		want(t, m, 13, "outbox_backlog_messages", "state=pending")
+
+		// An old figure would hide an outage.
+		b.err = errors.New("down")
+		time.Sleep(15 * time.Second)
+		want(t, m, 1, "outbox_backlog_errors_total")
+		if _, there := value(t, m, "outbox_backlog_messages", "state=pending"); there {
+			t.Error("an old backlog is shown while the database is down")
+		}
+		b.err, b.wait = nil, time.Hour
+		time.Sleep(15 * time.Second)
+		start := time.Now()
+		gather(t, m)
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("a scrape waited %s for a table that does not answer", took)
+		}
+		b.wait = 0
+		time.Sleep(15 * time.Second)
+		want(t, m, 13, "outbox_backlog_messages", "state=pending")
+		want(t, m, 2, "outbox_backlog_errors_total")
+	})
+}
+
+func TestTwoOutboxesOfOneProcess(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	for _, name := range []string{"orders", "billing"} {
+		m := promoutbox.New(promoutbox.Config{ConstLabels: prometheus.Labels{"outbox": name}})
+		m.Watch(&table{})
+		if err := r.Register(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := testutil.GatherAndCount(r, "outbox_blocked_keys"); n != 2 || err != nil {
+		t.Errorf("%d series, %v", n, err)
+	}
+}
+
+// Names follow the rules of Prometheus, and docs/metrics.md has each of them with its labels.
+func TestNames(t *testing.T) {
+	m := promoutbox.New(promoutbox.Config{Topics: []string{"t"}})
+	m.Watch(&table{})
+	m.Inbox().Dead(inbox.Info{})
+	m.Keys().Decided(once.DecideInfo{})
+	m.HTTP().Handled(httpkey.Info{})
+	m.Effects()(command.ExecInfo{})
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(m)
+	problems, err := testutil.GatherAndLint(r)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+
+	var have []string
+	for _, f := range gather(t, m) {
+		labels := map[string]bool{}
+		for _, series := range f.GetMetric() {
+			for _, l := range series.GetLabel() {
+				labels["`"+l.GetName()+"`"] = true
+			}
+		}
+		have = append(have, fmt.Sprintf("| `%s` | %s | %s |", f.GetName(), strings.ToLower(f.GetType().String()),
+			strings.Join(slices.Sorted(maps.Keys(labels)), ", ")))
+	}
+	page, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for line := range strings.SplitSeq(string(page), "\n") {
+		if cells := strings.Split(line, "|"); len(cells) == 6 && strings.HasPrefix(cells[1], " `") {
+			told = append(told, strings.Join(cells[:4], "|")+"|")
+		}
+	}
+	slices.Sort(have)
+	slices.Sort(told)
+	if !slices.Equal(have, told) {
+		t.Errorf("docs/metrics.md should have\n%s\nand has\n%s", strings.Join(have, "\n"), strings.Join(told, "\n"))
+	}
+}

@@ -431,7 +431,7 @@ const rollbackTimeout = 5 * time.Second
 
 // rollback sends ROLLBACK. Rollback of go-sql-driver/mysql waits for the answer without limit
 // (unless the DSN has a readTimeout). A database that hangs would hold each caller that waits for
-// the end of the transaction. After rollbackTimeout, the driver closes the connection, and the
+// the end of the transaction. After rollbackTimeout, the pool closes the connection, and the
 // database rolls back when it notices that. The drivers of PostgreSQL end the wait with the context
 // of the transaction.
 func (t *trackingTx) rollback() error {
@@ -442,6 +442,12 @@ func (t *trackingTx) rollback() error {
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
 	defer cancel()
 	_, err := e.ExecContext(ctx, "ROLLBACK", nil)
+	switch {
+	case errors.Is(err, driver.ErrSkip):
+		return t.inner.Rollback()
+	case err != nil && ctx.Err() != nil: // the answer could be read as that of the next statement
+		return fmt.Errorf("%w: ROLLBACK was not answered within %s: %w", driver.ErrBadConn, rollbackTimeout, err)
+	}
 	return err
 }
 

@@ -18,7 +18,7 @@ type fakeDriver struct {
 	log       []string
 	fail      map[string]error // by statement; "COMMIT" and "ROLLBACK" too
 	rowsFail  error            // comes with the first row
-	skip      bool             // ErrSkip for statements with arguments, as go-sql-driver/mysql does
+	skip      bool             // ErrSkip for ROLLBACK, and for statements with arguments as go-sql-driver/mysql does
 	plain     bool             // connections have no optional interface at all
 	checked   int              // calls of the connection's CheckNamedValue
 	converted int              // calls of the statement's ColumnConverter
@@ -106,7 +106,7 @@ func (c *fakeFullConn) ExecContext(ctx context.Context, query string, args []dri
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	if c.d.skip && len(args) > 0 {
+	if c.d.skip && (len(args) > 0 || query == "ROLLBACK") {
 		return nil, driver.ErrSkip
 	}
 	return driver.RowsAffected(1), c.d.run(query)

@@ -3,6 +3,7 @@ package sqltx_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,7 +50,23 @@ func TestRollbackOfADatabaseThatHangs(t *testing.T) {
 			if waited := time.Since(since); waited != 5*time.Second {
 				t.Errorf("%s waited %s", name, waited)
 			}
+			if open := db.Stats().OpenConnections; open != 0 {
+				t.Errorf("%s: the pool keeps the connection, whose next answer is that of ROLLBACK", name)
+			}
 			d.hangs = false
 		}
 	})
+}
+
+// A driver may leave statements without arguments to Prepare.
+func TestRollbackOfADriverThatPrepares(t *testing.T) {
+	d := newFake()
+	d.skip = true
+	db := d.open(t, sqltx.Connector(d, core.MySQL))
+	tx, err := db.BeginTx(t.Context(), nil)
+	must(t, err)
+	must(t, tx.Rollback())
+	if got := d.statements(); !slices.Contains(got, "ROLLBACK") || db.Stats().OpenConnections != 1 {
+		t.Errorf("sent %q, %d connections are open", got, db.Stats().OpenConnections)
+	}
 }

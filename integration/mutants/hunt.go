@@ -133,11 +133,15 @@ func atOnce[T any](workers, n int, do func(i int) (T, error)) <-chan done[T] {
 	return results
 }
 
+// patience is how many times the limit of a mutant the tests of a package have without one: all of
+// them run to their end then, while those of other packages are compiled.
+const patience = 5
+
 // baseline runs the named tests of a package on the unchanged code.
 func (h *hunter) baseline(ctx context.Context, pkg string) (baseline, error) {
 	since := time.Now()
 	names := testsOf(h.mutants, pkg)
-	o, err := h.buildAndTry(ctx, pkg, names, nil)
+	o, err := h.buildAndTry(ctx, pkg, names, nil, patience*h.limit)
 	if err != nil {
 		return baseline{}, fmt.Errorf("the tests of %s without a mutant: %w", pkg, err)
 	}
@@ -152,7 +156,7 @@ func (h *hunter) baseline(ctx context.Context, pkg string) (baseline, error) {
 		case o.failed[name]:
 			p.verdict, p.detail = redTest, name+" fails without the mutant, too: "+o.message(name)
 		case o.late:
-			p.verdict, p.detail = redTest, fmt.Sprintf("%s did not end in %s without the mutant", name, h.limit)
+			p.verdict, p.detail = redTest, fmt.Sprintf("%s did not end in %s without the mutant", name, patience*h.limit)
 		default:
 			p.verdict, p.detail = noSuchTest, name+" did not run in "+pkg
 			if above := o.failedAbove(name); above != "" {
@@ -195,7 +199,7 @@ func (h *hunter) judge(ctx context.Context, m *mutant) (result, error) {
 			continue // tried with the first test of its package
 		}
 		delete(byPackage, t.pkg)
-		o, err := h.buildAndTry(ctx, t.pkg, names, changed)
+		o, err := h.buildAndTry(ctx, t.pkg, names, changed, h.limit)
 		switch {
 		case errors.Is(err, errBuild):
 			return result{verdict: broken, detail: "the mutant does not compile", output: err.Error()}, nil
@@ -240,7 +244,7 @@ func (h *hunter) verdictOf(o outcome, names []string) result {
 
 // buildAndTry compiles the tests of a package with the changed texts and runs the tests named.
 func (h *hunter) buildAndTry(
-	ctx context.Context, pkg string, names []string, changed map[string]string,
+	ctx context.Context, pkg string, names []string, changed map[string]string, limit time.Duration,
 ) (outcome, error) {
 	dir, err := os.MkdirTemp(h.work, "")
 	if err != nil {
@@ -251,6 +255,6 @@ func (h *hunter) buildAndTry(
 	if err != nil {
 		return outcome{}, errors.Join(ctx.Err(), err)
 	}
-	o, err := try(ctx, h.root, program, pkg, names, h.limit)
+	o, err := try(ctx, h.root, program, pkg, names, limit)
 	return o, errors.Join(ctx.Err(), err)
 }

@@ -112,6 +112,7 @@ var sections = []struct {
 	{"backlog", "Backlog: draining a large one, and beside an old snapshot", runBacklog},
 	{"relays", "Relays: several on one table", runRelays},
 	{"engines", "Engines: draining on MariaDB and SQLite", runEngines},
+	{"operate", "Operate: what an operator's question costs in a large table", runOperate},
 	{"brokers", "Brokers: draining into Kafka and RabbitMQ", runBrokers},
 	{"inbox", "Inbox: what handling an event once costs its transaction", runInbox},
 	{"http", "HTTP: what an Idempotency-Key costs a request", runHTTP},

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -60,16 +61,39 @@ func (o *Outbox) ResetKeys(ctx context.Context) (changed int, err error) {
 	return o.cfg.Repository.ResetKeys(ctx)
 }
 
+// ResetKeysBy is ResetKeys with an audit row in the same transaction: it says who did it, and why.
+// Both are required, actor with up to 255 bytes and reason with up to 1024. The error wraps
+// errors.ErrUnsupported if the Repository is no KeyResetter.
+func (o *Outbox) ResetKeysBy(ctx context.Context, actor, reason string) (changed int, err error) {
+	if err := checkWho(actor, reason); err != nil {
+		return 0, err
+	}
+	r, ok := o.cfg.Repository.(KeyResetter)
+	if !ok {
+		return 0, errors.ErrUnsupported
+	}
+	return r.ResetKeysBy(ctx, actor, reason)
+}
+
+func checkWho(actor, reason string) error {
+	switch {
+	case actor == "" || len(actor) > 255:
+		return fmt.Errorf("%w: Actor needs 1 to 255 bytes", ErrInvalidRequest)
+	case reason == "" || len(reason) > 1024:
+		return fmt.Errorf("%w: Reason needs 1 to 1024 bytes", ErrInvalidRequest)
+	}
+	return nil
+}
+
 func (o *Outbox) admin(req AdminRequest) (AdminRequest, error) {
 	switch {
 	case len(req.IDs) == 0:
 		return req, fmt.Errorf("%w: no ids", ErrInvalidRequest)
 	case len(req.IDs) > 10_000:
 		return req, fmt.Errorf("%w: %d ids, more than 10000", ErrInvalidRequest, len(req.IDs))
-	case req.Actor == "" || len(req.Actor) > 255:
-		return req, fmt.Errorf("%w: Actor needs 1 to 255 bytes", ErrInvalidRequest)
-	case req.Reason == "" || len(req.Reason) > 1024:
-		return req, fmt.Errorf("%w: Reason needs 1 to 1024 bytes", ErrInvalidRequest)
+	}
+	if err := checkWho(req.Actor, req.Reason); err != nil {
+		return req, err
 	}
 	req.SkipDead = o.cfg.DeadPolicy == SkipDead
 	return req, nil

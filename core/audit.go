@@ -13,6 +13,16 @@ type AuditLister interface {
 	ListAudit(ctx context.Context, q AuditQuery) ([]AuditRecord, error)
 }
 
+// KeyResetter is implemented by a Repository that can record who reset its keys.
+type KeyResetter interface {
+	// ResetKeysBy does what Repository.ResetKeys does, and writes an audit row with the action
+	// AuditResetKeys in the same transaction.
+	ResetKeysBy(ctx context.Context, actor, reason string) (changed int, err error)
+}
+
+// AuditResetKeys is the action of the audit row that ResetKeysBy writes. The row names no event.
+const AuditResetKeys = "reset-keys"
+
 // AuditQuery selects audit rows.
 type AuditQuery struct {
 	RowID  RowID // of one row; zero: all
@@ -24,7 +34,7 @@ type AuditQuery struct {
 type AuditRecord struct {
 	No      int64     // ascending
 	At      time.Time // by the database's clock
-	Action  string    // "redrive" or "discard"
+	Action  string    // such as "redrive", "discard" or AuditResetKeys
 	Actor   string
 	Reason  string
 	RowID   RowID
@@ -33,7 +43,7 @@ type AuditRecord struct {
 	NewID   RowID // the row that redrive appended at the end of the key; zero: none
 }
 
-// ListAudit lists what people did to rows with Redrive and Discard, the newest first. To read the
+// ListAudit lists what people did with Redrive, Discard and ResetKeysBy, the newest first. To read the
 // next page, set AuditQuery.Before to the last No. The error wraps errors.ErrUnsupported if the
 // Repository is no AuditLister.
 func (o *Outbox) ListAudit(ctx context.Context, q AuditQuery) ([]AuditRecord, error) {

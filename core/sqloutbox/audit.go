@@ -9,7 +9,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-var _ core.AuditLister = (*Repository)(nil)
+var (
+	_ core.AuditLister = (*Repository)(nil)
+	_ core.KeyResetter = (*Repository)(nil)
+)
 
 const (
 	auditHead = "SELECT a.id, {us:a.at}, a.action, a.actor, a.reason, a.row_id, a.event_id, a.topic, a.new_id FROM " +

@@ -44,3 +44,23 @@ func (r *Repository) ResetKeys(ctx context.Context) (changed int, err error) {
 	})
 	return changed, err
 }
+
+// ResetKeysBy implements core.KeyResetter.
+func (r *Repository) ResetKeysBy(ctx context.Context, actor, reason string) (changed int, err error) {
+	req := core.AdminRequest{Actor: actor, Reason: reason}
+	if err := checkAdmin(req); err != nil {
+		return 0, err
+	}
+	err = r.inTx(ctx, "reset keys", func(q sqlkit.Querier) error {
+		n, err := r.database.resetKeys(ctx, q)
+		if err != nil {
+			return err
+		}
+		changed = int(n)
+		return r.database.auditKeys(ctx, q, req)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return changed, nil
+}

@@ -86,3 +86,9 @@ func (p *postgres) deleteEmptyKeys(ctx context.Context, q sqlkit.Querier, locked
 func (p *postgres) resetKeys(ctx context.Context, q sqlkit.Querier) (int64, error) {
 	return q.Exec(ctx, p.sql.resetKeys)
 }
+
+// auditKeys writes an audit row that names no event.
+func (p *postgres) auditKeys(ctx context.Context, q sqlkit.Querier, req core.AdminRequest) error {
+	_, err := q.Exec(ctx, p.sql.audit, core.AuditResetKeys, req.Actor, req.Reason, core.RowID{}.String(), "", "", nil)
+	return err
+}

@@ -89,3 +89,10 @@ func readLanes(ctx context.Context, q sqlkit.Querier, text string, args []any) (
 func (w *rowwise) resetKeys(ctx context.Context, q sqlkit.Querier) (int64, error) {
 	return q.Exec(ctx, w.sql.resetKeys)
 }
+
+// auditKeys writes an audit row that names no event.
+func (w *rowwise) auditKeys(ctx context.Context, q sqlkit.Querier, req core.AdminRequest) error {
+	var none core.RowID
+	_, err := q.Exec(ctx, w.sql.audit, core.AuditResetKeys, req.Actor, req.Reason, none[:], "", "", nil)
+	return err
+}

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"errors"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -11,6 +12,11 @@ func auditCases() []repositoryCase {
 	return []repositoryCase{{"what people did is listed, the newest first", func(f *fixture) {
 		if _, ok := f.Repository.(core.AuditLister); ok {
 			auditListed(f)
+		}
+	}}, {"who reset the keys is listed", func(f *fixture) {
+		_, lists := f.Repository.(core.AuditLister)
+		if r, ok := f.Repository.(core.KeyResetter); ok && lists {
+			resetAudited(f, r)
 		}
 	}}}
 }
@@ -51,4 +57,18 @@ func auditListed(f *fixture) {
 	f.must(len(page) == 1 && page[0] == first, "next page %+v", page)
 	page = f.audit(core.AuditQuery{Limit: 10, RowID: dead.ID})
 	f.must(len(page) == 1 && page[0] == first, "of one row: %+v", page)
+}
+
+func resetAudited(f *fixture, r core.KeyResetter) {
+	f.commit(newRow("topic", "a"), newRow("topic", "b"))
+	_, err := r.ResetKeysBy(f.Context(), "ann", "")
+	f.must(errors.Is(err, core.ErrInvalidRequest), "without a reason: %v", err)
+	f.must(len(f.audit(core.AuditQuery{Limit: 10})) == 0, "a refused reset has an audit row")
+	n, err := r.ResetKeysBy(f.Context(), "ann", "failover")
+	f.check(err)
+	all := f.audit(core.AuditQuery{Limit: 10})
+	f.must(n == 2 && len(all) == 1, "%d keys, audit %+v", n, all)
+	a := all[0]
+	f.must(a.Action == core.AuditResetKeys && a.Actor == "ann" && a.Reason == "failover" && a.RowID.IsZero() &&
+		a.EventID == "" && a.Topic == "" && a.NewID.IsZero(), "audit %+v", a)
 }

@@ -15,6 +15,19 @@ import (
 
 // withOps runs fn with the operator's API of the database.
 func (a *app) withOps(c *cobra.Command, fn func(ctx context.Context, api *ops.API) error) error {
+	return a.withOutbox(c, func(ctx context.Context, _ *database, ob *core.Outbox) error {
+		api, err := ops.New(ob)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, api)
+	})
+}
+
+// withOutbox runs fn with the outbox of the database.
+func (a *app) withOutbox(
+	c *cobra.Command, fn func(ctx context.Context, db *database, ob *core.Outbox) error,
+) error {
 	ctx, cancel := a.limited(c)
 	defer cancel()
 	db, err := a.open(ctx)
@@ -26,12 +39,10 @@ func (a *app) withOps(c *cobra.Command, fn func(ctx context.Context, api *ops.AP
 	if err != nil {
 		return err
 	}
-	api, err := ops.New(ob)
-	if err != nil {
-		return err
-	}
-	err = fn(ctx, api)
+	err = fn(ctx, db, ob)
 	switch {
+	case err != nil && codeOf(err) != ExitFailed:
+		return err
 	case errors.Is(err, core.ErrInvalidRequest):
 		return usage("%w", err)
 	case err != nil:

@@ -62,6 +62,7 @@ type app struct {
 	began   bool // the arguments were right
 
 	databaseURL, schema, prefix string
+	effectsPrefix               string
 	json                        bool
 	timeout                     time.Duration
 }
@@ -110,6 +111,7 @@ Exit codes:
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.DurationVar(&a.timeout, "timeout", time.Minute, "time limit of the command; 0: none")
 	root.AddCommand(a.statusCommand(), a.listCommand(), a.showCommand(), a.explainCommand(), a.groupsCommand(),
+		a.tailCommand(), a.auditCommand(), a.keysCommand(), a.inboxCommand(), a.effectsCommand(),
 		a.deadCommand(), a.redriveCommand(), a.discardCommand(), a.doctorCommand(),
 		a.migrateCommand(), a.relayCommand(), a.versionCommand())
 	for _, c := range root.Commands() {
@@ -142,6 +144,14 @@ func (a *app) limited(c *cobra.Command) (context.Context, context.CancelFunc) {
 		return context.WithCancel(c.Context())
 	}
 	return context.WithTimeout(c.Context(), a.timeout)
+}
+
+// now is the time of this machine.
+func (a *app) now() time.Time {
+	if a.Now != nil {
+		return a.Now()
+	}
+	return time.Now()
 }
 
 // note tells the person something that is not data.

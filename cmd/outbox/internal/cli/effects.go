@@ -1,0 +1,319 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+)
+
+var effectStatuses = []command.Status{
+	command.StatusPending, command.StatusProcessing, command.StatusCompleted, command.StatusFailed, command.StatusDead,
+}
+
+// effectState is the backlog of a channel.
+type effectState struct {
+	Channel    string  `json:"channel"`
+	Pending    int64   `json:"pending"`
+	Dead       int64   `json:"dead"`
+	OldestSecs float64 `json:"oldest_seconds"` // how long the oldest has been due
+	Capped     bool    `json:"capped"`         // there may be more than was counted
+}
+
+// effectRow is an effect as list prints it. The payload is not among its fields.
+type effectRow struct {
+	ID          string     `json:"id"`
+	Channel     string     `json:"channel"`
+	Tenant      string     `json:"tenant_id,omitempty"`
+	Key         string     `json:"key"`
+	Status      string     `json:"status"`
+	Attempts    int        `json:"attempts"`
+	LostLeases  int        `json:"lost_leases,omitempty"`
+	ExternalRef string     `json:"external_ref,omitempty"`
+	BusinessKey string     `json:"business_key,omitempty"`
+	ErrorCode   string     `json:"error_code,omitempty"`
+	Error       string     `json:"error,omitempty"`
+	CreatedAt   time.Time  `json:"created_at"`
+	UpdatedAt   time.Time  `json:"updated_at"`
+	DoneAt      *time.Time `json:"done_at,omitempty"`
+}
+
+func effectRowOf(r command.Record) effectRow {
+	row := effectRow{
+		ID: r.ID, Channel: r.Channel, Tenant: r.Tenant, Key: r.Key, Status: r.Status.String(), Attempts: r.Attempts,
+		LostLeases: r.LostLeases, ExternalRef: r.ExternalRef, BusinessKey: r.BusinessKey, ErrorCode: r.ErrorCode,
+		Error: r.Error, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+	}
+	if !r.DoneAt.IsZero() {
+		row.DoneAt = &r.DoneAt
+	}
+	return row
+}
+
+func (a *app) effectsCommand() *cobra.Command {
+	maxDead, maxAge := int64(-1), time.Duration(0)
+	c := group(&cobra.Command{
+		Use:   "effects",
+		Short: "Count the effects that wait, list them, and redrive the dead ones",
+		Long: `effects counts the effects of each channel that are not completed:
+
+  pending  waits, is being executed, or will be tried again
+  dead     given up: waits for a person
+  oldest   how long the oldest pending effect has been due
+
+At most 100,000 of a channel are counted; a plus behind a number says that there may be more. With
+--max-dead or --max-age it ends with exit code 3 when there are more dead effects, or older ones.`,
+		Example: "  outbox effects\n  outbox effects list --status dead --channel mail",
+	}, a.effectsListCommand(), a.effectsRedriveCommand())
+	c.Args = cobra.NoArgs
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return a.withEffects(c, func(ctx context.Context, _ *database, q *command.Queue) error {
+			list, err := q.Backlog(ctx)
+			if err != nil {
+				return err
+			}
+			var dead int64
+			var oldest time.Duration
+			states := converted(list, func(b command.Backlog) effectState {
+				dead, oldest = dead+b.Dead, max(oldest, b.OldestAge)
+				return effectState{
+					Channel: b.Channel, Pending: b.Pending, Dead: b.Dead, OldestSecs: b.OldestAge.Seconds(),
+					Capped: b.Pending >= b.Limit || b.Dead >= b.Limit,
+				}
+			})
+			if err := a.print(states, func() { a.printEffectStates(states) }); err != nil {
+				return err
+			}
+			switch {
+			case maxDead >= 0 && dead > maxDead:
+				return exit(ExitUnhealthy, "%d effects are dead, more than %d", dead, maxDead)
+			case maxAge > 0 && oldest > maxAge:
+				return exit(ExitUnhealthy, "the oldest effect has been due for %s, longer than %s", age(oldest), maxAge)
+			}
+			return nil
+		})
+	}
+	c.PersistentFlags().StringVar(&a.effectsPrefix, "effects-prefix", "",
+		"prefix of the tables of effects; --prefix is that of the outbox, which wakes the workers")
+	c.Flags().Int64Var(&maxDead, "max-dead", -1, "exit code 3 if more effects are dead; -1: any number")
+	c.Flags().DurationVar(&maxAge, "max-age", 0, "exit code 3 if an effect has been due for longer; 0: any time")
+	return c
+}
+
+// withEffects runs fn with the table of effects, and the outbox of the same database, whose prefix
+// is that of --prefix.
+func (a *app) withEffects(
+	c *cobra.Command, fn func(ctx context.Context, db *database, q *command.Queue) error,
+) error {
+	return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
+		store, err := sqlcommand.New(db.DB, sqlcommand.Config{
+			Dialect: db.dialect, Schema: a.schema, Prefix: a.effectsPrefix,
+		})
+		if err != nil {
+			return usage("%w", err)
+		}
+		q, err := command.NewQueue(command.QueueConfig{Store: store, Outbox: ob})
+		if err != nil {
+			return err
+		}
+		err = fn(ctx, db, q)
+		if err != nil && codeOf(err) == ExitFailed {
+			err = db.missingTable(ctx, a.schema, a.effectsPrefix+"side_effect_command", "effects", err)
+		}
+		return err
+	})
+}
+
+func (a *app) printEffectStates(states []effectState) {
+	if len(states) == 0 {
+		a.sayf("no effect waits, and none is dead\n")
+		return
+	}
+	t := &table{}
+	t.add("CHANNEL", "PENDING", "DEAD", "OLDEST")
+	for _, s := range states {
+		more := ""
+		if s.Capped {
+			more = "+"
+		}
+		dead := strconv.FormatInt(s.Dead, 10) + more
+		if s.Dead > 0 {
+			dead = a.paint(red, dead)
+		}
+		t.add(s.Channel, strconv.FormatInt(s.Pending, 10)+more, dead, age(seconds(s.OldestSecs)))
+	}
+	t.write(a.Out)
+}
+
+func (a *app) effectsListCommand() *cobra.Command {
+	q := command.Query{}
+	status := ""
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List effects of a status, without their payloads, the oldest first",
+		Args:  cobra.NoArgs,
+		Example: "  outbox effects list --status dead --channel mail\n" +
+			"  outbox effects list --status failed --json",
+		RunE: func(c *cobra.Command, _ []string) error {
+			i := slices.IndexFunc(effectStatuses, func(s command.Status) bool { return s.String() == status })
+			if i < 0 {
+				return usage("--status %q: it is pending, processing, completed, failed or dead", status)
+			}
+			if q.Limit < 1 || q.Limit > 1000 {
+				return usage("--limit %d: it is 1 to 1000", q.Limit)
+			}
+			q.Status = effectStatuses[i]
+			return a.withEffects(c, func(ctx context.Context, _ *database, queue *command.Queue) error {
+				list, err := queue.List(ctx, q)
+				if err != nil {
+					return err
+				}
+				rows := converted(list, effectRowOf)
+				return a.print(rows, func() { a.printEffects(rows, q.Limit) })
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&status, "status", "dead", "pending, processing, completed, failed or dead")
+	f.StringVar(&q.Channel, "channel", "", "only effects of this channel")
+	f.StringVar(&q.Tenant, "tenant", "", "only effects of this tenant")
+	f.StringVar(&q.After, "after", "", "only effects after this id")
+	f.IntVar(&q.Limit, "limit", 100, "effects on a page, up to 1000")
+	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
+		converted(effectStatuses, command.Status.String), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (a *app) printEffects(rows []effectRow, limit int) {
+	if len(rows) == 0 {
+		a.sayf("no effect\n")
+		return
+	}
+	t := &table{}
+	t.add("ID", "CHANNEL", "TENANT", "KEY", "STATUS", "ATTEMPTS", "CREATED", "CODE", "ERROR")
+	for _, r := range rows {
+		t.add(r.ID, r.Channel, orDash(r.Tenant), short(r.Key), r.Status, strconv.Itoa(r.Attempts), moment(r.CreatedAt),
+			orDash(r.ErrorCode), orDash(short(r.Error)))
+	}
+	t.write(a.Out)
+	if len(rows) == limit {
+		a.note("there may be more: --after %s", rows[len(rows)-1].ID)
+	}
+}
+
+// effectsChange is what `outbox effects redrive` prints.
+type effectsChange struct {
+	DryRun  bool `json:"dry_run"`
+	Effects int  `json:"effects"`
+	Changed int  `json:"changed"`
+}
+
+func (a *app) effectsRedriveCommand() *cobra.Command {
+	var w who
+	var q command.Query
+	var all, dryRun bool
+	c := &cobra.Command{
+		Use:   "redrive (ID... | --all) --reason TEXT",
+		Short: "Have dead effects executed again, with fresh attempts",
+		Long: `redrive makes dead effects pending again, and wakes their workers. An effect that may have happened
+before it died happens again, unless its destination knows its idempotency key. An id may also be
+that of a pending or failed effect that no event wakes: it is executed at once.
+
+Actor and reason are stored with the effect. Without a terminal the command needs --yes, or it is
+refused (exit code 5). Exit code 4 says that fewer effects were changed than were named: the others
+are completed, or are being executed. An effect cannot be discarded: leave it dead.`,
+		Example: "  outbox effects redrive --all --channel mail --reason 'relay of mails repaired'",
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case all == (len(args) > 0):
+				return usage("name the effects: ids, or --all with a filter")
+			case len(args) > 0 && (q.Channel != "" || q.Tenant != ""):
+				return usage("--channel and --tenant are for --all")
+			}
+			if !dryRun {
+				if err := w.check(); err != nil {
+					return err
+				}
+			}
+			return a.withEffects(c, func(ctx context.Context, db *database, queue *command.Queue) error {
+				return a.effectsRedrive(ctx, db, queue, q, w, args, dryRun)
+			})
+		},
+	}
+	w.flags(c)
+	f := c.Flags()
+	f.BoolVar(&all, "all", false, "every dead effect that the filter selects")
+	f.BoolVar(&dryRun, "dry-run", false, "count, and change nothing")
+	f.StringVar(&q.Channel, "channel", "", "only effects of this channel")
+	f.StringVar(&q.Tenant, "tenant", "", "only effects of this tenant")
+	return c
+}
+
+func (a *app) effectsRedrive(
+	ctx context.Context, db *database, queue *command.Queue, q command.Query, w who, ids []string, dryRun bool,
+) (err error) {
+	q.Status, q.Limit = command.StatusDead, 1000
+	for len(ids) == 0 || q.After != "" {
+		page, err := queue.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, converted(page, func(r command.Record) string { return r.ID })...)
+		if len(page) < q.Limit {
+			break
+		}
+		q.After = page[len(page)-1].ID
+	}
+	done := effectsChange{DryRun: dryRun, Effects: len(ids)}
+	if !a.json {
+		a.sayf("redrive: %d effects\n", len(ids))
+	}
+	if len(ids) > 0 && !dryRun {
+		if err := a.confirm(w.yes, fmt.Sprintf("redrive %d effects of %s?", len(ids), db.name)); err != nil {
+			return err
+		}
+		tx := sqltx.NewTransactor(db.DB, db.dialect)
+		for _, id := range ids { // each in a transaction of its own: an effect locks a row that its worker wants
+			var redriven bool
+			err = tx.RunInTx(ctx, func(ctx context.Context, tx core.Tx) (err error) {
+				redriven, err = queue.Redrive(ctx, tx, id, w.actor, w.reason)
+				return err
+			})
+			if errors.Is(err, command.ErrNoEffect) {
+				err = nil
+				continue
+			}
+			if err != nil {
+				break
+			}
+			if redriven {
+				done.Changed++
+			}
+		}
+	}
+	perr := a.print(done, func() {
+		if !dryRun {
+			a.sayf("%d effects changed\n", done.Changed)
+		}
+	})
+	switch {
+	case err != nil && done.Changed > 0:
+		return exit(ExitPartial, "%d of %d effects are changed; repeat the command for the others: %w", done.Changed,
+			done.Effects, err)
+	case err != nil:
+		return err
+	case !dryRun && done.Changed < done.Effects:
+		return exit(ExitPartial, "%d of %d effects are changed: the others do not exist, are completed, or are being "+
+			"executed", done.Changed, done.Effects)
+	}
+	return perr
+}

@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+)
+
+// errNoTotal is the answer of a destination.
+var errNoTotal = errors.New("schema v3: field total")
+
+// failInbox records that a handler has failed with an event.
+func (w *world) failInbox(consumer, id string, dead bool) {
+	w.Helper()
+	store, err := sqlinbox.New(w.open(), sqlinbox.Config{Dialect: w.dialect})
+	if err != nil {
+		w.Fatal(err)
+	}
+	_, _, err = store.Fail(w.Context(), inbox.Failure{
+		Event: inbox.Event{
+			Key:  inbox.Key{Consumer: consumer, Handler: "send", EventID: id},
+			Type: "mail", Topic: "mails",
+		},
+		Code: "permanent", Text: errNoTotal.Error(), Dead: dead,
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// Messages that consumers failed with are counted, listed, and redriven.
+func TestInbox(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.open().PingContext(w.Context())
+		w.require(w.run("inbox"), ExitFailed, "outbox migrate up --tables inbox")
+		w.ok("migrate", "up", "--tables", "inbox")
+		w.require(w.run("inbox"), ExitOK, "no message has failed")
+		w.require(w.run("inbox", "list"), ExitOK, "no message")
+		ids := []string{core.NewEventID(), core.NewEventID(), core.NewEventID(), core.NewEventID()}
+		w.failInbox("mailer", ids[0], true)
+		w.failInbox("mailer", ids[1], true)
+		w.failInbox("mailer", ids[2], false)
+		w.failInbox("biller", ids[3], true)
+
+		var b inboxBacklog
+		code := w.json(&b, "inbox", "--max-dead", "2")
+		if code != ExitUnhealthy || b.Dead != 3 || len(b.Handlers) != 2 || b.Handlers[1].Consumer != "mailer" ||
+			b.Handlers[1].Dead != 2 || b.Handlers[1].Failed != 1 || b.Handlers[1].OldestSecs < 0 {
+			w.Errorf("exit code %d, %+v", code, b)
+		}
+		w.require(w.run("inbox"), ExitOK, "biller    send     0       1")
+		var rows []inboxRow
+		if w.json(&rows, "inbox", "list", "--status", "failed"); len(rows) != 1 || rows[0].EventID != ids[2] ||
+			rows[0].Error != errNoTotal.Error() || rows[0].FailedAt == nil ||
+			time.Since(rows[0].ReceivedAt).Abs() > time.Minute {
+			w.Errorf("%+v", rows)
+		}
+		if w.json(&rows, "inbox", "list", "--event", ids[3]); len(rows) != 1 || rows[0].Consumer != "biller" {
+			w.Errorf("%+v", rows)
+		}
+		w.require(w.run("inbox", "list", "--limit", "1"), ExitOK, "there may be more")
+		w.require(w.run("inbox", "list", "--status", "lost"), ExitUsage, "--status")
+
+		w.require(w.run("inbox", "redrive", "--all", "--reason", "x"), ExitUsage, "--consumer")
+		w.require(w.run("inbox", "redrive", "--all", "--consumer", "mailer"), ExitUsage, "--reason")
+		w.require(w.run("inbox", "redrive", "--all", "--consumer", "mailer", "--reason", "x"), ExitRefused, "2 dead")
+		w.ok("inbox", "redrive", "--all", "--consumer", "mailer", "--dry-run")
+		if w.json(&b, "inbox"); b.Dead != 3 {
+			w.Errorf("a dry run has changed %+v", b)
+		}
+		redrive := strings.Fields("inbox redrive --consumer mailer --reason repaired --actor ada --yes")
+		w.require(w.run(append(redrive, ids[0], ids[2])...), ExitPartial, "1 messages are changed")
+		var done inboxChange
+		if code := w.json(&done, append(redrive, "--all")...); code != ExitOK || done.Changed != 1 {
+			w.Errorf("exit code %d, %+v", code, done)
+		}
+		if w.json(&rows, "inbox", "list", "--status", "redriven"); len(rows) != 2 ||
+			!strings.Contains(rows[0].Error, "ada: repaired") {
+			w.Errorf("%+v", rows)
+		}
+	})
+}
+
+// deadEffect writes an effect that has died.
+func (w *world) deadEffect(key string) (id string) {
+	w.Helper()
+	db := w.open()
+	repo, err := sqloutbox.New(db, sqloutbox.Config{Dialect: w.dialect})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ob, err := core.New(core.Config{Repository: repo})
+	if err != nil {
+		w.Fatal(err)
+	}
+	store, err := sqlcommand.New(db, sqlcommand.Config{Dialect: w.dialect})
+	if err != nil {
+		w.Fatal(err)
+	}
+	q, err := command.NewQueue(command.QueueConfig{Store: store, Outbox: ob})
+	if err != nil {
+		w.Fatal(err)
+	}
+	err = sqltx.NewTransactor(db, w.dialect).RunInTx(w.Context(), func(ctx context.Context, tx core.Tx) error {
+		rec, _, err := q.Enqueue(ctx, tx, command.Effect{Channel: "mail", Key: key, Payload: []byte("secret")})
+		id = rec.ID
+		return err
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	c, err := store.Claim(w.Context(), id, "worker", time.Minute)
+	if err == nil {
+		err = store.Fail(w.Context(), command.Claim{ID: id, Owner: "worker", Fence: c.Fence},
+			command.Failure{Dead: true, Code: "permanent", Text: errNoTotal.Error()})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return id
+}
+
+// Effects are counted, listed without their payloads, and redriven with an event for the worker.
+func TestEffects(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.require(w.run("effects"), ExitFailed, "outbox migrate up --tables effects")
+		w.ok("migrate", "up", "--tables", "effects")
+		w.require(w.run("effects"), ExitOK, "no effect waits")
+		ids := []string{w.deadEffect("1"), w.deadEffect("2"), w.deadEffect("3")}
+
+		var states []effectState
+		code := w.json(&states, "effects", "--max-dead", "0")
+		if code != ExitUnhealthy || len(states) != 1 || states[0].Channel != "mail" || states[0].Dead != 3 {
+			w.Errorf("exit code %d, %+v", code, states)
+		}
+		w.require(w.run("effects"), ExitOK, "mail     0        3     0s")
+		var rows []effectRow
+		if w.json(&rows, "effects", "list", "--limit", "2"); len(rows) != 2 || rows[0].Key != "1" ||
+			rows[0].Status != "dead" || rows[0].Error != errNoTotal.Error() {
+			w.Errorf("%+v", rows)
+		}
+		if w.json(&rows, "effects", "list", "--after", rows[1].ID); len(rows) != 1 || rows[0].ID != ids[2] {
+			w.Errorf("%+v", rows)
+		}
+		if out := w.ok("effects", "list", "--json"); strings.Contains(out, "secret") || strings.Contains(out, "c2Vj") {
+			w.Errorf("list prints the payload: %s", out)
+		}
+		w.require(w.run("effects", "list", "--status", "lost"), ExitUsage, "--status")
+
+		w.require(w.run("effects", "redrive", ids[0]), ExitUsage, "--reason")
+		w.require(w.run("effects", "redrive", ids[0], "--reason", "x"), ExitRefused, "--yes")
+		w.require(w.run("effects", "redrive", ids[0], core.NewEventID(), "--reason", "x", "--yes"), ExitPartial,
+			"1 of 2 effects")
+		var done effectsChange
+		if code := w.json(&done, "effects", "redrive", "--all", "--channel", "mail", "--reason", "x",
+			"--yes"); code != ExitOK || done.Changed != 2 {
+			w.Errorf("exit code %d, %+v", code, done)
+		}
+		if w.json(&states, "effects"); states[0].Dead != 0 || states[0].Pending != 3 {
+			w.Errorf("%+v", states)
+		}
+		var s outboxState // the event of the first enqueue, and that of the redrive
+		if w.json(&s, "status"); s.Pending != 6 {
+			w.Errorf("the workers are not woken: %+v", s)
+		}
+	})
+}

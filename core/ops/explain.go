@@ -2,7 +2,9 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -23,6 +25,7 @@ const (
 	ReasonStopped   Reason = "stopped"   // the relay of this process has stopped its destination
 	ReasonBehind    Reason = "behind"    // behind an open event of its key
 	ReasonNotDue    Reason = "not_due"   // delayed, or waiting for the next attempt
+	ReasonUnrelayed Reason = "unrelayed" // it is due, and no living relay takes its destination
 	ReasonReady     Reason = "ready"     // nothing holds it: no relay has claimed it yet
 )
 
@@ -32,8 +35,8 @@ type Explanation struct {
 	Event  Event  `json:"event"` // zero for ReasonUnknown
 	// Text is a sentence for people.
 	Text string `json:"text"`
-	// Fix is a sentence that names the call that changes it and the rows that it is for. Empty:
-	// there is nothing to do.
+	// Fix is a sentence that names the call that changes it and the rows that it is for, and the
+	// command of cmd/outbox in backquotes. Empty: there is nothing to do.
 	Fix string `json:"fix,omitempty"`
 	// Until is when the reason ends by itself: the due time, the end of the lease. Zero: it is not
 	// known, or never.
@@ -49,6 +52,9 @@ type Explanation struct {
 //
 // Stopped destinations are those of the relay in this process. Another process that relays may have
 // stopped one too: its log says so.
+//
+// The relays are those of core.Outbox.Relays. Calls of Drain are not among them. If the Repository
+// does not record relays, or their table is missing, no event has ReasonUnrelayed.
 func (a *API) Explain(ctx context.Context, id string) ([]Explanation, error) {
 	events, err := a.find(ctx, id)
 	if err != nil {
@@ -60,7 +66,7 @@ func (a *API) Explain(ctx context.Context, id string) ([]Explanation, error) {
 			Text: fmt.Sprintf("No event has the id %s: its transaction has not committed or was rolled back, or it "+
 				"ended longer than the retention ago and was deleted.", id),
 			Fix: "Look for the id in the log of the service that published it, and for an open transaction in the " +
-				"database.",
+				"database: `outbox doctor`.",
 		}}, nil
 	}
 	all := make([]Explanation, 0, len(events))
@@ -100,14 +106,33 @@ func (a *API) explain(ctx context.Context, e Event) (Explanation, error) {
 		x.blocked()
 	case stopped != nil:
 		x.stopped(stopped)
-	case head != nil:
-		x.behind()
-	case e.AvailableAt.After(e.ReadAt):
+	case head == nil && e.AvailableAt.After(e.ReadAt):
 		x.notDue()
+	case head != nil && (head.Leased() || head.AvailableAt.After(head.ReadAt)):
+		x.behind()
+	default: // nothing holds the event that has to go first, and it is due
+		return x, a.unclaimed(ctx, &x)
+	}
+	return x, nil
+}
+
+// unclaimed explains an event that a relay should have claimed, or one behind it.
+func (a *API) unclaimed(ctx context.Context, x *Explanation) error {
+	relays, err := a.outbox.Relays(ctx)
+	unknown := errors.Is(err, errors.ErrUnsupported) || errors.Is(err, core.ErrNoTables)
+	if err != nil && !unknown {
+		return err
+	}
+	taken := func(r core.RelayStatus) bool { return r.Alive() && r.Relays(x.Event.Topic) }
+	switch {
+	case !unknown && !slices.ContainsFunc(relays, taken):
+		x.unrelayed()
+	case x.Other != nil:
+		x.behind()
 	default:
 		x.ready()
 	}
-	return x, nil
+	return nil
 }
 
 // head returns the first event of the key of e that is not out yet, if that is not e itself. Under
@@ -155,7 +180,7 @@ func (a *API) discarded(ctx context.Context, x *Explanation) error {
 	if !last.NewID.IsZero() {
 		x.Text = fmt.Sprintf("%s redrove it at %s (%s). Its key had gone on without it, so it continues as row %s at "+
 			"the end of the key.", last.Actor, at(last.At), last.Reason, last.NewID)
-		x.Fix = "Explain " + last.NewID.String() + "."
+		x.Fix = fmt.Sprintf("Explain %s: `outbox explain %s`.", last.NewID, last.NewID)
 		return nil
 	}
 	x.Text = fmt.Sprintf("%s discarded it at %s (%s). It will not be published.", last.Actor, at(last.At), last.Reason)
@@ -173,7 +198,8 @@ func (x *Explanation) dead(policy core.DeadPolicy) {
 }
 
 func redriveOrDiscard(id core.RowID) string {
-	return fmt.Sprintf("Remove the cause, then Redrive %s. Or Discard %s.", id, id)
+	return fmt.Sprintf("Remove the cause, then Redrive %[1]s: `outbox redrive %[1]s --reason WHY`. Or Discard "+
+		"%[1]s: `outbox discard %[1]s --reason WHY`.", id)
 }
 
 func (x *Explanation) leased() {
@@ -213,7 +239,7 @@ func (x *Explanation) behind() {
 	default:
 		x.Text += "no relay has claimed yet."
 	}
-	x.Fix = fmt.Sprintf("Wait for %s, or Discard it.", o.ID)
+	x.Fix = fmt.Sprintf("Wait for %[1]s, or Discard it: `outbox explain %[1]s`.", o.ID)
 }
 
 func (x *Explanation) notDue() {
@@ -223,7 +249,7 @@ func (x *Explanation) notDue() {
 	if e.ErrorCode != "" {
 		x.Text = fmt.Sprintf("It is tried again at %s, after %s: %s.", at(e.AvailableAt), times(e.Attempts, "refusal"),
 			failure(e))
-		x.Fix = fmt.Sprintf("Wait, or Discard %s.", e.ID)
+		x.Fix = fmt.Sprintf("Wait, or Discard %[1]s: `outbox show %[1]s`.", e.ID)
 	}
 }
 
@@ -231,7 +257,19 @@ func (x *Explanation) ready() {
 	x.Reason = ReasonReady
 	x.Text = fmt.Sprintf("It is due since %s and nothing holds it: no relay has claimed it yet.",
 		at(x.Event.AvailableAt))
-	x.Fix = fmt.Sprintf("See whether a relay runs that serves destination %s, and whether its log names an error.",
+	x.Fix = fmt.Sprintf("See which relay takes destination %s, and whether its log names an error: `outbox status`.",
+		x.Event.Topic)
+}
+
+func (x *Explanation) unrelayed() {
+	x.Reason = ReasonUnrelayed
+	x.Text = fmt.Sprintf("No relay that is alive takes destination %s: the event is due since %s and waits.",
+		x.Event.Topic, at(x.Event.AvailableAt))
+	if x.Other != nil {
+		x.Text = fmt.Sprintf("No relay that is alive takes destination %s: row %s, an earlier event of its key %s, "+
+			"waits too.", x.Event.Topic, x.Other.ID, x.Event.Key)
+	}
+	x.Fix = fmt.Sprintf("Start a relay whose publisher takes %s, and look whether one has ended: `outbox status`.",
 		x.Event.Topic)
 }
 

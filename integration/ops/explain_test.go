@@ -102,7 +102,7 @@ func TestExplain(t *testing.T) {
 				t.Fatal(n, err)
 			}
 			w.wants(ids[0], ops.ReasonDiscarded, []string{"ada", "a test order"}, nil)
-			w.wants(ids[1], ops.ReasonReady, []string{"due since"}, []string{"orders"})
+			w.wants(ids[1], ops.ReasonUnrelayed, []string{"due since"}, []string{"orders", "`outbox status`"})
 			w.drain()
 			w.wants(ids[1], ops.ReasonDone, nil, nil)
 		})
@@ -137,7 +137,18 @@ func TestExplain(t *testing.T) {
 				core.Event{Type: "paid", Topic: "held", Key: "k1"},
 				core.Event{Type: "paid", Topic: "held", Key: "k1"},
 			)
+			w.wants(ids[0], ops.ReasonUnrelayed, []string{"No relay", "held", "due since"}, []string{"held"})
+			w.wants(ids[1], ops.ReasonUnrelayed, []string{"held", w.one(ids[0]).ID.String(), "k1"}, []string{"held"})
+			beat := func(topic string) {
+				t.Helper()
+				fixture.NoError(t, w.Repository.Beat(t.Context(),
+					core.Heartbeat{Node: "relay of " + topic, Topics: []string{topic}}))
+			}
+			beat("mails")
+			w.wants(ids[0], ops.ReasonUnrelayed, []string{"held"}, []string{"held"})
+			beat("held")
 			w.wants(ids[0], ops.ReasonReady, []string{"no relay has claimed it"}, []string{"held"})
+			w.wants(ids[1], ops.ReasonBehind, []string{"no relay has claimed yet"}, []string{w.one(ids[0]).ID.String()})
 			rows, err := w.Repository.ClaimKey(t.Context(), core.ClaimRequest{
 				Node:     "other-node",
 				ClaimNo:  1,

@@ -36,6 +36,7 @@ func (w *world) drain(err error, policy core.DeadPolicy) {
 	}
 	ob, oerr := core.New(core.Config{
 		Repository: repo, DeadPolicy: policy, Logger: slog.New(slog.DiscardHandler),
+		Retry:     core.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour},
 		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { return err }),
 	})
 	if oerr != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -50,9 +51,63 @@ func TestListShowExplainGroups(t *testing.T) {
 
 		w.require(w.run("explain", dead), ExitOK, "fix: ")
 		var why []ops.Explanation
-		if w.json(&why, "explain", mail); len(why) != 1 || why[0].Reason != ops.ReasonReady {
+		if w.json(&why, "explain", mail); len(why) != 1 || why[0].Reason != ops.ReasonUnrelayed {
 			w.Errorf("explain: %+v", why)
 		}
 		w.require(w.run("explain", core.NewEventID()), ExitOK, "No event has the id")
+	})
+}
+
+// Every command that explain names can be run as it is printed.
+func TestCommandsOfExplain(t *testing.T) {
+	t.Parallel()
+	command := regexp.MustCompile("`outbox ([^`]+)`")
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		first, second, later := core.NewEventID(), core.NewEventID(), core.NewEventID()
+		w.publish(core.Event{ID: first, Type: "placed", Topic: "orders", Key: "7"})
+		w.drain(core.Permanent(errNoTotal), core.BlockKey)
+		w.publish(core.Event{ID: second, Type: "paid", Topic: "orders", Key: "7"})
+		w.publish(core.Event{ID: later, Type: "mail", Topic: "mails"}, core.Event{Type: "sms", Topic: "sms", Key: "1"})
+		w.drain(core.Transient(errNoTotal), core.BlockKey)
+		behind := core.NewEventID()
+		w.publish(core.Event{ID: behind, Type: "mail", Topic: "sms", Key: "1"})
+		due := core.NewEventID()
+		w.publish(core.Event{ID: due, Type: "mail", Topic: "faxes"})
+
+		runs := map[string]int{}
+		explain := func(id string, reason ops.Reason, commands int) {
+			w.Helper()
+			var why []ops.Explanation
+			w.json(&why, "explain", id)
+			if len(why) != 1 || why[0].Reason != reason {
+				w.Fatalf("%+v, want %s", why, reason)
+			}
+			found := command.FindAllStringSubmatch(why[0].Fix, -1)
+			if len(found) != commands {
+				w.Errorf("the fix of %s names %d commands, want %d: %s", reason, len(found), commands, why[0].Fix)
+			}
+			for _, c := range found {
+				args := strings.Fields(c[1])
+				if args[0] == "redrive" || args[0] == "discard" {
+					args = append(args, "--yes")
+					w.drain(core.Permanent(errNoTotal), core.BlockKey) // it is dead again
+				}
+				r := w.run(args...)
+				if r.code != ExitOK && !(args[0] == "doctor" && r.code == ExitUnhealthy) || r.out == "" {
+					w.Errorf("outbox %s: exit code %d\n%s%s", c[1], r.code, r.out, r.err)
+				}
+				runs[args[0]]++
+			}
+		}
+		explain(due, ops.ReasonUnrelayed, 1)
+		explain(later, ops.ReasonNotDue, 1)
+		explain(behind, ops.ReasonBehind, 1)
+		explain(core.NewEventID(), ops.ReasonUnknown, 1)
+		explain(second, ops.ReasonBlocked, 2)
+		explain(first, ops.ReasonDiscarded, 0)
+		if runs["redrive"] != 1 || runs["discard"] != 1 || runs["show"] != 1 {
+			w.Errorf("commands %v", runs)
+		}
 	})
 }

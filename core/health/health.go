@@ -10,6 +10,7 @@ package health
 import (
 	"encoding/json"
 	"net/http"
+	"sync"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -32,12 +33,15 @@ type Report struct {
 }
 
 // Live is the handler of a liveness probe. It answers with 503 if only a restart helps, see
-// core.Outbox.Live. It does not use the database. Of the Report it fills in Status and Problems.
-func Live(ob *core.Outbox) http.Handler {
+// core.Outbox.Live. It does not use the database. Of the Report it fills in Status and Problems. A
+// process with several outboxes is as well as the worst of them.
+func Live(outboxes ...*core.Outbox) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		report := Report{Status: OK}
-		if err := ob.Live(); err != nil {
-			report.Status, report.Problems = Failed, []string{err.Error()}
+		for _, ob := range outboxes {
+			if err := ob.Live(); err != nil {
+				report.Status, report.Problems = Failed, append(report.Problems, err.Error())
+			}
 		}
 		report.write(w)
 	})
@@ -46,21 +50,36 @@ func Live(ob *core.Outbox) http.Handler {
 // Ready is the handler of a readiness probe. It answers with 503 if the database does not answer,
 // accepts no writes or lacks tables, and if the process is not live. A destination that is stopped
 // does not make the process unready. Probes within one second share one question to the database.
-func Ready(ob *core.Outbox) http.Handler {
+//
+// Several outboxes are asked at once. The process is as well as the worst of them: Relaying says
+// that all of them relay, TurnedMS is the largest, Stuck is the sum, and the lists have all.
+func Ready(outboxes ...*core.Outbox) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		h := ob.Health(req.Context())
-		report := Report{
-			Status: OK, Relaying: h.Relaying, TurnedMS: h.Turned.Milliseconds(), Stopped: h.Stopped, Stuck: h.Stuck,
-			Problems: h.Problems,
+		all := make([]core.Health, len(outboxes))
+		var wg sync.WaitGroup
+		for i, ob := range outboxes {
+			wg.Go(func() { all[i] = ob.Health(req.Context()) })
 		}
-		switch {
-		case !h.Live || !h.Ready:
-			report.Status = Failed
-		case h.Degraded():
-			report.Status = Degraded
+		wg.Wait()
+		report := Report{Status: OK, Relaying: len(all) > 0}
+		for _, h := range all {
+			report.add(h)
 		}
 		report.write(w)
 	})
+}
+
+func (r *Report) add(h core.Health) {
+	switch {
+	case !h.Live || !h.Ready:
+		r.Status = Failed
+	case h.Degraded() && r.Status == OK:
+		r.Status = Degraded
+	}
+	r.Relaying = r.Relaying && h.Relaying
+	r.TurnedMS = max(r.TurnedMS, h.Turned.Milliseconds())
+	r.Stopped, r.Problems = append(r.Stopped, h.Stopped...), append(r.Problems, h.Problems...)
+	r.Stuck += h.Stuck
 }
 
 // write sends the report. Lists are never null.

@@ -100,3 +100,36 @@ func Example() {
 	fmt.Println(rec.Code, rec.Body)
 	// Output: 200 {"status":"ok","relaying":false,"turned_ms":0,"stopped":[],"stuck":0,"problems":[]}
 }
+
+// A process with several outboxes is as well as the worst of them.
+func TestSeveralOutboxes(t *testing.T) {
+	open := func(err error) *core.Outbox {
+		ob, oerr := core.New(core.Config{
+			Repository: tables{outboxtest.NewRepository(), err}, Logger: slog.New(slog.DiscardHandler),
+		})
+		if oerr != nil {
+			t.Fatal(oerr)
+		}
+		return ob
+	}
+	differ := fmt.Errorf("%w: index x", core.ErrTablesDiffer)
+	well, ill, down := open(nil), open(differ), open(errors.New("down"))
+	for _, c := range []struct {
+		outboxes []*core.Outbox
+		code     int
+		status   string
+		problems int
+	}{
+		{[]*core.Outbox{well, well}, 200, health.OK, 0},
+		{[]*core.Outbox{ill, well}, 200, health.Degraded, 1},
+		{[]*core.Outbox{well, down, ill}, 503, health.Failed, 2},
+	} {
+		code, report := ask(t, health.Ready(c.outboxes...))
+		if code != c.code || report.Status != c.status || len(report.Problems) != c.problems {
+			t.Errorf("%d %+v, want %+v", code, report, c)
+		}
+		if code, _ := ask(t, health.Live(c.outboxes...)); code != 200 {
+			t.Errorf("live: %d", code)
+		}
+	}
+}

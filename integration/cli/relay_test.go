@@ -175,8 +175,8 @@ func TestRelayProcess(t *testing.T) {
 				t.Fatal(out, errs)
 			}
 			relay := startRelay(t, db, to)
-			fixture.Await(t, "the relay is ready", func() bool { return relay.get("/readyz") == "ok\n" })
-			if got := relay.get("/healthz"); got != "ok\n" {
+			fixture.Await(t, "the relay is ready", func() bool { return relay.ready() })
+			if got := relay.get("/healthz"); !strings.Contains(got, `"status":"ok"`) {
 				t.Errorf("/healthz: %s", got)
 			}
 
@@ -269,12 +269,17 @@ var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
 
 func startRelay(t *testing.T, db testdb.DB, to string) *relayProcess {
 	t.Helper()
+	return startRelayWith(t, "DATABASE_URL="+address(t, db), "OUTBOX_TO="+to)
+}
+
+func startRelayWith(t *testing.T, env ...string) *relayProcess {
+	t.Helper()
 	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &relayProcess{t: t, cmd: exec.Command(path, "relay"), log: &logLines{}}
-	p.cmd.Env = append(os.Environ(), "DATABASE_URL="+address(t, db), "OUTBOX_TO="+to, "OUTBOX_LISTEN=127.0.0.1:0")
+	p.cmd.Env = slices.Concat(os.Environ(), env, []string{"OUTBOX_LISTEN=127.0.0.1:0"})
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -300,6 +305,13 @@ func startRelay(t *testing.T, db testdb.DB, to string) *relayProcess {
 		}
 	}()
 	return p
+}
+
+// ready reports whether all is well, and everything is relayed.
+func (p *relayProcess) ready() bool {
+	p.t.Helper()
+	got := p.get("/readyz")
+	return strings.Contains(got, `"status":"ok"`) && strings.Contains(got, `"relaying":true`)
 }
 
 // get returns the body of an answer, or the error.

@@ -94,7 +94,7 @@ func TestCommandsOfExplain(t *testing.T) {
 					w.drain(core.Permanent(errNoTotal), core.BlockKey) // it is dead again
 				}
 				r := w.run(args...)
-				if r.code != ExitOK && !(args[0] == "doctor" && r.code == ExitUnhealthy) || r.out == "" {
+				if r.code != ExitOK && (args[0] != "doctor" || r.code != ExitUnhealthy) || r.out == "" {
 					w.Errorf("outbox %s: exit code %d\n%s%s", c[1], r.code, r.out, r.err)
 				}
 				runs[args[0]]++

@@ -2,14 +2,14 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,14 +19,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
-	"github.com/ormoutbox/ormoutbox/pgxoutbox"
-	"github.com/ormoutbox/ormoutbox/promoutbox"
+	"github.com/ormoutbox/ormoutbox/core/health"
 )
 
-// relayFlags are the settings of `outbox relay`.
+// relayFlags are the settings of one outbox of `outbox relay`.
 type relayFlags struct {
-	to, listen, logLevel    string
+	to                      string
 	workers                 int
 	connections             int
 	publishTimeout          time.Duration
@@ -37,39 +35,8 @@ type relayFlags struct {
 	skipDead, noWake, noJan bool
 }
 
-func (a *app) relayCommand() *cobra.Command {
-	var f relayFlags
-	c := &cobra.Command{
-		Use:   "relay --to BROKER",
-		Short: "Run the relay as a process of its own",
-		Long: `relay publishes committed events to a broker until SIGTERM or SIGINT. Then it publishes the events
-that it holds, gives the rest back, and ends with exit code 0. Any number of relays may run.
-
-Brokers:
-` + brokerHelp + `
-
-Every flag can be set in the environment too: --to is OUTBOX_TO, --poll-interval is
-OUTBOX_POLL_INTERVAL. --listen serves three paths:
-
-  /healthz   200 while the relay runs
-  /readyz    200 while the relay runs and the database answers; 503 while it starts or stops
-  /metrics   the metrics of docs/metrics.md, for Prometheus
-
-The log goes to the standard error; with --json it is JSON. --timeout does not apply. Services that
-only insert need no broker. Tables of effects (topics effect.*) are not relayed here.`,
-		Example: `  outbox relay --to 'amqp://guest:guest@localhost:5672/?topology=queue' --listen :8080
-  OUTBOX_TO=kafka://kafka1:9092,kafka2:9092 outbox relay --listen :8080`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := a.fromEnvironment(c.LocalFlags()); err != nil {
-				return err
-			}
-			return a.relay(c.Context(), f)
-		},
-	}
-	flags := c.Flags()
+func (f *relayFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.to, "to", "", "the broker")
-	flags.StringVar(&f.listen, "listen", "", "address of /healthz, /readyz and /metrics, such as :8080; empty: none")
 	flags.IntVar(&f.workers, "workers", 32, "events that are published at once")
 	flags.IntVar(&f.connections, "connections", 8, "connections to the database")
 	flags.DurationVar(&f.publishTimeout, "publish-timeout", 5*time.Second, "time limit of a publish")
@@ -81,7 +48,64 @@ only insert need no broker. Tables of effects (topics effect.*) are not relayed 
 	flags.BoolVar(&f.skipDead, "skip-dead", false, "a dead event does not hold up its key (DeadPolicy SkipDead)")
 	flags.BoolVar(&f.noWake, "no-wake", false, "only poll, and do not listen for commits of other processes")
 	flags.BoolVar(&f.noJan, "no-janitor", false, "leave the deletion of old events to other processes")
-	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+}
+
+// relayProcess are the settings of the whole process.
+type relayProcess struct {
+	listen, logLevel, config string
+}
+
+func (a *app) relayCommand() *cobra.Command {
+	var f relayFlags
+	var p relayProcess
+	c := &cobra.Command{
+		Use:   "relay (--to BROKER | --config FILE)",
+		Short: "Run the relay as a process of its own",
+		Long: `relay publishes committed events to a broker until SIGTERM or SIGINT. Then it publishes the events
+that it holds, gives the rest back, and ends with exit code 0. Any number of relays may run.
+
+Brokers:
+` + brokerHelp + `
+
+Every flag can be set in the environment too: --to is OUTBOX_TO, --poll-interval is
+OUTBOX_POLL_INTERVAL. --listen serves three paths:
+
+  /healthz   503 if only a restart helps; else 200
+  /readyz    503 if the database does not answer or lacks tables, or the relay is stopping; else 200
+  /metrics   the metrics of docs/metrics.md, for Prometheus
+
+The probes answer with a report as JSON, see docs/operations.md. It may name tables and topics.
+
+--config relays several outboxes in one process. It is a file, or the JSON itself:
+
+  {"outboxes": [
+    {"name": "shop",    "database_url": "${SHOP_URL}",    "to": "${RABBIT_URL}", "workers": 16},
+    {"name": "billing", "database_url": "${BILLING_URL}", "to": "kafka://kafka1:9092", "keep": "24h"}
+  ]}
+
+${NAME} is a variable of the environment, for secrets. An outbox has a name, database_url, to, and
+also schema, prefix, and the flags below, with _ in place of -. A flag on the command line is for
+the outboxes that do not set it. Metrics have the name in the label outbox. If one of the relays
+ends with an error, the process stops the others and ends.
+
+The log goes to the standard error; with --json it is JSON. --timeout does not apply. Services that
+only insert need no broker. Tables of effects (topics effect.*) are not relayed here.`,
+		Example: `  outbox relay --to 'amqp://guest:guest@localhost:5672/?topology=queue' --listen :8080
+  OUTBOX_TO=kafka://kafka1:9092,kafka2:9092 outbox relay --listen :8080
+  outbox relay --config /etc/outbox/relay.json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := a.fromEnvironment(c.LocalFlags()); err != nil {
+				return err
+			}
+			return a.relay(c.Context(), p, f)
+		},
+	}
+	flags := c.Flags()
+	f.register(flags)
+	flags.StringVar(&p.config, "config", "", "file of several outboxes, or the JSON itself")
+	flags.StringVar(&p.listen, "listen", "", "address of /healthz, /readyz and /metrics, such as :8080; empty: none")
+	flags.StringVar(&p.logLevel, "log-level", "info", "debug, info, warn or error")
 	_ = c.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(
 		[]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -114,117 +138,91 @@ func (a *app) logger(level string) (*slog.Logger, error) {
 }
 
 // relay publishes until ctx ends.
-func (a *app) relay(ctx context.Context, f relayFlags) (err error) {
-	if f.to == "" {
-		return usage("--to is missing: the broker\n%s", brokerHelp)
-	}
-	logger, err := a.logger(f.logLevel)
+func (a *app) relay(ctx context.Context, p relayProcess, f relayFlags) (err error) {
+	logger, err := a.logger(p.logLevel)
 	if err != nil {
 		return err
 	}
-	db, err := a.connect(false) // Run waits for a database that is away
+	all, err := a.relayed(p, f)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	db.SetMaxOpenConns(f.connections)
-	db.SetMaxIdleConns(f.connections)
-	to, err := openBroker(ctx, f.to, brokerSettings{workers: f.workers, timeout: f.publishTimeout, logger: logger})
-	if err != nil {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var boxes []*core.Outbox
+	for _, o := range all {
+		defer func() { err = errors.Join(err, o.close(ctx)) }()
+		if err := o.open(ctx, a, logger, registry); err != nil {
+			return err
+		}
+		boxes = append(boxes, o.outbox)
+	}
+	if err := differ(all); err != nil {
 		return err
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.publishTimeout)
-		defer cancel()
-		err = errors.Join(err, to.Close(closing))
-	}()
-	table, err := sqloutbox.New(db.DB, sqloutbox.Config{Dialect: db.dialect, Schema: a.schema, Prefix: a.prefix})
-	if err != nil {
-		return usage("%w", err)
-	}
-	metrics := promoutbox.New(promoutbox.Config{})
-	cfg := core.Config{
-		Repository: table, Publisher: to.Publisher, Workers: f.workers, PublishTimeout: f.publishTimeout,
-		PollInterval: f.pollInterval, ShutdownTimeout: f.shutdownTimeout, DisableJanitor: f.noJan,
-		Retention: core.Retention{Keep: f.keep, DeleteOnSuccess: f.deleteOnSuccess},
-		Wake:      core.WakePolicy{Disable: f.noWake}, Logger: logger, Observer: metrics.Outbox(),
-	}
-	if f.skipDead {
-		cfg.DeadPolicy = core.SkipDead
-	}
-	if db.pgx != nil && !f.noWake {
-		cfg.Wake.Listen = pgxoutbox.Listen(db.pgx, sqloutbox.WakeChannel(a.prefix))
-	}
-	ob, err := core.New(cfg)
-	if err != nil {
-		return usage("%w", err)
-	}
-	metrics.Watch(ob)
-	state := &relayState{db: db}
-	if f.listen != "" {
-		stop, err := serve(ctx, f.listen, state.handler(metrics), logger)
+	if p.listen != "" {
+		stop, err := serve(ctx, p.listen, probes(ctx, registry, boxes), logger)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
-	logger.Info("relaying", "database", db.name, "broker", to.name, "node", ob.Node())
-	state.running.Store(true)
+	return runAll(ctx, all, logger)
+}
+
+// runAll runs all relays until ctx ends, or one of them ends with an error.
+func runAll(ctx context.Context, all []*relayed, logger *slog.Logger) error {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	errs := make([]error, len(all))
+	for i, o := range all {
+		o.logger.Info("relaying", "database", o.db.name, "broker", o.dest.name, "node", o.outbox.Node())
+		wg.Go(func() {
+			errs[i] = o.run(running)
+			if errs[i] != nil {
+				stop()
+			}
+		})
+	}
 	go func() {
-		<-ctx.Done()
-		state.stopping.Store(true)
-		logger.Info("stopping", "within", f.shutdownTimeout)
+		<-running.Done()
+		logger.Info("stopping", "within", longest(all))
 	}()
-	err = ob.Run(ctx)
-	state.running.Store(false)
-	if errors.Is(err, core.ErrNoTables) {
-		return fmt.Errorf("%w\n(`outbox migrate up` creates or upgrades the tables)", err)
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
-	if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
-		logger.Info("stopped")
-		return nil
-	}
-	return err
+	logger.Info("stopped")
+	return nil
 }
 
-// relayState is what the probes ask.
-type relayState struct {
-	db                *database
-	running, stopping atomic.Bool
+func longest(all []*relayed) (d time.Duration) {
+	for _, o := range all {
+		d = max(d, o.shutdownTimeout)
+	}
+	return d
 }
 
-func (s *relayState) handler(metrics *promoutbox.Metrics) http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+// probes serves what is asked of the process. It is not ready when ctx has ended.
+func probes(ctx context.Context, registry *prometheus.Registry, boxes []*core.Outbox) http.Handler {
 	mux := http.NewServeMux()
+	ready := health.Ready(boxes...)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, s.running.Load(), "the relay does not run")
-	})
+	mux.Handle("GET /healthz", health.Live(boxes...))
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-		defer cancel()
-		switch {
-		case !s.running.Load():
-			answer(w, false, "the relay does not run")
-		case s.stopping.Load():
-			answer(w, false, "the relay is stopping")
-		default:
-			answer(w, s.db.PingContext(ctx) == nil, "the database does not answer")
+		if ctx.Err() == nil {
+			ready.ServeHTTP(w, r)
+			return
 		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_ = json.NewEncoder(w).Encode(health.Report{
+			Status: health.Failed, Stopped: []string{}, Problems: []string{"the relay is stopping"},
+		})
 	})
 	return mux
-}
-
-func answer(w http.ResponseWriter, ok bool, problem string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if !ok {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, problem+"\n")
-		return
-	}
-	_, _ = io.WriteString(w, "ok\n")
 }
 
 // serve serves until stop is called.

@@ -67,3 +67,53 @@ func TestRelayWithoutTables(t *testing.T) {
 		w.require(w.run("relay", "--to", "redis://localhost:1"), ExitFailed, "outbox migrate up")
 	})
 }
+
+// A configuration has several outboxes, and its secrets come from the environment.
+func TestRelayConfiguration(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"SHOP_URL": "postgres://me:hunter2@db/shop"}
+	a := &app{Environment: Environment{Getenv: func(name string) string { return env[name] }}}
+	base := relayFlags{workers: 32, keep: time.Hour, pollInterval: time.Second}
+	all, err := a.configured([]byte(`{"outboxes": [
+		{"name": "shop", "database_url": "${SHOP_URL}?sslmode=disable", "to": "redis://r", "workers": 4,
+		 "keep": "24h", "delete_on_success": true, "schema": "s", "prefix": "p_"},
+		{"name": "mail", "database_url": "sqlite:$x", "to": "redis://r"}]}`), base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shop, mail := base, base
+	shop.to, shop.workers, shop.keep, shop.deleteOnSuccess = "redis://r", 4, 24*time.Hour, true
+	mail.to = "redis://r"
+	if len(all) != 2 || all[0].relayFlags != shop || all[1].relayFlags != mail || all[0].name != "shop" ||
+		all[0].databaseURL != env["SHOP_URL"]+"?sslmode=disable" || all[0].schema != "s" || all[0].prefix != "p_" ||
+		all[1].databaseURL != "sqlite:$x" {
+		t.Errorf("%+v %+v", all[0], all[1])
+	}
+	const rest = `"database_url": "${SHOP_URL}", "to": "redis://r"`
+	for text, want := range map[string]string{
+		`{}`:                             "no outboxes",
+		`{"outboxes": [{"name": "a"}]}`:  "database_url or to",
+		`{"outboxes": [{` + rest + `}]}`: `name ""`,
+		`{"outboxes": [{"name": "a b", ` + rest + `}]}`:                              `name "a b"`,
+		`{"outboxes": [{"name": "a", ` + rest + `}, {"name": "a", ` + rest + `}]}`:   "two outboxes",
+		`{"outboxes": [{"name": "a", "acks": 1, ` + rest + `}]}`:                     `"acks" is not known`,
+		`{"outboxes": [{"name": "a", "poll-interval": "1s", ` + rest + `}]}`:         "is not known",
+		`{"outboxes": [{"name": "a", "workers": [1], ` + rest + `}]}`:                "workers is no text",
+		`{"outboxes": [{"name": "a", "workers": "${SHOP_URL}", ` + rest + `}]}`:      "workers: it is a int",
+		`{"outboxes": [{"name": "a", "to": "${LOST}", "database_url": "sqlite:x"}]}`: "${LOST} is not set",
+		`{"outbox": []}`: "not JSON as",
+	} {
+		_, err := a.configured([]byte(text), base)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	w := &world{T: t, env: map[string]string{}}
+	w.require(w.run("relay", "--config", "lost.json"), ExitUsage, "lost.json")
+	w.require(w.run("relay", "--config", "{}", "--to", "redis://r"), ExitUsage, "leave --to")
+	w.env["OUTBOX_CONFIG"] = `{"outboxes": [{"name": "a", "database_url": "sqlite::memory:", "to": "redis://r"},
+		{"name": "b", "database_url": "sqlite::memory:", "to": "redis://r"}]}`
+	w.require(w.run("relay"), ExitUsage, "a and b have the same tables")
+	w.env["OUTBOX_CONFIG"] = `{"outboxes": [{"name": "a", "database_url": "sqlite::memory:", "to": "http://r"}]}`
+	w.require(w.run("relay"), ExitUsage, "outbox a: --to names no broker")
+}

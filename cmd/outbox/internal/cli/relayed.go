@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
+	"github.com/ormoutbox/ormoutbox/promoutbox"
+)
+
+// relayed is one outbox that the process relays.
+type relayed struct {
+	relayFlags
+	name                        string // empty: it is the only one
+	databaseURL, schema, prefix string
+
+	db     *database
+	dest   *broker
+	outbox *core.Outbox
+	logger *slog.Logger
+}
+
+// relayed returns the outboxes of the configuration, or that of the flags.
+func (a *app) relayed(p relayProcess, f relayFlags) ([]*relayed, error) {
+	switch {
+	case p.config == "" && f.to == "":
+		return nil, usage("--to is missing: the broker\n%s", brokerHelp)
+	case p.config == "":
+		return []*relayed{{relayFlags: f, databaseURL: a.databaseURL, schema: a.schema, prefix: a.prefix}}, nil
+	case f.to != "" || a.databaseURL != "" || a.schema != "" || a.prefix != "":
+		return nil, usage("--config names the databases and brokers: leave --to (OUTBOX_TO), --database-url, " +
+			"--schema and --prefix out")
+	}
+	text := []byte(p.config)
+	if !strings.HasPrefix(strings.TrimSpace(p.config), "{") {
+		var err error
+		if text, err = os.ReadFile(p.config); err != nil {
+			return nil, usage("--config: %w", err)
+		}
+	}
+	all, err := a.configured(text, f)
+	if err != nil {
+		return nil, usage("--config: %w", err)
+	}
+	return all, nil
+}
+
+// configured reads a configuration. What an outbox does not set is that of f.
+func (a *app) configured(text []byte, f relayFlags) (all []*relayed, err error) {
+	var file struct {
+		Outboxes []map[string]any `json:"outboxes"`
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	d.UseNumber() // a number as it is written
+	if err := d.Decode(&file); err != nil {
+		return nil, fmt.Errorf("it is not JSON as `outbox relay --help` shows it: %w", err)
+	}
+	if len(file.Outboxes) == 0 {
+		return nil, errors.New("it has no outboxes")
+	}
+	for i, settings := range file.Outboxes {
+		o := &relayed{}
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.register(flags)
+		o.relayFlags = f // register has set the defaults
+		flags.StringVar(&o.name, "name", "", "")
+		flags.StringVar(&o.databaseURL, "database-url", "", "")
+		flags.StringVar(&o.schema, "schema", "", "")
+		flags.StringVar(&o.prefix, "prefix", "", "")
+		for name, v := range settings {
+			if err := a.set(flags, name, v); err != nil {
+				return nil, fmt.Errorf("outbox %d: %w", i+1, err)
+			}
+		}
+		switch {
+		case !relayName.MatchString(o.name):
+			return nil, fmt.Errorf("outbox %d: name %q is missing, or has other characters than letters, digits, - "+
+				"and _", i+1, o.name)
+		case slices.ContainsFunc(all, func(other *relayed) bool { return other.name == o.name }):
+			return nil, fmt.Errorf("two outboxes have the name %q", o.name)
+		case o.databaseURL == "" || o.to == "":
+			return nil, fmt.Errorf("outbox %s: database_url or to is missing", o.name)
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+var (
+	relayName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+	variable  = regexp.MustCompile(`\$\{[^}]*\}`)
+)
+
+// set sets a flag to a value of the configuration.
+func (a *app) set(flags *pflag.FlagSet, name string, v any) error {
+	flag := flags.Lookup(strings.ReplaceAll(name, "_", "-"))
+	if flag == nil || strings.Contains(name, "-") {
+		return fmt.Errorf("%.64q is not known: see `outbox relay --help`", name)
+	}
+	switch v.(type) {
+	case string, bool, json.Number:
+	default:
+		return fmt.Errorf("%s is no text, number, true or false", name)
+	}
+	var missing error
+	text := variable.ReplaceAllStringFunc(fmt.Sprint(v), func(ref string) string {
+		value := a.Getenv(ref[2 : len(ref)-1])
+		if value == "" {
+			missing = fmt.Errorf("%s: %s is not set in the environment", name, ref)
+		}
+		return value
+	})
+	if missing != nil {
+		return missing
+	}
+	if err := flags.Set(flag.Name, text); err != nil {
+		return fmt.Errorf("%s: it is a %s", name, flag.Value.Type()) // the value may be secret
+	}
+	return nil
+}
+
+// differ refuses two outboxes with the same tables.
+func differ(all []*relayed) error {
+	tables := map[[3]string]string{}
+	for _, o := range all {
+		key := [3]string{o.db.name, o.schema, o.prefix}
+		if other, ok := tables[key]; ok {
+			return usage("--config: outboxes %s and %s have the same tables", other, o.name)
+		}
+		tables[key] = o.name
+	}
+	return nil
+}
+
+// wrap says which outbox an error is of.
+func (o *relayed) wrap(err error) error {
+	if err == nil || o.name == "" {
+		return err
+	}
+	return &exitError{code: codeOf(err), err: fmt.Errorf("outbox %s: %w", o.name, err)}
+}
+
+// open opens the database, the broker and the outbox. Nothing has to answer yet.
+func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, registry prometheus.Registerer) error {
+	o.logger = logger
+	if o.name != "" {
+		o.logger = logger.With("outbox", o.name)
+		registry = prometheus.WrapRegistererWith(prometheus.Labels{"outbox": o.name}, registry)
+	}
+	of := *a
+	of.databaseURL = o.databaseURL
+	var err error
+	if o.db, err = of.connect(false); err != nil { // Run waits for a database that is away
+		return o.wrap(err)
+	}
+	o.db.SetMaxOpenConns(o.connections)
+	o.db.SetMaxIdleConns(o.connections)
+	settings := brokerSettings{workers: o.workers, timeout: o.publishTimeout, logger: o.logger}
+	if o.dest, err = openBroker(ctx, o.to, settings); err != nil {
+		return o.wrap(err)
+	}
+	table, err := sqloutbox.New(o.db.DB, sqloutbox.Config{Dialect: o.db.dialect, Schema: o.schema, Prefix: o.prefix})
+	if err != nil {
+		return o.wrap(usage("%w", err))
+	}
+	metrics := promoutbox.New(promoutbox.Config{})
+	cfg := core.Config{
+		Repository: table, Publisher: o.dest.Publisher, Workers: o.workers, PublishTimeout: o.publishTimeout,
+		PollInterval: o.pollInterval, ShutdownTimeout: o.shutdownTimeout, DisableJanitor: o.noJan,
+		Retention: core.Retention{Keep: o.keep, DeleteOnSuccess: o.deleteOnSuccess},
+		Wake:      core.WakePolicy{Disable: o.noWake}, Logger: o.logger, Observer: metrics.Outbox(),
+	}
+	if o.skipDead {
+		cfg.DeadPolicy = core.SkipDead
+	}
+	if o.db.pgx != nil && !o.noWake {
+		cfg.Wake.Listen = pgxoutbox.Listen(o.db.pgx, sqloutbox.WakeChannel(o.prefix))
+	}
+	if o.outbox, err = core.New(cfg); err != nil {
+		return o.wrap(usage("%w", err))
+	}
+	metrics.Watch(o.outbox)
+	return o.wrap(registry.Register(metrics))
+}
+
+// run relays until ctx ends.
+func (o *relayed) run(ctx context.Context) error {
+	err := o.outbox.Run(ctx)
+	switch {
+	case errors.Is(err, core.ErrNoTables):
+		return o.wrap(fmt.Errorf("%w\n(`outbox migrate up` creates or upgrades the tables)", err))
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return nil
+	}
+	return o.wrap(err)
+}
+
+// close closes what open has opened, first the broker.
+func (o *relayed) close(ctx context.Context) (err error) {
+	if o.dest != nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.publishTimeout)
+		defer cancel()
+		err = o.dest.Close(closing)
+	}
+	if o.db != nil {
+		err = errors.Join(err, o.db.Close())
+	}
+	return o.wrap(err)
+}

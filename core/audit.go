@@ -43,8 +43,8 @@ type AuditRecord struct {
 	NewID   RowID // the row that redrive appended at the end of the key; zero: none
 }
 
-// ListAudit lists what people did with Redrive, Discard and ResetKeysBy, the newest first. To read the
-// next page, set AuditQuery.Before to the last No. The error wraps errors.ErrUnsupported if the
+// ListAudit lists what people did with Redrive, Discard and ResetKeysBy, the newest first. To read
+// the next page, set AuditQuery.Before to the last No. The error wraps errors.ErrUnsupported if the
 // Repository is no AuditLister.
 func (o *Outbox) ListAudit(ctx context.Context, q AuditQuery) ([]AuditRecord, error) {
 	l, ok := o.cfg.Repository.(AuditLister)

@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// What people did is listed, with filters and pages.
+// The command audit lists what people did, with filters and pages.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -169,7 +169,7 @@ func TestTail(t *testing.T) {
 			}
 			return all
 		}
-		// Tail prints nothing that was there when it began, so the first events are to find out that it has.
+		// The first events find out that tail has begun: it prints nothing that was there before.
 		for n, deadline := 0, time.Now().Add(20*time.Second); len(lines()) == 0; n++ {
 			w.publish(core.Event{Type: "new", Topic: "orders", Key: "7"}, core.Event{Type: "new", Topic: "mails"})
 			if time.Now().After(deadline) {

@@ -58,7 +58,7 @@ func (a *app) relayed(p relayProcess, f relayFlags) ([]*relayed, error) {
 	return all, nil
 }
 
-// configured reads a configuration. What an outbox does not set is that of f.
+// configured reads a configuration. An outbox has the settings of f that it does not set itself.
 func (a *app) configured(text []byte, f relayFlags) (all []*relayed, err error) {
 	var file struct {
 		Outboxes []map[string]any `json:"outboxes"`

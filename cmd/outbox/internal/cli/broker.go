@@ -108,12 +108,13 @@ func settings(u *url.URL, more bool, names ...string) (map[string]string, error)
 	return values, nil
 }
 
-func openKafka(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
+// kafkaConfig is how clients of Kafka connect.
+func kafkaConfig(u *url.URL, timeout time.Duration) (*sarama.Config, error) {
 	set, err := settings(u, false, "tls", "client-id")
 	if err != nil {
 		return nil, err
 	}
-	c := kafkabridge.SaramaConfig(s.timeout)
+	c := kafkabridge.SaramaConfig(timeout)
 	if set["client-id"] != "" {
 		c.ClientID = set["client-id"]
 	}
@@ -124,6 +125,14 @@ func openKafka(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridg
 		c.Net.SASL.Enable, c.Net.SASL.Mechanism = true, sarama.SASLTypePlaintext
 		c.Net.SASL.User = u.User.Username()
 		c.Net.SASL.Password, _ = u.User.Password()
+	}
+	return c, nil
+}
+
+func openKafka(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
+	c, err := kafkaConfig(u, s.timeout)
+	if err != nil {
+		return nil, err
 	}
 	return kafkabridge.NewPublisher(kafkabridge.Config{
 		Brokers: strings.Split(u.Host, ","), PublishTimeout: s.timeout, Sarama: c,

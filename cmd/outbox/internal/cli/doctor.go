@@ -36,6 +36,9 @@ type limits struct {
 	transaction time.Duration
 	skew        time.Duration
 	deadTuples  int64
+	dedupWindow time.Duration // of the consumers; 0: not known
+	overdue     time.Duration // of effects
+	to          string        // the broker; empty: not known
 }
 
 // examination is one run of doctor.
@@ -43,6 +46,7 @@ type examination struct {
 	db             *database
 	ob             *core.Outbox
 	schema, prefix string
+	effectsPrefix  string
 	limits
 	now func() time.Time
 }
@@ -63,6 +67,15 @@ func (a *app) doctorCommand() *cobra.Command {
   vacuum        autovacuum is off, or leaves many dead tuples (PostgreSQL)
   relays        topics with waiting events that no living relay publishes
   dead          dead events
+  pooler        a pooler that shares sessions is between (PostgreSQL)
+  versions      migrations that are missing, or newer than this program; tables of other prefixes
+  effects       dead effects, and due ones whose event is gone
+  retention     with --dedup-window: events that are kept for longer than consumers remember them
+  broker        with --to kafka://...: topics that lose events that they have accepted
+
+These cannot be seen from here: a lease that is shorter than a publish takes (the metrics and the log
+of the relay tell it), and whether queues and exchanges of RabbitMQ are durable (only its management
+API tells it).
 
 It changes nothing. Exit code 3 says that a check failed; with --strict a warning counts too.`,
 		Args: cobra.NoArgs,
@@ -78,9 +91,10 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 			if err != nil {
 				return err
 			}
-			x := &examination{db: db, ob: ob, schema: a.schema, prefix: a.prefixOf(), limits: l, now: time.Now}
-			if a.Now != nil {
-				x.now = a.Now
+			x := &examination{db: db, ob: ob, schema: a.schema, prefix: a.prefixOf(), limits: l, now: a.now}
+			x.effectsPrefix = a.effectsPrefix
+			if x.to == "" {
+				x.to = a.Getenv("OUTBOX_TO")
 			}
 			all := x.examine(ctx)
 			if err := a.print(all, func() { a.printFindings(all) }); err != nil {
@@ -99,6 +113,10 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 	f.BoolVar(&strict, "strict", false, "exit code 3 for a warning too")
 	f.DurationVar(&l.transaction, "max-transaction", 5*time.Minute, "how long a transaction may be open")
 	f.DurationVar(&l.skew, "max-skew", 2*time.Second, "how far the clocks may be apart")
+	f.DurationVar(&l.dedupWindow, "dedup-window", 0, "how long consumers remember events; 0: not checked")
+	f.DurationVar(&l.overdue, "max-overdue", overdueAfter, "how long an effect may be due")
+	f.StringVar(&l.to, "to", "", "the broker of the relay (default: $OUTBOX_TO)")
+	f.StringVar(&a.effectsPrefix, "effects-prefix", "", "prefix of the tables of effects")
 	f.Int64Var(&l.deadTuples, "max-dead-tuples", 100_000, "dead tuples of the table of events (PostgreSQL)")
 	return c
 }
@@ -139,6 +157,11 @@ func (x *examination) examine(ctx context.Context) (all []finding) {
 		{"vacuum", x.vacuum},
 		{"relays", x.relays},
 		{"dead", x.dead},
+		{"pooler", x.pooler},
+		{"versions", x.versions},
+		{"effects", x.effects},
+		{"retention", x.retention},
+		{"broker", x.broker},
 	} {
 		found, err := c.run(ctx)
 		if err != nil {

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// broker asks the broker of --to for settings that lose events. Only Kafka tells them to a client.
+func (x *examination) broker(ctx context.Context) (all []finding, err error) {
+	if !strings.HasPrefix(x.to, "kafka://") {
+		return nil, nil
+	}
+	hosts, rest := splitHosts(x.to)
+	u, err := url.Parse("kafka://" + userOf(hosts) + "brokers" + rest)
+	if err != nil {
+		return nil, usage("--to: it is no address of Kafka")
+	}
+	u.Host = strings.TrimPrefix(hosts, userOf(hosts))
+	cfg, err := kafkaConfig(u, 10*time.Second)
+	if err != nil {
+		return nil, usage("--to: %w", err)
+	}
+	topics, err := x.recentTopics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	admin, err := sarama.NewClusterAdmin(strings.Split(u.Host, ","), cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = admin.Close() }()
+	there, err := admin.ListTopics()
+	if err != nil {
+		return nil, err
+	}
+	for _, topic := range topics {
+		detail, ok := there[topic]
+		if !ok {
+			all = append(all, finding{
+				Check: "broker", Level: levelWarning, Found: fmt.Sprintf("Kafka has no topic %q", short(topic)),
+				Cause: "its events wait, or Kafka makes the topic with its defaults when the first one is published",
+				Fix:   "create the topic, with several replicas",
+			})
+			continue
+		}
+		config, err := admin.DescribeConfig(sarama.ConfigResource{
+			Type: sarama.TopicResource, Name: topic,
+			ConfigNames: []string{"min.insync.replicas", "unclean.leader.election.enable"},
+		})
+		if err != nil {
+			return all, err
+		}
+		values := map[string]string{}
+		for _, e := range config {
+			values[e.Name] = e.Value
+		}
+		all = append(all, judgeTopic(short(topic), int(detail.ReplicationFactor), values)...)
+	}
+	if len(all) == 0 {
+		all = append(all, fine("broker", fmt.Sprintf("%d topics keep what they have accepted", len(topics))))
+	}
+	return all, nil
+}
+
+// judgeTopic says what of a topic of Kafka loses events that it has accepted.
+func judgeTopic(topic string, replicas int, config map[string]string) (all []finding) {
+	warn := func(found, cause, fix string) {
+		all = append(all, finding{
+			Check: "broker", Level: levelWarning, Found: "topic " + topic + " " + found, Cause: cause, Fix: fix,
+		})
+	}
+	inSync, _ := strconv.Atoi(config["min.insync.replicas"])
+	switch {
+	case replicas == 1:
+		warn("has one replica", "the loss of its broker loses events that were published",
+			"give the topic three replicas, and min.insync.replicas=2")
+	case inSync <= 1:
+		warn("has min.insync.replicas="+strconv.Itoa(inSync)+" with "+strconv.Itoa(replicas)+" replicas",
+			"an event counts as published when one broker alone has it, and is lost with that broker",
+			"set min.insync.replicas=2 for the topic")
+	}
+	if config["unclean.leader.election.enable"] == "true" {
+		warn("may elect a leader that lacks events",
+			"an election among replicas that are behind drops events that were published",
+			"set unclean.leader.election.enable=false for the topic")
+	}
+	return all
+}

@@ -1,0 +1,304 @@
+package cli
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+)
+
+// pooler finds out whether sessions are shared between PostgreSQL and this program. A pooler gives
+// its clients other process ids than the server has. In transaction mode a second client gets the
+// session of a first one that is still connected.
+func (x *examination) pooler(ctx context.Context) (all []finding, err error) {
+	if x.db.dialect != core.Postgres {
+		return nil, nil
+	}
+	first, err := x.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, first.Close()) }()
+	second, err := x.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, second.Close()) }()
+	var told uint32
+	err = first.Raw(func(c any) error {
+		conn, ok := c.(*stdlib.Conn)
+		if !ok {
+			return errors.ErrUnsupported
+		}
+		told = conn.Conn().PgConn().PID()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	between := false
+	for range 5 { // another client may have taken the session meanwhile
+		one, err := backend(ctx, first)
+		if err != nil {
+			return nil, err
+		}
+		other, err := backend(ctx, second)
+		if err != nil {
+			return nil, err
+		}
+		between = between || one != told
+		if one == other {
+			return []finding{{
+				Check: "pooler", Level: levelWarning, Found: "sessions are shared: a pooler in transaction mode",
+				Cause: "LISTEN is not heard there, so that relays find events only when they poll; a driver that names " +
+					"prepared statements fails",
+				Fix: "give relays and pgxoutbox.Listen the address of PostgreSQL itself; services need a driver mode " +
+					"without named statements (pgx: default_query_exec_mode=exec)",
+			}}, nil
+		}
+	}
+	if between {
+		return []finding{fine("pooler", "one is between, and gives each client a session")}, nil
+	}
+	return []finding{fine("pooler", "none is between")}, nil
+}
+
+func backend(ctx context.Context, c *sql.Conn) (pid uint32, err error) {
+	err = c.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid)
+	return pid, err
+}
+
+// retention compares the oldest event that can still be replayed with the time for which consumers
+// remember what they have processed.
+func (x *examination) retention(ctx context.Context) ([]finding, error) {
+	if x.dedupWindow <= 0 {
+		return nil, nil
+	}
+	var done nullMicros
+	err := x.db.QueryRowContext(ctx, "SELECT "+x.db.micros("done_at")+" FROM "+
+		x.db.quote(x.schema, x.prefix+"event")+" WHERE status = 1 ORDER BY id LIMIT 1").Scan(&done)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	now, err := x.db.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if kept := now.Sub(done.Time); !done.IsZero() && kept > x.dedupWindow {
+		return []finding{{
+			Check: "retention", Level: levelWarning,
+			Found: fmt.Sprintf("an event that was published %s ago is still in the table", age(kept)),
+			Cause: "consumers remember events for " + age(x.dedupWindow) + ": they would process it again when it is " +
+				"replayed",
+			Fix: "keep events for a shorter time (Retention.Keep, --keep of the relay), or let consumers remember " +
+				"longer (Retention of the inbox)",
+		}}, nil
+	}
+	return []finding{fine("retention", "no event is kept for longer than "+age(x.dedupWindow))}, nil
+}
+
+// maxOverdue is how many effects of a channel doctor looks at.
+const maxOverdue = 100
+
+// effects looks for effects that nothing will execute.
+func (x *examination) effects(ctx context.Context) (all []finding, err error) {
+	there, err := x.db.hasTable(ctx, x.schema, x.effectsPrefix+"side_effect_command")
+	if err != nil || !there {
+		return nil, err
+	}
+	store, err := sqlcommand.New(x.db.DB, sqlcommand.Config{
+		Dialect: x.db.dialect, Schema: x.schema, Prefix: x.effectsPrefix,
+	})
+	if err != nil {
+		return nil, err
+	}
+	api, err := ops.New(x.ob)
+	if err != nil {
+		return nil, err
+	}
+	channels, err := store.Backlog(ctx, maxOverdue)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range channels {
+		if b.Dead > 0 {
+			all = append(all, finding{
+				Check: "effects", Level: levelWarning, Found: fmt.Sprintf("%d effects of %s are dead", b.Dead, b.Channel),
+				Cause: "their destination refused them, and the worker has given them up",
+				Fix:   "see `outbox effects list`, mend the cause, then `outbox effects redrive`",
+			})
+		}
+		overdue, err := store.Overdue(ctx, b.Channel, x.overdue, maxOverdue)
+		if err != nil {
+			return all, err
+		}
+		alone, err := withoutEvent(ctx, api, overdue)
+		if err != nil {
+			return all, err
+		}
+		if len(alone) > 0 {
+			all = append(all, finding{
+				Check: "effects", Level: levelFailure,
+				Found: fmt.Sprintf("%d effects of %s have been due for %s, and no event wakes a worker: %s", len(alone),
+					b.Channel, age(x.overdue), short(strings.Join(alone, ", "))),
+				Cause: "their events were discarded or deleted, or are in another outbox; only Worker.Run executes such " +
+					"effects",
+				Fix: "let a process call Worker.Run, or `outbox effects redrive ID`",
+			})
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, fine("effects", "none is dead, and an event wakes each that is due"))
+	}
+	return all, nil
+}
+
+// withoutEvent returns the ids of the effects that have no event any more.
+func withoutEvent(ctx context.Context, api *ops.API, effects []command.Record) (ids []string, err error) {
+	for _, e := range effects {
+		n, err := api.Count(ctx, ops.Filter{
+			Statuses: []ops.Status{ops.StatusNew, ops.StatusRetry, ops.StatusDead}, Topic: command.Topic(e.Channel),
+			AggregateID: e.ID,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if n.N == 0 && !n.More {
+			ids = append(ids, e.ID)
+		}
+	}
+	return ids, nil
+}
+
+// versions looks for tables of several versions: migrations that are missing or that this program
+// does not know, and tables of other prefixes.
+func (x *examination) versions(ctx context.Context) (all []finding, err error) {
+	for _, k := range kinds {
+		p := place{Dialect: x.db.dialect, Schema: x.schema, Prefix: k.prefix}
+		switch k.name {
+		case "outbox":
+			p.Prefix = x.prefix
+		case "effects":
+			p.Prefix = x.effectsPrefix
+		}
+		f, err := x.migrated(ctx, k, p)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, f...)
+	}
+	others, err := x.db.outboxTables(ctx)
+	if err != nil {
+		return all, err
+	}
+	outbox := kinds[0]
+	for _, prefix := range others {
+		if prefix == x.prefix {
+			continue
+		}
+		f, err := x.migrated(ctx, outbox, place{Dialect: x.db.dialect, Schema: x.schema, Prefix: prefix})
+		if err != nil {
+			return all, err
+		}
+		if all = append(all, f...); len(f) == 0 {
+			all = append(all, fine("versions", fmt.Sprintf("another outbox has the prefix %q", prefix)))
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, fine("versions", "all tables are of this version"))
+	}
+	return all, nil
+}
+
+// migrated compares the migrations that were recorded with those of this program. It finds nothing
+// if no migration was recorded.
+func (x *examination) migrated(ctx context.Context, k kind, p place) ([]finding, error) {
+	list, err := x.db.appliedOf(ctx, k, p)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	known, err := k.migrations(p)
+	if err != nil {
+		return nil, err
+	}
+	f := finding{Check: "versions", Level: levelWarning}
+	newest := known[len(known)-1].Version
+	for _, v := range list {
+		if v.version > newest {
+			f.Found = fmt.Sprintf("the tables %s of the prefix %q are of version %d, and this program knows %d", k.name,
+				p.Prefix, v.version, newest)
+			f.Cause = "a newer version made them: what this program finds and does may be wrong"
+			f.Fix = "use the program and the module of that version"
+			return []finding{f}, nil
+		}
+	}
+	for _, m := range known {
+		if !slices.ContainsFunc(list, func(v applied) bool { return v.version == m.Version }) {
+			f.Found = fmt.Sprintf("the tables %s of the prefix %q lack migration %04d_%s", k.name, p.Prefix, m.Version,
+				m.Name)
+			f.Cause = "processes of this version do not start there, or lack what the migration brings; if a service " +
+				"uses another prefix, these tables are left over, and nobody relays them"
+			f.Fix = "`outbox migrate up --tables " + k.name + "` with that --prefix, or drop the tables that nobody uses"
+			return []finding{f}, nil
+		}
+	}
+	return nil, nil
+}
+
+// outboxTables returns the prefixes of the tables of events in the database.
+func (db *database) outboxTables(ctx context.Context) (prefixes []string, err error) {
+	rows, err := db.QueryContext(ctx, map[core.Dialect]string{
+		core.Postgres: "SELECT table_name FROM information_schema.columns WHERE column_name = 'claim_no' " +
+			"AND table_schema = current_schema() ORDER BY 1",
+		core.MySQL: "SELECT table_name FROM information_schema.columns WHERE column_name = 'claim_no' " +
+			"AND table_schema = DATABASE() ORDER BY 1",
+		core.SQLite: "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%claim_no%' ORDER BY 1",
+	}[db.dialect])
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		if prefix, ok := strings.CutSuffix(name, "event"); ok {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes, rows.Err()
+}
+
+// recentTopics returns the topics of the newest events.
+func (x *examination) recentTopics(ctx context.Context) (topics []string, err error) {
+	rows, err := x.db.QueryContext(ctx, "SELECT DISTINCT topic FROM (SELECT topic FROM "+
+		x.db.quote(x.schema, x.prefix+"event")+" ORDER BY id DESC LIMIT 1000) e ORDER BY topic")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var topic string
+		if err := rows.Scan(&topic); err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(topic, core.ServedTopicPrefix) {
+			topics = append(topics, topic)
+		}
+	}
+	return topics, rows.Err()
+}
+
+// overdueAfter is how long an effect may be due before doctor looks for its event.
+const overdueAfter = 15 * time.Minute

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Sessions that a pooler shares are found.
+func TestDoctorPooler(t *testing.T) {
+	t.Parallel()
+	address, dialect := newPostgres(t)
+	w := &world{T: t, name: "postgres", address: address, dialect: dialect, env: map[string]string{}}
+	w.ok("migrate", "up")
+	w.requireFinding(levelOK, "pooler", "none is between")
+	direct, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through, err := url.Parse(server(t, "OUTBOX_TEST_PGBOUNCER"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	through.Path, through.RawQuery = direct.Path, "default_query_exec_mode=exec"
+	w.address = through.String()
+	w.requireFinding(levelWarning, "pooler", "transaction mode")
+}
+
+// Migrations that are missing or unknown are found, also those of other prefixes.
+func TestDoctorVersions(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.ok("migrate", "up", "--tables", "inbox")
+		w.requireFinding(levelOK, "versions", "all tables are of this version")
+		w.ok("migrate", "up", "--prefix", "shop_")
+		w.requireFinding(levelOK, "versions", `another outbox has the prefix "shop_"`)
+		w.exec("DELETE FROM shop_migration WHERE version = 3")
+		w.requireFinding(levelWarning, "versions", `prefix "shop_" lack migration 0003_`)
+		w.exec("DELETE FROM inbox_migration WHERE version = 2")
+		w.requireFinding(levelWarning, "versions", `tables inbox of the prefix "" lack migration 0002_`)
+		w.exec("UPDATE outbox_migration SET version = 99 WHERE version = 3")
+		w.requireFinding(levelWarning, "versions", "are of version 99")
+	})
+}
+
+// An effect is found that is due and has no event any more, and so is a dead one.
+func TestDoctorEffects(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.ok("migrate", "up", "--tables", "effects")
+		w.requireFinding(levelOK, "effects", "none is dead")
+		id := w.deadEffect("1")
+		w.requireFinding(levelWarning, "effects", "1 effects of mail are dead")
+		w.ok("effects", "redrive", id, "--reason", "x", "--yes")
+		w.requireFinding(levelOK, "effects", "none is dead", "--max-overdue", "1us")
+		w.exec("DELETE FROM outbox_event")
+		w.requireFinding(levelOK, "effects", "none is dead", "--max-overdue", "1h")
+		w.requireFinding(levelFailure, "effects", id, "--max-overdue", "1us")
+	})
+}
+
+// An event is found that is kept for longer than consumers remember it.
+func TestDoctorRetention(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.requireFinding(levelOK, "retention", "no event", "--dedup-window", "1us")
+		w.publish(core.Event{Type: "order.placed", Topic: "orders"})
+		w.drain(nil, core.BlockKey)
+		w.requireFinding(levelOK, "retention", "no event", "--dedup-window", "1h")
+		w.requireFinding(levelWarning, "retention", "is still in the table", "--dedup-window", "1us")
+	})
+}
+
+// Topics of Kafka that lose events are found.
+func TestDoctorKafka(t *testing.T) {
+	t.Parallel()
+	address, dialect := newSQLite(t)
+	w := &world{T: t, name: "sqlite", address: address, dialect: dialect, env: map[string]string{}}
+	w.ok("migrate", "up")
+	brokers := server(t, "OUTBOX_TEST_KAFKA")
+	admin, err := sarama.NewClusterAdmin(strings.Split(brokers, ","), sarama.NewConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	topic, yes := unique(), "true"
+	err = admin.CreateTopic(topic, &sarama.TopicDetail{
+		NumPartitions: 1, ReplicationFactor: 1,
+		ConfigEntries: map[string]*string{"unclean.leader.election.enable": &yes},
+	}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = admin.DeleteTopic(topic) }()
+	w.env["OUTBOX_TO"] = "kafka://" + brokers
+	w.requireFinding(levelOK, "broker", "0 topics")
+	w.publish(core.Event{Type: "order.placed", Topic: topic}, core.Event{Type: "mail", Topic: unique()})
+	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(50 * time.Millisecond) {
+		var all []finding // the topic is known a moment after it was made
+		w.json(&all, "doctor")
+		if found(all, "broker", "topic "+topic+" has one replica").Level == levelWarning {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v", all)
+		}
+	}
+	w.requireFinding(levelWarning, "broker", "topic "+topic+" may elect a leader that lacks events")
+	w.requireFinding(levelWarning, "broker", "Kafka has no topic")
+
+	for _, c := range []struct {
+		replicas int
+		inSync   string
+		unclean  string
+		want     string
+	}{
+		{3, "2", "false", ""},
+		{3, "1", "false", "min.insync.replicas=1 with 3 replicas"},
+		{1, "1", "false", "one replica"},
+		{3, "2", "true", "lacks events"},
+	} {
+		all := judgeTopic("orders", c.replicas, map[string]string{
+			"min.insync.replicas": c.inSync, "unclean.leader.election.enable": c.unclean,
+		})
+		if c.want == "" != (len(all) == 0) || c.want != "" && found(all, "broker", c.want).Fix == "" {
+			t.Errorf("%+v: %+v", c, all)
+		}
+	}
+}

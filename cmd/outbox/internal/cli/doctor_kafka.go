@@ -49,16 +49,21 @@ func (x *examination) broker(ctx context.Context) (all []finding, err error) {
 			})
 			continue
 		}
-		config, err := admin.DescribeConfig(sarama.ConfigResource{
+		results, err := admin.DescribeConfigs([]*sarama.ConfigResource{{
 			Type: sarama.TopicResource, Name: topic,
 			ConfigNames: []string{"min.insync.replicas", "unclean.leader.election.enable"},
-		})
+		}}, sarama.DescribeConfigsOptions{})
 		if err != nil {
 			return all, err
 		}
 		values := map[string]string{}
-		for _, e := range config {
-			values[e.Name] = e.Value
+		for _, r := range results {
+			if r.ErrorCode != sarama.ErrNoError {
+				return all, r.ErrorCode
+			}
+			for _, e := range r.Configs {
+				values[e.Name] = e.Value
+			}
 		}
 		all = append(all, judgeTopic(short(topic), int(detail.ReplicationFactor), values)...)
 	}

@@ -60,8 +60,8 @@ func (x *examination) pooler(ctx context.Context) (all []finding, err error) {
 		if one == other {
 			return []finding{{
 				Check: "pooler", Level: levelWarning, Found: "sessions are shared: a pooler in transaction mode",
-				Cause: "LISTEN is not heard there, so that relays find events only when they poll; a driver that names " +
-					"prepared statements fails",
+				Cause: "LISTEN is not heard there, so that relays find events only when they poll; a driver that " +
+					"names prepared statements fails",
 				Fix: "give relays and pgxoutbox.Listen the address of PostgreSQL itself; services need a driver mode " +
 					"without named statements (pgx: default_query_exec_mode=exec)",
 			}}, nil
@@ -133,7 +133,8 @@ func (x *examination) effects(ctx context.Context) (all []finding, err error) {
 	for _, b := range channels {
 		if b.Dead > 0 {
 			all = append(all, finding{
-				Check: "effects", Level: levelWarning, Found: fmt.Sprintf("%d effects of %s are dead", b.Dead, b.Channel),
+				Check: "effects", Level: levelWarning,
+				Found: fmt.Sprintf("%d effects of %s are dead", b.Dead, b.Channel),
 				Cause: "their destination refused them, and the worker has given them up",
 				Fix:   "see `outbox effects list`, mend the cause, then `outbox effects redrive`",
 			})
@@ -151,8 +152,8 @@ func (x *examination) effects(ctx context.Context) (all []finding, err error) {
 				Check: "effects", Level: levelFailure,
 				Found: fmt.Sprintf("%d effects of %s have been due for %s, and no event wakes a worker: %s", len(alone),
 					b.Channel, age(x.overdue), short(strings.Join(alone, ", "))),
-				Cause: "their events were discarded or deleted, or are in another outbox; only Worker.Run executes such " +
-					"effects",
+				Cause: "their events were discarded or deleted, or are in another outbox; only Worker.Run executes " +
+					"such effects",
 				Fix: "let a process call Worker.Run, or `outbox effects redrive ID`",
 			})
 		}
@@ -248,7 +249,8 @@ func (x *examination) migrated(ctx context.Context, k kind, p place) ([]finding,
 				m.Name)
 			f.Cause = "processes of this version do not start there, or lack what the migration brings; if a service " +
 				"uses another prefix, these tables are left over, and nobody relays them"
-			f.Fix = "`outbox migrate up --tables " + k.name + "` with that --prefix, or drop the tables that nobody uses"
+			f.Fix = "`outbox migrate up --tables " + k.name + "` with that --prefix, or drop the tables if nobody uses " +
+				"them"
 			return []finding{f}, nil
 		}
 	}

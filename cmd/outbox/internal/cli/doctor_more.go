@@ -249,8 +249,7 @@ func (x *examination) migrated(ctx context.Context, k kind, p place) ([]finding,
 				m.Name)
 			f.Cause = "processes of this version do not start there, or lack what the migration brings; if a service " +
 				"uses another prefix, these tables are left over, and nobody relays them"
-			f.Fix = "`outbox migrate up --tables " + k.name + "` with that --prefix, or drop the tables if nobody uses " +
-				"them"
+			f.Fix = "`outbox migrate up --tables " + k.name + "` with that --prefix, or drop tables that nobody uses"
 			return []finding{f}, nil
 		}
 	}

@@ -113,7 +113,7 @@ Exit codes:
 	root.AddCommand(a.statusCommand(), a.listCommand(), a.showCommand(), a.explainCommand(), a.groupsCommand(),
 		a.tailCommand(), a.auditCommand(), a.keysCommand(), a.inboxCommand(), a.effectsCommand(),
 		a.deadCommand(), a.redriveCommand(), a.discardCommand(), a.doctorCommand(),
-		a.migrateCommand(), a.relayCommand(), a.versionCommand())
+		a.migrateCommand(), a.relayCommand(), a.probeCommand(), a.versionCommand())
 	for _, c := range root.Commands() {
 		c.SuggestionsMinimumDistance = root.SuggestionsMinimumDistance
 	}

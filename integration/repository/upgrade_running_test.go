@@ -1,0 +1,91 @@
+package repository_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// Migration 0003 is applied while a process runs that does not know its table. That process goes on
+// publishing and relaying, also beside one that knows it. Every event arrives once, in the order of
+// its key.
+func TestUpgradeToVersion3UnderARunningProcess(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		pub := &outboxtest.Publisher{}
+		old := fixture.JoinProcess(t, db, pub, core.Config{})
+		fixture.NoError(t, old.Repository.Migrate(t.Context()))
+		toVersion2(t, old)
+		u := &upgrade{T: t, d: db.Dialect, pool: old.Pool, prefix: sqloutbox.DefaultPrefix, repo: old.Repository}
+		before := u.shape()
+		if _, err := old.Outbox.Relays(t.Context()); !errors.Is(err, core.ErrNoTables) {
+			t.Fatalf("the table of the relays is there before the migration: %v", err)
+		}
+
+		var err error
+		old.Outbox, err = core.New(core.Config{
+			// The version before had no heartbeats, and its Check did not ask for their table.
+			Repository: struct{ core.Repository }{old.Repository},
+			Publisher:  pub, Logger: slog.New(slog.DiscardHandler),
+		})
+		fixture.NoError(t, err)
+		var want []string
+		publish := func(p *fixture.Process) {
+			t.Helper()
+			for range 5 {
+				want = append(want, p.Publish(core.Event{Type: "paid", Topic: "orders", Key: "7"})...)
+			}
+		}
+		old.Run()
+		publish(old)
+		pub.Wait(t, len(want))
+
+		fixture.NoError(t, old.Repository.Migrate(t.Context()))
+		fixture.NoError(t, old.Repository.Check(t.Context()))
+		if after := u.shape(); !slices.Equal(before, after) {
+			t.Errorf("the table of events has changed: gone %v; new %v", missing(before, after), missing(after, before))
+		}
+		publish(old)
+		pub.Wait(t, len(want))
+
+		joined := fixture.JoinProcess(t, db, pub, core.Config{})
+		joined.Run()
+		fixture.Await(t, "the new relay is known", func() bool {
+			relays, err := joined.Outbox.Relays(t.Context())
+			return err == nil && len(relays) == 1 && relays[0].Node == joined.Outbox.Node()
+		})
+		publish(joined)
+		publish(old)
+		var got []string
+		for _, d := range pub.Wait(t, len(want)) {
+			got = append(got, d.Event.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("arrived %v, want %v", got, want)
+		}
+	})
+}
+
+// toVersion2 takes back the migrations after the second one.
+func toVersion2(t *testing.T, p *fixture.Process) {
+	t.Helper()
+	all, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: p.Repository.Dialect()})
+	fixture.NoError(t, err)
+	for _, m := range slices.Backward(all) {
+		if m.Version <= 2 {
+			continue
+		}
+		for _, s := range statements(m.Down) {
+			fixture.MustExec(t, p.Pool, s)
+		}
+		fixture.MustExec(t, p.Pool, fmt.Sprintf("DELETE FROM outbox_migration WHERE version = %d", m.Version))
+	}
+}

@@ -155,3 +155,27 @@ func ExampleOutbox_Backlog() {
 	fmt.Println(b.Pending, b.Dead, err)
 	// Output: 2 0 <nil>
 }
+
+// The second step after a failover that lost commits: the services that publish are stopped.
+func ExampleOutbox_ResetKeysBy() {
+	ctx := context.Background()
+	table := outboxtest.NewRepository()
+	ob, _ := core.New(core.Config{Repository: table})
+	err := table.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		_, err := ob.Publish(ctx, tx, core.Event{Type: "order.placed", Topic: "orders", Key: "7"})
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+	n, err := ob.ResetKeysBy(ctx, "ada", "failover of db1, INC-42")
+	fmt.Println(n, err)
+	did, err := ob.ListAudit(ctx, core.AuditQuery{Limit: 1})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(did[0].Action, did[0].Actor, did[0].Reason)
+	// Output:
+	// 1 <nil>
+	// reset-keys ada failover of db1, INC-42
+}

@@ -174,5 +174,8 @@ func (r *Repository) discard(row *Row, now time.Time) {
 }
 
 func (r *Repository) audit(action string, req core.AdminRequest, row *Row, now time.Time) {
-	r.audits = append(r.audits, Audit{RowID: row.ID, Action: action, Actor: req.Actor, Reason: req.Reason, At: now})
+	r.audits = append(r.audits, Audit{
+		RowID: row.ID, Action: action, Actor: req.Actor, Reason: req.Reason, At: now, EventID: row.Event.ID,
+		Topic: row.Event.Topic,
+	})
 }

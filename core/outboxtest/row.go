@@ -69,11 +69,13 @@ type Row struct {
 
 // Audit is one row of the audit table, as Repository.Audits returns it.
 type Audit struct {
-	RowID  core.RowID
-	Action string // "redrive" or "discard"
-	Actor  string
-	Reason string
-	At     time.Time
+	RowID   core.RowID // zero: the row names no event
+	Action  string     // such as "redrive", "discard" or core.AuditResetKeys
+	Actor   string
+	Reason  string
+	At      time.Time
+	EventID string
+	Topic   string
 
 	newID core.RowID // the row that took the place of this one
 }

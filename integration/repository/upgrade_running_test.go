@@ -66,7 +66,7 @@ func TestUpgradeToVersion3UnderARunningProcess(t *testing.T) {
 		publish(old)
 		var got []string
 		for _, d := range pub.Wait(t, len(want)) {
-			got = append(got, d.Event.ID)
+			got = append(got, d.ID)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("arrived %v, want %v", got, want)

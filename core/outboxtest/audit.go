@@ -1,0 +1,51 @@
+package outboxtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+var (
+	_ core.AuditLister = (*Repository)(nil)
+	_ core.KeyResetter = (*Repository)(nil)
+)
+
+// ListAudit implements core.AuditLister.
+func (r *Repository) ListAudit(ctx context.Context, q core.AuditQuery) (records []core.AuditRecord, err error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	for i, a := range slices.Backward(r.audits) {
+		no := int64(i + 1)
+		if len(records) == max(q.Limit, 1) {
+			break
+		}
+		if q.Before > 0 && no >= q.Before || !q.RowID.IsZero() && a.RowID != q.RowID {
+			continue
+		}
+		records = append(records, core.AuditRecord{
+			No: no, At: a.At, Action: a.Action, Actor: a.Actor, Reason: a.Reason, RowID: a.RowID, EventID: a.EventID,
+			Topic: a.Topic, NewID: a.newID,
+		})
+	}
+	return records, nil
+}
+
+// ResetKeysBy implements core.KeyResetter.
+func (r *Repository) ResetKeysBy(ctx context.Context, actor, reason string) (int, error) {
+	if actor == "" || reason == "" {
+		return 0, fmt.Errorf("outboxtest: %w: actor and reason are required", core.ErrInvalidRequest)
+	}
+	n, err := r.ResetKeys(ctx)
+	if err != nil {
+		return 0, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.audits = append(r.audits, Audit{Action: core.AuditResetKeys, Actor: actor, Reason: reason, At: r.now()})
+	return n, nil
+}

@@ -175,22 +175,24 @@ func (a *app) relay(ctx context.Context, p relayProcess, f relayFlags) (err erro
 func runAll(ctx context.Context, all []*relayed, logger *slog.Logger) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	var wg sync.WaitGroup
+	var relays, told sync.WaitGroup
 	errs := make([]error, len(all))
 	for i, o := range all {
 		o.logger.Info("relaying", "database", o.db.name, "broker", o.dest.name, "node", o.outbox.Node())
-		wg.Go(func() {
+		relays.Go(func() {
 			errs[i] = o.run(running)
 			if errs[i] != nil {
 				stop()
 			}
 		})
 	}
-	go func() {
+	told.Go(func() {
 		<-running.Done()
 		logger.Info("stopping", "within", longest(all))
-	}()
-	wg.Wait()
+	})
+	relays.Wait()
+	stop()
+	told.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/who"
 )
 
 const backlogLimit = 100_000
@@ -76,11 +78,8 @@ func (o *Outbox) ResetKeysBy(ctx context.Context, actor, reason string) (changed
 }
 
 func checkWho(actor, reason string) error {
-	switch {
-	case actor == "" || len(actor) > 255:
-		return fmt.Errorf("%w: Actor needs 1 to 255 bytes", ErrInvalidRequest)
-	case reason == "" || len(reason) > 1024:
-		return fmt.Errorf("%w: Reason needs 1 to 1024 bytes", ErrInvalidRequest)
+	if problem := who.Problem(actor, reason); problem != "" {
+		return fmt.Errorf("%w: %s", ErrInvalidRequest, problem)
 	}
 	return nil
 }

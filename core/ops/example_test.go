@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
@@ -186,4 +187,75 @@ func ExampleAPI_Apply() {
 	// Output:
 	// outbox: invalid request: Reason needs 1 to 1024 bytes
 	// 1 <nil>
+}
+
+// Nothing was repaired: one event is published again, and the plan stops.
+func ExampleAPI_RunPlan() {
+	ctx := context.Background()
+	table := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{
+		Repository: table, Logger: slog.New(slog.DiscardHandler), PollInterval: 10 * time.Millisecond,
+		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+			return core.Permanent(errors.New("schema 3 has no field \"total\""))
+		}),
+	})
+	if err != nil {
+		panic(err)
+	}
+	err = table.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		for range 100 {
+			if _, err := ob.Publish(ctx, tx, core.Event{Type: "order.placed", Topic: "orders"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err = errors.Join(err, ob.Drain(ctx)); err != nil {
+		panic(err)
+	}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- ob.Run(running) }()
+
+	api, err := ops.New(ob)
+	if err != nil {
+		panic(err)
+	}
+	plan, err := api.PlanRedrive(ctx, ops.Filter{Topic: "orders"}, 0)
+	if err != nil {
+		panic(err)
+	}
+	stored, err := api.StorePlan(ctx, plan, "ada", "schema registered")
+	if err != nil {
+		panic(err)
+	}
+	stored, err = api.RunPlan(ctx, stored.ID, ops.RunOptions{Actor: "ada"})
+	fmt.Println(stored.Position, "of", stored.Events, stored.State, errors.Is(err, ops.ErrPlanStopped))
+	fmt.Println(stored.Note)
+	stop()
+	<-ended
+	// Output:
+	// 1 of 100 stopped true
+	// 1 of 1 events failed again
+}
+
+// A plan that is cancelled never runs again.
+func ExampleAPI_CancelPlan() {
+	api, _, _ := poisoned()
+	ctx := context.Background()
+	plan, err := api.PlanRedrive(ctx, ops.Filter{}, 0)
+	if err != nil {
+		panic(err)
+	}
+	stored, err := api.StorePlan(ctx, plan, "ada", "schema registered")
+	if err != nil {
+		panic(err)
+	}
+	stored, err = api.CancelPlan(ctx, stored.ID, "eve", "wrong topic")
+	fmt.Println(stored.State, stored.Note, err)
+	_, err = api.RunPlan(ctx, stored.ID, ops.RunOptions{Actor: "ada"})
+	fmt.Println(errors.Is(err, ops.ErrPlanEnded))
+	// Output:
+	// cancelled by eve: wrong topic <nil>
+	// true
 }

@@ -119,6 +119,21 @@ func (p *Plan) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// check reports a plan that cannot be applied.
+func (p *Plan) check() error {
+	switch {
+	case p.Action != ActionRedrive && p.Action != ActionDiscard:
+		return invalid("%.32q is no action", string(p.Action))
+	case len(p.IDs) == 0:
+		return invalid("the plan has no events")
+	case len(p.IDs) > MaxPlan:
+		return invalid("the plan has %d events, more than %d", len(p.IDs), MaxPlan)
+	case p.digest() != p.Digest:
+		return fmt.Errorf("%w: its digest is %.64q and its events have %s", ErrPlanChanged, p.Digest, p.digest())
+	}
+	return nil
+}
+
 // Applied is what Apply has done.
 type Applied struct {
 	// Changed is how many events changed. The others of Tried had changed before: they are no
@@ -139,19 +154,12 @@ const applyChunk = 500
 // after an error: events that were redriven are no longer dead.
 func (a *API) Apply(ctx context.Context, p Plan, actor, reason string) (Applied, error) {
 	var done Applied
+	if err := p.check(); err != nil {
+		return done, err
+	}
 	do := a.outbox.Redrive
-	switch p.Action {
-	case ActionRedrive:
-	case ActionDiscard:
+	if p.Action == ActionDiscard {
 		do = a.outbox.Discard
-	default:
-		return done, invalid("%.32q is no action", string(p.Action))
-	}
-	if len(p.IDs) == 0 {
-		return done, invalid("the plan has no events")
-	}
-	if p.digest() != p.Digest {
-		return done, fmt.Errorf("%w: its digest is %.64q and its events have %s", ErrPlanChanged, p.Digest, p.digest())
 	}
 	for ids := range slices.Chunk(p.IDs, applyChunk) {
 		n, err := do(ctx, core.AdminRequest{IDs: ids, Actor: actor, Reason: reason})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/internal/pause"
 )
 
@@ -30,6 +31,8 @@ type Repository struct {
 	locks        map[lockKey]*rowLock
 	audits       []Audit
 	relays       map[string]core.RelayStatus
+	plans        map[string]ops.StoredPlan
+	planning     sync.Mutex // taken before mu
 	commitFaults []CommitFault
 }
 

@@ -39,10 +39,10 @@ func (r *Repository) Check(ctx context.Context) error {
 	if err != nil {
 		return wrap("check", err)
 	}
-	relay := r.names.prefix + "relay" // relays work without it
+	without := []string{r.names.prefix + "relay", r.names.prefix + "plan"} // relays work without these
 	missing := func(err error) bool {
 		m, ok := errors.AsType[*sqlkit.MissingError](err)
-		return ok && m.Table != relay
+		return ok && !slices.Contains(without, m.Table)
 	}
 	layout, err := r.layout(ctx)
 	if err != nil {
@@ -64,4 +64,5 @@ var diagnosticColumns = map[string]bool{
 	"last_error": true, "last_error_code": true, "receipt": true, "headers": true,
 	"action": true, "actor": true, "reason": true,
 	"host": true, "program": true, "version": true, "topics": true,
+	"state": true, "body": true,
 }

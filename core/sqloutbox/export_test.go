@@ -48,10 +48,12 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 	default:
 		return nil, fmt.Errorf("the statements of a %T are not known here", db)
 	}
-	relays := map[string]string{}
-	addFields(relays, reflect.ValueOf(newRelayStatements(n)))
-	for name, text := range relays {
-		texts["relay: "+name] = text
+	for what, statements := range map[string]any{"relay": newRelayStatements(n), "plan": newPlanStatements(n)} {
+		of := map[string]string{}
+		addFields(of, reflect.ValueOf(statements))
+		for name, text := range of {
+			texts[what+": "+name] = text
+		}
 	}
 	addEventQueries(texts, n)
 	for name, text := range texts {

@@ -90,9 +90,9 @@ func (w *rowwise) resetKeys(ctx context.Context, q sqlkit.Querier) (int64, error
 	return q.Exec(ctx, w.sql.resetKeys)
 }
 
-// auditKeys writes an audit row that names no event.
-func (w *rowwise) auditKeys(ctx context.Context, q sqlkit.Querier, req core.AdminRequest) error {
+// auditWhole writes an audit row that names no event.
+func (w *rowwise) auditWhole(ctx context.Context, q sqlkit.Querier, action string, req core.AdminRequest) error {
 	var none core.RowID
-	_, err := q.Exec(ctx, w.sql.audit, core.AuditResetKeys, req.Actor, req.Reason, none[:], "", "", nil)
+	_, err := q.Exec(ctx, w.sql.audit, action, req.Actor, req.Reason, none[:], "", "", nil)
 	return err
 }

@@ -65,6 +65,7 @@ var mysqlWords = map[string]word{
 	"now":   fixed("UTC_TIMESTAMP(6)"),
 	"in":    fixed("UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND"),
 	"ago":   fixed("UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND"),
+	"after": fixed("UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND"),
 	"clock": fixed("TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))"),
 	"us": func(_ names, arg string) string {
 		return "TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," + arg + ")"

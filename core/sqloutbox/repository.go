@@ -12,7 +12,7 @@ import (
 )
 
 // DefaultPrefix starts the names of the tables: outbox_event, outbox_key, outbox_audit,
-// outbox_relay, outbox_migration.
+// outbox_relay, outbox_plan, outbox_migration.
 const DefaultPrefix = "outbox_"
 
 // Config says where the tables are.
@@ -46,6 +46,7 @@ type Repository struct {
 	home     home // for CheckTx
 	sweep    sweep
 	relays   relayStatements
+	plans    planStatements
 
 	partitions *partitions // nil: the table has none
 }
@@ -79,7 +80,7 @@ func newRepository(r runner, cfg Config) (*Repository, error) {
 	p := pool{runner: r, dialect: cfg.Dialect}
 	repo := &Repository{
 		pool: p, names: n, database: n.dialect.open(p, n), waker: n.dialect.wake(p, n),
-		relays: newRelayStatements(n),
+		relays: newRelayStatements(n), plans: newPlanStatements(n),
 	}
 	if n.partitioned {
 		repo.partitions, err = newPartitions(p, n, cfg.PartitionEvery)

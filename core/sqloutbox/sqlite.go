@@ -27,6 +27,7 @@ var sqliteWords = map[string]word{
 	"now":   fixed(sqliteNow),
 	"in":    fixed(sqliteNow + "+?"),
 	"ago":   fixed(sqliteNow + "-?"),
+	"after": fixed(sqliteNow + "+?"),
 	"clock": fixed(sqliteNow),
 	"us":    func(_ names, arg string) string { return arg },
 	"first_seq": func(_ names, arg string) string {

@@ -7,11 +7,13 @@
 //	type OutboxKey struct{ ent.Schema }
 //	type OutboxAudit struct{ ent.Schema }
 //	type OutboxRelay struct{ ent.Schema }
+//	type OutboxPlan struct{ ent.Schema }
 //
 //	func (OutboxEvent) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Event{}} }
 //	func (OutboxKey) Mixin() []ent.Mixin   { return []ent.Mixin{entschema.Key{}} }
 //	func (OutboxAudit) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Audit{}} }
 //	func (OutboxRelay) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Relay{}} }
+//	func (OutboxPlan) Mixin() []ent.Mixin  { return []ent.Mixin{entschema.Plan{}} }
 //
 // Give the migration its options:
 //

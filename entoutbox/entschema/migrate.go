@@ -66,7 +66,7 @@ func (m migration) diff(next schema.Differ) schema.Differ {
 
 func (m migration) ours(table string) bool {
 	name, ok := strings.CutPrefix(table, m.prefix)
-	return ok && (name == "event" || name == "key" || name == "audit" || name == "relay")
+	return ok && (name == "event" || name == "key" || name == "audit" || name == "relay" || name == "plan")
 }
 
 // complete adds the parts that mixins cannot declare. The types of its columns show
@@ -114,6 +114,7 @@ var diagnostic = map[string]bool{
 	"last_error": true, "last_error_code": true, "receipt": true, "action": true,
 	"actor": true, "reason": true,
 	"host": true, "program": true, "version": true, "topics": true,
+	"state": true, "body": true,
 }
 
 func completePostgres(name string, t *atlas.Table) {

@@ -50,6 +50,13 @@ type Relay struct {
 	Prefix string
 }
 
+// Plan is the table of the plans of operators. The zero value is ready for use.
+type Plan struct {
+	mixin.Schema
+	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
+	Prefix string
+}
+
 // Fields implements ent.Mixin.
 func (Event) Fields() []ent.Field {
 	return []ent.Field{
@@ -166,6 +173,25 @@ func (Relay) Fields() []ent.Field {
 // Annotations implements ent.Mixin.
 func (r Relay) Annotations() []schema.Annotation {
 	return []schema.Annotation{table(r.Prefix, "relay")}
+}
+
+// Fields implements ent.Mixin.
+func (Plan) Fields() []ent.Field {
+	return []ent.Field{
+		field.String("id").SchemaType(types("text", "varchar(32)", "text")).Immutable(),
+		text("state", "varchar(32)"),
+		field.Int64("version"),
+		text("body", "longtext"),
+		field.Bytes("ids").SchemaType(types("bytea", "longblob", "blob")),
+		instant("created_at"),
+		instant("updated_at"),
+		instantOrNull("worker_until"),
+	}
+}
+
+// Annotations implements ent.Mixin.
+func (p Plan) Annotations() []schema.Annotation {
+	return []schema.Annotation{table(p.Prefix, "plan")}
 }
 
 // zero is a default of the database. The generated code does not set it.

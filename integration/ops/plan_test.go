@@ -76,7 +76,7 @@ func TestApplyRedrive(t *testing.T) {
 
 			w.Publisher.FailFor(nil)
 			w.drain()
-			arrivedInOrder(t, w)
+			arrivedInOrder(t, w, 120, 3)
 			rest := walk(w, ops.ListQuery{Filter: ops.Filter{Statuses: []ops.Status{ops.StatusDead}}, Limit: 1000})
 			if len(rest) != 120*2+1 {
 				t.Errorf("%d events are still dead, want those outside of the plan", len(rest))
@@ -87,7 +87,7 @@ func TestApplyRedrive(t *testing.T) {
 
 // arrivedInOrder fails the test unless the events of each key were accepted in the order in which
 // they were published, which is that of their ids.
-func arrivedInOrder(t *testing.T, w *world) {
+func arrivedInOrder(t *testing.T, w *world, events, keys int) {
 	t.Helper()
 	last, n := map[string]string{}, 0
 	for _, d := range w.Publisher.Accepted() {
@@ -100,8 +100,8 @@ func arrivedInOrder(t *testing.T, w *world) {
 		}
 		last[d.Key] = d.ID
 	}
-	if n != 120 || len(last) != 3 {
-		t.Errorf("%d events of %d keys arrived, want 120 of 3", n, len(last))
+	if n != events || len(last) != keys {
+		t.Errorf("%d events of %d keys arrived, want %d of %d", n, len(last), events, keys)
 	}
 }
 

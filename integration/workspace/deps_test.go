@@ -32,7 +32,7 @@ var rooms = map[string]room{
 	"core":              {ours: []string{"core/internal/..."}},
 	"core/internal":     {ours: []string{"core"}},
 	"core/sqltx":        {ours: []string{"core", "core/internal/..."}},
-	"core/ops":          {ours: []string{"core", "core/internal/errtext"}},
+	"core/ops":          {ours: []string{"core", "core/internal/errtext", "core/internal/who"}},
 	"core/sqloutbox":    {ours: []string{"core", "core/ops", "core/sqltx", "core/internal/..."}},
 	"core/adapter":      {ours: []string{"core", "core/sqloutbox", "core/internal/..."}},
 	"core/once":         {ours: []string{"core", "core/internal/errtext", "core/internal/textcheck"}},
@@ -52,7 +52,7 @@ var rooms = map[string]room{
 		"core", "core/once", "core/ops", "core/sqltx", "core/outboxtest/internal/...",
 	}},
 	"core/outboxtest/suite": {ours: []string{
-		"core", "core/inbox", "core/once", "core/sqltx", "core/outboxtest", "core/outboxtest/internal/...",
+		"core", "core/inbox", "core/once", "core/ops", "core/sqltx", "core/outboxtest", "core/outboxtest/internal/...",
 	}},
 	"gormoutbox": {ours: []string{"core", "core/adapter", "core/sqltx"}, others: []string{"gorm.io/gorm"}},
 	"entoutbox/entschema": {

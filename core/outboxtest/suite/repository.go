@@ -74,6 +74,7 @@ func TestRepository(t *testing.T, h RepositoryHarness) {
 		{"Keys", keyCases()},
 		{"Relays", relayCases()},
 		{"Audit", auditCases()},
+		{"Plans", planCases()},
 		{"Interleaving", interleavingCases()},
 		{"Concurrency", concurrencyCases()},
 		{"Context", contextCases()},

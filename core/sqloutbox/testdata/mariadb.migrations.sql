@@ -157,6 +157,20 @@ CREATE TABLE IF NOT EXISTS `outbox_relay` (
     PRIMARY KEY (node)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
+-- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it is.
+CREATE TABLE IF NOT EXISTS `outbox_plan` (
+    id           VARCHAR(32) NOT NULL,
+    state        VARCHAR(32) NOT NULL,
+    version      BIGINT      NOT NULL,
+    body         LONGTEXT    NOT NULL,
+    ids          LONGBLOB    NOT NULL,
+    created_at   DATETIME(6) NOT NULL,
+    updated_at   DATETIME(6) NOT NULL,
+    worker_until DATETIME(6),
+    PRIMARY KEY (id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
 -- down
+DROP TABLE IF EXISTS `outbox_plan`;
 DROP TABLE IF EXISTS `outbox_relay`;
 

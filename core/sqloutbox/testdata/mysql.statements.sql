@@ -193,6 +193,26 @@ SELECT e.ready_topic FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHE
 -- open_page
 SELECT e.open_lane, e.key_seq, e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane > ? ORDER BY e.open_lane, e.key_seq LIMIT ?
 
+-- plan: change
+UPDATE `outbox_plan` SET state = ?, body = ?, version = version + 1, updated_at = UTC_TIMESTAMP(6), worker_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id = ? AND version = ?
+
+-- plan: forget
+DELETE FROM `outbox_plan` WHERE state IN ('done', 'cancelled') AND updated_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND
+
+-- plan: insert
+INSERT INTO `outbox_plan` (id, state, version, body, ids, created_at, updated_at) VALUES (?, ?, 1, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))
+
+-- plan: list
+SELECT id, state, version, body, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',worker_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM `outbox_plan` ORDER BY created_at DESC, id LIMIT ?
+
+-- plan: outcomes
+SELECT e.id, COALESCE(n.status, e.status), COALESCE(n.attempts, e.attempts)
+FROM `outbox_event` e LEFT JOIN `outbox_audit` a ON a.row_id = e.id AND a.new_id IS NOT NULL
+LEFT JOIN `outbox_event` n ON n.id = a.new_id WHERE e.id IN ({ids})
+
+-- plan: read
+SELECT id, state, version, body, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',worker_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)), ids FROM `outbox_plan` WHERE id = ?
+
 -- read audit
 SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',a.at), a.action, a.actor, a.reason, a.new_id FROM `outbox_audit` a WHERE a.row_id = ? ORDER BY a.id LIMIT 100
 

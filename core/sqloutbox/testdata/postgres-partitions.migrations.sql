@@ -120,6 +120,19 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_relay" (
     published_at timestamptz
 );
 
+-- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it is.
+CREATE TABLE IF NOT EXISTS "app"."outbox_plan" (
+    id           text        COLLATE "C" NOT NULL PRIMARY KEY,
+    state        text        NOT NULL,
+    version      bigint      NOT NULL,
+    body         text        NOT NULL,
+    ids          bytea       NOT NULL,
+    created_at   timestamptz NOT NULL,
+    updated_at   timestamptz NOT NULL,
+    worker_until timestamptz
+);
+
 -- down
+DROP TABLE IF EXISTS "app"."outbox_plan";
 DROP TABLE IF EXISTS "app"."outbox_relay";
 

@@ -338,6 +338,26 @@ WITH RECURSIVE all_topics AS (
   WHERE e.status <> 3 AND ($2::text[] IS NULL OR e.topic = ANY ($2::text[])) AND e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
 ) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o
 
+-- plan: change
+UPDATE "app"."outbox_plan" SET state = $1::text, body = $2::text, version = version + 1, updated_at = statement_timestamp(), worker_until = statement_timestamp() + $3::bigint * interval '1 microsecond' WHERE id = $4::text AND version = $5::bigint
+
+-- plan: forget
+DELETE FROM "app"."outbox_plan" WHERE state IN ('done', 'cancelled') AND updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+
+-- plan: insert
+INSERT INTO "app"."outbox_plan" (id, state, version, body, ids, created_at, updated_at) VALUES ($1::text, $2::text, 1, $3::text, $4::bytea, statement_timestamp(), statement_timestamp())
+
+-- plan: list
+SELECT id, state, version, body, (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, (extract(epoch from worker_until)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_plan" ORDER BY created_at DESC, id LIMIT $1::bigint
+
+-- plan: outcomes
+SELECT e.id, COALESCE(n.status, e.status), COALESCE(n.attempts, e.attempts)
+FROM "app"."outbox_event" e LEFT JOIN "app"."outbox_audit" a ON a.row_id = e.id AND a.new_id IS NOT NULL
+LEFT JOIN "app"."outbox_event" n ON n.id = a.new_id WHERE e.id = ANY ($1::uuid[])
+
+-- plan: read
+SELECT id, state, version, body, (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, (extract(epoch from worker_until)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint, ids FROM "app"."outbox_plan" WHERE id = $1::text
+
 -- planner
 SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 

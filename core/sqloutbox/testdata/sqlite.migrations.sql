@@ -154,6 +154,19 @@ CREATE TABLE IF NOT EXISTS "outbox_relay" (
     published_at INTEGER
 );
 
+-- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it is.
+CREATE TABLE IF NOT EXISTS "outbox_plan" (
+    id           TEXT    NOT NULL PRIMARY KEY,
+    state        TEXT    NOT NULL,
+    version      INTEGER NOT NULL,
+    body         TEXT    NOT NULL,
+    ids          BLOB    NOT NULL,
+    created_at   INTEGER NOT NULL,
+    updated_at   INTEGER NOT NULL,
+    worker_until INTEGER
+);
+
 -- down
+DROP TABLE IF EXISTS "outbox_plan";
 DROP TABLE IF EXISTS "outbox_relay";
 

@@ -187,6 +187,26 @@ SELECT e.topic FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL 
 -- open_page
 SELECT e.lane, e.key_seq, e.id FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
 
+-- plan: change
+UPDATE "outbox_plan" SET state = ?, body = ?, version = version + 1, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), worker_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE id = ? AND version = ?
+
+-- plan: forget
+DELETE FROM "outbox_plan" WHERE state IN ('done', 'cancelled') AND updated_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?
+
+-- plan: insert
+INSERT INTO "outbox_plan" (id, state, version, body, ids, created_at, updated_at) VALUES (?, ?, 1, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
+
+-- plan: list
+SELECT id, state, version, body, created_at, updated_at, worker_until, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_plan" ORDER BY created_at DESC, id LIMIT ?
+
+-- plan: outcomes
+SELECT e.id, COALESCE(n.status, e.status), COALESCE(n.attempts, e.attempts)
+FROM "outbox_event" e LEFT JOIN "outbox_audit" a ON a.row_id = e.id AND a.new_id IS NOT NULL
+LEFT JOIN "outbox_event" n ON n.id = a.new_id WHERE e.id IN ({ids})
+
+-- plan: read
+SELECT id, state, version, body, created_at, updated_at, worker_until, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ids FROM "outbox_plan" WHERE id = ?
+
 -- read audit
 SELECT a.at, a.action, a.actor, a.reason, a.new_id FROM "outbox_audit" a WHERE a.row_id = ? ORDER BY a.id LIMIT 100
 

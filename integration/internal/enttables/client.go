@@ -18,6 +18,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxaudit"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxevent"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxplan"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxrelay"
 )
 
@@ -32,6 +33,8 @@ type Client struct {
 	OutboxEvent *OutboxEventClient
 	// OutboxKey is the client for interacting with the OutboxKey builders.
 	OutboxKey *OutboxKeyClient
+	// OutboxPlan is the client for interacting with the OutboxPlan builders.
+	OutboxPlan *OutboxPlanClient
 	// OutboxRelay is the client for interacting with the OutboxRelay builders.
 	OutboxRelay *OutboxRelayClient
 }
@@ -48,6 +51,7 @@ func (c *Client) init() {
 	c.OutboxAudit = NewOutboxAuditClient(c.config)
 	c.OutboxEvent = NewOutboxEventClient(c.config)
 	c.OutboxKey = NewOutboxKeyClient(c.config)
+	c.OutboxPlan = NewOutboxPlanClient(c.config)
 	c.OutboxRelay = NewOutboxRelayClient(c.config)
 }
 
@@ -144,6 +148,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		OutboxAudit: NewOutboxAuditClient(cfg),
 		OutboxEvent: NewOutboxEventClient(cfg),
 		OutboxKey:   NewOutboxKeyClient(cfg),
+		OutboxPlan:  NewOutboxPlanClient(cfg),
 		OutboxRelay: NewOutboxRelayClient(cfg),
 	}, nil
 }
@@ -167,6 +172,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		OutboxAudit: NewOutboxAuditClient(cfg),
 		OutboxEvent: NewOutboxEventClient(cfg),
 		OutboxKey:   NewOutboxKeyClient(cfg),
+		OutboxPlan:  NewOutboxPlanClient(cfg),
 		OutboxRelay: NewOutboxRelayClient(cfg),
 	}, nil
 }
@@ -199,6 +205,7 @@ func (c *Client) Use(hooks ...Hook) {
 	c.OutboxAudit.Use(hooks...)
 	c.OutboxEvent.Use(hooks...)
 	c.OutboxKey.Use(hooks...)
+	c.OutboxPlan.Use(hooks...)
 	c.OutboxRelay.Use(hooks...)
 }
 
@@ -208,6 +215,7 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 	c.OutboxAudit.Intercept(interceptors...)
 	c.OutboxEvent.Intercept(interceptors...)
 	c.OutboxKey.Intercept(interceptors...)
+	c.OutboxPlan.Intercept(interceptors...)
 	c.OutboxRelay.Intercept(interceptors...)
 }
 
@@ -220,6 +228,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.OutboxEvent.mutate(ctx, m)
 	case *OutboxKeyMutation:
 		return c.OutboxKey.mutate(ctx, m)
+	case *OutboxPlanMutation:
+		return c.OutboxPlan.mutate(ctx, m)
 	case *OutboxRelayMutation:
 		return c.OutboxRelay.mutate(ctx, m)
 	default:
@@ -626,6 +636,139 @@ func (c *OutboxKeyClient) mutate(ctx context.Context, m *OutboxKeyMutation) (Val
 	}
 }
 
+// OutboxPlanClient is a client for the OutboxPlan schema.
+type OutboxPlanClient struct {
+	config
+}
+
+// NewOutboxPlanClient returns a client for the OutboxPlan from the given config.
+func NewOutboxPlanClient(c config) *OutboxPlanClient {
+	return &OutboxPlanClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `outboxplan.Hooks(f(g(h())))`.
+func (c *OutboxPlanClient) Use(hooks ...Hook) {
+	c.hooks.OutboxPlan = append(c.hooks.OutboxPlan, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `outboxplan.Intercept(f(g(h())))`.
+func (c *OutboxPlanClient) Intercept(interceptors ...Interceptor) {
+	c.inters.OutboxPlan = append(c.inters.OutboxPlan, interceptors...)
+}
+
+// Create returns a builder for creating a OutboxPlan entity.
+func (c *OutboxPlanClient) Create() *OutboxPlanCreate {
+	mutation := newOutboxPlanMutation(c.config, OpCreate)
+	return &OutboxPlanCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of OutboxPlan entities.
+func (c *OutboxPlanClient) CreateBulk(builders ...*OutboxPlanCreate) *OutboxPlanCreateBulk {
+	return &OutboxPlanCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *OutboxPlanClient) MapCreateBulk(slice any, setFunc func(*OutboxPlanCreate, int)) *OutboxPlanCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &OutboxPlanCreateBulk{err: fmt.Errorf("calling to OutboxPlanClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*OutboxPlanCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &OutboxPlanCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for OutboxPlan.
+func (c *OutboxPlanClient) Update() *OutboxPlanUpdate {
+	mutation := newOutboxPlanMutation(c.config, OpUpdate)
+	return &OutboxPlanUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *OutboxPlanClient) UpdateOne(_m *OutboxPlan) *OutboxPlanUpdateOne {
+	mutation := newOutboxPlanMutation(c.config, OpUpdateOne, withOutboxPlan(_m))
+	return &OutboxPlanUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *OutboxPlanClient) UpdateOneID(id string) *OutboxPlanUpdateOne {
+	mutation := newOutboxPlanMutation(c.config, OpUpdateOne, withOutboxPlanID(id))
+	return &OutboxPlanUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for OutboxPlan.
+func (c *OutboxPlanClient) Delete() *OutboxPlanDelete {
+	mutation := newOutboxPlanMutation(c.config, OpDelete)
+	return &OutboxPlanDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *OutboxPlanClient) DeleteOne(_m *OutboxPlan) *OutboxPlanDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *OutboxPlanClient) DeleteOneID(id string) *OutboxPlanDeleteOne {
+	builder := c.Delete().Where(outboxplan.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &OutboxPlanDeleteOne{builder}
+}
+
+// Query returns a query builder for OutboxPlan.
+func (c *OutboxPlanClient) Query() *OutboxPlanQuery {
+	return &OutboxPlanQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeOutboxPlan},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a OutboxPlan entity by its id.
+func (c *OutboxPlanClient) Get(ctx context.Context, id string) (*OutboxPlan, error) {
+	return c.Query().Where(outboxplan.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *OutboxPlanClient) GetX(ctx context.Context, id string) *OutboxPlan {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *OutboxPlanClient) Hooks() []Hook {
+	return c.hooks.OutboxPlan
+}
+
+// Interceptors returns the client interceptors.
+func (c *OutboxPlanClient) Interceptors() []Interceptor {
+	return c.inters.OutboxPlan
+}
+
+func (c *OutboxPlanClient) mutate(ctx context.Context, m *OutboxPlanMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&OutboxPlanCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&OutboxPlanUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&OutboxPlanUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&OutboxPlanDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("enttables: unknown OutboxPlan mutation op: %q", m.Op())
+	}
+}
+
 // OutboxRelayClient is a client for the OutboxRelay schema.
 type OutboxRelayClient struct {
 	config
@@ -762,9 +905,9 @@ func (c *OutboxRelayClient) mutate(ctx context.Context, m *OutboxRelayMutation) 
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		OutboxAudit, OutboxEvent, OutboxKey, OutboxRelay []ent.Hook
+		OutboxAudit, OutboxEvent, OutboxKey, OutboxPlan, OutboxRelay []ent.Hook
 	}
 	inters struct {
-		OutboxAudit, OutboxEvent, OutboxKey, OutboxRelay []ent.Interceptor
+		OutboxAudit, OutboxEvent, OutboxKey, OutboxPlan, OutboxRelay []ent.Interceptor
 	}
 )

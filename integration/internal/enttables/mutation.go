@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxaudit"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxevent"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxplan"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxrelay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/predicate"
 )
@@ -30,6 +31,7 @@ const (
 	TypeOutboxAudit = "OutboxAudit"
 	TypeOutboxEvent = "OutboxEvent"
 	TypeOutboxKey   = "OutboxKey"
+	TypeOutboxPlan  = "OutboxPlan"
 	TypeOutboxRelay = "OutboxRelay"
 )
 
@@ -3734,6 +3736,720 @@ func (m *OutboxKeyMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *OutboxKeyMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown OutboxKey edge %s", name)
+}
+
+// OutboxPlanMutation represents an operation that mutates the OutboxPlan nodes in the graph.
+type OutboxPlanMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *string
+	state         *string
+	version       *int64
+	addversion    *int64
+	body          *string
+	ids           *[]byte
+	created_at    *entschema.Time
+	updated_at    *entschema.Time
+	worker_until  *entschema.Time
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*OutboxPlan, error)
+	predicates    []predicate.OutboxPlan
+}
+
+var _ ent.Mutation = (*OutboxPlanMutation)(nil)
+
+// outboxplanOption allows management of the mutation configuration using functional options.
+type outboxplanOption func(*OutboxPlanMutation)
+
+// newOutboxPlanMutation creates new mutation for the OutboxPlan entity.
+func newOutboxPlanMutation(c config, op Op, opts ...outboxplanOption) *OutboxPlanMutation {
+	m := &OutboxPlanMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeOutboxPlan,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withOutboxPlanID sets the ID field of the mutation.
+func withOutboxPlanID(id string) outboxplanOption {
+	return func(m *OutboxPlanMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *OutboxPlan
+		)
+		m.oldValue = func(ctx context.Context) (*OutboxPlan, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().OutboxPlan.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withOutboxPlan sets the old OutboxPlan of the mutation.
+func withOutboxPlan(node *OutboxPlan) outboxplanOption {
+	return func(m *OutboxPlanMutation) {
+		m.oldValue = func(context.Context) (*OutboxPlan, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m OutboxPlanMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m OutboxPlanMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("enttables: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of OutboxPlan entities.
+func (m *OutboxPlanMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *OutboxPlanMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *OutboxPlanMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().OutboxPlan.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetState sets the "state" field.
+func (m *OutboxPlanMutation) SetState(s string) {
+	m.state = &s
+}
+
+// State returns the value of the "state" field in the mutation.
+func (m *OutboxPlanMutation) State() (r string, exists bool) {
+	v := m.state
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldState returns the old "state" field's value of the OutboxPlan entity.
+// If the OutboxPlan object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPlanMutation) OldState(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldState is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldState requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldState: %w", err)
+	}
+	return oldValue.State, nil
+}
+
+// ResetState resets all changes to the "state" field.
+func (m *OutboxPlanMutation) ResetState() {
+	m.state = nil
+}
+
+// SetVersion sets the "version" field.
+func (m *OutboxPlanMutation) SetVersion(i int64) {
+	m.version = &i
+	m.addversion = nil
+}
+
+// Version returns the value of the "version" field in the mutation.
+func (m *OutboxPlanMutation) Version() (r int64, exists bool) {
+	v := m.version
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldVersion returns the old "version" field's value of the OutboxPlan entity.
+// If the OutboxPlan object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPlanMutation) OldVersion(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldVersion is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldVersion requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldVersion: %w", err)
+	}
+	return oldValue.Version, nil
+}
+
+// AddVersion adds i to the "version" field.
+func (m *OutboxPlanMutation) AddVersion(i int64) {
+	if m.addversion != nil {
+		*m.addversion += i
+	} else {
+		m.addversion = &i
+	}
+}
+
+// AddedVersion returns the value that was added to the "version" field in this mutation.
+func (m *OutboxPlanMutation) AddedVersion() (r int64, exists bool) {
+	v := m.addversion
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetVersion resets all changes to the "version" field.
+func (m *OutboxPlanMutation) ResetVersion() {
+	m.version = nil
+	m.addversion = nil
+}
+
+// SetBody sets the "body" field.
+func (m *OutboxPlanMutation) SetBody(s string) {
+	m.body = &s
+}
+
+// Body returns the value of the "body" field in the mutation.
+func (m *OutboxPlanMutation) Body() (r string, exists bool) {
+	v := m.body
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldBody returns the old "body" field's value of the OutboxPlan entity.
+// If the OutboxPlan object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPlanMutation) OldBody(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldBody is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldBody requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldBody: %w", err)
+	}
+	return oldValue.Body, nil
+}
+
+// ResetBody resets all changes to the "body" field.
+func (m *OutboxPlanMutation) ResetBody() {
+	m.body = nil
+}
+
+// SetIds sets the "ids" field.
+func (m *OutboxPlanMutation) SetIds(b []byte) {
+	m.ids = &b
+}
+
+// Ids returns the value of the "ids" field in the mutation.
+func (m *OutboxPlanMutation) Ids() (r []byte, exists bool) {
+	v := m.ids
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldIds returns the old "ids" field's value of the OutboxPlan entity.
+// If the OutboxPlan object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPlanMutation) OldIds(ctx context.Context) (v []byte, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldIds is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldIds requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldIds: %w", err)
+	}
+	return oldValue.Ids, nil
+}
+
+// ResetIds resets all changes to the "ids" field.
+func (m *OutboxPlanMutation) ResetIds() {
+	m.ids = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *OutboxPlanMutation) SetCreatedAt(e entschema.Time) {
+	m.created_at = &e
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *OutboxPlanMutation) CreatedAt() (r entschema.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the OutboxPlan entity.
+// If the OutboxPlan object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPlanMutation) OldCreatedAt(ctx context.Context) (v entschema.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *OutboxPlanMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (m *OutboxPlanMutation) SetUpdatedAt(e entschema.Time) {
+	m.updated_at = &e
+}
+
+// UpdatedAt returns the value of the "updated_at" field in the mutation.
+func (m *OutboxPlanMutation) UpdatedAt() (r entschema.Time, exists bool) {
+	v := m.updated_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUpdatedAt returns the old "updated_at" field's value of the OutboxPlan entity.
+// If the OutboxPlan object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPlanMutation) OldUpdatedAt(ctx context.Context) (v entschema.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUpdatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUpdatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUpdatedAt: %w", err)
+	}
+	return oldValue.UpdatedAt, nil
+}
+
+// ResetUpdatedAt resets all changes to the "updated_at" field.
+func (m *OutboxPlanMutation) ResetUpdatedAt() {
+	m.updated_at = nil
+}
+
+// SetWorkerUntil sets the "worker_until" field.
+func (m *OutboxPlanMutation) SetWorkerUntil(e entschema.Time) {
+	m.worker_until = &e
+}
+
+// WorkerUntil returns the value of the "worker_until" field in the mutation.
+func (m *OutboxPlanMutation) WorkerUntil() (r entschema.Time, exists bool) {
+	v := m.worker_until
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldWorkerUntil returns the old "worker_until" field's value of the OutboxPlan entity.
+// If the OutboxPlan object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPlanMutation) OldWorkerUntil(ctx context.Context) (v *entschema.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldWorkerUntil is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldWorkerUntil requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldWorkerUntil: %w", err)
+	}
+	return oldValue.WorkerUntil, nil
+}
+
+// ClearWorkerUntil clears the value of the "worker_until" field.
+func (m *OutboxPlanMutation) ClearWorkerUntil() {
+	m.worker_until = nil
+	m.clearedFields[outboxplan.FieldWorkerUntil] = struct{}{}
+}
+
+// WorkerUntilCleared returns if the "worker_until" field was cleared in this mutation.
+func (m *OutboxPlanMutation) WorkerUntilCleared() bool {
+	_, ok := m.clearedFields[outboxplan.FieldWorkerUntil]
+	return ok
+}
+
+// ResetWorkerUntil resets all changes to the "worker_until" field.
+func (m *OutboxPlanMutation) ResetWorkerUntil() {
+	m.worker_until = nil
+	delete(m.clearedFields, outboxplan.FieldWorkerUntil)
+}
+
+// Where appends a list predicates to the OutboxPlanMutation builder.
+func (m *OutboxPlanMutation) Where(ps ...predicate.OutboxPlan) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the OutboxPlanMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *OutboxPlanMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.OutboxPlan, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *OutboxPlanMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *OutboxPlanMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (OutboxPlan).
+func (m *OutboxPlanMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *OutboxPlanMutation) Fields() []string {
+	fields := make([]string, 0, 7)
+	if m.state != nil {
+		fields = append(fields, outboxplan.FieldState)
+	}
+	if m.version != nil {
+		fields = append(fields, outboxplan.FieldVersion)
+	}
+	if m.body != nil {
+		fields = append(fields, outboxplan.FieldBody)
+	}
+	if m.ids != nil {
+		fields = append(fields, outboxplan.FieldIds)
+	}
+	if m.created_at != nil {
+		fields = append(fields, outboxplan.FieldCreatedAt)
+	}
+	if m.updated_at != nil {
+		fields = append(fields, outboxplan.FieldUpdatedAt)
+	}
+	if m.worker_until != nil {
+		fields = append(fields, outboxplan.FieldWorkerUntil)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *OutboxPlanMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case outboxplan.FieldState:
+		return m.State()
+	case outboxplan.FieldVersion:
+		return m.Version()
+	case outboxplan.FieldBody:
+		return m.Body()
+	case outboxplan.FieldIds:
+		return m.Ids()
+	case outboxplan.FieldCreatedAt:
+		return m.CreatedAt()
+	case outboxplan.FieldUpdatedAt:
+		return m.UpdatedAt()
+	case outboxplan.FieldWorkerUntil:
+		return m.WorkerUntil()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *OutboxPlanMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case outboxplan.FieldState:
+		return m.OldState(ctx)
+	case outboxplan.FieldVersion:
+		return m.OldVersion(ctx)
+	case outboxplan.FieldBody:
+		return m.OldBody(ctx)
+	case outboxplan.FieldIds:
+		return m.OldIds(ctx)
+	case outboxplan.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case outboxplan.FieldUpdatedAt:
+		return m.OldUpdatedAt(ctx)
+	case outboxplan.FieldWorkerUntil:
+		return m.OldWorkerUntil(ctx)
+	}
+	return nil, fmt.Errorf("unknown OutboxPlan field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *OutboxPlanMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case outboxplan.FieldState:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetState(v)
+		return nil
+	case outboxplan.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetVersion(v)
+		return nil
+	case outboxplan.FieldBody:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetBody(v)
+		return nil
+	case outboxplan.FieldIds:
+		v, ok := value.([]byte)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetIds(v)
+		return nil
+	case outboxplan.FieldCreatedAt:
+		v, ok := value.(entschema.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case outboxplan.FieldUpdatedAt:
+		v, ok := value.(entschema.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUpdatedAt(v)
+		return nil
+	case outboxplan.FieldWorkerUntil:
+		v, ok := value.(entschema.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetWorkerUntil(v)
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxPlan field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *OutboxPlanMutation) AddedFields() []string {
+	var fields []string
+	if m.addversion != nil {
+		fields = append(fields, outboxplan.FieldVersion)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *OutboxPlanMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case outboxplan.FieldVersion:
+		return m.AddedVersion()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *OutboxPlanMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case outboxplan.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddVersion(v)
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxPlan numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *OutboxPlanMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(outboxplan.FieldWorkerUntil) {
+		fields = append(fields, outboxplan.FieldWorkerUntil)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *OutboxPlanMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *OutboxPlanMutation) ClearField(name string) error {
+	switch name {
+	case outboxplan.FieldWorkerUntil:
+		m.ClearWorkerUntil()
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxPlan nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *OutboxPlanMutation) ResetField(name string) error {
+	switch name {
+	case outboxplan.FieldState:
+		m.ResetState()
+		return nil
+	case outboxplan.FieldVersion:
+		m.ResetVersion()
+		return nil
+	case outboxplan.FieldBody:
+		m.ResetBody()
+		return nil
+	case outboxplan.FieldIds:
+		m.ResetIds()
+		return nil
+	case outboxplan.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case outboxplan.FieldUpdatedAt:
+		m.ResetUpdatedAt()
+		return nil
+	case outboxplan.FieldWorkerUntil:
+		m.ResetWorkerUntil()
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxPlan field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *OutboxPlanMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *OutboxPlanMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *OutboxPlanMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *OutboxPlanMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *OutboxPlanMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *OutboxPlanMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *OutboxPlanMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown OutboxPlan unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *OutboxPlanMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown OutboxPlan edge %s", name)
 }
 
 // OutboxRelayMutation represents an operation that mutates the OutboxRelay nodes in the graph.

@@ -18,6 +18,8 @@ type Tx struct {
 	OutboxEvent *OutboxEventClient
 	// OutboxKey is the client for interacting with the OutboxKey builders.
 	OutboxKey *OutboxKeyClient
+	// OutboxPlan is the client for interacting with the OutboxPlan builders.
+	OutboxPlan *OutboxPlanClient
 	// OutboxRelay is the client for interacting with the OutboxRelay builders.
 	OutboxRelay *OutboxRelayClient
 
@@ -154,6 +156,7 @@ func (tx *Tx) init() {
 	tx.OutboxAudit = NewOutboxAuditClient(tx.config)
 	tx.OutboxEvent = NewOutboxEventClient(tx.config)
 	tx.OutboxKey = NewOutboxKeyClient(tx.config)
+	tx.OutboxPlan = NewOutboxPlanClient(tx.config)
 	tx.OutboxRelay = NewOutboxRelayClient(tx.config)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
 // deadFilter selects dead events.
@@ -148,10 +148,10 @@ type change struct {
 // mutation is redrive or discard.
 type mutation struct {
 	deadFilter
-	name          string
-	all, dryRun   bool
-	yes, skipDead bool
-	reason, actor string
+	who
+	name        string
+	all, dryRun bool
+	skipDead    bool
 }
 
 func (a *app) redriveCommand() *cobra.Command {
@@ -177,7 +177,9 @@ func (a *app) mutationCommand(name, shortText, long string) *cobra.Command {
 The events are those of the ids, or with --all every dead event that the filter selects. The command
 prints how many there are, how old they are, and where they go. Then it asks. Without a terminal it
 needs --yes, or it is refused (exit code 5). Actor and reason are stored in the audit table, in the
-same transaction. Exit code 4 says that fewer events were changed than were selected.`,
+same transaction. Exit code 4 says that fewer events were changed than were selected.
+
+For many events, store a plan and apply it: outbox ` + name + ` plan.`,
 		Example: fmt.Sprintf("  outbox %s --all --topic orders --dry-run\n"+
 			"  outbox %[1]s --all --topic orders --reason 'schema repaired, INC-42'", name),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -186,14 +188,13 @@ same transaction. Exit code 4 says that fewer events were changed than were sele
 			return a.mutate(ctx, m, args)
 		},
 	}
-	m.flags(c)
+	m.deadFilter.flags(c)
 	f := c.Flags()
 	f.BoolVar(&m.all, "all", false, "every dead event that the filter selects")
 	f.BoolVar(&m.dryRun, "dry-run", false, "print what would be changed, and change nothing")
-	f.BoolVar(&m.yes, "yes", false, "do not ask")
 	f.BoolVar(&m.skipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
-	f.StringVar(&m.reason, "reason", "", "why, for the audit table")
-	f.StringVar(&m.actor, "actor", "", "who, for the audit table (default: the user of the system)")
+	m.who.flags(c)
+	c.AddCommand(a.planCommand(ops.Action(name)), a.applyCommand(ops.Action(name)))
 	return c
 }
 
@@ -204,8 +205,9 @@ func (m *mutation) check(args []string) (ids []core.RowID, err error) {
 		return nil, usage("name the events: ids, or --all with a filter")
 	case len(args) > 0 && m.deadFilter != deadFilter{}:
 		return nil, usage("--topic, --type and --tenant are for --all")
-	case m.reason == "" && !m.dryRun:
-		return nil, usage("--reason is missing: it is stored in the audit table")
+	}
+	if err := m.who.check(); err != nil && !m.dryRun {
+		return nil, err
 	}
 	for _, arg := range args {
 		id, err := core.ParseRowID(arg)
@@ -213,12 +215,6 @@ func (m *mutation) check(args []string) (ids []core.RowID, err error) {
 			return nil, usage("%s: %w", short(arg), err)
 		}
 		ids = append(ids, id)
-	}
-	if m.actor == "" {
-		m.actor = "unknown"
-		if u, err := user.Current(); err == nil {
-			m.actor = u.Username
-		}
 	}
 	return ids, nil
 }

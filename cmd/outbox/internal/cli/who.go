@@ -13,8 +13,18 @@ type who struct {
 }
 
 func (w *who) flags(c *cobra.Command) {
-	c.Flags().BoolVar(&w.yes, "yes", false, "do not ask")
+	w.yesFlag(c)
+	w.reasonFlags(c)
+}
+
+func (w *who) reasonFlags(c *cobra.Command) {
 	c.Flags().StringVar(&w.reason, "reason", "", "why; it is stored")
+	w.actorFlag(c)
+}
+
+func (w *who) yesFlag(c *cobra.Command) { c.Flags().BoolVar(&w.yes, "yes", false, "do not ask") }
+
+func (w *who) actorFlag(c *cobra.Command) {
 	c.Flags().StringVar(&w.actor, "actor", "", "who; it is stored (default: the user of the system)")
 }
 
@@ -23,11 +33,17 @@ func (w *who) check() error {
 	if w.reason == "" {
 		return usage("--reason is missing: it is stored with the change")
 	}
-	if w.actor == "" {
-		w.actor = "unknown"
-		if u, err := user.Current(); err == nil {
-			w.actor = u.Username
-		}
-	}
+	w.find()
 	return nil
+}
+
+// find finds the actor.
+func (w *who) find() {
+	if w.actor != "" {
+		return
+	}
+	w.actor = "unknown"
+	if u, err := user.Current(); err == nil {
+		w.actor = u.Username
+	}
 }

@@ -1,1 +1,2 @@
+DROP TABLE IF EXISTS {{plan}};
 DROP TABLE IF EXISTS {{relay}};

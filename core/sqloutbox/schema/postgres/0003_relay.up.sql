@@ -13,3 +13,15 @@ CREATE TABLE IF NOT EXISTS {{relay}} (
     claimed_at   timestamptz,
     published_at timestamptz
 );
+
+-- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it is.
+CREATE TABLE IF NOT EXISTS {{plan}} (
+    id           text        COLLATE "C" NOT NULL PRIMARY KEY,
+    state        text        NOT NULL,
+    version      bigint      NOT NULL,
+    body         text        NOT NULL,
+    ids          bytea       NOT NULL,
+    created_at   timestamptz NOT NULL,
+    updated_at   timestamptz NOT NULL,
+    worker_until timestamptz
+);

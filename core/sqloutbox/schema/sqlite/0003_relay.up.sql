@@ -13,3 +13,15 @@ CREATE TABLE IF NOT EXISTS {{relay}} (
     claimed_at   INTEGER,
     published_at INTEGER
 );
+
+-- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it is.
+CREATE TABLE IF NOT EXISTS {{plan}} (
+    id           TEXT    NOT NULL PRIMARY KEY,
+    state        TEXT    NOT NULL,
+    version      INTEGER NOT NULL,
+    body         TEXT    NOT NULL,
+    ids          BLOB    NOT NULL,
+    created_at   INTEGER NOT NULL,
+    updated_at   INTEGER NOT NULL,
+    worker_until INTEGER
+);

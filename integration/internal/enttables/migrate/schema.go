@@ -113,6 +113,23 @@ var (
 		Columns:    OutboxKeyColumns,
 		PrimaryKey: []*schema.Column{OutboxKeyColumns[0]},
 	}
+	// OutboxPlanColumns holds the columns for the "outbox_plan" table.
+	OutboxPlanColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(32)", "postgres": "text", "sqlite3": "text"}},
+		{Name: "state", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(32)", "postgres": "text", "sqlite3": "text"}},
+		{Name: "version", Type: field.TypeInt64},
+		{Name: "body", Type: field.TypeString, SchemaType: map[string]string{"mysql": "longtext", "postgres": "text", "sqlite3": "text"}},
+		{Name: "ids", Type: field.TypeBytes, SchemaType: map[string]string{"mysql": "longblob", "postgres": "bytea", "sqlite3": "blob"}},
+		{Name: "created_at", Type: field.TypeOther, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
+		{Name: "updated_at", Type: field.TypeOther, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
+		{Name: "worker_until", Type: field.TypeOther, Nullable: true, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
+	}
+	// OutboxPlanTable holds the schema information for the "outbox_plan" table.
+	OutboxPlanTable = &schema.Table{
+		Name:       "outbox_plan",
+		Columns:    OutboxPlanColumns,
+		PrimaryKey: []*schema.Column{OutboxPlanColumns[0]},
+	}
 	// OutboxRelayColumns holds the columns for the "outbox_relay" table.
 	OutboxRelayColumns = []*schema.Column{
 		{Name: "node", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(255)", "postgres": "text", "sqlite3": "text"}},
@@ -138,6 +155,7 @@ var (
 		OutboxAuditTable,
 		OutboxEventTable,
 		OutboxKeyTable,
+		OutboxPlanTable,
 		OutboxRelayTable,
 	}
 )
@@ -157,6 +175,12 @@ func init() {
 	}
 	OutboxKeyTable.Annotation = &entsql.Annotation{
 		Table:     "outbox_key",
+		Charset:   "utf8mb4",
+		Collation: "utf8mb4_bin",
+		Options:   "ENGINE = InnoDB",
+	}
+	OutboxPlanTable.Annotation = &entsql.Annotation{
+		Table:     "outbox_plan",
 		Charset:   "utf8mb4",
 		Collation: "utf8mb4_bin",
 		Options:   "ENGINE = InnoDB",

@@ -15,5 +15,8 @@ type OutboxEvent func(*sql.Selector)
 // OutboxKey is the predicate function for outboxkey builders.
 type OutboxKey func(*sql.Selector)
 
+// OutboxPlan is the predicate function for outboxplan builders.
+type OutboxPlan func(*sql.Selector)
+
 // OutboxRelay is the predicate function for outboxrelay builders.
 type OutboxRelay func(*sql.Selector)

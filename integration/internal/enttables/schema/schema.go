@@ -19,6 +19,9 @@ type OutboxAudit struct{ ent.Schema }
 // OutboxRelay is the table of the relays that run.
 type OutboxRelay struct{ ent.Schema }
 
+// OutboxPlan is the table of the plans of operators.
+type OutboxPlan struct{ ent.Schema }
+
 // Mixin brings the table.
 func (OutboxEvent) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Event{}} }
 
@@ -30,3 +33,6 @@ func (OutboxAudit) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Audit{}} }
 
 // Mixin brings the table.
 func (OutboxRelay) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Relay{}} }
+
+// Mixin brings the table.
+func (OutboxPlan) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Plan{}} }

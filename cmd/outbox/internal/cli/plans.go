@@ -1,0 +1,284 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/cheggaaa/pb/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+)
+
+// planCommand is `redrive plan` or `discard plan`.
+func (a *app) planCommand(action ops.Action) *cobra.Command {
+	var f ops.Filter
+	var w who
+	var limit int
+	var dryRun bool
+	c := &cobra.Command{
+		Use:   "plan --reason TEXT",
+		Short: "Store which dead events to " + string(action) + ", and change nothing yet",
+		Long: fmt.Sprintf(`plan freezes the dead events that the filter selects, up to 10,000, and stores them.
+It prints how many there are, how old they are, and where they go. Events that die later are not in
+the plan. outbox %s apply works it off.`, action),
+		Example: fmt.Sprintf("  outbox %s plan --topic orders --reason 'schema repaired, INC-42'\n"+
+			"  outbox %[1]s plan --group 3f2c1a... --dry-run", action),
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := w.check(); err != nil && !dryRun {
+				return err
+			}
+			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+				make := api.PlanRedrive
+				if action == ops.ActionDiscard {
+					make = api.PlanDiscard
+				}
+				p, err := make(ctx, f, limit)
+				if err != nil {
+					return err
+				}
+				stored := ops.StoredPlan{Plan: p, Events: len(p.IDs)}
+				if len(p.IDs) > 0 && !dryRun {
+					if stored, err = api.StorePlan(ctx, p, w.actor, w.reason); err != nil {
+						return err
+					}
+				}
+				return a.printPlan(stored)
+			})
+		},
+	}
+	filterFlags(c, &f)
+	w.reasonFlags(c)
+	c.Flags().StringVar(&f.Fingerprint, "group", "", "only events of this failure group, see outbox groups")
+	c.Flags().IntVar(&limit, "limit", 0, "events of the plan, up to 10000 (default: 10000)")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what the plan would have, and store nothing")
+	return c
+}
+
+// printPlan prints a plan without its ids.
+func (a *app) printPlan(p ops.StoredPlan) error {
+	p.IDs = nil
+	return a.print(p, func() {
+		if p.ID != "" {
+			a.sayf("plan %s is %s%s\n", p.ID, p.State, noteOf(p))
+		}
+		a.printRadius(radiusOf(p))
+		if p.Position > 0 {
+			a.sayf("%d worked off, %d changed", p.Position, p.Changed)
+			if p.Action == ops.ActionRedrive {
+				a.sayf(", %d published, %d failed again", p.Succeeded, p.Failed)
+			}
+			a.sayf("\n")
+		}
+		if p.More {
+			a.note("the filter selects more events: plan again when this plan is done")
+		}
+		if p.ID != "" && !p.State.Ended() && !p.Running() {
+			a.note("outbox %s apply %s works it off", p.Action, p.ID)
+		}
+	})
+}
+
+func noteOf(p ops.StoredPlan) string {
+	if p.Note == "" {
+		return ""
+	}
+	return ": " + short(p.Note)
+}
+
+func radiusOf(p ops.StoredPlan) change {
+	c := change{Action: string(p.Action), Events: p.Events, Keys: p.Keys, Topics: p.Topics}
+	if p.Events > 0 {
+		c.Oldest, c.Newest = &p.Oldest, &p.Newest
+	}
+	return c
+}
+
+// applyCommand is `redrive apply` or `discard apply`.
+func (a *app) applyCommand(action ops.Action) *cobra.Command {
+	var o ops.RunOptions
+	var w who
+	long := `apply works a stored plan off, in the order of its keys. Ctrl-C pauses it, and apply goes on with it.
+If this process dies, apply can go on after half a minute. Exit code 4 says that the plan was
+stopped, paused or cancelled before it was done.`
+	if action == ops.ActionRedrive {
+		long += `
+
+It redrives one event first, then ten, and then 500 at a time, and waits each time until they are
+published or have failed again. If too many fail again, it stops: whatever made the events dead
+still does. Repair that, and apply again.`
+	}
+	c := &cobra.Command{
+		Use:     "apply PLAN",
+		Short:   "Work off a plan that was stored",
+		Long:    long,
+		Example: fmt.Sprintf("  outbox %s apply 5f3c9a1b2d4e --rate 100", action),
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			w.find()
+			o.Actor = w.actor
+			if f := c.Flag("timeout"); f == nil || !f.Changed {
+				a.timeout = 0 // a plan takes as long as it takes
+			}
+			return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
+				api, err := ops.New(ob)
+				if err != nil {
+					return err
+				}
+				return a.apply(ctx, api, db.name, action, args[0], w.yes, o)
+			})
+		},
+	}
+	w.yesFlag(c)
+	w.actorFlag(c)
+	c.Flags().Float64Var(&o.Rate, "rate", 0, "events a second at most; 0: no limit")
+	if action == ops.ActionRedrive {
+		c.Flags().Float64Var(&o.StopShare, "stop-share", 0.1, "stop if more than this share of the events fails again")
+		c.Flags().DurationVar(&o.Wait, "wait", time.Minute, "how long to wait until events are published or fail again")
+		c.Flags().BoolVar(&o.SkipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
+	}
+	return c
+}
+
+func (a *app) apply(ctx context.Context, api *ops.API, where string, action ops.Action, id string, yes bool,
+	o ops.RunOptions,
+) error {
+	p, err := api.StoredPlan(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case p.State.Ended():
+		return fmt.Errorf("%w: plan %s is %s; make a new one", ops.ErrPlanEnded, p.ID, p.State)
+	case p.Action != action:
+		return usage("plan %s is one to %s: outbox %[2]s apply %[1]s", p.ID, p.Action)
+	}
+	if !a.json {
+		a.printRadius(radiusOf(p))
+	}
+	if err := a.confirm(yes, fmt.Sprintf("%s %d events of %s?", action, p.Events-p.Position, where)); err != nil {
+		return err
+	}
+	show, finish := a.planProgress(p)
+	o.Progress = show
+	p, err = api.RunPlan(ctx, id, o)
+	finish()
+	if p.ID == "" {
+		return err
+	}
+	if perr := a.printPlan(p); perr != nil {
+		return errors.Join(err, perr)
+	}
+	if err != nil && (errors.Is(err, ops.ErrPlanStopped) || p.Changed > 0) {
+		return exit(ExitPartial, "%d of %d events are worked off: %w", p.Position, p.Events, err)
+	}
+	return err
+}
+
+// planProgress shows how far a plan is, on a terminal.
+func (a *app) planProgress(p ops.StoredPlan) (show func(ops.StoredPlan), finish func()) {
+	if !a.Progress || p.Events <= 500 {
+		return nil, func() {}
+	}
+	bar := pb.New(p.Events).SetWriter(a.Err).SetCurrent(int64(p.Position))
+	bar.SetTemplateString(`{{counters . }} {{bar . }} {{percent . }} {{speed . "%s/s"}} {{rtime . "%s left"}}`)
+	bar.Start()
+	return func(p ops.StoredPlan) { bar.SetCurrent(int64(p.Position)) }, func() { bar.Finish() }
+}
+
+func (a *app) plansCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "plans",
+		Short: "Stored plans: list, show, pause, cancel",
+		Long: `plans shows the plans that outbox redrive plan and outbox discard plan have stored, and stops those
+that run. Plans are deleted 90 days after their end.`,
+	}, a.plansListCommand(), a.plansShowCommand(),
+		a.plansEndCommand("pause", "Stop a plan until it is applied again",
+			func(api *ops.API) endPlan { return api.PausePlan }),
+		a.plansEndCommand("cancel", "End a plan, so that it cannot be applied any more",
+			func(api *ops.API) endPlan { return api.CancelPlan }))
+}
+
+func (a *app) plansListCommand() *cobra.Command {
+	var limit int
+	c := &cobra.Command{
+		Use: "list", Short: "List the newest plans", Args: cobra.NoArgs,
+		Example: "  outbox plans list --json",
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+				plans, err := api.StoredPlans(ctx, limit)
+				if err != nil {
+					return err
+				}
+				if plans == nil {
+					plans = []ops.StoredPlan{}
+				}
+				return a.print(plans, func() { a.printPlans(plans) })
+			})
+		},
+	}
+	c.Flags().IntVar(&limit, "limit", 20, "plans to list, up to 1000")
+	return c
+}
+
+func (a *app) printPlans(plans []ops.StoredPlan) {
+	if len(plans) == 0 {
+		a.sayf("no plan is stored\n")
+		return
+	}
+	t := &table{}
+	t.add("PLAN", "ACTION", "STATE", "EVENTS", "WORKED OFF", "FAILED AGAIN", "BY", "CREATED", "REASON")
+	for _, p := range plans {
+		state := string(p.State)
+		if p.State == ops.PlanRunning && !p.Running() {
+			state = "interrupted"
+		}
+		t.add(p.ID, string(p.Action), state, strconv.Itoa(p.Events), strconv.Itoa(p.Position), strconv.Itoa(p.Failed),
+			p.Actor, moment(p.CreatedAt), short(p.Reason))
+	}
+	t.write(a.Out)
+}
+
+func (a *app) plansShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show PLAN", Short: "Print a plan", Args: cobra.ExactArgs(1),
+		Example: "  outbox plans show 5f3c9a1b2d4e",
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+				p, err := api.StoredPlan(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.printPlan(p)
+			})
+		},
+	}
+}
+
+type endPlan func(ctx context.Context, id, actor, reason string) (ops.StoredPlan, error)
+
+func (a *app) plansEndCommand(name, about string, of func(api *ops.API) endPlan) *cobra.Command {
+	var w who
+	c := &cobra.Command{
+		Use: name + " PLAN --reason TEXT", Short: about, Args: cobra.ExactArgs(1),
+		Example: "  outbox plans " + name + " 5f3c9a1b2d4e --reason 'the broker is slow'",
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := w.check(); err != nil {
+				return err
+			}
+			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+				p, err := of(api)(ctx, args[0], w.actor, w.reason)
+				if err != nil {
+					return err
+				}
+				return a.printPlan(p)
+			})
+		},
+	}
+	w.reasonFlags(c)
+	return c
+}

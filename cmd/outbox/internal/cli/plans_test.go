@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// relaying runs a relay until the end of the test. Its destination refuses every event while broken
+// is set.
+func (w *world) relaying(broken *atomic.Bool, published *atomic.Int64) {
+	w.Helper()
+	repo, err := sqloutbox.New(w.open(), sqloutbox.Config{Dialect: w.dialect})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ob, err := core.New(core.Config{
+		Repository: repo, Logger: slog.New(slog.DiscardHandler), PollInterval: 20 * time.Millisecond,
+		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+			published.Add(1)
+			if broken.Load() {
+				return core.Permanent(errors.New("schema v3: field total"))
+			}
+			return nil
+		}),
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- ob.Run(ctx) }()
+	w.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// A plan is stored, stops because nothing was repaired, and goes on after the repair.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.require(w.run("plans", "list"), ExitOK, "no plan is stored")
+		for i := range 30 {
+			w.publish(core.Event{Type: "order.placed", Topic: "orders", Key: fmt.Sprint(i), Payload: []byte("{}")})
+		}
+		w.publish(core.Event{Type: "mail", Topic: "mails", Payload: []byte("{}")})
+		w.drain(core.Permanent(errors.New("schema v3: field total")), core.BlockKey)
+
+		w.require(w.run("redrive", "plan", "--topic", "orders"), ExitUsage, "--reason is missing")
+		w.require(w.run("redrive", "plan", "--topic", "orders", "--dry-run"), ExitOK, "30 dead events of 30 keys")
+		w.require(w.run("plans", "list"), ExitOK, "no plan is stored")
+		var p ops.StoredPlan
+		w.json(&p, "redrive", "plan", "--topic", "orders", "--reason", "INC-42", "--actor", "ada")
+		if p.ID == "" || p.Events != 30 || p.State != ops.PlanPlanned || p.IDs != nil || p.Actor != "ada" {
+			t.Fatalf("%+v", p)
+		}
+		w.require(w.run("plans", "show", p.ID), ExitOK, "plan "+p.ID+" is planned", "30 dead events",
+			"outbox redrive apply "+p.ID)
+		w.require(w.run("plans", "list"), ExitOK, p.ID, "planned", "INC-42")
+		w.require(w.run("plans", "show", "none"), ExitFailed, "no such plan")
+		w.require(w.run("discard", "apply", p.ID, "--yes"), ExitUsage, "outbox redrive apply "+p.ID)
+		w.require(w.run("redrive", "apply", p.ID), ExitRefused, "--yes")
+		w.require(w.answer("n\n", "redrive", "apply", p.ID), ExitRefused, "redrive 30 events of")
+
+		var broken atomic.Bool
+		var published atomic.Int64
+		broken.Store(true)
+		w.relaying(&broken, &published)
+		w.require(w.run("redrive", "apply", p.ID, "--yes"), ExitPartial, "is stopped: 1 of 1 events failed again",
+			"1 of 30 events are worked off")
+		if n := published.Load(); n != 1 {
+			t.Errorf("%d events were published again, want 1", n)
+		}
+		broken.Store(false)
+		w.require(w.run("plans", "pause", p.ID, "--reason", "lunch", "--actor", "eve"), ExitOK,
+			"is paused: by eve: lunch")
+		w.require(w.run("redrive", "apply", p.ID, "--yes"), ExitOK, "is done", "30 worked off, 30 changed",
+			"29 published, 1 failed again")
+		if n := published.Load(); n != 30 {
+			t.Errorf("%d events were published, want 30", n)
+		}
+		w.require(w.run("redrive", "apply", p.ID, "--yes"), ExitFailed, "the plan has ended")
+
+		w.json(&p, "discard", "plan", "--reason", "test orders")
+		w.require(w.run("plans", "cancel", p.ID, "--reason", "not these"), ExitOK, "is cancelled")
+		w.json(&p, "discard", "plan", "--topic", "mails", "--reason", "test mails")
+		w.require(w.run("discard", "apply", p.ID, "--yes", "--rate", "1000"), ExitOK, "is done", "1 changed")
+		var dead []deadRow
+		if w.json(&dead, "dead"); len(dead) != 1 || dead[0].Topic != "orders" {
+			t.Errorf("%+v are dead", dead)
+		}
+		audit := w.ok("audit")
+		for _, want := range []string{"run-plan", "pause-plan", "cancel-plan", "INC-42", "redrive of 30 events"} {
+			if !strings.Contains(audit, want) {
+				t.Errorf("the audit lacks %q:\n%s", want, audit)
+			}
+		}
+	})
+}

@@ -1,0 +1,13 @@
+// Package who checks who changes events, and why.
+package who
+
+// Problem says what is wrong with an actor and a reason. Empty: nothing is.
+func Problem(actor, reason string) string {
+	switch {
+	case actor == "" || len(actor) > 255:
+		return "Actor needs 1 to 255 bytes"
+	case reason == "" || len(reason) > 1024:
+		return "Reason needs 1 to 1024 bytes"
+	}
+	return ""
+}

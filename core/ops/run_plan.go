@@ -1,0 +1,316 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// RunOptions says how RunPlan works a plan off. Only Actor is required.
+type RunOptions struct {
+	Actor string // who runs it, for the audit
+	// Rate is how many events a second are changed at most. 0: no limit. It is that of this run.
+	Rate float64
+	// StopShare is the share of the events of a stage that may fail again. If more of them fail,
+	// the plan stops. Default: 0.1.
+	StopShare float64
+	// Wait is how long the outcomes of a stage are waited for. If some are missing then, the plan
+	// stops, because no relay seems to publish. Default: one minute.
+	Wait time.Duration
+	// SkipDead is needed if the relays have DeadPolicy core.SkipDead and this Outbox has not.
+	SkipDead bool
+	// Progress, if not nil, is called after each change of the plan, by the goroutine of RunPlan.
+	Progress func(p StoredPlan)
+}
+
+const (
+	runLease  = 30 * time.Second // of the process that runs a plan
+	runRenew  = 2 * time.Second  // how often it renews that while it waits, and looks for a pause
+	firstLook = 20 * time.Millisecond
+	lastLook  = 500 * time.Millisecond
+)
+
+// stages are how many events the first stages of a redrive have. The other stages have applyChunk.
+var stages = []int{1, 10}
+
+// planRun is one call of RunPlan.
+type planRun struct {
+	RunOptions
+	store PlanStore
+	p     StoredPlan
+	since time.Time // when the last change began
+}
+
+// RunPlan works a stored plan off, in its order: each key in its order. Ids are changed together
+// with the position of the plan, so that no event is changed twice by a plan, and none outside of
+// it. Each changed event gets its audit row in the same transaction.
+//
+// A redrive goes by stages: one event, then ten, and then 500 at a time. RunPlan waits until each
+// event of a stage is published or has failed again. If more than RunOptions.StopShare of them have
+// failed, the plan stops by itself: whatever made the events dead still does. So at most 11 events
+// are published again if nothing was repaired, however many the plan has. A plan that was stopped
+// begins with the first stage again. A discard has no outcomes to wait for.
+//
+// RunPlan returns when the plan is done. The error wraps ErrPlanStopped if the plan stopped by
+// itself or was paused or cancelled by somebody else. Repair what Note says, and call RunPlan
+// again: it goes on with the events that are left. If ctx ends, the plan is paused. If the process
+// dies, any process can go on after half a minute. Until then the error wraps ErrPlanRunning, as it
+// does for a plan that another process runs. It wraps ErrPlanEnded for a plan that is done or
+// cancelled.
+func (a *API) RunPlan(ctx context.Context, id string, o RunOptions) (StoredPlan, error) {
+	switch {
+	case o.Rate < 0 || o.StopShare < 0 || o.StopShare > 1 || o.Wait < 0:
+		return StoredPlan{}, invalid("Rate and Wait are not negative, and StopShare is 0 to 1")
+	case o.Actor == "":
+		return StoredPlan{}, invalid("RunOptions.Actor is required")
+	}
+	o.StopShare, o.Wait = cmp.Or(o.StopShare, 0.1), cmp.Or(o.Wait, time.Minute)
+	o.SkipDead = o.SkipDead || a.outbox.DeadPolicy() == core.SkipDead
+	store, err := a.plans()
+	if err != nil {
+		return StoredPlan{}, err
+	}
+	r := planRun{RunOptions: o, store: store}
+	if err := r.begin(ctx, a, id); err != nil {
+		return r.p, err
+	}
+	err = r.work(ctx)
+	if err != nil && r.p.State == PlanRunning {
+		r.interrupted(ctx, err)
+	}
+	return r.p, err
+}
+
+// begin takes the plan.
+func (r *planRun) begin(ctx context.Context, a *API, id string) (err error) {
+	for {
+		if r.p, err = a.StoredPlan(ctx, id); err != nil {
+			return err
+		}
+		switch {
+		case r.p.State.Ended():
+			return fmt.Errorf("%w: it is %s", ErrPlanEnded, r.p.State)
+		case r.p.Running():
+			return fmt.Errorf("%w: %s, until %s", ErrPlanRunning, r.p.Worker, r.p.WorkerUntil.Format(time.RFC3339))
+		}
+		if err := r.p.check(); err != nil {
+			return err
+		}
+		if r.p.State == PlanStopped {
+			r.p.Stage = 0
+		}
+		r.p.State, r.p.Worker, r.p.Note = PlanRunning, worker(), ""
+		ok, err := r.change(ctx, PlanChange{Audit: auditRun})
+		if err != nil || ok {
+			return err
+		}
+	}
+}
+
+// worker names this process, and this run in it.
+func worker() string {
+	host, _ := os.Hostname()
+	b := make([]byte, 4)
+	_, _ = rand.Read(b) // never fails
+	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), hex.EncodeToString(b))
+}
+
+// change stores r.p with what c has more.
+func (r *planRun) change(ctx context.Context, c PlanChange) (ok bool, err error) {
+	c.Plan = r.p
+	c.Request = core.AdminRequest{Actor: r.Actor, Reason: r.p.Reason, SkipDead: r.SkipDead}
+	if r.p.State == PlanRunning {
+		c.Lease = runLease
+	}
+	p, ok, err := r.store.ChangePlan(ctx, c)
+	if err != nil || !ok {
+		return ok, err
+	}
+	p.IDs = r.p.IDs
+	if r.p = p; r.Progress != nil {
+		r.Progress(p)
+	}
+	return true, nil
+}
+
+// must is change for the process that runs the plan. If the plan has changed, somebody else stopped
+// it.
+func (r *planRun) must(ctx context.Context, c PlanChange) error {
+	ok, err := r.change(ctx, c)
+	if n, tells := r.store.(core.Notifier); tells && ok && err == nil && len(c.IDs) > 0 {
+		_ = n.Notify(ctx) // relays that do not hear of it find the events with their next poll
+	}
+	if err != nil || ok {
+		return err
+	}
+	p, found, err := r.store.ReadPlan(ctx, r.p.ID)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		r.p.State = PlanCancelled
+		return fmt.Errorf("%w: %s", ErrNoPlan, r.p.ID)
+	case p.State == PlanRunning:
+		r.p = p
+		r.p.State = PlanPaused // not to be touched by this run
+		return fmt.Errorf("%w: %s has taken it", ErrPlanRunning, p.Worker)
+	}
+	r.p = p
+	return fmt.Errorf("%w: it is %s %s", ErrPlanStopped, p.State, p.Note)
+}
+
+func (r *planRun) work(ctx context.Context) error {
+	for {
+		if err := r.judge(ctx); err != nil {
+			return err
+		}
+		if r.p.Position == len(r.p.IDs) {
+			r.p.State = PlanDone
+			return r.must(ctx, PlanChange{})
+		}
+		n := min(r.stageSize(), len(r.p.IDs)-r.p.Position)
+		if err := r.pace(ctx, n); err != nil {
+			return err
+		}
+		ids := r.p.IDs[r.p.Position : r.p.Position+n]
+		before := r.p
+		r.p.Position += n
+		r.p.Stage++
+		if err := r.must(ctx, PlanChange{IDs: ids}); err != nil {
+			if r.p.State == PlanRunning { // nothing has changed, or nobody knows
+				r.p = before
+			}
+			return err
+		}
+	}
+}
+
+// stageSize is how many events the next stage has.
+func (r *planRun) stageSize() int {
+	n := applyChunk
+	if r.p.Action == ActionRedrive && r.p.Stage < len(stages) {
+		n = stages[r.p.Stage]
+	}
+	if r.Rate > 0 {
+		n = min(n, max(1, int(r.Rate)))
+	}
+	return n
+}
+
+// pace waits until the rate allows n more events.
+func (r *planRun) pace(ctx context.Context, n int) error {
+	if r.Rate <= 0 {
+		return nil
+	}
+	next := r.since.Add(time.Duration(float64(n) / r.Rate * float64(time.Second)))
+	for wait := time.Until(next); wait > 0; wait = time.Until(next) {
+		if err := sleep(ctx, min(wait, runRenew)); err != nil {
+			return err
+		}
+		if err := r.must(ctx, PlanChange{}); err != nil {
+			return err
+		}
+	}
+	r.since = time.Now()
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// judge waits for the outcomes of the last stage, and stops the plan if too many of its events have
+// failed again.
+func (r *planRun) judge(ctx context.Context) error {
+	ids := r.p.IDs[r.p.Judged:r.p.Position]
+	if r.p.Action != ActionRedrive || len(ids) == 0 {
+		r.p.Judged = r.p.Position
+		return nil
+	}
+	look, end, renewed := firstLook, time.Now().Add(r.Wait), time.Now()
+	for {
+		succeeded, failed, open, err := r.outcomes(ctx, ids)
+		if err != nil {
+			return err
+		}
+		tooMany := float64(failed) > r.StopShare*float64(len(ids))
+		late := open > 0 && !time.Now().Before(end)
+		if open == 0 || tooMany || late {
+			r.p.Succeeded, r.p.Failed = r.p.Succeeded+succeeded, r.p.Failed+failed
+			r.p.Judged = r.p.Position
+			switch {
+			case tooMany:
+				return r.stop(ctx, fmt.Sprintf("%d of %d events failed again", failed, len(ids)))
+			case late:
+				return r.stop(ctx, fmt.Sprintf("%d of %d events were neither published nor refused within %s: is a "+
+					"relay running, and does it reach the broker?", open, len(ids), r.Wait))
+			}
+			return nil // stored together with the next stage
+		}
+		if err := sleep(ctx, look); err != nil {
+			return err
+		}
+		look = min(2*look, lastLook)
+		if time.Since(renewed) >= runRenew {
+			if err := r.must(ctx, PlanChange{}); err != nil {
+				return err
+			}
+			renewed = time.Now()
+		}
+	}
+}
+
+// outcomes counts the events of a stage. Those that were deleted were published before.
+func (r *planRun) outcomes(ctx context.Context, ids []core.RowID) (succeeded, failed, open int, err error) {
+	all, err := r.store.ReadOutcomes(ctx, ids)
+	succeeded = len(ids) - len(all)
+	for _, o := range all {
+		switch {
+		case o.Status == StatusDone:
+			succeeded++
+		case o.Status == StatusDead || o.Status == StatusRetry && o.Attempts > 0:
+			failed++
+		case o.Status.Open():
+			open++
+		}
+	}
+	return succeeded, failed, open, err
+}
+
+func (r *planRun) stop(ctx context.Context, note string) error {
+	r.p.State, r.p.Note = PlanStopped, note
+	if err := r.must(ctx, PlanChange{}); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ErrPlanStopped, note)
+}
+
+// interrupted pauses the plan of a run that cannot go on.
+func (r *planRun) interrupted(ctx context.Context, why error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	p, found, err := r.store.ReadPlan(ctx, r.p.ID) // the last change may have happened
+	if err != nil || !found || p.State != PlanRunning || p.Worker != r.p.Worker {
+		return // if the database is away, the lease ends
+	}
+	r.p = p
+	r.p.State, r.p.Note = PlanPaused, "its process ended"
+	if !errors.Is(why, context.Canceled) {
+		r.p.Note = fmt.Sprintf("its process could not go on: %.200s", why)
+	}
+	_, _ = r.change(ctx, PlanChange{})
+}

@@ -1,0 +1,249 @@
+package sqloutbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+)
+
+var _ ops.PlanStore = (*Repository)(nil)
+
+// planStatements are the statements about plans.
+type planStatements struct {
+	insert, forget, read, list, change, outcomes string
+}
+
+const (
+	planColumns = "state, version, body, {us:created_at}, {us:updated_at}, {us:worker_until}, {clock}"
+	planList    = "SELECT id, " + planColumns + " FROM {plan} ORDER BY created_at DESC, id LIMIT "
+	planEnded   = "state IN ('done', 'cancelled')"
+
+	// outcomesHead finds the row that took the place of another one in the audit.
+	outcomesHead = `SELECT e.id, COALESCE(n.status, e.status), COALESCE(n.attempts, e.attempts)
+FROM {event} e LEFT JOIN {audit} a ON a.row_id = e.id AND a.new_id IS NOT NULL
+LEFT JOIN {event} n ON n.id = a.new_id WHERE e.id `
+)
+
+func newPlanStatements(n names) planStatements {
+	s := planStatements{
+		insert: "INSERT INTO {plan} (id, state, version, body, ids, created_at, updated_at) " +
+			"VALUES (?, ?, 1, ?, ?, {now}, {now})",
+		forget: "DELETE FROM {plan} WHERE " + planEnded + " AND updated_at < {ago}",
+		read:   "SELECT id, " + planColumns + ", ids FROM {plan} WHERE id = ?",
+		list:   planList + "?",
+		change: "UPDATE {plan} SET state = ?, body = ?, version = version + 1, updated_at = {now}, " +
+			"worker_until = {after} WHERE id = ? AND version = ?",
+		outcomes: outcomesHead + "IN ({ids})",
+	}
+	if n.dialect.name == core.Postgres {
+		s.insert = "INSERT INTO {plan} (id, state, version, body, ids, created_at, updated_at) " +
+			"VALUES ($1::text, $2::text, 1, $3::text, $4::bytea, {now}, {now})"
+		s.forget = "DELETE FROM {plan} WHERE " + planEnded +
+			" AND updated_at < {now} - $1::bigint * interval '1 microsecond'"
+		s.read = "SELECT id, " + planColumns + ", ids FROM {plan} WHERE id = $1::text"
+		s.list = planList + "$1::bigint"
+		s.change = "UPDATE {plan} SET state = $1::text, body = $2::text, version = version + 1, updated_at = {now}, " +
+			"worker_until = {now} + $3::bigint * interval '1 microsecond' WHERE id = $4::text AND version = $5::bigint"
+		s.outcomes = outcomesHead + "= ANY ($1::uuid[])"
+	}
+	for _, text := range []*string{&s.insert, &s.forget, &s.read, &s.list, &s.change, &s.outcomes} {
+		*text = n.expand(*text)
+	}
+	return s
+}
+
+// planBody is the part of a plan that no statement looks into.
+func planBody(p ops.StoredPlan) (string, error) {
+	p.IDs = nil
+	text, err := json.Marshal(p)
+	return string(text), err
+}
+
+func packIDs(ids []core.RowID) []byte {
+	packed := make([]byte, 0, 16*len(ids))
+	for _, id := range ids {
+		packed = append(packed, id[:]...)
+	}
+	return packed
+}
+
+func unpackIDs(packed []byte) (ids []core.RowID, err error) {
+	if len(packed)%16 != 0 {
+		return nil, fmt.Errorf("the ids of the plan have %d bytes", len(packed))
+	}
+	for ; len(packed) > 0; packed = packed[16:] {
+		ids = append(ids, core.RowID(packed[:16]))
+	}
+	return ids, nil
+}
+
+// InsertPlan implements ops.PlanStore.
+func (r *Repository) InsertPlan(ctx context.Context, p ops.StoredPlan, audit string, keep time.Duration) error {
+	body, err := planBody(p)
+	if err != nil {
+		return fmt.Errorf("sqloutbox: store plan: %w", err)
+	}
+	req := core.AdminRequest{Actor: p.Actor, Reason: planReason(p, p.Reason)}
+	return noTables(r.inTx(ctx, "store plan", func(q sqlkit.Querier) error {
+		if _, err := q.Exec(ctx, r.plans.forget, micros(keep)); err != nil {
+			return err
+		}
+		if _, err := q.Exec(ctx, r.plans.insert, p.ID, string(p.State), body, packIDs(p.IDs)); err != nil {
+			return err
+		}
+		return r.database.auditWhole(ctx, q, audit, req)
+	}))
+}
+
+// planReason is the reason of an audit row about a plan. It says which events the plan has.
+func planReason(p ops.StoredPlan, reason string) string {
+	filter, _ := json.Marshal(p.Filter)
+	return fmt.Sprintf("%s (plan %s: %s of %d events, filter %s)", reason, p.ID, p.Action, p.Events, filter)
+}
+
+// ReadPlan implements ops.PlanStore.
+func (r *Repository) ReadPlan(ctx context.Context, id string) (p ops.StoredPlan, found bool, err error) {
+	err = r.single(ctx, "read plan", func(q sqlkit.Querier) error {
+		found = false
+		return sqlkit.EachRow(ctx, q, r.plans.read, []any{id}, func(res core.Rows) (err error) {
+			var packed []byte
+			found = true
+			if p, err = scanPlan(res, &packed); err != nil {
+				return err
+			}
+			p.IDs, err = unpackIDs(packed)
+			return err
+		})
+	})
+	return p, found, noTables(err)
+}
+
+// ReadPlans implements ops.PlanStore.
+func (r *Repository) ReadPlans(ctx context.Context, limit int) (plans []ops.StoredPlan, err error) {
+	err = r.single(ctx, "read plans", func(q sqlkit.Querier) error {
+		plans = nil
+		return sqlkit.EachRow(ctx, q, r.plans.list, []any{int64(limit)}, func(res core.Rows) error {
+			p, err := scanPlan(res)
+			plans = append(plans, p)
+			return err
+		})
+	})
+	return plans, noTables(err)
+}
+
+func scanPlan(res core.Rows, more ...any) (p ops.StoredPlan, err error) {
+	var id, state, body string
+	var version, created, updated, now int64
+	var until *int64
+	dest := append([]any{&id, &state, &version, &body, &created, &updated, &until, &now}, more...)
+	if err := res.Scan(dest...); err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal([]byte(body), &p); err != nil {
+		return p, fmt.Errorf("plan %s: %w", id, err)
+	}
+	micro := func(us int64) time.Time { return time.UnixMicro(us).UTC() }
+	p.ID, p.State, p.Version = id, ops.PlanState(state), version
+	p.CreatedAt, p.UpdatedAt, p.ReadAt, p.WorkerUntil = micro(created), micro(updated), micro(now), time.Time{}
+	if until != nil {
+		p.WorkerUntil = micro(*until)
+	}
+	return p, nil
+}
+
+// errStale ends the transaction of a change of a plan that has another version.
+var errStale = errors.New("the plan has another version")
+
+// ChangePlan implements ops.PlanStore. The plan is changed first: of two processes that run it, the
+// second one waits there and then finds another version.
+func (r *Repository) ChangePlan(ctx context.Context, c ops.PlanChange) (p ops.StoredPlan, ok bool, err error) {
+	err = r.inTx(ctx, "change plan", func(q sqlkit.Querier) error {
+		p = c.Plan
+		if err := r.writePlan(ctx, q, p, p.Version, c.Lease); err != nil {
+			return err
+		}
+		p.Version++
+		if c.Audit != "" {
+			req := c.Request
+			req.Reason = planReason(p, req.Reason)
+			if err := r.database.auditWhole(ctx, q, c.Audit, req); err != nil {
+				return err
+			}
+		}
+		if len(c.IDs) == 0 {
+			return nil
+		}
+		n, err := r.changeRows(ctx, q, p.Action, c)
+		if err != nil {
+			return err
+		}
+		p.Changed += n
+		if err := r.writePlan(ctx, q, p, p.Version, c.Lease); err != nil {
+			return err
+		}
+		p.Version++
+		return nil
+	})
+	if errors.Is(err, errStale) {
+		return c.Plan, false, nil
+	}
+	return p, err == nil, noTables(err)
+}
+
+func (r *Repository) writePlan(ctx context.Context, q sqlkit.Querier, p ops.StoredPlan, version int64,
+	lease time.Duration,
+) error {
+	body, err := planBody(p)
+	if err != nil {
+		return err
+	}
+	args := []any{string(p.State), body, micros(lease), p.ID, version}
+	n, err := q.Exec(ctx, r.plans.change, args...)
+	if err == nil && n == 0 {
+		err = errStale
+	}
+	return err
+}
+
+// changeRows redrives or discards rows of a plan.
+func (r *Repository) changeRows(ctx context.Context, q sqlkit.Querier, action ops.Action, c ops.PlanChange,
+) (int, error) {
+	ids := sortedIDs(c.IDs)
+	if action == ops.ActionDiscard {
+		return r.database.discard(ctx, q, ids, c.Request)
+	}
+	n, err := r.database.redrive(ctx, q, ids, c.Request)
+	if err != nil {
+		return 0, err
+	}
+	appended, err := r.appendDead(ctx, q, ids, c.Request)
+	return n + appended, err
+}
+
+// ReadOutcomes implements ops.PlanStore.
+func (r *Repository) ReadOutcomes(ctx context.Context, ids []core.RowID) (all []ops.Outcome, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	text, args := r.plans.outcomes, []any{uuidArray(ids)}
+	if r.dialect != core.Postgres {
+		text, args = newListed(text).text(len(ids)), idArgs(ids)
+	}
+	err = r.database.read(ctx, "read outcomes", func(q sqlkit.Querier) error {
+		all = nil
+		return sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
+			var id id16
+			var status, attempts int64
+			err := res.Scan(&id, &status, &attempts)
+			all = append(all, ops.Outcome{ID: core.RowID(id), Status: ops.Status(status), Attempts: int(attempts)})
+			return err
+		})
+	})
+	return all, err
+}

@@ -1,0 +1,275 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// poisoned is a world in which n events are dead, some of them first in a key with more behind
+// them. fails counts the publishes since then that were refused.
+type poisoned struct {
+	*world
+	plan  ops.StoredPlan
+	fails atomic.Int64
+}
+
+func newPoisoned(t *testing.T, db testdb.DB, n int, policy core.DeadPolicy) *poisoned {
+	t.Helper()
+	w := &poisoned{world: newWorld(t, db, core.Config{DeadPolicy: policy, PollInterval: 20 * time.Millisecond})}
+	events := make([]core.Event, 0, n)
+	for i := range n {
+		e := core.Event{Type: "dead.paid", Topic: "orders"}
+		if i%2 == 0 {
+			e.Key = fmt.Sprint("k", i/4) // the second one of a key waits behind the first one, or dies too
+		}
+		events = append(events, e)
+	}
+	w.Publish(events...)
+	w.Publish(core.Event{Type: "dead.sent", Topic: "other"})
+	w.drain()
+	w.breaks("dead", 0)
+	p, err := w.api.PlanRedrive(t.Context(), ops.Filter{Topic: "orders"}, 0)
+	fixture.NoError(t, err)
+	if w.plan, err = w.api.StorePlan(t.Context(), p, "ada", "schema registered"); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// breaks refuses the events with that type from now on, for ever or for now, but not the first
+// ones.
+func (w *poisoned) breaks(prefix string, first int64) {
+	w.fails.Store(0)
+	var seen atomic.Int64
+	w.Publisher.FailFor(func(d core.Delivery) error {
+		if !strings.HasPrefix(d.Type, prefix) || seen.Add(1) <= first {
+			return nil
+		}
+		w.fails.Add(1)
+		return core.Permanent(errors.New("still broken"))
+	})
+}
+
+func (w *poisoned) stored() ops.StoredPlan {
+	w.T.Helper()
+	p, err := w.api.StoredPlan(w.T.Context(), w.plan.ID)
+	fixture.NoError(w.T, err)
+	return p
+}
+
+func (w *poisoned) run(o ops.RunOptions) (ops.StoredPlan, error) {
+	o.Actor = "bob"
+	return w.api.RunPlan(w.T.Context(), w.plan.ID, o)
+}
+
+// dead returns how many events of the topic are dead.
+func (w *poisoned) dead(topic string) int {
+	w.T.Helper()
+	n, err := w.api.Count(w.T.Context(), ops.Filter{Statuses: []ops.Status{ops.StatusDead}, Topic: topic})
+	fixture.NoError(w.T, err)
+	return n.N
+}
+
+// Nothing was repaired: a single event is published again, and refused. Ten more are if the first
+// one is accepted. Then it is repaired, and all events leave in the order of their keys.
+func TestRunPlanStopsAndGoesOn(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		for _, policy := range []core.DeadPolicy{core.BlockKey, core.SkipDead} {
+			w := newPoisoned(t, db.Another(t), 120, policy)
+			dead := w.dead("orders")
+			stop := w.Run()
+			p, err := w.run(ops.RunOptions{})
+			if !errors.Is(err, ops.ErrPlanStopped) || p.State != ops.PlanStopped || p.Position != 1 || p.Failed != 1 ||
+				w.fails.Load() != 1 || !strings.Contains(p.Note, "1 of 1 events failed again") {
+				t.Fatalf("%d publishes were refused, %+v %v", w.fails.Load(), p, err)
+			}
+			if stored := w.stored(); stored.State != ops.PlanStopped || stored.Note != p.Note || stored.Failed != 1 {
+				t.Errorf("stored %+v", stored)
+			}
+			w.breaks("dead", 1)
+			if p, err = w.run(ops.RunOptions{}); !errors.Is(err, ops.ErrPlanStopped) || p.Position != 12 ||
+				p.Succeeded != 1 || w.fails.Load() > 10 {
+				t.Fatalf("%d publishes were refused, %+v %v", w.fails.Load(), p, err)
+			}
+			w.Publisher.FailFor(nil)
+			if p, err = w.run(ops.RunOptions{}); err != nil || p.State != ops.PlanDone || p.Position != dead ||
+				p.Changed != dead {
+				t.Fatalf("%+v %v", p, err)
+			}
+			if _, err = w.run(ops.RunOptions{}); !errors.Is(err, ops.ErrPlanEnded) {
+				t.Errorf("a plan that is done: %v", err)
+			}
+			stop()
+			// Those that failed again are dead still: no plan redrives an event twice.
+			again, err := w.api.PlanRedrive(t.Context(), ops.Filter{Topic: "orders"}, 0)
+			fixture.NoError(t, err)
+			if len(again.IDs) != p.Failed || p.Succeeded != dead-p.Failed {
+				t.Errorf("%d events are dead, %+v", len(again.IDs), p)
+			}
+			_, err = w.api.Apply(t.Context(), again, "bob", "the rest")
+			fixture.NoError(t, err)
+			w.drain()
+			arrivedInOrder(t, w.world, 60, 30)
+			if w.dead("other") != 1 {
+				t.Error("an event outside of the plan was redriven")
+			}
+		}
+	})
+}
+
+// A process that dies leaves a plan that another one goes on with. No event is redriven twice.
+func TestRunPlanAfterACrash(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		w := newPoisoned(t, db, 100, core.BlockKey)
+		store := w.Outbox.Repository().(ops.PlanStore)
+		p := w.stored()
+		p.State, p.Worker, p.Position, p.Stage = ops.PlanRunning, "gone", 1, 1
+		change := ops.PlanChange{
+			Plan: p, Lease: 300 * time.Millisecond, IDs: p.IDs[:1],
+			Request: core.AdminRequest{Actor: "ada", Reason: "go"},
+		}
+		_, ok, err := store.ChangePlan(t.Context(), change)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if _, err = w.run(ops.RunOptions{}); !errors.Is(err, ops.ErrPlanRunning) {
+			t.Fatalf("a plan that another process runs: %v", err)
+		}
+		fixture.Await(t, "the lease ends", func() bool { p := w.stored(); return !p.Running() })
+		w.drain() // the event dies again
+		stop := w.Run()
+		defer stop()
+		p, err = w.run(ops.RunOptions{})
+		if !errors.Is(err, ops.ErrPlanStopped) || p.Position != 1 || p.Failed != 1 || w.fails.Load() != 1 {
+			t.Fatalf("%d publishes were refused, %+v %v", w.fails.Load(), p, err)
+		}
+		w.Publisher.FailFor(nil)
+		if p, err = w.run(ops.RunOptions{}); err != nil || p.State != ops.PlanDone || p.Succeeded != p.Events-1 {
+			t.Fatalf("%+v %v", p, err)
+		}
+		if w.one(w.eventID(p.IDs[0])).Status != ops.StatusDead {
+			t.Error("an event was redriven twice by one plan")
+		}
+	})
+}
+
+// eventID returns the id of the event of a row.
+func (w *poisoned) eventID(id core.RowID) string {
+	w.T.Helper()
+	d, err := w.api.Show(w.T.Context(), id.String())
+	if err != nil || len(d) != 1 {
+		w.T.Fatalf("%+v %v", d, err)
+	}
+	return d[0].EventID
+}
+
+// A plan that is paused, cancelled or whose context ends changes nothing more, and no relay at all
+// stops it.
+func TestRunPlanEnds(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		w := newPoisoned(t, db, 60, core.BlockKey) // no relay runs: the first event gets no outcome
+		p, err := w.run(ops.RunOptions{Wait: 50 * time.Millisecond})
+		if !errors.Is(err, ops.ErrPlanStopped) || p.State != ops.PlanStopped ||
+			!strings.Contains(p.Note, "is a relay running") {
+			t.Fatalf("%+v %v", p, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		run := func(ctx context.Context) {
+			go func() {
+				_, err := w.api.RunPlan(ctx, w.plan.ID, ops.RunOptions{Actor: "bob"})
+				ended <- err
+			}()
+		}
+		run(ctx)
+		fixture.Await(t, "it runs", func() bool { p := w.stored(); return p.Running() && p.Position == 2 })
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if p := w.stored(); p.State != ops.PlanPaused || p.Position != 2 {
+			t.Fatalf("%+v", p)
+		}
+		run(t.Context())
+		fixture.Await(t, "it runs", func() bool { p := w.stored(); return p.Running() })
+		if _, err := w.run(ops.RunOptions{}); !errors.Is(err, ops.ErrPlanRunning) {
+			t.Errorf("two processes: %v", err)
+		}
+		p, err = w.api.CancelPlan(t.Context(), w.plan.ID, "eve", "wrong topic")
+		if err != nil || p.State != ops.PlanCancelled || !strings.Contains(p.Note, "eve: wrong topic") {
+			t.Fatalf("%+v %v", p, err)
+		}
+		if err := <-ended; !errors.Is(err, ops.ErrPlanStopped) || !strings.Contains(err.Error(), "eve: wrong topic") {
+			t.Error(err)
+		}
+		if p := w.stored(); p.State != ops.PlanCancelled || p.Position != 2 || w.dead("orders") != p.Events-2 {
+			t.Errorf("%d dead, %+v", w.dead("orders"), p)
+		}
+		_, err = w.api.PausePlan(t.Context(), w.plan.ID, "eve", "again")
+		if !errors.Is(err, ops.ErrPlanEnded) {
+			t.Errorf("a cancelled plan was paused: %v", err)
+		}
+		records, err := w.Outbox.ListAudit(t.Context(), core.AuditQuery{})
+		fixture.NoError(t, err)
+		var whole []string
+		for _, a := range records {
+			if a.RowID.IsZero() {
+				whole = append(whole, a.Action+" by "+a.Actor)
+			}
+		}
+		want := "cancel-plan by eve, run-plan by bob, run-plan by bob, run-plan by bob, plan by ada"
+		if got := strings.Join(whole, ", "); got != want {
+			t.Errorf("audit %s, want %s", got, want)
+		}
+		if text := records[len(records)-1].Reason; !strings.Contains(text, "schema registered") ||
+			!strings.Contains(text, fmt.Sprintf("redrive of %d events", p.Events)) ||
+			!strings.Contains(text, `"orders"`) {
+			t.Errorf("audit %q", text)
+		}
+	})
+}
+
+func TestRunPlanRefused(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		w := newPoisoned(t, db, 4, core.BlockKey)
+		ctx, changed := t.Context(), w.plan.Plan
+		store := func(p ops.Plan, reason string) error { _, err := w.api.StorePlan(ctx, p, "ada", reason); return err }
+		changed.IDs = changed.IDs[1:]
+		for what, call := range map[string]func() error{
+			"no actor":    func() error { _, err := w.api.RunPlan(ctx, w.plan.ID, ops.RunOptions{}); return err },
+			"a rate":      func() error { _, err := w.run(ops.RunOptions{Rate: -1}); return err },
+			"a share":     func() error { _, err := w.run(ops.RunOptions{StopShare: 2}); return err },
+			"no reason":   func() error { return store(w.plan.Plan, "") },
+			"no events":   func() error { return store(ops.Plan{Action: ops.ActionRedrive}, "r") },
+			"no action":   func() error { return store(ops.Plan{IDs: changed.IDs}, "r") },
+			"no canceler": func() error { _, err := w.api.CancelPlan(ctx, w.plan.ID, "", "r"); return err },
+		} {
+			if err := call(); !errors.Is(err, core.ErrInvalidRequest) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if err := store(changed, "r"); !errors.Is(err, ops.ErrPlanChanged) {
+			t.Errorf("a changed plan: %v", err)
+		}
+		if _, err := w.api.RunPlan(ctx, "none", ops.RunOptions{Actor: "a"}); !errors.Is(err, ops.ErrNoPlan) {
+			t.Errorf("no plan: %v", err)
+		}
+		if all, err := w.api.StoredPlans(ctx, 0); err != nil || len(all) != 1 || all[0].State != ops.PlanPlanned {
+			t.Errorf("%+v %v", all, err)
+		}
+	})
+}

@@ -66,7 +66,7 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		case c.Err != nil:
 			r.giveUp(it, Failure{Code: codeUndecodable, Message: errorText(c.Err)})
 			broken = true
-		case it.dest.open && !r.probeWith(it, now):
+		case r.dests.paused.hold(it.dest.topic), it.dest.open && !r.probeWith(it, now):
 			r.release(it, FallbackStopped, false)
 			broken = true
 		case c.LostClaims >= Suspicious && !r.suspect(it, c):

@@ -12,6 +12,7 @@ import (
 type destinations struct {
 	known   generations[string, *destination]
 	stopped map[string]*destination
+	paused  pauses
 }
 
 // maxDestinations is how many destinations are remembered in each of two generations.
@@ -43,11 +44,24 @@ func (c *destinations) goOn(d *destination) {
 // stoppedTopics returns the topics of the stopped destinations, sorted.
 func (c *destinations) stoppedTopics() []string { return slices.Sorted(maps.Keys(c.stopped)) }
 
-// working returns those of the given topics that are not stopped, sorted. The result is never nil.
+// passedOver returns the topics of which nothing is claimed, sorted: stopped or paused ones.
+func (c *destinations) passedOver() []string {
+	topics := c.stoppedTopics()
+	for t := range c.paused.topics {
+		if c.stopped[t] == nil {
+			topics = append(topics, t)
+		}
+	}
+	slices.Sort(topics)
+	return topics
+}
+
+// working returns those of the given topics that are neither stopped nor paused, sorted. The result
+// is never nil.
 func (c *destinations) working(topics map[string]bool) []string {
 	working := make([]string, 0, len(topics))
 	for t := range topics {
-		if c.stopped[t] == nil {
+		if c.stopped[t] == nil && !c.paused.hold(t) {
 			working = append(working, t)
 		}
 	}
@@ -59,11 +73,21 @@ func (c *destinations) working(topics map[string]bool) []string {
 // no destination waits for a probe.
 func (c *destinations) nextAsk() (at time.Time) {
 	for _, d := range c.stopped {
-		if next := d.nextAsk(); d.waitsForProbe() && (at.IsZero() || next.Before(at)) {
+		if next := d.nextAsk(); c.probes(d) && (at.IsZero() || next.Before(at)) {
 			at = next
 		}
 	}
 	return at
+}
+
+// probes reports whether the destination needs an event to probe it with, now or later.
+func (c *destinations) probes(d *destination) bool {
+	return d.waitsForProbe() && !c.paused.hold(d.topic)
+}
+
+// closedHot reports whether no event that was just written may go to the destination now.
+func (c *destinations) closedHot(d *destination, now time.Time) bool {
+	return c.paused.hold(d.topic) || d.open && !d.mayProbeHot(now)
 }
 
 // destination is what this process knows of one topic: whether it is stopped (its breaker is open)

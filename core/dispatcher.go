@@ -16,7 +16,7 @@ func (r *relay) pick() *item {
 		switch {
 		case it == nil:
 			return nil
-		case it.dest.open && !it.probe:
+		case it.dest.open && !it.probe, r.dests.paused.hold(it.dest.topic):
 			r.release(it, FallbackStopped, false)
 			r.stopLane(it.lane, FallbackStopped, false)
 		default:

@@ -60,15 +60,16 @@
 //     returns the text of an error without credentials.
 //   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest], [RowID],
 //     [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with [RelayAlive].
-//     [Health] is for probes, and package health answers them. Package ops lists, explains, groups
-//     and changes events.
+//     [PauseRequest], [ResumeRequest] and [Pause] stop a destination and let it go on. [Health] is
+//     for probes, and package health answers them. Package ops lists, explains, groups and changes
+//     events.
 //
 // # For authors of tables
 //
 // A table of the outbox implements [Repository], and may implement [Checker], [TxChecker],
-// [InsertDeferrer], [Notifier], [Listener], [AuditLister], [KeyResetter] and [RelayRegistry], which
-// gets a [Heartbeat]. Package outboxtest/suite has the tests that it must pass. A service never
-// calls these:
+// [InsertDeferrer], [Notifier], [Listener], [AuditLister], [KeyResetter], [PauseStore] and
+// [RelayRegistry], which gets a [Heartbeat]. Package outboxtest/suite has the tests that it must
+// pass. A service never calls these:
 //
 //   - Writing: [InsertRequest], [NewRow], [Inserted], [Deferral]. Row ids: [NewRowID],
 //     [FreshRowID], [RowIDRange], [ParseRowID].

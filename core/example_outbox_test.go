@@ -179,3 +179,28 @@ func ExampleOutbox_ResetKeysBy() {
 	// 1 <nil>
 	// reset-keys ada failover of db1, INC-42
 }
+
+// A pause is stored: every relay of the table follows it, and a restart does not end it.
+func ExampleOutbox_Pause() {
+	ctx, table := context.Background(), outboxtest.NewRepository()
+	ob, err := core.New(core.Config{Repository: table})
+	if err != nil {
+		panic(err)
+	}
+	err = ob.Pause(ctx, core.PauseRequest{Topic: "orders", Actor: "ann", Reason: "broker upgrade"})
+	if err != nil {
+		panic(err)
+	}
+	paused, err := ob.Pauses(ctx)
+	if err != nil {
+		panic(err)
+	}
+	for _, p := range paused {
+		fmt.Println(p.Topic, "is paused by", p.Actor, "because of the", p.Reason)
+	}
+	resumed, err := ob.Resume(ctx, core.ResumeRequest{Topic: "orders", Actor: "ann", Reason: "upgraded"})
+	fmt.Println(resumed, err)
+	// Output:
+	// orders is paused by ann because of the broker upgrade
+	// true <nil>
+}

@@ -22,7 +22,7 @@ func (r *relay) reserve(rows []NewRow, claimNo int64) []*item {
 			continue
 		}
 		dest := r.dests.get(row.Event.Topic)
-		if dest.open && !dest.mayProbeHot(time.Now()) {
+		if r.dests.closedHot(dest, time.Now()) {
 			continue
 		}
 		size := int64(len(row.Event.Payload)) + itemOverhead
@@ -166,7 +166,7 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 			r.fellBack(it, FallbackLate)
 			r.forget(it)
 			r.askForRow(&rows[i], it.lease.deadline.Add(r.cfg.LeaseMargin))
-		case it.dest.open && !it.dest.mayProbeHot(now) || r.crew.alive == 0:
+		case r.dests.closedHot(it.dest, now) || r.crew.alive == 0:
 			r.giveBack(it, FallbackStopped, false)
 		default:
 			if it.dest.open {

@@ -85,11 +85,11 @@ func (r *relay) fellBack(it *item, reason FallbackReason) {
 }
 
 // askFor asks the poller to look at a lane, or at the table for an unordered row. It does nothing
-// while the destination is stopped: probes look for rows then, and the first accepted one asks for
-// all.
+// while the destination is stopped or paused: probes look for rows then, and the first accepted one
+// asks for all, as the end of the pause does.
 func (r *relay) askFor(d *destination, lane KeyID, at time.Time) {
 	switch {
-	case d.open:
+	case d.open, r.dests.paused.hold(d.topic):
 	case lane.IsZero():
 		r.wakes.poll(at)
 	default:

@@ -100,8 +100,9 @@ const (
 	FallbackUnknown FallbackReason = "commit_unknown"
 	FallbackLate    FallbackReason = "late" // its lease was over at the commit, or nearly so
 	// The event before it in its key is not known to be published.
-	FallbackOrder    FallbackReason = "order"
-	FallbackStopped  FallbackReason = "stopped"  // its key or destination is stopped, or no worker is left
+	FallbackOrder FallbackReason = "order"
+	// Its key or destination is stopped or paused, or no worker is left.
+	FallbackStopped  FallbackReason = "stopped"
 	FallbackShutdown FallbackReason = "shutdown" // the relay ends
 	FallbackLost     FallbackReason = "lost"     // its lease was lost before the publish began
 )

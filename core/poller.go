@@ -263,7 +263,7 @@ type claimVerdict uint8
 const (
 	claimWorth   claimVerdict = iota
 	claimNoRoom               // nothing fits, or no worker is left to publish
-	claimNothing              // nothing is wanted: every destination is stopped, or the relay ends
+	claimNothing              // nothing is wanted: every destination is stopped or paused, or the relay ends
 )
 
 // claimRequest returns the request for the rows that may be claimed now.
@@ -275,8 +275,11 @@ func (r *relay) claimRequest() (req ClaimRequest, verdict claimVerdict) {
 		MaxBytes: max(r.cfg.ColdBytes-r.inflight.cold.bytes, 1), Run: r.cfg.KeyRun, Keys: headLanes,
 		SkipDead: r.cfg.DeadPolicy == SkipDead, Served: r.o.served,
 	}
+	if r.dests.paused.all {
+		return req, claimNothing
+	}
 	if r.o.topics == nil {
-		req.Except = r.dests.stoppedTopics()
+		req.Except = r.dests.passedOver()
 	} else if req.Only = r.dests.working(r.o.topics); len(req.Only) == 0 {
 		return req, claimNothing
 	}
@@ -340,7 +343,7 @@ func (r *relay) claimWoken(ctx context.Context) (n int, err error) {
 	for i, w := range due {
 		req, verdict := r.claimRequest()
 		switch verdict {
-		case claimNothing: // the first acknowledgement of a destination asks for a poll
+		case claimNothing: // the first acknowledgement of a destination, or the end of a pause, asks for a poll
 			return n, nil
 		case claimNoRoom:
 			r.wakeAgain(due[i:]...)

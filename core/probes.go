@@ -21,7 +21,7 @@ func (r *relay) probesDue(now time.Time) (due []*destination, more bool) {
 		return nil, false
 	}
 	for _, d := range r.dests.stopped {
-		if d.waitsForProbe() && !now.Before(d.nextAsk()) {
+		if r.dests.probes(d) && !now.Before(d.nextAsk()) {
 			due = append(due, d)
 		}
 	}

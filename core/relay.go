@@ -33,6 +33,8 @@ type relay struct {
 	wakes    wakeups
 	poller   poller
 
+	pauseKick chan struct{} // the pauses are to be read now
+
 	writer writer
 	db     recovery
 	life   lifetime
@@ -65,8 +67,9 @@ const shutdownGrace = 5 * time.Second
 func newRelay(o *Outbox) *relay {
 	r := &relay{
 		o: o, cfg: &o.cfg, wakes: newWakeups(), poller: poller{turn: make(chan struct{}, 1)},
-		writer: writer{kick: make(chan struct{}, 1), abandon: make(chan struct{})},
-		life:   lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
+		pauseKick: make(chan struct{}, 1),
+		writer:    writer{kick: make(chan struct{}, 1), abandon: make(chan struct{})},
+		life:      lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
 	}
 	r.life.vitals.started = time.Now()
 	r.crew = crew{size: r.cfg.Workers, alive: r.cfg.Workers, work: sync.NewCond(&r.mu)}
@@ -126,12 +129,14 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 			"component", "outbox",
 			"destinations", foreign)
 	}
-	r := o.acquire()
+	paused := o.firstPauses(ctx)
+	r := o.acquire(paused)
 	r.life.vitals.stamp(&r.life.vitals.turned)
 	var wg sync.WaitGroup
 	wg.Go(func() { r.poll(ctx) })
 	wg.Go(func() { r.listen(ctx) })
 	wg.Go(func() { r.beat(ctx) })
+	wg.Go(func() { r.watchPauses(ctx, paused) })
 	if !o.cfg.DisableJanitor {
 		wg.Go(func() { r.clean(ctx) })
 	}
@@ -144,14 +149,18 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 
 // Drain publishes every event that is due now, and returns when the marks are written. It is for
 // tests, scheduled jobs and commands, with or without Run. Events stay that are due later (retries,
-// delays), leased by another process or behind a dead event. Drain returns an error wrapping
-// ErrStopped if a destination is unavailable.
+// delays), paused, leased by another process or behind a dead event. Drain returns an error
+// wrapping ErrStopped if a destination is unavailable.
 func (o *Outbox) Drain(ctx context.Context) (err error) {
 	if o.cfg.Publisher == nil {
 		return ErrNoPublisher
 	}
 	o.unrelayed.relays.Store(true)
-	r := o.acquire()
+	paused, _, err := o.readPauses(ctx)
+	if err != nil {
+		return errtext.Errorf("outbox: drain: %w", err)
+	}
+	r := o.acquire(paused)
 	defer func() {
 		if e := o.giveUp(r); err == nil {
 			err = e
@@ -197,15 +206,22 @@ func (r *relay) drain(n int) {
 	r.poller.drains += n
 }
 
-// acquire returns the running relay, or starts one.
-func (o *Outbox) acquire() *relay {
+// acquire returns the running relay, or starts one, and makes it follow the pauses.
+func (o *Outbox) acquire(paused []Pause) *relay {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.users++
-	if r := o.relay.Load(); r != nil {
+	r := o.relay.Load()
+	running := r != nil
+	if !running {
+		r = newRelay(o)
+	}
+	r.mu.Lock()
+	r.setPauses(paused)
+	r.mu.Unlock() // the next unlock logs it, which must not happen under o.mu
+	if running {
 		return r
 	}
-	r := newRelay(o)
 	r.start()
 	o.relay.Store(r)
 	return r

@@ -157,7 +157,7 @@ func (r *relay) failuresWritten(items []*item, changed []bool) {
 		switch {
 		case it.mark.failure.Kind == FailDead && r.cfg.DeadPolicy == SkipDead && !it.lane.IsZero():
 			r.askFor(it.dest, it.lane, now) // the lane goes on
-		case it.mark.failure.Kind != FailDead && !it.dest.open:
+		case it.mark.failure.Kind != FailDead && !it.dest.open && !r.dests.paused.hold(it.dest.topic):
 			r.wakes.poll(now.Add(it.mark.failure.Delay))
 		}
 	}

@@ -22,6 +22,7 @@ const (
 	ReasonDead      Reason = "dead"      // given up
 	ReasonLeased    Reason = "leased"    // a process holds it and publishes it
 	ReasonBlocked   Reason = "blocked"   // behind a dead event of its key
+	ReasonPaused    Reason = "paused"    // a person has paused its destination, or all of them
 	ReasonStopped   Reason = "stopped"   // the relay of this process has stopped its destination
 	ReasonBehind    Reason = "behind"    // behind an open event of its key
 	ReasonNotDue    Reason = "not_due"   // delayed, or waiting for the next attempt
@@ -38,8 +39,8 @@ type Explanation struct {
 	// Fix is a sentence that names the call that changes it and the rows that it is for, and the
 	// command of cmd/outbox in backquotes. Empty: there is nothing to do.
 	Fix string `json:"fix,omitempty"`
-	// Until is when the reason ends by itself: the due time, the end of the lease. Zero: it is not
-	// known, or never.
+	// Until is when the reason ends by itself: the due time, the end of the lease or of the pause.
+	// Zero: it is not known, or never.
 	Until time.Time `json:"until,omitzero"`
 	// Other is the event of the same key that this one waits for: the first of the key that is not
 	// out yet. Nil: it waits for none.
@@ -100,10 +101,16 @@ func (a *API) explain(ctx context.Context, e Event) (Explanation, error) {
 		return x, err
 	}
 	x.Other = head
+	paused, err := a.paused(ctx, e.Topic)
+	if err != nil {
+		return x, err
+	}
 	stopped := a.stopped(e.Topic)
 	switch {
 	case head != nil && head.Status == StatusDead:
 		x.blocked()
+	case paused != nil:
+		x.paused(paused)
 	case stopped != nil:
 		x.stopped(stopped)
 	case head == nil && e.AvailableAt.After(e.ReadAt):
@@ -150,6 +157,24 @@ func (a *API) head(ctx context.Context, e Event) (*Event, error) {
 		return nil, err
 	}
 	return &found.Events[0], nil
+}
+
+// paused returns the pause that holds back the events of a topic, that of everything first. If the
+// table stores no pauses, there is none.
+func (a *API) paused(ctx context.Context, topic string) (*core.Pause, error) {
+	all, err := a.outbox.Pauses(ctx)
+	if err != nil {
+		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, core.ErrNoTables) {
+			err = nil
+		}
+		return nil, err
+	}
+	for _, p := range all {
+		if p.Covers(topic) {
+			return &p, nil
+		}
+	}
+	return nil, nil
 }
 
 func (a *API) stopped(topic string) *core.StoppedDestination {
@@ -215,6 +240,21 @@ func (x *Explanation) blocked() {
 	x.Text = fmt.Sprintf("It waits for an earlier event of its key %s, row %s, which is dead: %s.", x.Event.Key, o.ID,
 		failure(o))
 	x.Fix = redriveOrDiscard(o.ID)
+}
+
+func (x *Explanation) paused(p *core.Pause) {
+	x.Reason, x.Until = ReasonPaused, p.Until
+	what, target := "Destination "+p.Topic+" is", p.Topic
+	if p.All {
+		what, target = "All destinations are", "--all"
+	}
+	until := ""
+	if !p.Until.IsZero() {
+		until = " until " + at(p.Until)
+	}
+	x.Text = fmt.Sprintf("%s paused by %s since %s%s: %s. The events wait and spend no attempts.", what, p.Actor,
+		at(p.Since), until, p.Reason)
+	x.Fix = fmt.Sprintf("Resume it: `outbox resume %s --reason WHY`.", target)
 }
 
 func (x *Explanation) stopped(d *core.StoppedDestination) {

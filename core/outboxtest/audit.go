@@ -37,8 +37,8 @@ func (r *Repository) ListAudit(ctx context.Context, q core.AuditQuery) (records 
 
 // ResetKeysBy implements core.KeyResetter.
 func (r *Repository) ResetKeysBy(ctx context.Context, actor, reason string) (int, error) {
-	if actor == "" || reason == "" {
-		return 0, fmt.Errorf("outboxtest: %w: actor and reason are required", core.ErrInvalidRequest)
+	if err := checkWho(actor, reason); err != nil {
+		return 0, err
 	}
 	n, err := r.ResetKeys(ctx)
 	if err != nil {
@@ -48,4 +48,11 @@ func (r *Repository) ResetKeysBy(ctx context.Context, actor, reason string) (int
 	defer r.mu.Unlock()
 	r.audits = append(r.audits, Audit{Action: core.AuditResetKeys, Actor: actor, Reason: reason, At: r.now()})
 	return n, nil
+}
+
+func checkWho(actor, reason string) error {
+	if actor == "" || reason == "" {
+		return fmt.Errorf("outboxtest: %w: actor and reason are required", core.ErrInvalidRequest)
+	}
+	return nil
 }

@@ -32,7 +32,8 @@ type Repository struct {
 	audits       []Audit
 	relays       map[string]core.RelayStatus
 	plans        map[string]ops.StoredPlan
-	planning     sync.Mutex // taken before mu
+	planning     sync.Mutex            // taken before mu
+	pauses       map[string]core.Pause // by topic; empty: everything
 	commitFaults []CommitFault
 }
 

@@ -70,7 +70,7 @@ type Row struct {
 // Audit is one row of the audit table, as Repository.Audits returns it.
 type Audit struct {
 	RowID   core.RowID // zero: the row names no event
-	Action  string     // such as "redrive", "discard" or core.AuditResetKeys
+	Action  string     // such as "redrive", "discard", core.AuditPause or core.AuditResetKeys
 	Actor   string
 	Reason  string
 	At      time.Time

@@ -39,7 +39,10 @@ func (r *Repository) Check(ctx context.Context) error {
 	if err != nil {
 		return wrap("check", err)
 	}
-	without := []string{r.names.prefix + "relay", r.names.prefix + "plan"} // relays work without these
+	var without []string // relays work without these
+	for _, table := range []string{"relay", "plan", "pause"} {
+		without = append(without, r.names.prefix+table)
+	}
 	missing := func(err error) bool {
 		m, ok := errors.AsType[*sqlkit.MissingError](err)
 		return ok && !slices.Contains(without, m.Table)

@@ -59,7 +59,8 @@ type database interface {
 	) (locked []core.KeyID, last core.KeyID, seen int, err error)
 	deleteEmptyKeys(ctx context.Context, q sqlkit.Querier, locked []core.KeyID) (deleted int, err error)
 	resetKeys(ctx context.Context, q sqlkit.Querier) (changed int64, err error)
-	auditWhole(ctx context.Context, q sqlkit.Querier, action string, req core.AdminRequest) error
+	// auditWhole writes an audit row that names no event, and a topic or none.
+	auditWhole(ctx context.Context, q sqlkit.Querier, action, topic string, req core.AdminRequest) error
 }
 
 // dialect has the parts of a dialect.

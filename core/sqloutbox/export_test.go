@@ -48,7 +48,9 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 	default:
 		return nil, fmt.Errorf("the statements of a %T are not known here", db)
 	}
-	for what, statements := range map[string]any{"relay": newRelayStatements(n), "plan": newPlanStatements(n)} {
+	for what, statements := range map[string]any{
+		"relay": newRelayStatements(n), "plan": newPlanStatements(n), "pause": newPauseStatements(n),
+	} {
 		of := map[string]string{}
 		addFields(of, reflect.ValueOf(statements))
 		for name, text := range of {

@@ -57,7 +57,7 @@ func (r *Repository) ResetKeysBy(ctx context.Context, actor, reason string) (cha
 			return err
 		}
 		changed = int(n)
-		return r.database.auditWhole(ctx, q, core.AuditResetKeys, req)
+		return r.database.auditWhole(ctx, q, core.AuditResetKeys, "", req)
 	})
 	if err != nil {
 		return 0, err

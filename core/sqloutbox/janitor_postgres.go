@@ -87,8 +87,9 @@ func (p *postgres) resetKeys(ctx context.Context, q sqlkit.Querier) (int64, erro
 	return q.Exec(ctx, p.sql.resetKeys)
 }
 
-// auditWhole writes an audit row that names no event.
-func (p *postgres) auditWhole(ctx context.Context, q sqlkit.Querier, action string, req core.AdminRequest) error {
-	_, err := q.Exec(ctx, p.sql.audit, action, req.Actor, req.Reason, core.RowID{}.String(), "", "", nil)
+func (p *postgres) auditWhole(ctx context.Context, q sqlkit.Querier, action, topic string,
+	req core.AdminRequest,
+) error {
+	_, err := q.Exec(ctx, p.sql.audit, action, req.Actor, req.Reason, core.RowID{}.String(), "", topic, nil)
 	return err
 }

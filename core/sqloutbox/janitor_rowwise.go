@@ -90,9 +90,10 @@ func (w *rowwise) resetKeys(ctx context.Context, q sqlkit.Querier) (int64, error
 	return q.Exec(ctx, w.sql.resetKeys)
 }
 
-// auditWhole writes an audit row that names no event.
-func (w *rowwise) auditWhole(ctx context.Context, q sqlkit.Querier, action string, req core.AdminRequest) error {
+func (w *rowwise) auditWhole(ctx context.Context, q sqlkit.Querier, action, topic string,
+	req core.AdminRequest,
+) error {
 	var none core.RowID
-	_, err := q.Exec(ctx, w.sql.audit, action, req.Actor, req.Reason, none[:], "", "", nil)
+	_, err := q.Exec(ctx, w.sql.audit, action, req.Actor, req.Reason, none[:], "", topic, nil)
 	return err
 }

@@ -8,11 +8,11 @@ import (
 
 // names are the checked identifiers of a configuration, ready for use in SQL.
 type names struct {
-	dialect           dialect
-	schema, prefix    string
-	event, key, audit string // quoted, with schema
-	relay, plan       string
-	partitioned       bool
+	dialect            dialect
+	schema, prefix     string
+	event, key, audit  string // quoted, with schema
+	relay, plan, pause string
+	partitioned        bool
 }
 
 // longest is the longest name with the prefix, and longestPartition that of a partition.
@@ -41,7 +41,7 @@ func (c Config) names() (names, error) {
 	}
 	n := names{dialect: d, schema: c.Schema, prefix: c.Prefix, partitioned: c.PartitionEvery > 0}
 	n.event, n.key, n.audit = n.table("event"), n.table("key"), n.table("audit")
-	n.relay, n.plan = n.table("relay"), n.table("plan")
+	n.relay, n.plan, n.pause = n.table("relay"), n.table("plan"), n.table("pause")
 	return n, nil
 }
 
@@ -55,10 +55,10 @@ func (n names) name(name string) string { return sqlkit.Quote(n.dialect.name, n.
 
 var placeholder = regexp.MustCompile(`\{\{?([a-z_0-9]+)(?::([a-z_.]+))?\}?\}`)
 
-// expand fills a text: {event}, {key}, {audit}, {relay} and {plan} are the tables, {name:x} another
-// name, {index:x} that of an index with its schema, {text:x} another name as a text, {schema} the
-// schema as an expression of MySQL, and the other words are pieces of SQL of the dialect. Files of
-// the schema double the braces.
+// expand fills a text: {event}, {key}, {audit}, {relay}, {plan} and {pause} are the tables,
+// {name:x} is another name, {index:x} that of an index with its schema, {text:x} another name as a
+// text, {schema} the schema as an expression of MySQL, and the other words are pieces of SQL of the
+// dialect. Files of the schema double the braces.
 func (n names) expand(text string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
 		sub := placeholder.FindStringSubmatch(m)
@@ -73,6 +73,8 @@ func (n names) expand(text string) string {
 			return n.relay
 		case "plan":
 			return n.plan
+		case "pause":
+			return n.pause
 		case "name":
 			return n.name(sub[2])
 		case "index":

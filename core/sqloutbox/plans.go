@@ -97,7 +97,7 @@ func (r *Repository) InsertPlan(ctx context.Context, p ops.StoredPlan, audit str
 		if _, err := q.Exec(ctx, r.plans.insert, p.ID, string(p.State), body, packIDs(p.IDs)); err != nil {
 			return err
 		}
-		return r.database.auditWhole(ctx, q, audit, req)
+		return r.database.auditWhole(ctx, q, audit, "", req)
 	}))
 }
 
@@ -172,7 +172,7 @@ func (r *Repository) ChangePlan(ctx context.Context, c ops.PlanChange) (p ops.St
 		if c.Audit != "" {
 			req := c.Request
 			req.Reason = planReason(p, req.Reason)
-			if err := r.database.auditWhole(ctx, q, c.Audit, req); err != nil {
+			if err := r.database.auditWhole(ctx, q, c.Audit, "", req); err != nil {
 				return err
 			}
 		}

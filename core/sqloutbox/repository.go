@@ -47,6 +47,7 @@ type Repository struct {
 	sweep    sweep
 	relays   relayStatements
 	plans    planStatements
+	pauses   pauseStatements
 
 	partitions *partitions // nil: the table has none
 }
@@ -80,7 +81,7 @@ func newRepository(r runner, cfg Config) (*Repository, error) {
 	p := pool{runner: r, dialect: cfg.Dialect}
 	repo := &Repository{
 		pool: p, names: n, database: n.dialect.open(p, n), waker: n.dialect.wake(p, n),
-		relays: newRelayStatements(n), plans: newPlanStatements(n),
+		relays: newRelayStatements(n), plans: newPlanStatements(n), pauses: newPauseStatements(n),
 	}
 	if n.partitioned {
 		repo.partitions, err = newPartitions(p, n, cfg.PartitionEvery)

@@ -8,12 +8,14 @@
 //	type OutboxAudit struct{ ent.Schema }
 //	type OutboxRelay struct{ ent.Schema }
 //	type OutboxPlan struct{ ent.Schema }
+//	type OutboxPause struct{ ent.Schema }
 //
 //	func (OutboxEvent) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Event{}} }
 //	func (OutboxKey) Mixin() []ent.Mixin   { return []ent.Mixin{entschema.Key{}} }
 //	func (OutboxAudit) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Audit{}} }
 //	func (OutboxRelay) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Relay{}} }
 //	func (OutboxPlan) Mixin() []ent.Mixin  { return []ent.Mixin{entschema.Plan{}} }
+//	func (OutboxPause) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Pause{}} }
 //
 // Give the migration its options:
 //

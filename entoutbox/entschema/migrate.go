@@ -66,7 +66,11 @@ func (m migration) diff(next schema.Differ) schema.Differ {
 
 func (m migration) ours(table string) bool {
 	name, ok := strings.CutPrefix(table, m.prefix)
-	return ok && (name == "event" || name == "key" || name == "audit" || name == "relay" || name == "plan")
+	switch name {
+	case "event", "key", "audit", "relay", "plan", "pause":
+		return ok
+	}
+	return false
 }
 
 // complete adds the parts that mixins cannot declare. The types of its columns show
@@ -87,13 +91,13 @@ func (m migration) complete(t *atlas.Table) {
 // database.
 func dialectOf(t *atlas.Table) string {
 	for _, c := range t.Columns {
-		switch typ := c.Type.Type.(type) { // the table of relays has no ids of bytes
+		switch typ := c.Type.Type.(type) { // the tables of relays and pauses have no ids of bytes
 		case *atlas.TimeType:
 			if strings.EqualFold(typ.T, "datetime") {
 				return dialect.MySQL
 			}
 		case *atlas.IntegerType:
-			if c.Name == "seen_at" {
+			if c.Name == "seen_at" || c.Name == "paused_at" {
 				return dialect.SQLite
 			}
 		}

@@ -57,6 +57,13 @@ type Plan struct {
 	Prefix string
 }
 
+// Pause is the table of the pauses. The zero value is ready for use.
+type Pause struct {
+	mixin.Schema
+	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
+	Prefix string
+}
+
 // Fields implements ent.Mixin.
 func (Event) Fields() []ent.Field {
 	return []ent.Field{
@@ -192,6 +199,22 @@ func (Plan) Fields() []ent.Field {
 // Annotations implements ent.Mixin.
 func (p Plan) Annotations() []schema.Annotation {
 	return []schema.Annotation{table(p.Prefix, "plan")}
+}
+
+// Fields implements ent.Mixin.
+func (Pause) Fields() []ent.Field {
+	return []ent.Field{
+		field.String("id").StorageKey("target").SchemaType(types("text", "varchar(255)", "text")).Immutable(),
+		instant("paused_at"),
+		instantOrNull("ends_at"),
+		text("actor", "varchar(255)"),
+		text("reason", "text"),
+	}
+}
+
+// Annotations implements ent.Mixin.
+func (p Pause) Annotations() []schema.Annotation {
+	return []schema.Annotation{table(p.Prefix, "pause")}
 }
 
 // zero is a default of the database. The generated code does not set it.

@@ -174,6 +174,31 @@ func TestExplain(t *testing.T) {
 				[]string{first.ID.String()},
 			)
 		})
+		t.Run("paused", func(t *testing.T) {
+			id := w.Publish(core.Event{Type: "paid", Topic: "later"})[0]
+			who := core.PauseRequest{
+				Topic: "later", Actor: "ada", Reason: "INC-42", Until: time.Now().Add(time.Hour).Truncate(time.Second),
+			}
+			fixture.NoError(t, w.Outbox.Pause(t.Context(), who))
+			x := w.wants(id, ops.ReasonPaused, []string{
+				"Destination later is paused by ada since ", "until " + who.Until.UTC().Format(clock) + ": INC-42.",
+			}, []string{"`outbox resume later --reason WHY`"})
+			if !x.Until.Equal(who.Until) {
+				t.Errorf("until %s, want %s", x.Until, who.Until)
+			}
+			all := core.PauseRequest{All: true, Actor: "bob", Reason: "restore"}
+			fixture.NoError(t, w.Outbox.Pause(t.Context(), all))
+			w.wants(id, ops.ReasonPaused, []string{"All destinations are paused by bob since ", ": restore."},
+				[]string{"`outbox resume --all --reason WHY`"})
+			for _, req := range []core.ResumeRequest{{All: true}, {Topic: "later"}} {
+				req.Actor, req.Reason = "ada", "over"
+				resumed, err := w.Outbox.Resume(t.Context(), req)
+				if err != nil || !resumed {
+					t.Fatal(resumed, err)
+				}
+			}
+			w.wants(id, ops.ReasonUnrelayed, nil, []string{"later"})
+		})
 		t.Run("stopped", func(t *testing.T) {
 			w.Run()
 			w.Publisher.Outage("down", core.Unavailable(errors.New("broker says password=hunter2 is wrong")))

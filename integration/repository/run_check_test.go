@@ -126,8 +126,8 @@ func TestRunBeforeTheDatabase(t *testing.T) {
 	}
 }
 
-// A relay works on the tables of version 2, which have no table of relays. It logs once what to
-// run, and is seen as soon as that was done.
+// A relay works on the tables of version 2, which have no tables of relays and pauses. It logs once
+// what to run, and is seen as soon as that was done.
 func TestRunWithoutTheTableOfRelays(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -136,7 +136,8 @@ func TestRunWithoutTheTableOfRelays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []string{all[2].Down, "DELETE FROM outbox_migration WHERE version = 3"} {
+		down := strings.Split(strings.TrimSpace(all[2].Down), ";\n")
+		for _, s := range append(down, "DELETE FROM outbox_migration WHERE version = 3") {
 			if _, err := pool.ExecContext(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
@@ -172,6 +173,13 @@ func TestRunWithoutTheTableOfRelays(t *testing.T) {
 		pub.Wait(t, 1)
 		if _, err := ob.Relays(t.Context()); !errors.Is(err, core.ErrNoTables) {
 			t.Errorf("Relays: %v", err)
+		}
+		if _, err := ob.Pauses(t.Context()); !errors.Is(err, core.ErrNoTables) {
+			t.Errorf("Pauses: %v", err)
+		}
+		who := core.PauseRequest{All: true, Actor: "ann", Reason: "test"}
+		if err := ob.Pause(t.Context(), who); !errors.Is(err, core.ErrNoTables) {
+			t.Errorf("Pause: %v", err)
 		}
 		cancel()
 		if err := <-ended; err != nil {

@@ -73,6 +73,7 @@ func TestRepository(t *testing.T, h RepositoryHarness) {
 		{"Retention", retentionCases()},
 		{"Keys", keyCases()},
 		{"Relays", relayCases()},
+		{"Pauses", pauseCases()},
 		{"Audit", auditCases()},
 		{"Plans", planCases()},
 		{"Interleaving", interleavingCases()},

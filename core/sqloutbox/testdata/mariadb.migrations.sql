@@ -170,7 +170,19 @@ CREATE TABLE IF NOT EXISTS `outbox_plan` (
     PRIMARY KEY (id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
+-- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until it is resumed), by whom and why.
+-- Relays read it every two seconds. Claims and producers do not use it.
+CREATE TABLE IF NOT EXISTS `outbox_pause` (
+    target    VARCHAR(255) NOT NULL,
+    paused_at DATETIME(6)  NOT NULL,
+    ends_at   DATETIME(6),
+    actor     VARCHAR(255) NOT NULL,
+    reason    TEXT         NOT NULL,
+    PRIMARY KEY (target)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
 -- down
+DROP TABLE IF EXISTS `outbox_pause`;
 DROP TABLE IF EXISTS `outbox_plan`;
 DROP TABLE IF EXISTS `outbox_relay`;
 

@@ -187,6 +187,18 @@ SELECT e.ready_topic FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHE
 -- open_page
 SELECT e.open_lane, e.key_seq, e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane > ? ORDER BY e.open_lane, e.key_seq LIMIT ?
 
+-- pause: pause
+INSERT INTO `outbox_pause` (target, paused_at, ends_at, actor, reason)
+VALUES (?, UTC_TIMESTAMP(6), TIMESTAMP'1970-01-01 00:00:00' + INTERVAL ? MICROSECOND, ?, ?)
+ON DUPLICATE KEY UPDATE paused_at = VALUES(paused_at), ends_at = VALUES(ends_at), actor = VALUES(actor), reason = VALUES(reason)
+
+-- pause: pauses
+SELECT target, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',paused_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',ends_at), actor, reason, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))
+FROM `outbox_pause` WHERE (ends_at IS NULL OR ends_at > UTC_TIMESTAMP(6)) ORDER BY target LIMIT 1000
+
+-- pause: resume
+DELETE FROM `outbox_pause` WHERE target = ? AND (ends_at IS NULL OR ends_at > UTC_TIMESTAMP(6))
+
 -- plan: change
 UPDATE `outbox_plan` SET state = ?, body = ?, version = version + 1, updated_at = UTC_TIMESTAMP(6), worker_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id = ? AND version = ?
 

@@ -132,7 +132,18 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_plan" (
     worker_until timestamptz
 );
 
+-- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until it is resumed), by whom and why.
+-- Relays read it every two seconds. Claims and producers do not use it.
+CREATE TABLE IF NOT EXISTS "app"."outbox_pause" (
+    target    text        COLLATE "C" NOT NULL PRIMARY KEY,
+    paused_at timestamptz NOT NULL,
+    ends_at   timestamptz,
+    actor     text        NOT NULL,
+    reason    text        NOT NULL
+);
+
 -- down
+DROP TABLE IF EXISTS "app"."outbox_pause";
 DROP TABLE IF EXISTS "app"."outbox_plan";
 DROP TABLE IF EXISTS "app"."outbox_relay";
 

@@ -338,6 +338,18 @@ WITH RECURSIVE all_topics AS (
   WHERE e.status <> 3 AND ($2::text[] IS NULL OR e.topic = ANY ($2::text[])) AND e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
 ) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o
 
+-- pause: pause
+INSERT INTO "app"."outbox_pause" (target, paused_at, ends_at, actor, reason)
+VALUES ($1::text, statement_timestamp(), timestamptz 'epoch' + $2::bigint * interval '1 microsecond', $3::text, $4::text)
+ON CONFLICT (target) DO UPDATE SET (paused_at, ends_at, actor, reason) = (excluded.paused_at, excluded.ends_at, excluded.actor, excluded.reason)
+
+-- pause: pauses
+SELECT target, (extract(epoch from paused_at)*1000000)::bigint, (extract(epoch from ends_at)*1000000)::bigint, actor, reason, (extract(epoch from clock_timestamp())*1000000)::bigint
+FROM "app"."outbox_pause" WHERE (ends_at IS NULL OR ends_at > statement_timestamp()) ORDER BY target LIMIT 1000
+
+-- pause: resume
+DELETE FROM "app"."outbox_pause" WHERE target = $1::text AND (ends_at IS NULL OR ends_at > statement_timestamp())
+
 -- plan: change
 UPDATE "app"."outbox_plan" SET state = $1::text, body = $2::text, version = version + 1, updated_at = statement_timestamp(), worker_until = statement_timestamp() + $3::bigint * interval '1 microsecond' WHERE id = $4::text AND version = $5::bigint
 

@@ -166,7 +166,18 @@ CREATE TABLE IF NOT EXISTS "outbox_plan" (
     worker_until INTEGER
 );
 
+-- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until it is resumed), by whom and why.
+-- Relays read it every two seconds. Claims and producers do not use it.
+CREATE TABLE IF NOT EXISTS "outbox_pause" (
+    target    TEXT    NOT NULL PRIMARY KEY,
+    paused_at INTEGER NOT NULL,
+    ends_at   INTEGER,
+    actor     TEXT    NOT NULL,
+    reason    TEXT    NOT NULL
+);
+
 -- down
+DROP TABLE IF EXISTS "outbox_pause";
 DROP TABLE IF EXISTS "outbox_plan";
 DROP TABLE IF EXISTS "outbox_relay";
 

@@ -187,6 +187,18 @@ SELECT e.topic FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL 
 -- open_page
 SELECT e.lane, e.key_seq, e.id FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
 
+-- pause: pause
+INSERT INTO "outbox_pause" (target, paused_at, ends_at, actor, reason)
+VALUES (?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, ?, ?)
+ON CONFLICT (target) DO UPDATE SET (paused_at, ends_at, actor, reason) = (excluded.paused_at, excluded.ends_at, excluded.actor, excluded.reason)
+
+-- pause: pauses
+SELECT target, paused_at, ends_at, actor, reason, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
+FROM "outbox_pause" WHERE (ends_at IS NULL OR ends_at > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ORDER BY target LIMIT 1000
+
+-- pause: resume
+DELETE FROM "outbox_pause" WHERE target = ? AND (ends_at IS NULL OR ends_at > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
+
 -- plan: change
 UPDATE "outbox_plan" SET state = ?, body = ?, version = version + 1, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), worker_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE id = ? AND version = ?
 

@@ -18,6 +18,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxaudit"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxevent"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxplan"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxrelay"
 )
@@ -33,6 +34,8 @@ type Client struct {
 	OutboxEvent *OutboxEventClient
 	// OutboxKey is the client for interacting with the OutboxKey builders.
 	OutboxKey *OutboxKeyClient
+	// OutboxPause is the client for interacting with the OutboxPause builders.
+	OutboxPause *OutboxPauseClient
 	// OutboxPlan is the client for interacting with the OutboxPlan builders.
 	OutboxPlan *OutboxPlanClient
 	// OutboxRelay is the client for interacting with the OutboxRelay builders.
@@ -51,6 +54,7 @@ func (c *Client) init() {
 	c.OutboxAudit = NewOutboxAuditClient(c.config)
 	c.OutboxEvent = NewOutboxEventClient(c.config)
 	c.OutboxKey = NewOutboxKeyClient(c.config)
+	c.OutboxPause = NewOutboxPauseClient(c.config)
 	c.OutboxPlan = NewOutboxPlanClient(c.config)
 	c.OutboxRelay = NewOutboxRelayClient(c.config)
 }
@@ -148,6 +152,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		OutboxAudit: NewOutboxAuditClient(cfg),
 		OutboxEvent: NewOutboxEventClient(cfg),
 		OutboxKey:   NewOutboxKeyClient(cfg),
+		OutboxPause: NewOutboxPauseClient(cfg),
 		OutboxPlan:  NewOutboxPlanClient(cfg),
 		OutboxRelay: NewOutboxRelayClient(cfg),
 	}, nil
@@ -172,6 +177,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		OutboxAudit: NewOutboxAuditClient(cfg),
 		OutboxEvent: NewOutboxEventClient(cfg),
 		OutboxKey:   NewOutboxKeyClient(cfg),
+		OutboxPause: NewOutboxPauseClient(cfg),
 		OutboxPlan:  NewOutboxPlanClient(cfg),
 		OutboxRelay: NewOutboxRelayClient(cfg),
 	}, nil
@@ -202,21 +208,23 @@ func (c *Client) Close() error {
 // Use adds the mutation hooks to all the entity clients.
 // In order to add hooks to a specific client, call: `client.Node.Use(...)`.
 func (c *Client) Use(hooks ...Hook) {
-	c.OutboxAudit.Use(hooks...)
-	c.OutboxEvent.Use(hooks...)
-	c.OutboxKey.Use(hooks...)
-	c.OutboxPlan.Use(hooks...)
-	c.OutboxRelay.Use(hooks...)
+	for _, n := range []interface{ Use(...Hook) }{
+		c.OutboxAudit, c.OutboxEvent, c.OutboxKey, c.OutboxPause, c.OutboxPlan,
+		c.OutboxRelay,
+	} {
+		n.Use(hooks...)
+	}
 }
 
 // Intercept adds the query interceptors to all the entity clients.
 // In order to add interceptors to a specific client, call: `client.Node.Intercept(...)`.
 func (c *Client) Intercept(interceptors ...Interceptor) {
-	c.OutboxAudit.Intercept(interceptors...)
-	c.OutboxEvent.Intercept(interceptors...)
-	c.OutboxKey.Intercept(interceptors...)
-	c.OutboxPlan.Intercept(interceptors...)
-	c.OutboxRelay.Intercept(interceptors...)
+	for _, n := range []interface{ Intercept(...Interceptor) }{
+		c.OutboxAudit, c.OutboxEvent, c.OutboxKey, c.OutboxPause, c.OutboxPlan,
+		c.OutboxRelay,
+	} {
+		n.Intercept(interceptors...)
+	}
 }
 
 // Mutate implements the ent.Mutator interface.
@@ -228,6 +236,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.OutboxEvent.mutate(ctx, m)
 	case *OutboxKeyMutation:
 		return c.OutboxKey.mutate(ctx, m)
+	case *OutboxPauseMutation:
+		return c.OutboxPause.mutate(ctx, m)
 	case *OutboxPlanMutation:
 		return c.OutboxPlan.mutate(ctx, m)
 	case *OutboxRelayMutation:
@@ -636,6 +646,139 @@ func (c *OutboxKeyClient) mutate(ctx context.Context, m *OutboxKeyMutation) (Val
 	}
 }
 
+// OutboxPauseClient is a client for the OutboxPause schema.
+type OutboxPauseClient struct {
+	config
+}
+
+// NewOutboxPauseClient returns a client for the OutboxPause from the given config.
+func NewOutboxPauseClient(c config) *OutboxPauseClient {
+	return &OutboxPauseClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `outboxpause.Hooks(f(g(h())))`.
+func (c *OutboxPauseClient) Use(hooks ...Hook) {
+	c.hooks.OutboxPause = append(c.hooks.OutboxPause, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `outboxpause.Intercept(f(g(h())))`.
+func (c *OutboxPauseClient) Intercept(interceptors ...Interceptor) {
+	c.inters.OutboxPause = append(c.inters.OutboxPause, interceptors...)
+}
+
+// Create returns a builder for creating a OutboxPause entity.
+func (c *OutboxPauseClient) Create() *OutboxPauseCreate {
+	mutation := newOutboxPauseMutation(c.config, OpCreate)
+	return &OutboxPauseCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of OutboxPause entities.
+func (c *OutboxPauseClient) CreateBulk(builders ...*OutboxPauseCreate) *OutboxPauseCreateBulk {
+	return &OutboxPauseCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *OutboxPauseClient) MapCreateBulk(slice any, setFunc func(*OutboxPauseCreate, int)) *OutboxPauseCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &OutboxPauseCreateBulk{err: fmt.Errorf("calling to OutboxPauseClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*OutboxPauseCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &OutboxPauseCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for OutboxPause.
+func (c *OutboxPauseClient) Update() *OutboxPauseUpdate {
+	mutation := newOutboxPauseMutation(c.config, OpUpdate)
+	return &OutboxPauseUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *OutboxPauseClient) UpdateOne(_m *OutboxPause) *OutboxPauseUpdateOne {
+	mutation := newOutboxPauseMutation(c.config, OpUpdateOne, withOutboxPause(_m))
+	return &OutboxPauseUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *OutboxPauseClient) UpdateOneID(id string) *OutboxPauseUpdateOne {
+	mutation := newOutboxPauseMutation(c.config, OpUpdateOne, withOutboxPauseID(id))
+	return &OutboxPauseUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for OutboxPause.
+func (c *OutboxPauseClient) Delete() *OutboxPauseDelete {
+	mutation := newOutboxPauseMutation(c.config, OpDelete)
+	return &OutboxPauseDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *OutboxPauseClient) DeleteOne(_m *OutboxPause) *OutboxPauseDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *OutboxPauseClient) DeleteOneID(id string) *OutboxPauseDeleteOne {
+	builder := c.Delete().Where(outboxpause.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &OutboxPauseDeleteOne{builder}
+}
+
+// Query returns a query builder for OutboxPause.
+func (c *OutboxPauseClient) Query() *OutboxPauseQuery {
+	return &OutboxPauseQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeOutboxPause},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a OutboxPause entity by its id.
+func (c *OutboxPauseClient) Get(ctx context.Context, id string) (*OutboxPause, error) {
+	return c.Query().Where(outboxpause.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *OutboxPauseClient) GetX(ctx context.Context, id string) *OutboxPause {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *OutboxPauseClient) Hooks() []Hook {
+	return c.hooks.OutboxPause
+}
+
+// Interceptors returns the client interceptors.
+func (c *OutboxPauseClient) Interceptors() []Interceptor {
+	return c.inters.OutboxPause
+}
+
+func (c *OutboxPauseClient) mutate(ctx context.Context, m *OutboxPauseMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&OutboxPauseCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&OutboxPauseUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&OutboxPauseUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&OutboxPauseDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("enttables: unknown OutboxPause mutation op: %q", m.Op())
+	}
+}
+
 // OutboxPlanClient is a client for the OutboxPlan schema.
 type OutboxPlanClient struct {
 	config
@@ -905,9 +1048,11 @@ func (c *OutboxRelayClient) mutate(ctx context.Context, m *OutboxRelayMutation) 
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		OutboxAudit, OutboxEvent, OutboxKey, OutboxPlan, OutboxRelay []ent.Hook
+		OutboxAudit, OutboxEvent, OutboxKey, OutboxPause, OutboxPlan,
+		OutboxRelay []ent.Hook
 	}
 	inters struct {
-		OutboxAudit, OutboxEvent, OutboxKey, OutboxPlan, OutboxRelay []ent.Interceptor
+		OutboxAudit, OutboxEvent, OutboxKey, OutboxPause, OutboxPlan,
+		OutboxRelay []ent.Interceptor
 	}
 )

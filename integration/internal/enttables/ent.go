@@ -15,6 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxaudit"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxevent"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxplan"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxrelay"
 )
@@ -80,6 +81,7 @@ func checkColumn(t, c string) error {
 			outboxaudit.Table: outboxaudit.ValidColumn,
 			outboxevent.Table: outboxevent.ValidColumn,
 			outboxkey.Table:   outboxkey.ValidColumn,
+			outboxpause.Table: outboxpause.ValidColumn,
 			outboxplan.Table:  outboxplan.ValidColumn,
 			outboxrelay.Table: outboxrelay.ValidColumn,
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxaudit"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxevent"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxplan"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxrelay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/predicate"
@@ -31,6 +32,7 @@ const (
 	TypeOutboxAudit = "OutboxAudit"
 	TypeOutboxEvent = "OutboxEvent"
 	TypeOutboxKey   = "OutboxKey"
+	TypeOutboxPause = "OutboxPause"
 	TypeOutboxPlan  = "OutboxPlan"
 	TypeOutboxRelay = "OutboxRelay"
 )
@@ -3736,6 +3738,522 @@ func (m *OutboxKeyMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *OutboxKeyMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown OutboxKey edge %s", name)
+}
+
+// OutboxPauseMutation represents an operation that mutates the OutboxPause nodes in the graph.
+type OutboxPauseMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *string
+	paused_at     *entschema.Time
+	ends_at       *entschema.Time
+	actor         *string
+	reason        *string
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*OutboxPause, error)
+	predicates    []predicate.OutboxPause
+}
+
+var _ ent.Mutation = (*OutboxPauseMutation)(nil)
+
+// outboxpauseOption allows management of the mutation configuration using functional options.
+type outboxpauseOption func(*OutboxPauseMutation)
+
+// newOutboxPauseMutation creates new mutation for the OutboxPause entity.
+func newOutboxPauseMutation(c config, op Op, opts ...outboxpauseOption) *OutboxPauseMutation {
+	m := &OutboxPauseMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeOutboxPause,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withOutboxPauseID sets the ID field of the mutation.
+func withOutboxPauseID(id string) outboxpauseOption {
+	return func(m *OutboxPauseMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *OutboxPause
+		)
+		m.oldValue = func(ctx context.Context) (*OutboxPause, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().OutboxPause.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withOutboxPause sets the old OutboxPause of the mutation.
+func withOutboxPause(node *OutboxPause) outboxpauseOption {
+	return func(m *OutboxPauseMutation) {
+		m.oldValue = func(context.Context) (*OutboxPause, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m OutboxPauseMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m OutboxPauseMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("enttables: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of OutboxPause entities.
+func (m *OutboxPauseMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *OutboxPauseMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *OutboxPauseMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().OutboxPause.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetPausedAt sets the "paused_at" field.
+func (m *OutboxPauseMutation) SetPausedAt(e entschema.Time) {
+	m.paused_at = &e
+}
+
+// PausedAt returns the value of the "paused_at" field in the mutation.
+func (m *OutboxPauseMutation) PausedAt() (r entschema.Time, exists bool) {
+	v := m.paused_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPausedAt returns the old "paused_at" field's value of the OutboxPause entity.
+// If the OutboxPause object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPauseMutation) OldPausedAt(ctx context.Context) (v entschema.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPausedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPausedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPausedAt: %w", err)
+	}
+	return oldValue.PausedAt, nil
+}
+
+// ResetPausedAt resets all changes to the "paused_at" field.
+func (m *OutboxPauseMutation) ResetPausedAt() {
+	m.paused_at = nil
+}
+
+// SetEndsAt sets the "ends_at" field.
+func (m *OutboxPauseMutation) SetEndsAt(e entschema.Time) {
+	m.ends_at = &e
+}
+
+// EndsAt returns the value of the "ends_at" field in the mutation.
+func (m *OutboxPauseMutation) EndsAt() (r entschema.Time, exists bool) {
+	v := m.ends_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldEndsAt returns the old "ends_at" field's value of the OutboxPause entity.
+// If the OutboxPause object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPauseMutation) OldEndsAt(ctx context.Context) (v *entschema.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldEndsAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldEndsAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldEndsAt: %w", err)
+	}
+	return oldValue.EndsAt, nil
+}
+
+// ClearEndsAt clears the value of the "ends_at" field.
+func (m *OutboxPauseMutation) ClearEndsAt() {
+	m.ends_at = nil
+	m.clearedFields[outboxpause.FieldEndsAt] = struct{}{}
+}
+
+// EndsAtCleared returns if the "ends_at" field was cleared in this mutation.
+func (m *OutboxPauseMutation) EndsAtCleared() bool {
+	_, ok := m.clearedFields[outboxpause.FieldEndsAt]
+	return ok
+}
+
+// ResetEndsAt resets all changes to the "ends_at" field.
+func (m *OutboxPauseMutation) ResetEndsAt() {
+	m.ends_at = nil
+	delete(m.clearedFields, outboxpause.FieldEndsAt)
+}
+
+// SetActor sets the "actor" field.
+func (m *OutboxPauseMutation) SetActor(s string) {
+	m.actor = &s
+}
+
+// Actor returns the value of the "actor" field in the mutation.
+func (m *OutboxPauseMutation) Actor() (r string, exists bool) {
+	v := m.actor
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldActor returns the old "actor" field's value of the OutboxPause entity.
+// If the OutboxPause object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPauseMutation) OldActor(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldActor is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldActor requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldActor: %w", err)
+	}
+	return oldValue.Actor, nil
+}
+
+// ResetActor resets all changes to the "actor" field.
+func (m *OutboxPauseMutation) ResetActor() {
+	m.actor = nil
+}
+
+// SetReason sets the "reason" field.
+func (m *OutboxPauseMutation) SetReason(s string) {
+	m.reason = &s
+}
+
+// Reason returns the value of the "reason" field in the mutation.
+func (m *OutboxPauseMutation) Reason() (r string, exists bool) {
+	v := m.reason
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldReason returns the old "reason" field's value of the OutboxPause entity.
+// If the OutboxPause object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPauseMutation) OldReason(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldReason is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldReason requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldReason: %w", err)
+	}
+	return oldValue.Reason, nil
+}
+
+// ResetReason resets all changes to the "reason" field.
+func (m *OutboxPauseMutation) ResetReason() {
+	m.reason = nil
+}
+
+// Where appends a list predicates to the OutboxPauseMutation builder.
+func (m *OutboxPauseMutation) Where(ps ...predicate.OutboxPause) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the OutboxPauseMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *OutboxPauseMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.OutboxPause, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *OutboxPauseMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *OutboxPauseMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (OutboxPause).
+func (m *OutboxPauseMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *OutboxPauseMutation) Fields() []string {
+	fields := make([]string, 0, 4)
+	if m.paused_at != nil {
+		fields = append(fields, outboxpause.FieldPausedAt)
+	}
+	if m.ends_at != nil {
+		fields = append(fields, outboxpause.FieldEndsAt)
+	}
+	if m.actor != nil {
+		fields = append(fields, outboxpause.FieldActor)
+	}
+	if m.reason != nil {
+		fields = append(fields, outboxpause.FieldReason)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *OutboxPauseMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case outboxpause.FieldPausedAt:
+		return m.PausedAt()
+	case outboxpause.FieldEndsAt:
+		return m.EndsAt()
+	case outboxpause.FieldActor:
+		return m.Actor()
+	case outboxpause.FieldReason:
+		return m.Reason()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *OutboxPauseMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case outboxpause.FieldPausedAt:
+		return m.OldPausedAt(ctx)
+	case outboxpause.FieldEndsAt:
+		return m.OldEndsAt(ctx)
+	case outboxpause.FieldActor:
+		return m.OldActor(ctx)
+	case outboxpause.FieldReason:
+		return m.OldReason(ctx)
+	}
+	return nil, fmt.Errorf("unknown OutboxPause field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *OutboxPauseMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case outboxpause.FieldPausedAt:
+		v, ok := value.(entschema.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPausedAt(v)
+		return nil
+	case outboxpause.FieldEndsAt:
+		v, ok := value.(entschema.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetEndsAt(v)
+		return nil
+	case outboxpause.FieldActor:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetActor(v)
+		return nil
+	case outboxpause.FieldReason:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetReason(v)
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxPause field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *OutboxPauseMutation) AddedFields() []string {
+	return nil
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *OutboxPauseMutation) AddedField(name string) (ent.Value, bool) {
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *OutboxPauseMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	}
+	return fmt.Errorf("unknown OutboxPause numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *OutboxPauseMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(outboxpause.FieldEndsAt) {
+		fields = append(fields, outboxpause.FieldEndsAt)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *OutboxPauseMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *OutboxPauseMutation) ClearField(name string) error {
+	switch name {
+	case outboxpause.FieldEndsAt:
+		m.ClearEndsAt()
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxPause nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *OutboxPauseMutation) ResetField(name string) error {
+	switch name {
+	case outboxpause.FieldPausedAt:
+		m.ResetPausedAt()
+		return nil
+	case outboxpause.FieldEndsAt:
+		m.ResetEndsAt()
+		return nil
+	case outboxpause.FieldActor:
+		m.ResetActor()
+		return nil
+	case outboxpause.FieldReason:
+		m.ResetReason()
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxPause field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *OutboxPauseMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *OutboxPauseMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *OutboxPauseMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *OutboxPauseMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *OutboxPauseMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *OutboxPauseMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *OutboxPauseMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown OutboxPause unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *OutboxPauseMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown OutboxPause edge %s", name)
 }
 
 // OutboxPlanMutation represents an operation that mutates the OutboxPlan nodes in the graph.

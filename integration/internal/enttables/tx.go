@@ -18,6 +18,8 @@ type Tx struct {
 	OutboxEvent *OutboxEventClient
 	// OutboxKey is the client for interacting with the OutboxKey builders.
 	OutboxKey *OutboxKeyClient
+	// OutboxPause is the client for interacting with the OutboxPause builders.
+	OutboxPause *OutboxPauseClient
 	// OutboxPlan is the client for interacting with the OutboxPlan builders.
 	OutboxPlan *OutboxPlanClient
 	// OutboxRelay is the client for interacting with the OutboxRelay builders.
@@ -156,6 +158,7 @@ func (tx *Tx) init() {
 	tx.OutboxAudit = NewOutboxAuditClient(tx.config)
 	tx.OutboxEvent = NewOutboxEventClient(tx.config)
 	tx.OutboxKey = NewOutboxKeyClient(tx.config)
+	tx.OutboxPause = NewOutboxPauseClient(tx.config)
 	tx.OutboxPlan = NewOutboxPlanClient(tx.config)
 	tx.OutboxRelay = NewOutboxRelayClient(tx.config)
 }

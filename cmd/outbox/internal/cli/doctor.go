@@ -66,6 +66,7 @@ func (a *app) doctorCommand() *cobra.Command {
   transactions  transactions that are open for long: they hold keys, and keep old rows alive
   vacuum        autovacuum is off, or leaves many dead tuples (PostgreSQL)
   relays        topics with waiting events that no living relay publishes
+  pauses        what is paused, by whom and why
   dead          dead events
   pooler        a pooler that shares sessions is between (PostgreSQL)
   versions      migrations that are missing, or newer than this program; tables of other prefixes
@@ -156,6 +157,7 @@ func (x *examination) examine(ctx context.Context) (all []finding) {
 		{"transactions", x.transactions},
 		{"vacuum", x.vacuum},
 		{"relays", x.relays},
+		{"pauses", x.pauses},
 		{"dead", x.dead},
 		{"pooler", x.pooler},
 		{"versions", x.versions},
@@ -413,6 +415,28 @@ func (x *examination) relays(ctx context.Context) ([]finding, error) {
 		}}, nil
 	}
 	return []finding{fine("relays", "every topic with waiting events has one")}, nil
+}
+
+func (x *examination) pauses(ctx context.Context) ([]finding, error) {
+	list, err := x.ob.Pauses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []finding
+	for _, p := range list {
+		row := pauseRowOf(p)
+		all = append(all, finding{
+			Check: "pauses", Level: levelWarning,
+			Found: fmt.Sprintf("%s is paused by %s since %s: %s", row.name(), short(p.Actor), moment(p.Since),
+				short(p.Reason)),
+			Cause: "its events wait, and no relay publishes them",
+			Fix:   fmt.Sprintf("when the reason is gone: `outbox resume %s --reason WHY`", row.argument()),
+		})
+	}
+	if len(all) == 0 {
+		all = append(all, fine("pauses", "nothing is paused"))
+	}
+	return all, nil
 }
 
 func (x *examination) dead(ctx context.Context) ([]finding, error) {

@@ -52,6 +52,7 @@ type outboxState struct {
 	Capped      bool         `json:"capped"` // there may be more than was counted
 	Topics      []topicState `json:"topics"`
 	Relays      []relayRow   `json:"relays"` // null: not known
+	Pauses      []pauseRow   `json:"pauses"` // null: not known
 }
 
 // countTopics reads at most maxCounted events in the order of an index, in each of three parts:
@@ -179,6 +180,9 @@ func (a *app) state(ctx context.Context, db *database) (s outboxState, err error
 		return s, err
 	}
 	s.Capped = s.Capped || capped
+	if pauses, err := ob.Pauses(ctx); err == nil { // tables of the version before have none
+		s.Pauses = converted(pauses, pauseRowOf)
+	}
 	relays, err := ob.Relays(ctx)
 	if err != nil { // tables of the version before have no row for each relay
 		return s, nil //nolint:nilerr // then it is not known, and everything else is
@@ -205,8 +209,8 @@ func (a *app) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Count what waits, what is leased, what is retried and what is dead, by topic",
-		Long: `status counts the open and the dead events of each topic, and lists the relays. At most 100,000 of
-each kind are counted; a plus behind a number says that there may be more.
+		Long: `status counts the open and the dead events of each topic, lists the relays, and says what is
+paused. At most 100,000 of each kind are counted; a plus behind a number says that there may be more.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it
@@ -288,6 +292,10 @@ func (a *app) printState(s outboxState) {
 		a.sayf("no event waits, and none is dead\n")
 	} else {
 		t.write(a.Out)
+	}
+	for _, p := range s.Pauses {
+		a.sayf("%s\n", a.paint(yellow, fmt.Sprintf("%s is paused by %s since %s: %s", p.name(), short(p.Actor),
+			moment(p.Since), short(p.Reason))))
 	}
 	switch {
 	case s.Relays == nil:

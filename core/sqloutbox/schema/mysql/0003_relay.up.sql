@@ -27,3 +27,14 @@ CREATE TABLE IF NOT EXISTS {{plan}} (
     worker_until DATETIME(6),
     PRIMARY KEY (id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until it is resumed), by whom and why.
+-- Relays read it every two seconds. Claims and producers do not use it.
+CREATE TABLE IF NOT EXISTS {{pause}} (
+    target    VARCHAR(255) NOT NULL,
+    paused_at DATETIME(6)  NOT NULL,
+    ends_at   DATETIME(6),
+    actor     VARCHAR(255) NOT NULL,
+    reason    TEXT         NOT NULL,
+    PRIMARY KEY (target)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

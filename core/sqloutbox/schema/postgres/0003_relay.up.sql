@@ -25,3 +25,13 @@ CREATE TABLE IF NOT EXISTS {{plan}} (
     updated_at   timestamptz NOT NULL,
     worker_until timestamptz
 );
+
+-- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until it is resumed), by whom and why.
+-- Relays read it every two seconds. Claims and producers do not use it.
+CREATE TABLE IF NOT EXISTS {{pause}} (
+    target    text        COLLATE "C" NOT NULL PRIMARY KEY,
+    paused_at timestamptz NOT NULL,
+    ends_at   timestamptz,
+    actor     text        NOT NULL,
+    reason    text        NOT NULL
+);

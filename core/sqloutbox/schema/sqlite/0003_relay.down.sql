@@ -1,2 +1,3 @@
+DROP TABLE IF EXISTS {{pause}};
 DROP TABLE IF EXISTS {{plan}};
 DROP TABLE IF EXISTS {{relay}};

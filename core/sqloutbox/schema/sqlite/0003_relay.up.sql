@@ -25,3 +25,13 @@ CREATE TABLE IF NOT EXISTS {{plan}} (
     updated_at   INTEGER NOT NULL,
     worker_until INTEGER
 );
+
+-- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until it is resumed), by whom and why.
+-- Relays read it every two seconds. Claims and producers do not use it.
+CREATE TABLE IF NOT EXISTS {{pause}} (
+    target    TEXT    NOT NULL PRIMARY KEY,
+    paused_at INTEGER NOT NULL,
+    ends_at   INTEGER,
+    actor     TEXT    NOT NULL,
+    reason    TEXT    NOT NULL
+);

@@ -45,6 +45,18 @@ func (f OutboxKeyFunc) Mutate(ctx context.Context, m enttables.Mutation) (enttab
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *enttables.OutboxKeyMutation", m)
 }
 
+// The OutboxPauseFunc type is an adapter to allow the use of ordinary
+// function as OutboxPause mutator.
+type OutboxPauseFunc func(context.Context, *enttables.OutboxPauseMutation) (enttables.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f OutboxPauseFunc) Mutate(ctx context.Context, m enttables.Mutation) (enttables.Value, error) {
+	if mv, ok := m.(*enttables.OutboxPauseMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *enttables.OutboxPauseMutation", m)
+}
+
 // The OutboxPlanFunc type is an adapter to allow the use of ordinary
 // function as OutboxPlan mutator.
 type OutboxPlanFunc func(context.Context, *enttables.OutboxPlanMutation) (enttables.Value, error)

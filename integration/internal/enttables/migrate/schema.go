@@ -113,6 +113,20 @@ var (
 		Columns:    OutboxKeyColumns,
 		PrimaryKey: []*schema.Column{OutboxKeyColumns[0]},
 	}
+	// OutboxPauseColumns holds the columns for the "outbox_pause" table.
+	OutboxPauseColumns = []*schema.Column{
+		{Name: "target", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(255)", "postgres": "text", "sqlite3": "text"}},
+		{Name: "paused_at", Type: field.TypeOther, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
+		{Name: "ends_at", Type: field.TypeOther, Nullable: true, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
+		{Name: "actor", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(255)", "postgres": "text", "sqlite3": "text"}},
+		{Name: "reason", Type: field.TypeString, SchemaType: map[string]string{"mysql": "text", "postgres": "text", "sqlite3": "text"}},
+	}
+	// OutboxPauseTable holds the schema information for the "outbox_pause" table.
+	OutboxPauseTable = &schema.Table{
+		Name:       "outbox_pause",
+		Columns:    OutboxPauseColumns,
+		PrimaryKey: []*schema.Column{OutboxPauseColumns[0]},
+	}
 	// OutboxPlanColumns holds the columns for the "outbox_plan" table.
 	OutboxPlanColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(32)", "postgres": "text", "sqlite3": "text"}},
@@ -155,6 +169,7 @@ var (
 		OutboxAuditTable,
 		OutboxEventTable,
 		OutboxKeyTable,
+		OutboxPauseTable,
 		OutboxPlanTable,
 		OutboxRelayTable,
 	}
@@ -175,6 +190,12 @@ func init() {
 	}
 	OutboxKeyTable.Annotation = &entsql.Annotation{
 		Table:     "outbox_key",
+		Charset:   "utf8mb4",
+		Collation: "utf8mb4_bin",
+		Options:   "ENGINE = InnoDB",
+	}
+	OutboxPauseTable.Annotation = &entsql.Annotation{
+		Table:     "outbox_pause",
 		Charset:   "utf8mb4",
 		Collation: "utf8mb4_bin",
 		Options:   "ENGINE = InnoDB",

@@ -15,6 +15,9 @@ type OutboxEvent func(*sql.Selector)
 // OutboxKey is the predicate function for outboxkey builders.
 type OutboxKey func(*sql.Selector)
 
+// OutboxPause is the predicate function for outboxpause builders.
+type OutboxPause func(*sql.Selector)
+
 // OutboxPlan is the predicate function for outboxplan builders.
 type OutboxPlan func(*sql.Selector)
 

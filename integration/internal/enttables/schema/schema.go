@@ -22,6 +22,9 @@ type OutboxRelay struct{ ent.Schema }
 // OutboxPlan is the table of the plans of operators.
 type OutboxPlan struct{ ent.Schema }
 
+// OutboxPause is the table of the pauses.
+type OutboxPause struct{ ent.Schema }
+
 // Mixin brings the table.
 func (OutboxEvent) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Event{}} }
 
@@ -36,3 +39,6 @@ func (OutboxRelay) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Relay{}} }
 
 // Mixin brings the table.
 func (OutboxPlan) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Plan{}} }
+
+// Mixin brings the table.
+func (OutboxPause) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Pause{}} }

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+)
+
+// A person pauses a topic and everything, sees it everywhere, and resumes both.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.require(w.run("pauses"), ExitOK, "nothing is paused")
+		id := core.NewEventID()
+		w.publish(core.Event{ID: id, Type: "placed", Topic: "orders"})
+
+		why := []string{"--reason", "broker upgrade", "--actor", "ann"}
+		command := func(args ...string) result { return w.run(append(args, why...)...) }
+		w.require(command("pause", "orders"), ExitRefused, "--yes")
+		w.require(w.answer("n\n", append([]string{"pause", "orders"}, why...)...), ExitRefused, "nothing was done")
+		w.require(w.run("pause", "orders", "--yes"), ExitUsage, "--reason is missing")
+		w.require(command("pause", "--yes"), ExitUsage, "--all")
+		w.require(command("pause", "orders", "--all", "--yes"), ExitUsage, "--all")
+		w.require(command("pause", "a", "b", "--yes"), ExitUsage)
+		w.require(command("pause", "orders", "--until", "tomorrow", "--yes"), ExitUsage, "--until")
+		w.require(command("pause", "orders", "--until", "2020-01-01T00:00:00Z", "--yes"), ExitUsage, "future")
+		w.require(command("pause", "orders", "--for", "-1m", "--yes"), ExitUsage, "--for")
+		w.require(command("pause", "orders", "--for", "1m", "--until", "2030-01-01T00:00:00Z", "--yes"), ExitUsage,
+			"both")
+		var rows []pauseRow
+		if w.json(&rows, "pauses"); len(rows) != 0 {
+			w.Fatalf("refused commands have paused %+v", rows)
+		}
+
+		w.require(command("pause", "orders", "--for", "1h", "--yes"), ExitOK, "destination orders is paused until 20")
+		w.drain(nil, core.BlockKey)
+		w.require(w.answer("y\n", append([]string{"pause", "--all"}, why...)...), ExitOK, "everything is paused")
+		w.json(&rows, "pauses")
+		if len(rows) != 2 || !rows[0].All || rows[0].Until != nil || rows[1].Topic != "orders" ||
+			rows[1].Actor != "ann" || rows[1].Reason != "broker upgrade" || rows[1].Until == nil ||
+			time.Until(*rows[1].Until) < 50*time.Minute {
+			w.Fatalf("%+v", rows)
+		}
+		w.require(w.run("pauses"), ExitOK, "(all)", "orders", "broker upgrade", "resumed")
+		w.require(w.run("status"), ExitOK, "everything is paused by ann", "destination orders is paused by ann")
+		w.require(w.run("doctor"), ExitUnhealthy, "pauses: destination orders is paused",
+			"outbox resume --all --reason")
+		var reasons []ops.Explanation
+		if w.json(&reasons, "explain", id); len(reasons) != 1 || reasons[0].Reason != ops.ReasonPaused {
+			w.Fatalf("%+v", reasons)
+		}
+
+		var page ops.Page
+		if w.json(&page, "list", "--status", "done"); len(page.Events) != 0 {
+			w.Errorf("during the pause %+v are done", page.Events)
+		}
+		w.require(command("resume", "--all", "--yes"), ExitOK, "everything goes on")
+		w.require(command("resume", "--all", "--yes"), ExitOK, "was not paused")
+		w.require(command("resume", "orders", "--yes"), ExitOK, "destination orders goes on")
+		w.require(w.run("pauses"), ExitOK, "nothing is paused")
+		w.require(w.run("audit", "--actor", "ann", "--topic", "orders"), ExitOK, "pause", "resume", "broker upgrade")
+		w.drain(nil, core.BlockKey)
+		if w.json(&page, "list", "--status", "done"); len(page.Events) != 1 {
+			w.Errorf("after the pause %+v are done", page.Events)
+		}
+	})
+}

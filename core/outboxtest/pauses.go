@@ -1,0 +1,78 @@
+package outboxtest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+var _ core.PauseStore = (*Repository)(nil)
+
+// Pause implements core.PauseStore.
+func (r *Repository) Pause(ctx context.Context, req core.PauseRequest) error {
+	if err := checkWho(req.Actor, req.Reason); err != nil {
+		return err
+	}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	defer r.mu.Unlock()
+	if r.pauses == nil {
+		r.pauses = map[string]core.Pause{}
+	}
+	p := core.Pause{All: req.All, Topic: req.Topic, Since: r.now(), Actor: req.Actor, Reason: req.Reason}
+	if !req.Until.IsZero() {
+		p.Until = req.Until.Round(0).UTC().Truncate(time.Microsecond)
+	}
+	r.pauses[req.Topic] = p
+	r.auditNoRow(core.AuditPause, req.Topic, req.Actor, req.Reason)
+	return nil
+}
+
+// Resume implements core.PauseStore.
+func (r *Repository) Resume(ctx context.Context, req core.ResumeRequest) (resumed bool, err error) {
+	if err := checkWho(req.Actor, req.Reason); err != nil {
+		return false, err
+	}
+	if err := r.begin(ctx); err != nil {
+		return false, err
+	}
+	defer r.mu.Unlock()
+	p, ok := r.pauses[req.Topic]
+	if !ok || !r.holds(p) {
+		return false, nil
+	}
+	delete(r.pauses, req.Topic)
+	r.auditNoRow(core.AuditResume, req.Topic, req.Actor, req.Reason)
+	return true, nil
+}
+
+// Pauses implements core.PauseStore.
+func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	for _, topic := range slices.Sorted(maps.Keys(r.pauses)) {
+		p := r.pauses[topic]
+		if !r.holds(p) {
+			continue
+		}
+		if !p.Until.IsZero() {
+			p.Left = p.Until.Sub(r.now())
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// holds reports whether a pause holds. The caller holds r.mu.
+func (r *Repository) holds(p core.Pause) bool { return p.Until.IsZero() || p.Until.After(r.now()) }
+
+// auditNoRow writes an audit row that names no event. The caller holds r.mu.
+func (r *Repository) auditNoRow(action, topic, actor, reason string) {
+	r.audits = append(r.audits, Audit{Action: action, Topic: topic, Actor: actor, Reason: reason, At: r.now()})
+}

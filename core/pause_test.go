@@ -1,0 +1,310 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// pausing is a table whose reads of pauses are counted and can fail.
+type pausing struct {
+	*outboxtest.Repository
+	reads atomic.Int64
+	fail  atomic.Pointer[error]
+}
+
+func (p *pausing) Pauses(ctx context.Context) ([]core.Pause, error) {
+	p.reads.Add(1)
+	if err := p.fail.Load(); err != nil {
+		return nil, *err
+	}
+	return p.Repository.Pauses(ctx)
+}
+
+func (p *pausing) publish(t *testing.T, ob *core.Outbox, events ...core.Event) {
+	t.Helper()
+	if err := p.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+		_, err := ob.Publish(ctx, tx, events...)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pause(t *testing.T, ob *core.Outbox, req core.PauseRequest) {
+	t.Helper()
+	req.Actor, req.Reason = "ann", "broker upgrade"
+	if err := ob.Pause(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func resume(t *testing.T, ob *core.Outbox, req core.ResumeRequest) {
+	t.Helper()
+	req.Actor, req.Reason = "bob", "upgraded"
+	if resumed, err := ob.Resume(t.Context(), req); err != nil || !resumed {
+		t.Fatalf("resumed %v, %v", resumed, err)
+	}
+}
+
+// accepted counts the events that a topic got.
+func accepted(pub *outboxtest.Publisher, topic string) (n int) {
+	for _, d := range pub.Accepted() {
+		if d.Topic == topic {
+			n++
+		}
+	}
+	return n
+}
+
+// A paused topic gets nothing, neither from commits nor from the table, while others go on. Two
+// relays follow a pause that a third process made, a restart keeps it, and after the end everything
+// arrives in the order of the keys.
+func TestPause(t *testing.T) {
+	for name, target := range map[string]core.PauseRequest{"topic": {Topic: "orders"}, "all": {All: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
+				operator, err := core.New(core.Config{Repository: repo})
+				if err != nil {
+					t.Fatal(err)
+				}
+				cfg := core.Config{Repository: repo, Publisher: pub}
+				a, stopA := runOutbox(t, cfg)
+				_, stopB := runOutbox(t, cfg)
+				defer func() { stopB() }()
+				n := 0
+				some := func(by *core.Outbox) {
+					for range 12 {
+						repo.publish(t, by, core.Event{Type: "e", Topic: "orders", Key: fmt.Sprint(n % 3), Data: n},
+							core.Event{Type: "e", Topic: "orders", Data: n},
+							core.Event{Type: "e", Topic: "mails", Data: n})
+						n++
+					}
+				}
+				some(a)
+				synctest.Wait()
+				if got := accepted(pub, "orders"); got != 2*n {
+					t.Fatalf("%d of %d before the pause", got, 2*n)
+				}
+				before := n
+				pause(t, operator, target)
+				time.Sleep(3 * time.Second)
+				some(a)
+				some(operator) // of a process without a relay
+				time.Sleep(5 * time.Minute)
+				mails := n
+				if target.All {
+					mails = before
+				}
+				if o, m := accepted(pub, "orders"), accepted(pub, "mails"); o != 2*before || m != mails {
+					t.Errorf("paused: %d orders, %d mails, want %d and %d", o, m, 2*before, mails)
+				}
+				for _, row := range repo.Rows() {
+					if row.Status != outboxtest.StatusDone && (row.Attempts > 0 || !row.LeaseUntil.IsZero()) {
+						t.Fatalf("a row is held, or has spent an attempt: %+v", row)
+					}
+				}
+				stopA()
+				a, stopA = runOutbox(t, cfg)
+				defer func() { stopA() }()
+				some(a)
+				time.Sleep(time.Minute)
+				if o := accepted(pub, "orders"); o != 2*before {
+					t.Errorf("after a restart: %d orders, want %d", o, 2*before)
+				}
+				resume(t, operator, core.ResumeRequest{All: target.All, Topic: target.Topic})
+				time.Sleep(4 * time.Second)
+				if o, m := accepted(pub, "orders"), accepted(pub, "mails"); o != 2*n || m != n {
+					t.Errorf("resumed: %d orders, %d mails, want %d and %d", o, m, 2*n, n)
+				}
+				inOrder(t, pub.Accepted())
+			})
+		})
+	}
+}
+
+// A pause ends by itself. Events that a worker has not begun go back to the table when it begins,
+// and an event whose transaction was open then is held back too.
+func TestPauseUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
+		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub, Workers: 1})
+		defer stop()
+		pub.Block()
+		open := make(chan struct{})
+		committed := make(chan error, 1)
+		go func() {
+			committed <- repo.Transactor().RunInTx(context.Background(), func(ctx context.Context, tx core.Tx) error {
+				_, err := ob.Publish(ctx, tx, core.Event{Type: "a", Key: "open", Data: 1})
+				<-open
+				return err
+			})
+		}()
+		for i := range 10 {
+			repo.publish(t, ob, core.Event{Type: "a", Key: "k", Data: i})
+		}
+		synctest.Wait() // the worker has the first one
+		pause(t, ob, core.PauseRequest{Topic: "a", Until: time.Now().Add(10 * time.Second)})
+		synctest.Wait()
+		pub.Unblock()
+		close(open)
+		if err := <-committed; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(9 * time.Second)
+		if n := len(pub.Accepted()); n != 1 {
+			t.Errorf("%d arrived during the pause, want the one that was under way", n)
+		}
+		if list, err := ob.Pauses(t.Context()); err != nil || len(list) != 1 || list[0].Left > time.Second {
+			t.Errorf("pauses %+v, %v", list, err)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if n := len(pub.Accepted()); n != 11 {
+			t.Errorf("%d arrived after the pause, want 11", n)
+		}
+		inOrder(t, pub.Accepted())
+	})
+}
+
+// Drain leaves paused events alone, and a stopped destination is not probed while it is paused.
+func TestPauseDrainAndProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
+		ob, err := core.New(core.Config{Repository: repo, Publisher: pub, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		repo.publish(t, ob, core.Event{Type: "a", Key: "k"}, core.Event{Type: "a"}, core.Event{Type: "b"})
+		pause(t, ob, core.PauseRequest{Topic: "a"})
+		if err := ob.Drain(t.Context()); err != nil || len(pub.Accepted()) != 1 {
+			t.Fatalf("Drain: %v, %d arrived, want that of b", err, len(pub.Accepted()))
+		}
+		resume(t, ob, core.ResumeRequest{Topic: "a"})
+
+		pub.Outage("a", nil)
+		running, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
+		defer stop()
+		time.Sleep(time.Minute)
+		if len(running.Stopped()) != 1 {
+			t.Fatal("the destination is not stopped")
+		}
+		pause(t, running, core.PauseRequest{All: true})
+		time.Sleep(time.Second)
+		tried := len(pub.Attempts())
+		rounds := core.Rounds(running)
+		time.Sleep(10 * time.Minute)
+		if n := len(pub.Attempts()) - tried; n != 0 {
+			t.Errorf("%d probes of a paused destination", n)
+		}
+		if n := core.Rounds(running) - rounds; n > 700 {
+			t.Errorf("%d rounds of the poller in ten minutes with everything paused", n)
+		}
+		pub.Restore("a")
+		resume(t, running, core.ResumeRequest{All: true})
+		time.Sleep(time.Minute)
+		if n := len(pub.Accepted()); n != 3 {
+			t.Errorf("%d arrived, want 3", n)
+		}
+	})
+}
+
+// A table that cannot be read keeps no relay from its work. It says so once, and what was read last
+// holds.
+func TestPausesCannotBeRead(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		warns int
+	}{{errors.New("permission denied for table outbox_pause"), 1}, {core.ErrNoTables, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
+			repo.fail.Store(&c.err)
+			var log bytes.Buffer
+			ob, stop := runOutbox(t, core.Config{
+				Repository: repo, Publisher: pub, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			time.Sleep(time.Minute)
+			repo.publish(t, ob, core.Event{Type: "a"})
+			synctest.Wait()
+			if len(pub.Accepted()) != 1 {
+				t.Error("the relay publishes nothing")
+			}
+			reads := repo.reads.Load()
+			time.Sleep(time.Hour)
+			if n := repo.reads.Load() - reads; c.warns == 0 && n > 20 {
+				t.Errorf("%d reads in an hour of a table that is missing", n)
+			}
+			repo.fail.Store(nil)
+			pause(t, ob, core.PauseRequest{Topic: "a"})
+			synctest.Wait()
+			repo.fail.Store(&c.err)
+			time.Sleep(time.Second)
+			repo.publish(t, ob, core.Event{Type: "a"})
+			synctest.Wait()
+			if len(pub.Accepted()) != 1 {
+				t.Error("a pause was forgotten")
+			}
+			repo.fail.Store(nil)
+			stop()
+			if n := strings.Count(log.String(), "cannot read what is paused"); n < c.warns || n > 2*c.warns {
+				t.Errorf("%d warnings:\n%s", n, log.String())
+			}
+			if !strings.Contains(log.String(), "paused: the events wait") {
+				t.Errorf("the pause is not logged:\n%s", log.String())
+			}
+		})
+	}
+}
+
+// A bad request is refused before anything is stored.
+func TestPauseRequests(t *testing.T) {
+	repo := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{Repository: repo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, req := range map[string]core.PauseRequest{
+		"nothing":    {Actor: "a", Reason: "r"},
+		"both":       {All: true, Topic: "t", Actor: "a", Reason: "r"},
+		"long topic": {Topic: strings.Repeat("t", 250), Actor: "a", Reason: "r"},
+		"control":    {Topic: "a\n", Actor: "a", Reason: "r"},
+		"no actor":   {Topic: "t", Reason: "r"},
+		"no reason":  {Topic: "t", Actor: "a"},
+		"past":       {Topic: "t", Actor: "a", Reason: "r", Until: time.Now().Add(-time.Second)},
+		"far":        {Topic: "t", Actor: "a", Reason: "r", Until: time.Now().AddDate(11, 0, 0)},
+	} {
+		if err := ob.Pause(t.Context(), req); !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !req.Until.IsZero() {
+			continue
+		}
+		_, err := ob.Resume(t.Context(), core.ResumeRequest{
+			All: req.All, Topic: req.Topic, Actor: req.Actor, Reason: req.Reason,
+		})
+		if !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("resume, %s: %v", name, err)
+		}
+	}
+	if list, err := ob.Pauses(t.Context()); err != nil || len(list)+len(repo.Audits()) > 0 {
+		t.Errorf("stored %+v, %v", list, err)
+	}
+	plain, err := core.New(core.Config{Repository: struct{ core.Repository }{repo}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = plain.Pause(t.Context(), core.PauseRequest{All: true, Actor: "a", Reason: "r"})
+	if !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a table without pauses: %v", err)
+	}
+}

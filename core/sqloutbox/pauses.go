@@ -1,0 +1,134 @@
+package sqloutbox
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+)
+
+var _ core.PauseStore = (*Repository)(nil)
+
+// pauseStatements are the statements about pauses.
+type pauseStatements struct {
+	pause, resume, pauses string
+}
+
+// Values of the column target.
+const (
+	pauseAll   = "all"
+	pauseTopic = "topic:" // and the topic
+)
+
+const pausesShown = "1000"
+
+const (
+	pauseHead   = "INSERT INTO {pause} (target, paused_at, ends_at, actor, reason)\nVALUES "
+	pauseHolds  = "(ends_at IS NULL OR ends_at > {now})"
+	pauseUpsert = "\nON CONFLICT (target) DO UPDATE SET (paused_at, ends_at, actor, reason) = " +
+		"(excluded.paused_at, excluded.ends_at, excluded.actor, excluded.reason)"
+
+	postgresPause = pauseHead + "($1::text, {now}, timestamptz 'epoch' + $2::bigint * interval '1 microsecond', " +
+		"$3::text, $4::text)" + pauseUpsert
+	sqlitePause = pauseHead + "(?, {now}, ?, ?, ?)" + pauseUpsert
+	mysqlPause  = pauseHead + "(?, {now}, TIMESTAMP'1970-01-01 00:00:00' + INTERVAL ? MICROSECOND, ?, ?)\n" +
+		"ON DUPLICATE KEY UPDATE paused_at = VALUES(paused_at), ends_at = VALUES(ends_at), " +
+		"actor = VALUES(actor), reason = VALUES(reason)"
+
+	selectPauses = "SELECT target, {us:paused_at}, {us:ends_at}, actor, reason, {clock}\nFROM {pause} WHERE " +
+		pauseHolds + " ORDER BY target LIMIT " + pausesShown
+)
+
+func newPauseStatements(n names) pauseStatements {
+	s := pauseStatements{
+		pause: sqlitePause, resume: "DELETE FROM {pause} WHERE target = ? AND " + pauseHolds, pauses: selectPauses,
+	}
+	switch n.dialect.name {
+	case core.Postgres:
+		s.pause = postgresPause
+		s.resume = "DELETE FROM {pause} WHERE target = $1::text AND " + pauseHolds
+	case core.MySQL:
+		s.pause = mysqlPause
+	case core.SQLite:
+	}
+	for _, text := range []*string{&s.pause, &s.resume, &s.pauses} {
+		*text = n.expand(*text)
+	}
+	return s
+}
+
+func pauseTarget(all bool, topic string) string {
+	if all {
+		return pauseAll
+	}
+	return pauseTopic + topic
+}
+
+// Pause implements core.PauseStore.
+func (r *Repository) Pause(ctx context.Context, p core.PauseRequest) error {
+	who := core.AdminRequest{Actor: p.Actor, Reason: p.Reason}
+	if err := checkAdmin(who); err != nil {
+		return err
+	}
+	var until any
+	if !p.Until.IsZero() {
+		until = p.Until.UnixMicro()
+	}
+	return noTables(r.inTx(ctx, "pause", func(q sqlkit.Querier) error {
+		if _, err := q.Exec(ctx, r.pauses.pause, pauseTarget(p.All, p.Topic), until, p.Actor, p.Reason); err != nil {
+			return err
+		}
+		return r.database.auditWhole(ctx, q, core.AuditPause, p.Topic, who)
+	}))
+}
+
+// Resume implements core.PauseStore.
+func (r *Repository) Resume(ctx context.Context, p core.ResumeRequest) (resumed bool, err error) {
+	who := core.AdminRequest{Actor: p.Actor, Reason: p.Reason}
+	if err := checkAdmin(who); err != nil {
+		return false, err
+	}
+	err = r.inTx(ctx, "resume", func(q sqlkit.Querier) error {
+		n, err := q.Exec(ctx, r.pauses.resume, pauseTarget(p.All, p.Topic))
+		if resumed = n > 0; err != nil || !resumed {
+			return err
+		}
+		return r.database.auditWhole(ctx, q, core.AuditResume, p.Topic, who)
+	})
+	return resumed && err == nil, noTables(err)
+}
+
+// Pauses implements core.PauseStore.
+func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
+	err = r.single(ctx, "pauses", func(q sqlkit.Querier) error {
+		all = nil
+		return sqlkit.EachRow(ctx, q, r.pauses.pauses, nil, func(res core.Rows) error {
+			var p core.Pause
+			var target string
+			var since, now int64
+			var until *int64
+			err := res.Scan(&target, &since, &until, &p.Actor, &p.Reason, &now)
+			if err != nil {
+				return err
+			}
+			topic, ok := strings.CutPrefix(target, pauseTopic)
+			if !ok && target != pauseAll { // of a later version
+				return nil
+			}
+			p.All = !ok
+			if ok {
+				p.Topic = topic
+			}
+			p.Since = time.UnixMicro(since).UTC()
+			if until != nil {
+				p.Until = time.UnixMicro(*until).UTC()
+				p.Left = max(0, time.Duration(*until-now)*time.Microsecond)
+			}
+			all = append(all, p)
+			return nil
+		})
+	})
+	return all, noTables(err)
+}

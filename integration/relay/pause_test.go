@@ -1,0 +1,80 @@
+package relay_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// Events of a paused topic do not arrive, from their commit or from the table, and not after
+// a restart. After the end of the pause all of them arrive, in the order of the keys.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		operator := fixture.NewProcess(t, db, core.Config{}).Outbox
+		pub := &outboxtest.Publisher{}
+		relay := fixture.JoinProcess(t, db, pub, core.Config{PollInterval: 20 * time.Millisecond})
+		var orders, mails []string
+		some := func() {
+			for i := range 6 {
+				orders = append(orders, relay.Publish(core.Event{Type: "e", Topic: "orders", Key: fmt.Sprint(i % 2)},
+					core.Event{Type: "e", Topic: "orders"})...)
+				mails = append(mails, relay.Publish(core.Event{Type: "mail", Topic: "mails"})...)
+			}
+		}
+		arrived := func(topic string) (n int) {
+			for _, d := range pub.Accepted() {
+				if d.Topic == topic {
+					n++
+				}
+			}
+			return n
+		}
+		who := func(all bool, topic string) {
+			t.Helper()
+			fixture.NoError(t, operator.Pause(t.Context(),
+				core.PauseRequest{All: all, Topic: topic, Actor: "ann", Reason: "broker upgrade"}))
+		}
+		resume := func(all bool, topic string) {
+			t.Helper()
+			resumed, err := operator.Resume(t.Context(),
+				core.ResumeRequest{All: all, Topic: topic, Actor: "ann", Reason: "upgraded"})
+			if err != nil || !resumed {
+				t.Fatal(resumed, err)
+			}
+		}
+
+		who(false, "orders")
+		stop := relay.RunHot()
+		some()
+		fixture.Await(t, "the other topic goes on", func() bool { return arrived("mails") == len(mails) })
+		who(true, "")
+		stop()
+		stop = relay.Run()
+		some()
+		<-time.After(200 * time.Millisecond) // ten polls
+		if o, m := arrived("orders"), arrived("mails"); o > 0 || m > len(mails)/2 {
+			t.Fatalf("%d orders and %d mails arrived while they were paused", o, m)
+		}
+		for _, r := range relay.Rows() {
+			if !r.Done && (r.Attempts > 0 || r.Holder != "") {
+				t.Errorf("a process holds the row, or it has spent an attempt: %+v", r)
+			}
+		}
+		resume(true, "")
+		fixture.Await(t, "the topic without a pause goes on", func() bool { return arrived("mails") == len(mails) })
+		if n := arrived("orders"); n != 0 {
+			t.Errorf("%d arrived, and their topic is still paused", n)
+		}
+		resume(false, "orders")
+		relay.AwaitDone(len(orders) + len(mails))
+		stop()
+		relay.OnceEach(append(orders, mails...))
+		inKeyOrder(t, pub.Accepted())
+	})
+}

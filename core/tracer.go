@@ -18,8 +18,9 @@ type Tracer struct {
 	Create func(ctx context.Context, e Event) (headers map[string]string, end func(error))
 	// Send is called before each call of the publisher. The publisher gets the context that Send
 	// returns, which must be ctx or a child of it. headers are added to those of d, for this call
-	// only. end, if it is not nil, is called once, when the publisher has returned, with its
-	// receipt and its error.
+	// only. If one of them is no valid header, or the publisher says that they make the event too
+	// large (SizeChecker), d goes without them. end, if it is not nil, is called once, when the
+	// publisher has returned, with its receipt and its error.
 	Send func(ctx context.Context, d Delivery, path Path) (
 		sendCtx context.Context, headers map[string]string, end func(receipt string, err error))
 }
@@ -54,12 +55,6 @@ func (e ends) call(err error) {
 func (r *relay) traced(ctx context.Context, it *item) (receipt string, err error) {
 	d := it.delivery
 	ctx, headers, end := r.cfg.Tracer.Send(ctx, d, it.path)
-	if len(headers) > 0 {
-		own := d.Headers
-		d.Headers = make(map[string]string, len(own)+len(headers))
-		maps.Copy(d.Headers, own)
-		maps.Copy(d.Headers, headers)
-	}
 	if end != nil {
 		returned := false
 		defer func() {
@@ -68,11 +63,32 @@ func (r *relay) traced(ctx context.Context, it *item) (receipt string, err error
 			}
 			end(receipt, err)
 		}()
-		receipt, err = r.send(ctx, d)
+		receipt, err = r.send(ctx, r.carrying(d, headers))
 		returned = true
 		return receipt, err
 	}
-	return r.send(ctx, d)
+	return r.send(ctx, r.carrying(d, headers))
+}
+
+// carrying returns d with the headers of a trace, or without them if d cannot carry them. Publish
+// has checked the size of d, but not with headers that a relay adds.
+func (r *relay) carrying(d Delivery, headers map[string]string) Delivery {
+	if len(headers) == 0 {
+		return d
+	}
+	traced := d
+	traced.Headers = make(map[string]string, len(d.Headers)+len(headers))
+	maps.Copy(traced.Headers, d.Headers)
+	for name, value := range headers {
+		if CheckHeader(name, value) != nil {
+			return d
+		}
+		traced.Headers[name] = value
+	}
+	if r.o.checkSize(traced.Event) != nil {
+		return d
+	}
+	return traced
 }
 
 // send calls the publisher.

@@ -161,10 +161,52 @@ func TestTraceDoesNotStopAnEvent(t *testing.T) {
 	}
 }
 
-// light is a destination that refuses heavy events.
+// An event that a process without a Tracer has written may have no room for the headers of the
+// relay's. It goes without them, and does not die.
+func TestTraceOfTheRelayDoesNotStopAnEvent(t *testing.T) {
+	for name, headers := range map[string]map[string]string{
+		"reserved":                           {"trace": "1", "outbox_row_id": "1"},
+		"a control character":                {"trace": "1\n"},
+		"too many bytes for the destination": {"trace": "heavy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := outboxtest.NewRepository()
+			ended := 0
+			ob, err := core.New(core.Config{
+				Repository: table, Publisher: light{},
+				Tracer: &core.Tracer{Send: func(ctx context.Context, _ core.Delivery, _ core.Path) (
+					context.Context, map[string]string, func(string, error),
+				) {
+					return ctx, headers, func(_ string, err error) {
+						if ended++; err != nil {
+							t.Error(err)
+						}
+					}
+				}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = table.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+				_, err := ob.Publish(ctx, tx, core.Event{Type: "a", Headers: map[string]string{"mine": "1"}})
+				return err
+			})
+			if err = errors.Join(err, ob.Drain(t.Context())); err != nil || ended != 1 {
+				t.Errorf("%d sends, %v", ended, err)
+			}
+		})
+	}
+}
+
+// light is a destination that refuses heavy events, and those with a trace.
 type light struct{}
 
-func (light) Publish(context.Context, core.Delivery) error { return nil }
+func (light) Publish(_ context.Context, d core.Delivery) error {
+	if !maps.Equal(d.Headers, map[string]string{"mine": "1"}) {
+		return core.Permanent(fmt.Errorf("too large: %v", d.Headers))
+	}
+	return nil
+}
 
 func (light) CheckSize(e core.Event) error {
 	if e.Headers["trace"] == "heavy" {

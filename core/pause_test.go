@@ -79,7 +79,11 @@ func TestPause(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				cfg := core.Config{Repository: repo, Publisher: pub}
+				var claimed, fellBack atomic.Int64
+				cfg := core.Config{Repository: repo, Publisher: pub, Observer: &core.Observer{
+					Claimed:  func(i core.ClaimInfo) { claimed.Add(int64(i.Rows)) },
+					FellBack: func(string, core.FallbackReason) { fellBack.Add(1) },
+				}}
 				a, stopA := runOutbox(t, cfg)
 				_, stopB := runOutbox(t, cfg)
 				defer func() { stopB() }()
@@ -100,6 +104,7 @@ func TestPause(t *testing.T) {
 				before := n
 				pause(t, operator, target)
 				time.Sleep(3 * time.Second)
+				claimed.Store(0)
 				some(a)
 				some(operator) // of a process without a relay
 				time.Sleep(5 * time.Minute)
@@ -122,6 +127,9 @@ func TestPause(t *testing.T) {
 				time.Sleep(time.Minute)
 				if o := accepted(pub, "orders"); o != 2*before {
 					t.Errorf("after a restart: %d orders, want %d", o, 2*before)
+				}
+				if target.All && claimed.Load() > 0 || fellBack.Load() > 0 {
+					t.Errorf("%d rows were claimed, and %d leased with their insert, in vain", claimed.Load(), fellBack.Load())
 				}
 				resume(t, operator, core.ResumeRequest{All: target.All, Topic: target.Topic})
 				time.Sleep(4 * time.Second)

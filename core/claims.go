@@ -5,13 +5,27 @@ import (
 	"time"
 )
 
+// claimEnd is how long a claim goes on after the context of Run ended. If it was cancelled while
+// the database commits it, nobody would know which rows it has, and they would wait until their
+// lease ends.
+const claimEnd = time.Second
+
 // claim runs a claim statement and hands the claimed rows to the dispatcher.
 func (r *relay) claim(ctx context.Context, ordered bool,
 	fn func(context.Context) ([]Claimed, error),
 ) ([]Claimed, error) {
 	start := time.Now()
-	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
+	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		late := time.NewTimer(min(claimEnd, r.cfg.ShutdownTimeout/4))
+		defer late.Stop()
+		select {
+		case <-late.C:
+			cancel()
+		case <-callCtx.Done():
+		}
+	})()
 	rows, err := fn(callCtx)
 	if err != nil {
 		rows = nil // whether their claim was committed is unknown

@@ -21,8 +21,9 @@ const (
 type Health struct {
 	// Live is false if only a restart helps. See Outbox.Live.
 	Live bool
-	// Ready is false if the database does not answer, accepts no writes, or lacks tables: the
-	// process can neither record nor relay events.
+	// Ready is false if the database does not answer, or if Check of a Checker fails: it lacks
+	// tables, or it is a standby or a server that is set read-only. Check runs every 30 s, and
+	// after the database did not answer. It writes nothing, so a full disk is not seen.
 	Ready bool
 	// Relaying is whether Run relays events now. It is false while Run waits for the database.
 	Relaying bool
@@ -114,16 +115,18 @@ func (r *relay) crewState() (alive, stuck int) {
 
 // healthCheck asks the database for all probes.
 type healthCheck struct {
-	turn            chan struct{} // held by the one that asks
-	asked, compared time.Time     // zero: not yet, or without success
-	differ          error         // the tables differ, but work
+	turn     chan struct{} // held by the one that asks
+	asked    time.Time     // zero: not yet
+	failed   error         // what the question found
+	compared time.Time     // zero: not yet, or without success
+	differ   error         // the tables differ, but work
 }
 
 func newHealthCheck() healthCheck { return healthCheck{turn: make(chan struct{}, 1)} }
 
 // ask returns an error if the database cannot be used, and in differ how its tables are different.
-func (c *healthCheck) ask(ctx context.Context, repo Repository) (differ, err error) {
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+func (c *healthCheck) ask(prober context.Context, repo Repository) (differ, err error) {
+	ctx, cancel := context.WithTimeout(prober, healthTimeout)
 	defer cancel()
 	select {
 	case c.turn <- struct{}{}:
@@ -132,10 +135,18 @@ func (c *healthCheck) ask(ctx context.Context, repo Repository) (differ, err err
 		return nil, ctx.Err()
 	}
 	if !c.asked.IsZero() && time.Since(c.asked) < healthKept {
+		if c.failed != nil {
+			return nil, c.failed
+		}
 		return c.differ, nil
 	}
+	defer func() {
+		if err == nil || prober.Err() == nil { // else the prober was impatient
+			c.asked, c.failed = time.Now(), err
+		}
+	}()
 	if _, err := repo.Backlog(ctx, 1); err != nil {
-		c.compared = time.Time{} // what comes back may be another server
+		c.differ, c.compared = nil, time.Time{} // what comes back may be another server
 		return nil, err
 	}
 	if checker, ok := repo.(Checker); ok && (c.compared.IsZero() || time.Since(c.compared) >= healthTables) {
@@ -145,6 +156,5 @@ func (c *healthCheck) ask(ctx context.Context, repo Repository) (differ, err err
 		}
 		c.differ, c.compared = err, time.Now()
 	}
-	c.asked = time.Now()
 	return c.differ, nil
 }

@@ -109,7 +109,8 @@ func TestHealthOfTheDatabase(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		healthOf(t, ob, true, false, "connection refused")
 		repo.down.Store(nil)
-		healthOf(t, ob, true, true) // a failure is not remembered
+		time.Sleep(time.Second) // for so long an answer is kept
+		healthOf(t, ob, true, true)
 
 		differ := fmt.Errorf("%w: index x is missing", core.ErrTablesDiffer)
 		repo.check.Store(&differ)
@@ -190,5 +191,33 @@ func TestHealthOfAHangingRelay(t *testing.T) {
 		time.Sleep(time.Minute)
 		healthOf(t, ob, true, true)
 		stop()
+	})
+}
+
+// Probes share an answer that is an error too, but not that of a prober who left.
+func TestHealthSharesFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := &checkedTable{Repository: outboxtest.NewRepository()}
+		ob, err := core.New(core.Config{Repository: table})
+		if err != nil {
+			t.Fatal(err)
+		}
+		away := errors.New("connection refused")
+		table.down.Store(&away)
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if h := ob.Health(gone); h.Ready {
+			t.Errorf("%+v", h)
+		}
+		table.counts.Store(0)
+		for range 5 {
+			healthOf(t, ob, true, false, "connection refused")
+		}
+		if n := table.counts.Load(); n != 1 {
+			t.Errorf("the database was asked %d times in one second", n)
+		}
+		table.down.Store(nil)
+		time.Sleep(time.Second)
+		healthOf(t, ob, true, true)
 	})
 }

@@ -141,10 +141,11 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 		wg.Go(func() { r.clean(ctx) })
 	}
 	<-ctx.Done()
+	ended := time.Now()
 	wg.Wait()
 	wg.Go(func() { r.endHeartbeat(ctx) })
 	defer wg.Wait()
-	return o.giveUp(r)
+	return o.giveUp(r, time.Since(ended))
 }
 
 // Drain publishes every event that is due now, and returns when the marks are written. It is for
@@ -162,7 +163,7 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 	}
 	r := o.acquire(paused)
 	defer func() {
-		if e := o.giveUp(r); err == nil {
+		if e := o.giveUp(r, 0); err == nil {
 			err = e
 		}
 	}()
@@ -227,8 +228,9 @@ func (o *Outbox) acquire(paused []Pause) *relay {
 	return r
 }
 
-// giveUp ends a use of the relay. The last one shuts the relay down.
-func (o *Outbox) giveUp(r *relay) error {
+// giveUp ends a use of the relay. The last one shuts the relay down; spent is how much of the time
+// for that is over.
+func (o *Outbox) giveUp(r *relay, spent time.Duration) error {
 	o.mu.Lock()
 	o.users--
 	last := o.users == 0
@@ -239,7 +241,7 @@ func (o *Outbox) giveUp(r *relay) error {
 	if !last {
 		return nil
 	}
-	return r.shutdown()
+	return r.shutdown(spent)
 }
 
 func (r *relay) start() {
@@ -251,9 +253,11 @@ func (r *relay) start() {
 }
 
 // shutdown ends the relay in phases: accept no new work, publish the held events, cancel, write
-// marks, give rows back. All phases together take at most Config.ShutdownTimeout.
-func (r *relay) shutdown() error {
-	abandon := time.AfterFunc(r.cfg.ShutdownTimeout, func() {
+// marks, give rows back. All phases together take at most Config.ShutdownTimeout, of which some is
+// spent already.
+func (r *relay) shutdown(spent time.Duration) error {
+	left := max(r.cfg.ShutdownTimeout-spent, r.cfg.ShutdownTimeout/2)
+	abandon := time.AfterFunc(left, func() {
 		close(r.writer.abandon)
 		r.life.cancelWrites()
 	})
@@ -269,7 +273,7 @@ func (r *relay) shutdown() error {
 	}
 	r.unlock()
 
-	deadline := time.NewTimer(r.cfg.ShutdownTimeout - min(shutdownGrace, r.cfg.ShutdownTimeout/4))
+	deadline := time.NewTimer(left - min(shutdownGrace, left/4))
 	defer deadline.Stop()
 	select {
 	case <-r.idleChan():

@@ -29,6 +29,37 @@ func TestShutdown(t *testing.T) {
 			w.atRest(10)
 		})
 	})
+	t.Run("gives back what a claim under way brings", func(t *testing.T) {
+		for _, key := range []string{"", "k"} {
+			synctest.Test(t, func(t *testing.T) {
+				table, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+				w := join(t, table, pub, core.Config{DisableJanitor: true})
+				for range 10 {
+					w.publish(core.Event{Type: "a", Key: key})
+				}
+				slow, err := core.New(core.Config{Repository: &slowAnswers{Repository: table}, Publisher: pub})
+				if err != nil {
+					t.Fatal(err)
+				}
+				pub.Block()
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- slow.Run(ctx) }()
+				time.Sleep(slowAnswer / 2) // the rows are claimed, and the relay does not know it
+				cancel()
+				since := time.Now()
+				pub.Unblock()
+				if err := <-ended; err != nil || time.Since(since) > time.Second {
+					t.Errorf("%v after %s", err, time.Since(since))
+				}
+				for _, r := range table.Rows() {
+					if !r.LeaseUntil.IsZero() || r.Attempts != 0 {
+						t.Fatalf("row was not given back: %+v", r)
+					}
+				}
+			})
+		}
+	})
 	t.Run("gives back the rest", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, core.Config{Workers: 1, ShutdownTimeout: time.Second})
@@ -208,4 +239,30 @@ func TestDrain(t *testing.T) {
 			})
 		})
 	}
+}
+
+const slowAnswer = 200 * time.Millisecond
+
+// slowAnswers answers claims after they are committed, and not at all if the caller does not wait.
+type slowAnswers struct{ *outboxtest.Repository }
+
+func (s *slowAnswers) answer(ctx context.Context, rows []core.Claimed, err error) ([]core.Claimed, error) {
+	select {
+	case <-time.After(slowAnswer):
+		return rows, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *slowAnswers) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
+	rows, err := s.Repository.ClaimUnordered(ctx, req)
+	return s.answer(ctx, rows, err)
+}
+
+func (s *slowAnswers) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.KeyID,
+) ([]core.Claimed, core.KeyID, error) {
+	rows, next, err := s.Repository.ClaimHeads(ctx, req, after)
+	rows, err = s.answer(ctx, rows, err)
+	return rows, next, err
 }

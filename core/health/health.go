@@ -48,8 +48,9 @@ func Live(outboxes ...*core.Outbox) http.Handler {
 }
 
 // Ready is the handler of a readiness probe. It answers with 503 if the database does not answer,
-// accepts no writes or lacks tables, and if the process is not live. A destination that is stopped
-// does not make the process unready. Probes within one second share one question to the database.
+// is a standby or lacks tables (see core.Health.Ready), and if the process is not live. A
+// destination that is stopped does not make the process unready. Probes within one second share one
+// question to the database.
 //
 // Several outboxes are asked at once. The process is as well as the worst of them: Relaying says
 // that all of them relay, TurnedMS is the largest, Stuck is the sum, and the lists have all.

@@ -129,7 +129,8 @@ func TestPause(t *testing.T) {
 					t.Errorf("after a restart: %d orders, want %d", o, 2*before)
 				}
 				if target.All && claimed.Load() > 0 || fellBack.Load() > 0 {
-					t.Errorf("%d rows were claimed, and %d leased with their insert, in vain", claimed.Load(), fellBack.Load())
+					t.Errorf("%d rows were claimed, and %d leased with their insert, in vain", claimed.Load(),
+						fellBack.Load())
 				}
 				resume(t, operator, core.ResumeRequest{All: target.All, Topic: target.Topic})
 				time.Sleep(4 * time.Second)

@@ -52,8 +52,8 @@ LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLi
 LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged
 # What `make test` runs in part, being -short: fewer schedules and random programs, and of the ways to open an ORM each on one database.
 WHOLE := TestSimulation.*|TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuitePGX|TestDeadWebhookSubscriber
-WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgBouncerFlightIsCutAtEachByte|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects
-LONG_PACKAGES := $(addprefix ./integration/,bench brokers bun command crash ent gorm inbox once ops pgxoutbox relay repository sql)
+WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgBouncerFlightIsCutAtEachByte|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy
+LONG_PACKAGES := $(addprefix ./integration/,bench brokers bun cli command crash ent gorm inbox once ops pgxoutbox relay repository sql)
 # What runs a second time there, on MySQL and PostgreSQL 18: everything that depends on how a database works.
 NEWER_PACKAGES := $(addprefix ./integration/,bun command crash ent gorm inbox once ops repository sql)
 NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|Kafka|Redis

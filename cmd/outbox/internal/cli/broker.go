@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -118,7 +119,13 @@ func kafkaConfig(u *url.URL, timeout time.Duration) (*sarama.Config, error) {
 	if set["client-id"] != "" {
 		c.ClientID = set["client-id"]
 	}
-	if set["tls"] == "true" {
+	encrypted := false
+	if set["tls"] != "" {
+		if encrypted, err = strconv.ParseBool(set["tls"]); err != nil { // else the password would go out in the clear
+			return nil, usage("--to: ?tls=%s is neither true nor false", short(set["tls"]))
+		}
+	}
+	if encrypted {
 		c.Net.TLS.Enable, c.Net.TLS.Config = true, &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	if u.User != nil {

@@ -30,6 +30,7 @@ func TestBrokerAddresses(t *testing.T) {
 		"":                                     "amqp://",
 		"http://me:hunter2@localhost":          "names no broker",
 		"kafka://me:hunter2@a:9092?acks=1":     `"acks" is not known`,
+		"kafka://me:hunter2@a:9092?tls=yes":    "neither true nor false",
 		"amqp://me:hunter2@a?topology=star":    "topology=star",
 		"amqp://me:hunter2@a?topology=topic":   "exchange=NAME",
 		"amqp://me:hunter2@a:x/":               "port",

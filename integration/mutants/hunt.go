@@ -156,7 +156,8 @@ func (h *hunter) baseline(ctx context.Context, pkg string) (baseline, error) {
 		case o.failed[name]:
 			p.verdict, p.detail = redTest, name+" fails without the mutant, too: "+o.message(name)
 		case o.late:
-			p.verdict, p.detail = redTest, fmt.Sprintf("%s did not end in %s without the mutant", name, patience*h.limit)
+			p.verdict = redTest
+			p.detail = fmt.Sprintf("%s did not end in %s without the mutant", name, patience*h.limit)
 		default:
 			p.verdict, p.detail = noSuchTest, name+" did not run in "+pkg
 			if above := o.failedAbove(name); above != "" {

@@ -45,6 +45,7 @@ type planRun struct {
 	RunOptions
 	store PlanStore
 	p     StoredPlan
+	lost  bool      // another process runs the plan now
 	since time.Time // when the last change began
 }
 
@@ -82,7 +83,7 @@ func (a *API) RunPlan(ctx context.Context, id string, o RunOptions) (StoredPlan,
 		return r.p, err
 	}
 	err = r.work(ctx)
-	if err != nil && r.p.State == PlanRunning {
+	if err != nil && r.p.State == PlanRunning && !r.lost {
 		r.interrupted(ctx, err)
 	}
 	return r.p, err
@@ -158,8 +159,7 @@ func (r *planRun) must(ctx context.Context, c PlanChange) error {
 		r.p.State = PlanCancelled
 		return fmt.Errorf("%w: %s", ErrNoPlan, r.p.ID)
 	case p.State == PlanRunning:
-		r.p = p
-		r.p.State = PlanPaused // not to be touched by this run
+		r.p, r.lost = p, true
 		return fmt.Errorf("%w: %s has taken it", ErrPlanRunning, p.Worker)
 	}
 	r.p = p
@@ -184,7 +184,7 @@ func (r *planRun) work(ctx context.Context) error {
 		r.p.Position += n
 		r.p.Stage++
 		if err := r.must(ctx, PlanChange{IDs: ids}); err != nil {
-			if r.p.State == PlanRunning { // nothing has changed, or nobody knows
+			if r.p.State == PlanRunning && !r.lost { // nothing has changed, or nobody knows
 				r.p = before
 			}
 			return err

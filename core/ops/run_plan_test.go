@@ -2,6 +2,7 @@ package ops_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -12,40 +13,47 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
+// planned returns an API on a table in memory with a stored plan that ends 100 open events.
+func planned(t *testing.T) (*ops.API, *outboxtest.Repository, ops.StoredPlan) {
+	t.Helper()
+	table := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{Repository: table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = table.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) (err error) {
+		for i := range 100 {
+			_, err = ob.Publish(ctx, tx, core.Event{Type: "order.placed", Topic: "orders", Key: fmt.Sprint(i)})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := ops.New(ob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := api.PlanDiscard(t.Context(), ops.Filter{Statuses: []ops.Status{ops.StatusNew}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := api.StorePlan(t.Context(), p, "ada", "test orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api, table, stored
+}
+
 // A rate spreads the changes over time, and a plan that runs for long keeps its lease.
 func TestRunPlanRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ob, err := core.New(core.Config{Repository: outboxtest.NewRepository()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		table := ob.Repository().(*outboxtest.Repository)
-		err = table.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) (err error) {
-			for i := range 100 {
-				_, err = ob.Publish(ctx, tx, core.Event{Type: "order.placed", Topic: "orders", Key: fmt.Sprint(i)})
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		api, err := ops.New(ob)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := api.PlanDiscard(t.Context(), ops.Filter{Statuses: []ops.Status{ops.StatusNew}}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stored, err := api.StorePlan(t.Context(), p, "ada", "test orders")
-		if err != nil {
-			t.Fatal(err)
-		}
+		api, _, stored := planned(t)
 		since, last := time.Now(), 0
-		stored, err = api.RunPlan(t.Context(), stored.ID, ops.RunOptions{
+		stored, err := api.RunPlan(t.Context(), stored.ID, ops.RunOptions{
 			Actor: "ada", Rate: 2, Progress: func(p ops.StoredPlan) {
 				if p.Position-last > 2 || p.State == ops.PlanRunning && !p.Running() {
 					t.Errorf("%d after %d, running %t", p.Position, last, p.Running())
@@ -58,6 +66,38 @@ func TestRunPlanRate(t *testing.T) {
 		}
 		if took := time.Since(since); took < 48*time.Second || took > 51*time.Second {
 			t.Errorf("100 events at 2 a second took %s", took)
+		}
+	})
+}
+
+// A process that was away for so long that another one took its plan changes nothing more.
+func TestRunPlanThatAnotherProcessTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, table, stored := planned(t)
+		ended := make(chan error, 1)
+		go func() {
+			p, err := api.RunPlan(t.Context(), stored.ID, ops.RunOptions{Actor: "ada", Rate: 2})
+			if p.Worker != "other" || p.State != ops.PlanRunning {
+				t.Errorf("%+v", p)
+			}
+			ended <- err
+		}()
+		time.Sleep(10500 * time.Millisecond)
+		p, err := api.StoredPlan(t.Context(), stored.ID)
+		if err != nil || !p.Running() {
+			t.Fatalf("%+v %v", p, err)
+		}
+		p.Worker = "other"
+		taken, ok, err := table.ChangePlan(t.Context(), ops.PlanChange{Plan: p, Lease: time.Hour})
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		if err := <-ended; !errors.Is(err, ops.ErrPlanRunning) {
+			t.Error(err)
+		}
+		now, err := api.StoredPlan(t.Context(), stored.ID)
+		if err != nil || now.Version != taken.Version || now.Changed != p.Changed || !now.Running() {
+			t.Errorf("%+v %v", now, err)
 		}
 	})
 }

@@ -134,6 +134,9 @@ func leaves(c *cobra.Command) (all []*cobra.Command) {
 	if !c.HasSubCommands() {
 		return []*cobra.Command{c}
 	}
+	if c.Example != "" && c.HasParent() { // it does something by itself too
+		all = append(all, c)
+	}
 	for _, below := range c.Commands() {
 		all = append(all, leaves(below)...)
 	}

@@ -83,7 +83,7 @@ func TestOperatorOfAPoisonedDeploy(t *testing.T) {
 		want := deployPoison(t, db, to, n, behind)
 
 		var failures ops.Groups
-		fixture.Await(t, "the events are dead", func() bool {
+		fixture.AwaitIn(t, 5*time.Minute, "the events are dead", func() bool {
 			read(&failures, "groups")
 			return len(failures.Groups) == 1 && failures.Groups[0].Dead == n
 		})
@@ -127,7 +127,10 @@ func TestOperatorOfAPoisonedDeploy(t *testing.T) {
 		for _, d := range dead { // by hand
 			do(0, "redrive", d.ID, "--reason", "INC-42", "--yes", "--actor", "bob")
 		}
-		fixture.Await(t, "all arrive", func() bool { _, arrived := to.state(); return arrived == n+behind })
+		fixture.AwaitIn(t, 5*time.Minute, "all arrive", func() bool {
+			_, arrived := to.state()
+			return arrived == n+behind
+		})
 		arrivedAsPublished(t, to, want)
 		fixture.Await(t, "status is calm", func() bool {
 			out, _, code := outbox(t, db, "status")

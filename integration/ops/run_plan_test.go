@@ -137,15 +137,19 @@ func TestRunPlanAfterACrash(t *testing.T) {
 		p := w.stored()
 		p.State, p.Worker, p.Position, p.Stage = ops.PlanRunning, "gone", 1, 1
 		change := ops.PlanChange{
-			Plan: p, Lease: 300 * time.Millisecond, IDs: p.IDs[:1],
+			Plan: p, Lease: time.Hour, IDs: p.IDs[:1],
 			Request: core.AdminRequest{Actor: "ada", Reason: "go"},
 		}
-		_, ok, err := store.ChangePlan(t.Context(), change)
+		p, ok, err := store.ChangePlan(t.Context(), change)
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		if _, err = w.run(ops.RunOptions{}); !errors.Is(err, ops.ErrPlanRunning) {
 			t.Fatalf("a plan that another process runs: %v", err)
+		}
+		_, ok, err = store.ChangePlan(t.Context(), ops.PlanChange{Plan: p, Lease: time.Millisecond})
+		if !ok || err != nil {
+			t.Fatal(ok, err)
 		}
 		fixture.Await(t, "the lease ends", func() bool { p := w.stored(); return !p.Running() })
 		w.drain() // the event dies again

@@ -55,7 +55,8 @@ WHOLE := TestSimulation.*|TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGO
 WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgBouncerFlightIsCutAtEachByte|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy
 LONG_PACKAGES := $(addprefix ./integration/,bench brokers bun cli command crash ent gorm inbox once ops pgxoutbox relay repository sql)
 # What runs a second time there, on MySQL and PostgreSQL 18: everything that depends on how a database works.
-NEWER_PACKAGES := $(addprefix ./integration/,bun command crash ent gorm inbox once ops repository sql)
+NEWER ?= bun command crash ent gorm inbox once ops repository sql
+NEWER_PACKAGES = $(addprefix ./integration/,$(NEWER))
 NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|Kafka|Redis
 
 .PHONY: test
@@ -76,7 +77,7 @@ test-long: services-up gotestsum ## what takes long: kills, ten thousand schedul
 	exit $$status
 
 .PHONY: test-newer
-test-newer: services-up gotestsum ## the tests of databases once more, on MySQL 9.7 and PostgreSQL 18
+test-newer: services-up gotestsum ## the tests of databases once more, on MySQL 9.7 and PostgreSQL 18 (NEWER=packages)
 	@echo 'make test-newer: packages are printed as they end'
 	@eval "$$(scripts/services env)"; OUTBOX_TEST_DATABASES='mysql postgres18' \
 		scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '$(NEWER_NOT)' $(TESTFLAGS) $(NEWER_PACKAGES)

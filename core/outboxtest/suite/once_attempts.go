@@ -41,6 +41,7 @@ func onceAttemptCases() []onceCase {
 				f.Errorf("an earlier claim: %v", err)
 			}
 			f.check(s.Release(f.Context(), fifth))
+			f.pass(shortLease) // the age begins anew with the fifth
 			f.complete(attempts(f, 2, true), once.Result{})
 		}},
 	}

@@ -335,7 +335,7 @@ func (a *app) work(ctx context.Context, ob *core.Outbox, m mutation, events []co
 	if m.name == "discard" {
 		do = ob.Discard
 	}
-	add, finish := a.progress(len(events))
+	add, finish := a.progress(0, len(events))
 	defer finish()
 	ids := converted(events, func(d core.DeadEvent) core.RowID { return d.ID })
 	for chunk := range slices.Chunk(ids, 500) {
@@ -354,12 +354,12 @@ func (a *app) work(ctx context.Context, ob *core.Outbox, m mutation, events []co
 	return nil
 }
 
-// progress shows how far long work is, on a terminal.
-func (a *app) progress(total int) (add func(int), finish func()) {
+// progress shows how far long work is, on a terminal. Some of it may be done already.
+func (a *app) progress(done, total int) (add func(int), finish func()) {
 	if !a.Progress || total <= 500 {
 		return func(int) {}, func() {}
 	}
-	bar := pb.New(total).SetWriter(a.Err)
+	bar := pb.New(total).SetWriter(a.Err).SetCurrent(int64(done))
 	bar.SetTemplateString(`{{counters . }} {{bar . }} {{percent . }} {{speed . "%s/s"}} {{rtime . "%s left"}}`)
 	bar.Start()
 	return func(n int) { bar.Add(n) }, func() { bar.Finish() }

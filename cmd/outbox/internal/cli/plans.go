@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cheggaaa/pb/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -181,13 +180,9 @@ func (a *app) apply(ctx context.Context, api *ops.API, where string, action ops.
 
 // planProgress shows how far a plan is, on a terminal.
 func (a *app) planProgress(p ops.StoredPlan) (show func(ops.StoredPlan), finish func()) {
-	if !a.Progress || p.Events <= 500 {
-		return nil, func() {}
-	}
-	bar := pb.New(p.Events).SetWriter(a.Err).SetCurrent(int64(p.Position))
-	bar.SetTemplateString(`{{counters . }} {{bar . }} {{percent . }} {{speed . "%s/s"}} {{rtime . "%s left"}}`)
-	bar.Start()
-	return func(p ops.StoredPlan) { bar.SetCurrent(int64(p.Position)) }, func() { bar.Finish() }
+	add, finish := a.progress(p.Position, p.Events)
+	last := p.Position
+	return func(p ops.StoredPlan) { add(p.Position - last); last = p.Position }, finish
 }
 
 func (a *app) plansCommand() *cobra.Command {

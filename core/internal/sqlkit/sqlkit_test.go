@@ -2,6 +2,7 @@ package sqlkit_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
 func TestCheckIdent(t *testing.T) {
@@ -80,4 +82,25 @@ func TestRetry(t *testing.T) {
 			t.Errorf("%d calls, %v", calls, err)
 		}
 	})
+}
+
+// A transaction that ends with its context says so.
+func TestInTxEndedByContext(t *testing.T) {
+	db, err := outboxtest.OpenDB(core.Postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	err = sqlkit.InTx(ctx, db, core.Postgres, func(c sqlkit.Conn) error {
+		cancel()
+		for { // until database/sql has rolled it back
+			if _, err := c.ExecContext(context.WithoutCancel(ctx), "SELECT 1"); err != nil {
+				return err
+			}
+		}
+	})
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, sql.ErrTxDone) {
+		t.Error(err)
+	}
 }

@@ -3,6 +3,8 @@ package sqlkit
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -38,10 +40,15 @@ func Retry(ctx context.Context, fn func() error) error {
 
 // InTx runs fn in a transaction of its own and repeats it as Retry does. The transaction is READ
 // COMMITTED. On SQLite it is BEGIN IMMEDIATE: a transaction that begins by reading would fail at
-// its first write if another transaction had written meanwhile.
+// its first write if another transaction had written meanwhile. If ctx ended the transaction, the
+// error wraps that of ctx: database/sql alone says sql.ErrTxDone.
 func InTx(ctx context.Context, db *sql.DB, d core.Dialect, fn func(c Conn) error) error {
 	in := of(d)
-	return Retry(ctx, func() error { return in.inTx(ctx, db, fn) })
+	err := Retry(ctx, func() error { return in.inTx(ctx, db, fn) })
+	if ended := ctx.Err(); ended != nil && errors.Is(err, sql.ErrTxDone) {
+		return fmt.Errorf("%w: %w", ended, err)
+	}
+	return err
 }
 
 // readCommitted is inTx for the databases that have this isolation.

@@ -16,7 +16,7 @@ import (
 const (
 	heartbeatEvery  = 10 * time.Second // with 20 % jitter
 	heartbeatKept   = 24 * time.Hour   // the row of a relay that did not end cleanly
-	heartbeatAgain  = 5 * time.Minute  // where the table is missing
+	heartbeatAgain  = 20 * time.Second // where the table is missing
 	heartbeatEnd    = 2 * time.Second  // the longest time for the removal at the end
 	heartbeatMissed = 3                // failed heartbeats in a row that are worth a warning
 

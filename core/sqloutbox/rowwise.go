@@ -252,6 +252,6 @@ SELECT ?, ?, {now}, {now}, ` + copiedRow + ` FROM {event} WHERE id = ?`),
 		collectEmpty:  list(`SELECT k.lane FROM {key} k WHERE k.lane IN ({ids}) AND {noneof}`),
 		collectDelete: list(`DELETE FROM {key} WHERE lane IN ({ids})`),
 		resetKeys: text(`UPDATE {key} SET last_seq = {max}(last_seq, {clock}), first_seq = {max}(last_seq, {clock}), ` +
-			`last_id = NULL, prev_id = NULL`),
+			`last_id = NULL, prev_id = NULL WHERE lane <> ` + bellLane),
 	}
 }

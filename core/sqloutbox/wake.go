@@ -126,13 +126,15 @@ type bell struct {
 	ring, read string
 }
 
+// bellLane is the lane of the bell in a statement.
+const bellLane = "X'00000000000000000000000000000000'"
+
 func newBell(p pool, n names) waker {
-	const zero = "X'00000000000000000000000000000000'"
 	return bell{
 		pool: p,
-		ring: n.expand("INSERT INTO {key} (lane, last_seq, first_seq, used_at) VALUES (" + zero + ", 1, 1, {now}) " +
+		ring: n.expand("INSERT INTO {key} (lane, last_seq, first_seq, used_at) VALUES (" + bellLane + ", 1, 1, {now}) " +
 			"ON DUPLICATE KEY UPDATE last_seq = last_seq + 1, used_at = {now}"),
-		read: n.expand("SELECT last_seq FROM {key} WHERE lane = " + zero),
+		read: n.expand("SELECT last_seq FROM {key} WHERE lane = " + bellLane),
 	}
 }
 

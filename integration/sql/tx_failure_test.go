@@ -68,24 +68,30 @@ func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
 		for n := 200; n < 300; n++ { // the lighter transaction is the victim on InnoDB
 			other.write(t, n)
 		}
-		if db.Dialect == core.Postgres { // the victim looks for deadlocks first
+		var pid int64
+		if db.Dialect == core.Postgres { // each looks for deadlocks once in a wait, and only the victim does
 			victim.run(t, false, "SET LOCAL deadlock_timeout = '10ms'")
 			other.run(t, false, "SET LOCAL deadlock_timeout = '10min'")
+			fixture.NoError(t, other.business.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
 		}
 		done := make(chan error, 1)
 		go func() {
-			_, err := victim.business.ExecContext(context.WithoutCancel(t.Context()),
-				"UPDATE written SET n = n WHERE n = 102")
+			_, err := other.business.ExecContext(context.WithoutCancel(t.Context()),
+				"UPDATE written SET n = n WHERE n = 101")
 			done <- err
 		}()
-		other.run(t, false, "UPDATE written SET n = n WHERE n = 101")
-		if err := <-done; err == nil {
+		if db.Dialect == core.Postgres {
+			fixture.AwaitBlocked(t, pool.DB, pid)
+		}
+		_, err := victim.business.ExecContext(t.Context(), "UPDATE written SET n = n WHERE n = 102")
+		if err == nil {
 			t.Fatal("no deadlock")
 		}
+		fixture.NoError(t, <-done)
 		if db.Dialect == core.MySQL && !errors.Is(victim.Err(), core.ErrTxAborted) {
 			t.Fatalf("Err: %v, want ErrTxAborted", victim.Err())
 		}
-		err := victim.business.Commit()
+		err = victim.business.Commit()
 		t.Logf("Commit of the victim: %v", err)
 		if victim.outcomes[1] == core.Committed {
 			t.Fatal("a ghost: the row was reported as committed")

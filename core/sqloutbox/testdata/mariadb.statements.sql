@@ -261,7 +261,7 @@ UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lease_until = NULL WHERE id IN (
 UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id IN ({ids})
 
 -- reset_keys
-UPDATE `outbox_key` SET last_seq = GREATEST(last_seq, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), first_seq = GREATEST(last_seq, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), last_id = NULL, prev_id = NULL
+UPDATE `outbox_key` SET last_seq = GREATEST(last_seq, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), first_seq = GREATEST(last_seq, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), last_id = NULL, prev_id = NULL WHERE lane <> X'00000000000000000000000000000000'
 
 -- retry
 UPDATE `outbox_event` SET status = 2, attempts = attempts + 1, available_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, lease_until = NULL,

@@ -261,7 +261,7 @@ UPDATE "outbox_event" SET lease_until = NULL WHERE id IN ({ids})
 UPDATE "outbox_event" SET lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE id IN ({ids})
 
 -- reset_keys
-UPDATE "outbox_key" SET last_seq = MAX(last_seq, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), first_seq = MAX(last_seq, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), last_id = NULL, prev_id = NULL
+UPDATE "outbox_key" SET last_seq = MAX(last_seq, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), first_seq = MAX(last_seq, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), last_id = NULL, prev_id = NULL WHERE lane <> X'00000000000000000000000000000000'
 
 -- retry
 UPDATE "outbox_event" SET status = 2, attempts = attempts + 1, available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, lease_until = NULL,

@@ -68,8 +68,13 @@ func EachWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, wa
 }
 
 // EveryWay is EachWay with MySQL and PostgreSQL 18 too, on which the first way runs, as with Every.
+// It is for large suites: with -short only the first way runs, unless OUTBOX_TEST_DATABASES names
+// the databases.
 func EveryWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, way W)) {
 	t.Helper()
+	if testing.Short() && os.Getenv("OUTBOX_TEST_DATABASES") == "" {
+		ways = ways[:1]
+	}
 	inWays(t, ways, every(), among("postgres", "mariadb", "sqlite"), fn)
 }
 

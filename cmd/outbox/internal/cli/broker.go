@@ -89,8 +89,15 @@ func splitHosts(address string) (hosts, rest string) {
 // userOf is user:password@ of hosts.
 func userOf(hosts string) string { return hosts[:strings.LastIndexByte(hosts, '@')+1] }
 
-// settings takes the named parameters out of a query, and refuses others unless more is set.
-func settings(u *url.URL, more bool, names ...string) (map[string]string, error) {
+// amqpParameters are the parameters that the client of RabbitMQ knows. It ignores others.
+var amqpParameters = []string{
+	"auth_mechanism", "cacertfile", "certfile", "channel_max", "connection_timeout", "heartbeat", "keyfile",
+	"server_name_indication",
+}
+
+// settings takes the named parameters out of a query. It leaves those of passed there, and refuses
+// others.
+func settings(u *url.URL, passed []string, names ...string) (map[string]string, error) {
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return nil, err
@@ -101,8 +108,12 @@ func settings(u *url.URL, more bool, names ...string) (map[string]string, error)
 		case slices.Contains(names, name):
 			values[name] = q.Get(name)
 			q.Del(name)
-		case !more:
-			return nil, usage("parameter %q is not known: there are %s", name, strings.Join(names, ", "))
+		case !slices.Contains(passed, name):
+			known := slices.Concat(names, passed)
+			if len(known) == 0 {
+				known = []string{"none"}
+			}
+			return nil, usage("parameter %q is not known: there are %s", short(name), strings.Join(known, ", "))
 		}
 	}
 	u.RawQuery = q.Encode()
@@ -111,7 +122,7 @@ func settings(u *url.URL, more bool, names ...string) (map[string]string, error)
 
 // kafkaConfig is how clients of Kafka connect.
 func kafkaConfig(u *url.URL, timeout time.Duration) (*sarama.Config, error) {
-	set, err := settings(u, false, "tls", "client-id")
+	set, err := settings(u, nil, "tls", "client-id")
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +159,7 @@ func openKafka(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridg
 }
 
 func openAMQP(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
-	set, err := settings(u, true, "topology", "exchange")
+	set, err := settings(u, amqpParameters, "topology", "exchange")
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +180,7 @@ func openAMQP(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge
 }
 
 func openNATS(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
-	if _, err := settings(u, false); err != nil {
+	if _, err := settings(u, nil); err != nil {
 		return nil, err
 	}
 	conn, err := nats.Connect(u.String(), nats.Name("outbox relay"), nats.Timeout(s.timeout),

@@ -31,6 +31,7 @@ func TestBrokerAddresses(t *testing.T) {
 		"http://me:hunter2@localhost":          "names no broker",
 		"kafka://me:hunter2@a:9092?acks=1":     `"acks" is not known`,
 		"kafka://me:hunter2@a:9092?tls=yes":    "neither true nor false",
+		"amqp://me:hunter2@a?topolgy=queue":    `"topolgy" is not known`,
 		"amqp://me:hunter2@a?topology=star":    "topology=star",
 		"amqp://me:hunter2@a?topology=topic":   "exchange=NAME",
 		"amqp://me:hunter2@a:x/":               "port",

@@ -34,13 +34,13 @@ type AuditQuery struct {
 type AuditRecord struct {
 	No      int64     // ascending
 	At      time.Time // by the database's clock
-	Action  string    // such as "redrive", "discard" or AuditResetKeys
+	Action  string    // such as "redrive", "discard", "replay" or AuditResetKeys
 	Actor   string
 	Reason  string
 	RowID   RowID
 	EventID string
 	Topic   string
-	NewID   RowID // the row that redrive appended at the end of the key; zero: none
+	NewID   RowID // the row that redrive appended to the key, or that replays RowID; zero: none
 }
 
 // ListAudit lists what people did with Redrive, Discard and ResetKeysBy, the newest first. To read

@@ -23,8 +23,9 @@ const (
 	HeaderContentType      = "content-type"
 	HeaderAttempt          = "outbox_attempt"
 	HeaderReplayOf         = "outbox_replay_of"
-	// HeaderFirstKeySeq is set on an event that was redriven to the end of its key under policy
-	// SkipDead. Its value is the first key_seq of the event, which tells how old its state is.
+	// HeaderFirstKeySeq is set on an event with a key that was redriven to the end of its key under
+	// policy SkipDead, or that was replayed. Its value is the first key_seq of the event, which
+	// tells how old its state is.
 	HeaderFirstKeySeq = "outbox_first_key_seq"
 	HeaderRowID       = "outbox_row_id" // the id for a broker that deduplicates, see Delivery.RowID
 

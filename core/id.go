@@ -53,8 +53,8 @@ func NewRowID(eventID, topic string) (RowID, error) {
 	return deriveRowID(bits, []byte(topic)), nil
 }
 
-// FreshRowID returns a row id for a further row of an event that already has one for the topic: a
-// replay, or a redriven event that was appended at the end of its key.
+// FreshRowID returns a row id for a further row of an event that already has one for the topic,
+// such as a redriven event that was appended at the end of its key.
 func FreshRowID(eventID string) (RowID, error) {
 	bits, _, err := parseEventID(eventID)
 	if err != nil {

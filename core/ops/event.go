@@ -40,7 +40,8 @@ type Event struct {
 
 	// Receipt is the place at the broker, such as topic/partition@offset, if the publisher tells
 	// it.
-	Receipt  string     `json:"receipt,omitempty"`
+	Receipt string `json:"receipt,omitempty"`
+	// ReplayOf is the row that this row publishes again. Zero: it is no replay.
 	ReplayOf core.RowID `json:"replay_of,omitzero"`
 
 	// ReadAt is the time at which the row was read.
@@ -77,10 +78,10 @@ type Details struct {
 // AuditEntry is one manual action on an event.
 type AuditEntry struct {
 	At     time.Time `json:"at"`
-	Action string    `json:"action"` // "redrive" or "discard"
+	Action string    `json:"action"` // "redrive", "discard" or "replay"
 	Actor  string    `json:"actor"`
 	Reason string    `json:"reason"`
-	// NewID is the row that took the place of this one: it was appended at the end of its key.
+	// NewID is the row that took the place of this one at the end of its key, or that replays it.
 	// Zero: none.
 	NewID core.RowID `json:"new_id,omitzero"`
 }

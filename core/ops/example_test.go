@@ -173,6 +173,29 @@ func ExampleAPI_PlanDiscard() {
 	// Output: discard 1 <nil>
 }
 
+// Done events are published again if the consumers remember them for long enough.
+func ExampleAPI_PlanReplay() {
+	api, ob, ids := poisoned()
+	ctx := context.Background()
+	dead, err := api.PlanRedrive(ctx, ops.Filter{EventID: ids[0]}, 0)
+	if err != nil {
+		panic(err)
+	}
+	if _, err = api.Apply(ctx, dead, "ada", "schema registered"); err != nil {
+		panic(err)
+	}
+	if err = ob.Drain(ctx); err != nil {
+		panic(err)
+	}
+	plan, err := api.PlanReplay(ctx, ops.Filter{Topic: "orders"}, ops.ReplayOptions{DedupWindow: 7 * 24 * time.Hour})
+	fmt.Println(plan.Action, len(plan.IDs), err)
+	_, err = api.PlanReplay(ctx, ops.Filter{Topic: "orders"}, ops.ReplayOptions{DedupWindow: time.Nanosecond})
+	fmt.Println(errors.Is(err, ops.ErrDedupWindow))
+	// Output:
+	// replay 2 <nil>
+	// true
+}
+
 // A plan is applied once a person has approved it. Without an actor and a reason nothing changes.
 func ExampleAPI_Apply() {
 	api, _, ids := poisoned()

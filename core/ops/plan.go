@@ -28,6 +28,7 @@ type Action string
 const (
 	ActionRedrive Action = "redrive" // open dead events again, with fresh attempts
 	ActionDiscard Action = "discard" // end events without publishing them
+	ActionReplay  Action = "replay"  // publish done events again, each by a new row
 )
 
 // Plan is a change that was planned and not yet made. It names every event that Apply may touch. It
@@ -43,6 +44,9 @@ type Plan struct {
 	Keys   int            `json:"keys"`   // keys of the events
 	Oldest time.Time      `json:"oldest,omitzero"`
 	Newest time.Time      `json:"newest,omitzero"`
+	// Until is when the consumers forget the first event of a replay. RunPlan replays nothing after
+	// it. Zero for the other actions.
+	Until time.Time `json:"until,omitzero"`
 	// Digest is a hash of the action and the ids, for people who compare what they approve with
 	// what is applied.
 	Digest string `json:"digest"`
@@ -81,19 +85,24 @@ func (a *API) plan(ctx context.Context, action Action, f Filter, limit int) (Pla
 	if len(f.Statuses) == 0 {
 		f.Statuses = []Status{StatusDead}
 	}
-	p := Plan{Action: action, Filter: f, Topics: map[string]int{}}
 	s, err := a.store.ScanEvents(ctx, Scan{Filter: f, Limit: cmp.Or(limit, MaxPlan), Look: MaxLook})
 	if err != nil {
 		return Plan{}, err
 	}
+	p := newPlan(action, f, s.Events)
 	p.More = s.Next != ""
-	slices.SortStableFunc(s.Events, func(a, b Event) int {
+	return p, nil
+}
+
+func newPlan(action Action, f Filter, events []Event) Plan {
+	p := Plan{Action: action, Filter: f, Topics: map[string]int{}}
+	slices.SortStableFunc(events, func(a, b Event) int {
 		return cmp.Or(bytes.Compare(a.KeyID[:], b.KeyID[:]), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Key, b.Key),
 			cmp.Compare(a.KeySeq, b.KeySeq), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	type key struct{ tenant, topic, key string }
 	keys := map[key]bool{}
-	for _, e := range s.Events {
+	for _, e := range events {
 		p.IDs = append(p.IDs, e.ID)
 		p.Topics[e.Topic]++
 		if e.KeySeq != 0 {
@@ -107,7 +116,7 @@ func (a *API) plan(ctx context.Context, action Action, f Filter, limit int) (Pla
 		}
 	}
 	p.Keys, p.Digest = len(keys), p.digest()
-	return p, nil
+	return p
 }
 
 func (p *Plan) digest() string {
@@ -122,7 +131,7 @@ func (p *Plan) digest() string {
 // check reports a plan that cannot be applied.
 func (p *Plan) check() error {
 	switch {
-	case p.Action != ActionRedrive && p.Action != ActionDiscard:
+	case p.Action != ActionRedrive && p.Action != ActionDiscard && p.Action != ActionReplay:
 		return invalid("%.32q is no action", string(p.Action))
 	case len(p.IDs) == 0:
 		return invalid("the plan has no events")
@@ -151,11 +160,15 @@ const applyChunk = 500
 // core.ErrInvalidRequest, and nothing was changed.
 //
 // An event that has changed since the Plan was made is left alone, so that Apply can be repeated
-// after an error: events that were redriven are no longer dead.
+// after an error: events that were redriven are no longer dead. A plan to replay is refused,
+// because a done event stays done: store it, and call RunPlan.
 func (a *API) Apply(ctx context.Context, p Plan, actor, reason string) (Applied, error) {
 	var done Applied
 	if err := p.check(); err != nil {
 		return done, err
+	}
+	if p.Action == ActionReplay {
+		return done, invalid("Apply could replay events twice: store the plan with StorePlan, and call RunPlan")
 	}
 	do := a.outbox.Redrive
 	if p.Action == ActionDiscard {

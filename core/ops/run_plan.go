@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -37,7 +38,8 @@ const (
 	lastLook  = 500 * time.Millisecond
 )
 
-// stages are how many events the first stages of a redrive have. The other stages have applyChunk.
+// stages are how many events the first stages have, but not those of a discard. The other stages
+// have applyChunk.
 var stages = []int{1, 10}
 
 // planRun is one call of RunPlan.
@@ -47,6 +49,7 @@ type planRun struct {
 	p     StoredPlan
 	lost  bool      // another process runs the plan now
 	since time.Time // when the last change began
+	until time.Time // by the clock of this process: Plan.Until
 }
 
 // RunPlan works a stored plan off, in its order: each key in its order. Ids are changed together
@@ -58,6 +61,11 @@ type planRun struct {
 // failed, the plan stops by itself: whatever made the events dead still does. So at most 11 events
 // are published again if nothing was repaired, however many the plan has. A plan that was stopped
 // begins with the first stage again. A discard has no outcomes to wait for.
+//
+// A replay goes by the same stages. The outcomes are those of the rows that it has inserted: an
+// event whose new row is refused has failed, and a redrive is for that row. Events whose row was
+// deleted since the plan was made are not replayed: they are missing from Changed. The error wraps
+// ErrDedupWindow if Plan.Until has passed.
 //
 // RunPlan returns when the plan is done. The error wraps ErrPlanStopped if the plan stopped by
 // itself or was paused or cancelled by somebody else. Repair what Note says, and call RunPlan
@@ -104,6 +112,11 @@ func (r *planRun) begin(ctx context.Context, a *API, id string) (err error) {
 		if err := r.p.check(); err != nil {
 			return err
 		}
+		if r.p.Until.Before(r.p.ReadAt) && r.p.Action == ActionReplay {
+			return fmt.Errorf("%w: the plan could be run until %s; make a new one", ErrDedupWindow,
+				r.p.Until.Format(time.RFC3339))
+		}
+		r.until = time.Now().Add(r.p.Until.Sub(r.p.ReadAt))
 		if r.p.State == PlanStopped {
 			r.p.Stage = 0
 		}
@@ -179,6 +192,9 @@ func (r *planRun) work(ctx context.Context) error {
 		if err := r.pace(ctx, n); err != nil {
 			return err
 		}
+		if r.p.Action == ActionReplay && !time.Now().Before(r.until) {
+			return r.stop(ctx, "consumers may have forgotten the other events: make a new plan")
+		}
 		ids := r.p.IDs[r.p.Position : r.p.Position+n]
 		before := r.p
 		r.p.Position += n
@@ -195,7 +211,7 @@ func (r *planRun) work(ctx context.Context) error {
 // stageSize is how many events the next stage has.
 func (r *planRun) stageSize() int {
 	n := applyChunk
-	if r.p.Action == ActionRedrive && r.p.Stage < len(stages) {
+	if r.p.Action != ActionDiscard && r.p.Stage < len(stages) {
 		n = stages[r.p.Stage]
 	}
 	if r.Rate > 0 {
@@ -237,7 +253,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // failed again.
 func (r *planRun) judge(ctx context.Context) error {
 	ids := r.p.IDs[r.p.Judged:r.p.Position]
-	if r.p.Action != ActionRedrive || len(ids) == 0 {
+	if r.p.Action == ActionDiscard || len(ids) == 0 {
 		r.p.Judged = r.p.Position
 		return nil
 	}
@@ -251,8 +267,13 @@ func (r *planRun) judge(ctx context.Context) error {
 		late := open > 0 && !time.Now().Before(end)
 		if open == 0 || tooMany || late {
 			r.p.Succeeded, r.p.Failed = r.p.Succeeded+succeeded, r.p.Failed+failed
+			if r.p.Action == ActionReplay { // those that were not replayed have no row either
+				r.p.Succeeded = min(r.p.Succeeded, r.p.Changed-r.p.Failed)
+			}
 			r.p.Judged = r.p.Position
 			switch {
+			case tooMany && r.p.Action == ActionReplay:
+				return r.stop(ctx, fmt.Sprintf("%d of %d events failed", failed, len(ids)))
 			case tooMany:
 				return r.stop(ctx, fmt.Sprintf("%d of %d events failed again", failed, len(ids)))
 			case late:
@@ -276,6 +297,12 @@ func (r *planRun) judge(ctx context.Context) error {
 
 // outcomes counts the events of a stage. Those that were deleted were published before.
 func (r *planRun) outcomes(ctx context.Context, ids []core.RowID) (succeeded, failed, open int, err error) {
+	if r.p.Action == ActionReplay {
+		ids = slices.Clone(ids)
+		for i := range ids {
+			ids[i] = r.p.ReplayID(ids[i])
+		}
+	}
 	all, err := r.store.ReadOutcomes(ctx, ids)
 	succeeded = len(ids) - len(all)
 	for _, o := range all {

@@ -62,8 +62,8 @@ type StoredPlan struct {
 	Judged    int `json:"judged"`
 	Succeeded int `json:"succeeded"`
 	Failed    int `json:"failed"`
-	// Stage is the next stage of a redrive: 0 is a single event, 1 is ten of them, and then come
-	// the others.
+	// Stage is the next stage of a redrive or a replay: 0 is a single event, 1 is ten of them, and
+	// then come the others.
 	Stage int `json:"stage"`
 
 	Worker      string    `json:"worker,omitempty"`      // the process that runs it or ran it last
@@ -78,9 +78,9 @@ type StoredPlan struct {
 // Running reports whether a process ran the plan when it was read.
 func (p *StoredPlan) Running() bool { return p.State == PlanRunning && p.WorkerUntil.After(p.ReadAt) }
 
-// Outcome is what became of an event after it was redriven.
+// Outcome is what became of an event after it was redriven or replayed.
 type Outcome struct {
-	ID       core.RowID // the row that was redriven
+	ID       core.RowID // the row that was redriven, or that was inserted to replay another one
 	Status   Status     // of that row, or of the one that took its place at the end of the key
 	Attempts int        // refusals since then
 }
@@ -92,8 +92,11 @@ type PlanChange struct {
 	Plan StoredPlan
 	// Lease is how long, from now on, no other process may run the plan.
 	Lease time.Duration
-	// IDs are redriven or discarded in the same transaction, as Plan.Action says, and counted in
-	// Changed.
+	// IDs are redriven, discarded or replayed in the same transaction, as Plan.Action says, and
+	// counted in Changed. Of these rows a replay takes those that are done and no replays. It
+	// inserts an open row with the id Plan.ReplayID for each, in the order of the key: the event,
+	// with its first number in core.HeaderFirstKeySeq and the row in ReplayOf, under
+	// core.ReplayKeyID of its key. The audit row names both rows.
 	IDs []core.RowID
 	// Audit is the action of an audit row about the plan. Empty: none. Request says who and why.
 	Audit   string
@@ -117,8 +120,8 @@ type PlanStore interface {
 	// nothing, if the plan has another version. The plan that it returns has the new version.
 	ChangePlan(ctx context.Context, c PlanChange) (p StoredPlan, ok bool, err error)
 
-	// ReadOutcomes returns what became of redriven rows. Rows that were deleted are missing. ids
-	// has at most 500.
+	// ReadOutcomes returns what became of rows that were redriven or inserted by a replay. Rows
+	// that were deleted are missing. ids has at most 500.
 	ReadOutcomes(ctx context.Context, ids []core.RowID) ([]Outcome, error)
 }
 

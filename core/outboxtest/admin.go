@@ -2,7 +2,6 @@ package outboxtest
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -128,23 +127,29 @@ func (r *Repository) redrive(tx *Tx, rows []core.NewRow, req core.AdminRequest) 
 		if err != nil {
 			return 0, err
 		}
-		event := row.Event
-		event.Delay = 0
-		event.Headers = maps.Clone(event.Headers)
-		if event.Headers == nil {
-			event.Headers = map[string]string{}
-		}
-		if _, overtakenBefore := event.Headers[core.HeaderFirstKeySeq]; !overtakenBefore {
-			event.Headers[core.HeaderFirstKeySeq] = strconv.FormatInt(row.KeySeq, 10)
-		}
 		r.audits[len(r.audits)-1].newID = id
-		if _, err := tx.write(core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: event, KeyID: row.KeyID}}},
-			now); err != nil {
+		if err := tx.copyRow(row, id, row.KeyID, now); err != nil {
 			return 0, err
 		}
+		tx.inserted[len(tx.inserted)-1].ReplayOf = row.ReplayOf
 		r.discard(row, now)
 	}
 	return changed, nil
+}
+
+// copyRow inserts a copy of a row at the end of a key. Its header has the first number of the
+// event.
+func (t *Tx) copyRow(row *Row, id core.RowID, key core.KeyID, now time.Time) error {
+	event := cloneEvent(row.Event)
+	event.Delay = 0
+	if _, copied := event.Headers[core.HeaderFirstKeySeq]; !copied && !key.IsZero() {
+		if event.Headers == nil {
+			event.Headers = map[string]string{}
+		}
+		event.Headers[core.HeaderFirstKeySeq] = strconv.FormatInt(row.KeySeq, 10)
+	}
+	_, err := t.write(core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: event, KeyID: key}}}, now)
+	return err
 }
 
 // Discard implements core.Repository.

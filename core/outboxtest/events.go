@@ -24,6 +24,9 @@ func (r *Repository) ScanEvents(ctx context.Context, s ops.Scan) (ops.Scanned, e
 			return row.KeySeq <= s.AfterSeq || s.BeforeSeq > 0 && row.KeySeq >= s.BeforeSeq
 		})
 	}
+	if !s.ID.IsZero() {
+		rows = slices.DeleteFunc(rows, func(row *Row) bool { return row.ID != s.ID })
+	}
 	if s.Newest {
 		slices.Reverse(rows)
 	}
@@ -44,7 +47,7 @@ func (r *Repository) ScanEvents(ctx context.Context, s ops.Scan) (ops.Scanned, e
 			break
 		}
 		e := r.opsEvent(row)
-		if !s.ID.IsZero() && s.ID != row.ID || !s.Match(&e) {
+		if !s.Match(&e) {
 			continue
 		}
 		if len(found.Events) == s.Limit {
@@ -65,7 +68,8 @@ func (r *Repository) opsEvent(row *Row) ops.Event {
 		AggregateVersion: row.Event.AggregateVersion, KeyID: row.KeyID, Status: ops.Status(row.Status),
 		Attempts: row.Attempts, LostClaims: row.LostClaims, ClaimedBy: row.ClaimedBy, LeaseUntil: row.LeaseUntil,
 		AvailableAt: row.AvailableAt, OccurredAt: row.Event.OccurredAt, CreatedAt: row.CreatedAt, DoneAt: row.DoneAt,
-		ErrorCode: row.ErrorCode, Error: row.Error, Receipt: row.Receipt, ReadAt: r.now(),
+		ErrorCode: row.ErrorCode, Error: row.Error, Receipt: row.Receipt, ReplayOf: row.ReplayOf,
+		ReadAt: r.now(),
 	}
 	if row.leftKey {
 		e.KeyID = core.KeyID{}

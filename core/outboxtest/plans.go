@@ -81,8 +81,12 @@ func (r *Repository) ChangePlan(ctx context.Context, c ops.PlanChange) (p ops.St
 	n := 0
 	if len(c.IDs) > 0 {
 		do := r.Redrive
-		if c.Plan.Action == ops.ActionDiscard {
+		switch c.Plan.Action {
+		case ops.ActionDiscard:
 			do = r.Discard
+		case ops.ActionRedrive:
+		case ops.ActionReplay:
+			do = func(ctx context.Context, req core.AdminRequest) (int, error) { return r.replay(ctx, &c.Plan, req) }
 		}
 		req := c.Request
 		req.IDs = c.IDs
@@ -116,7 +120,7 @@ func (r *Repository) ReadOutcomes(ctx context.Context, ids []core.RowID) (all []
 			continue
 		}
 		for _, a := range r.audits {
-			if next := r.table.rows[a.newID]; a.RowID == id && next != nil {
+			if next := r.table.rows[a.newID]; a.RowID == id && a.Action == "redrive" && next != nil {
 				row = next
 			}
 		}

@@ -65,6 +65,8 @@ type Row struct {
 	ErrorCode string
 	Error     string
 	Receipt   string
+
+	ReplayOf core.RowID // the row that this row replays; zero: none
 }
 
 // Audit is one row of the audit table, as Repository.Audits returns it.
@@ -77,7 +79,7 @@ type Audit struct {
 	EventID string
 	Topic   string
 
-	newID core.RowID // the row that took the place of this one
+	newID core.RowID // the row that took the place of this one, or that replays it
 }
 
 // leased reports whether a process holds the row. A lease that ends later than maxLease from now
@@ -112,7 +114,7 @@ func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
 	r.LeaseUntil = now.Add(req.Lease)
 	return core.Claimed{
 		ID: r.ID, Event: cloneEvent(r.Event), KeyID: r.KeyID, KeySeq: r.KeySeq, ClaimNo: r.ClaimNo,
-		Attempts: r.Attempts, LostClaims: r.LostClaims, Age: now.Sub(r.CreatedAt),
+		Attempts: r.Attempts, LostClaims: r.LostClaims, Age: now.Sub(r.CreatedAt), ReplayOf: r.ReplayOf,
 	}
 }
 

@@ -2,6 +2,7 @@ package sqloutbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -111,8 +112,9 @@ func (r *Repository) Discard(ctx context.Context, req core.AdminRequest) (change
 	return changed, nil
 }
 
-// deadRow is a dead row that is appended to its key again.
-type deadRow struct {
+// sourceRow is a row that gets a copy: a dead row that is appended to its key again, or a done row
+// that is replayed. lane is that of the copy, or zero.
+type sourceRow struct {
 	id, newID core.RowID
 	lane      core.KeyID
 	keySeq    int64
@@ -129,12 +131,7 @@ func (r *Repository) appendDead(ctx context.Context, q sqlkit.Querier, ids []cor
 	if err != nil {
 		return 0, err
 	}
-	slices.SortFunc(rows, func(a, b deadRow) int {
-		if c := bytes.Compare(a.lane[:], b.lane[:]); c != 0 {
-			return c
-		}
-		return int(min(1, max(-1, a.keySeq-b.keySeq)))
-	})
+	sortByKey(rows)
 	for _, d := range rows {
 		if d.newID, err = core.FreshRowID(d.eventID); err != nil {
 			return 0, err
@@ -146,17 +143,27 @@ func (r *Repository) appendDead(ctx context.Context, q sqlkit.Querier, ids []cor
 	return len(rows), nil
 }
 
-// readDeadRows reads the result of lockDead. A row that left its key has no lane any more: tenant,
-// topic and key say which it was.
-func readDeadRows(ctx context.Context, q sqlkit.Querier, text string, args []any) (rows []deadRow, err error) {
+func sortByKey(rows []sourceRow) {
+	slices.SortFunc(rows, func(a, b sourceRow) int {
+		return cmp.Or(bytes.Compare(a.lane[:], b.lane[:]), cmp.Compare(a.keySeq, b.keySeq),
+			bytes.Compare(a.id[:], b.id[:]))
+	})
+}
+
+// readSources reads the result of lockDead and lockDone. A row that left its key has no lane any
+// more: tenant, topic and key say which it was.
+func readSources(ctx context.Context, q sqlkit.Querier, text string, args []any) (rows []sourceRow, err error) {
 	err = sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
-		var d deadRow
+		var d sourceRow
 		var id id16
 		var tenant, key string
 		var replay bool
 		err := res.Scan(&id, &d.eventID, &d.topic, &tenant, &key, &d.keySeq, &replay)
-		d.id, d.lane = core.RowID(id), core.NewKeyID(tenant, d.topic, key)
-		if replay {
+		d.id = core.RowID(id)
+		if d.keySeq != 0 {
+			d.lane = core.NewKeyID(tenant, d.topic, key)
+		}
+		if replay && d.keySeq != 0 {
 			d.lane = core.ReplayKeyID(d.lane)
 		}
 		rows = append(rows, d)

@@ -115,11 +115,11 @@ func (p *postgres) discard(ctx context.Context, q sqlkit.Querier, ids []core.Row
 }
 
 func (p *postgres) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool,
-) ([]deadRow, error) {
-	return readDeadRows(ctx, q, p.sql.deadForAppend, []any{uuidArray(ids), skipDead})
+) ([]sourceRow, error) {
+	return readSources(ctx, q, p.sql.deadForAppend, []any{uuidArray(ids), skipDead})
 }
 
-func (p *postgres) appendDead(ctx context.Context, q sqlkit.Querier, d deadRow, req core.AdminRequest) error {
+func (p *postgres) appendDead(ctx context.Context, q sqlkit.Querier, d sourceRow, req core.AdminRequest) error {
 	var seq int64
 	id, newID := d.id.String(), d.newID.String()
 	if _, err := sqlkit.FirstRow(ctx, q, p.sql.keyNext, []any{d.lane[:], newID}, &seq); err != nil {

@@ -121,11 +121,12 @@ func (w *rowwise) change(ctx context.Context, q sqlkit.Querier, find, change lis
 	return len(rows), nil
 }
 
-func (w *rowwise) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool) ([]deadRow, error) {
-	return readDeadRows(ctx, q, w.sql.deadForAppend.text(len(ids)), idArgs(ids, b2i(skipDead)))
+func (w *rowwise) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool,
+) ([]sourceRow, error) {
+	return readSources(ctx, q, w.sql.deadForAppend.text(len(ids)), idArgs(ids, b2i(skipDead)))
 }
 
-func (w *rowwise) appendDead(ctx context.Context, q sqlkit.Querier, d deadRow, req core.AdminRequest) error {
+func (w *rowwise) appendDead(ctx context.Context, q sqlkit.Querier, d sourceRow, req core.AdminRequest) error {
 	seq, err := w.nextKeySeq(ctx, q, d)
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (w *rowwise) appendDead(ctx context.Context, q sqlkit.Querier, d deadRow, r
 }
 
 // nextKeySeq takes the next number of a lane.
-func (w *rowwise) nextKeySeq(ctx context.Context, q sqlkit.Querier, d deadRow) (seq int64, err error) {
+func (w *rowwise) nextKeySeq(ctx context.Context, q sqlkit.Querier, d sourceRow) (seq int64, err error) {
 	found := false
 	args := []any{d.lane[:], int64(0), d.newID[:]}
 	err = w.plain.upsert(ctx, q, 1, args, func(res core.Rows) error {

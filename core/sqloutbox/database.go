@@ -47,8 +47,12 @@ type database interface {
 	// lockDead locks those of the rows that are dead and left their key, and with skipDead those
 	// too that are still in it. appendDead gives such a row a copy at the end of its key, and
 	// discards it.
-	lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool) ([]deadRow, error)
-	appendDead(ctx context.Context, q sqlkit.Querier, d deadRow, req core.AdminRequest) error
+	lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool) ([]sourceRow, error)
+	appendDead(ctx context.Context, q sqlkit.Querier, d sourceRow, req core.AdminRequest) error
+	// lockDone locks those of the rows that are done and no replays. Their lanes are those of the
+	// replays. replay inserts the row that replays such a row.
+	lockDone(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]sourceRow, error)
+	replay(ctx context.Context, q sqlkit.Querier, d sourceRow, req core.AdminRequest) error
 
 	// cleanup reads the next limit rows behind the id after, and deletes those of them that ended
 	// longer than keep ago.

@@ -26,7 +26,7 @@ const (
 
 	// outcomesHead finds the row that took the place of another one in the audit.
 	outcomesHead = `SELECT e.id, COALESCE(n.status, e.status), COALESCE(n.attempts, e.attempts)
-FROM {event} e LEFT JOIN {audit} a ON a.row_id = e.id AND a.new_id IS NOT NULL
+FROM {event} e LEFT JOIN {audit} a ON a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL
 LEFT JOIN {event} n ON n.id = a.new_id WHERE e.id `
 )
 
@@ -211,12 +211,16 @@ func (r *Repository) writePlan(ctx context.Context, q sqlkit.Querier, p ops.Stor
 	return err
 }
 
-// changeRows redrives or discards rows of a plan.
+// changeRows redrives, discards or replays rows of a plan.
 func (r *Repository) changeRows(ctx context.Context, q sqlkit.Querier, action ops.Action, c ops.PlanChange,
 ) (int, error) {
 	ids := sortedIDs(c.IDs)
-	if action == ops.ActionDiscard {
+	switch action {
+	case ops.ActionRedrive:
+	case ops.ActionDiscard:
 		return r.database.discard(ctx, q, ids, c.Request)
+	case ops.ActionReplay:
+		return r.replay(ctx, q, ids, c)
 	}
 	n, err := r.database.redrive(ctx, q, ids, c.Request)
 	if err != nil {

@@ -31,6 +31,7 @@ type postgresStatements struct {
 	unlocked, markable, held string
 
 	backlog, listDead, redrive, discard, deadForAppend, keyNext, append, discardDead, audit string
+	doneForReplay, replay                                                                   string
 
 	cleanup, collectLock, collectDelete, resetKeys string
 }
@@ -71,6 +72,8 @@ func newPostgresStatements(n names) *postgresStatements {
 		append:        text(postgresAppend),
 		discardDead:   text(postgresDiscardDead),
 		audit:         text(postgresAudit),
+		doneForReplay: text(postgresDoneForReplay),
+		replay:        text(postgresReplay),
 
 		cleanup:       text(postgresCleanup),
 		collectLock:   text(postgresCollectLock),

@@ -114,6 +114,8 @@ type rowStatements struct {
 	discardDead                                string
 	deadForAppend                              listed
 	append, audit                              string
+	doneForReplay                              listed
+	replay                                     string
 
 	ended                                    string
 	cleanup                                  listed
@@ -242,6 +244,9 @@ SELECT ?, ?, {now}, {now}, ` + copiedRow + ` FROM {event} WHERE id = ?`),
 		audit: text(`INSERT INTO {audit} (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES ` +
 			`({now}, ?, ?, ` +
 			`?, ?, ?, ?, ?)`),
+
+		doneForReplay: list(rowwiseDoneForReplay),
+		replay:        text(rowwiseReplay),
 
 		ended: text(`SELECT e.id, CASE WHEN e.status IN (1,4) AND e.done_at < {ago} THEN 1 ELSE 0 END ` +
 			`FROM {event} e{use:primary} WHERE e.id > ? ORDER BY e.id LIMIT ?`),

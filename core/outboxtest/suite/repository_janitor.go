@@ -2,8 +2,8 @@ package suite
 
 import (
 	"bytes"
-	"errors"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -264,7 +264,8 @@ func keysReset(f *fixture) {
 	rows := newRows(3, "topic", "k")
 	places := f.commit(append(rows, newRow("topic", "other"))...)
 	f.done(true, newIDs(rows)...)
-	<-time.After(2 * time.Millisecond) // the clock of SQLite counts milliseconds, and must pass the numbers of k
+	// the clock of SQLite counts milliseconds, and must pass the numbers of k
+	<-time.After(2 * time.Millisecond)
 	if n, ok := f.Repository.(core.Notifier); ok { // the row that some databases keep for it is no key
 		if err := n.Notify(f.Context()); !errors.Is(err, errors.ErrUnsupported) {
 			f.check(err)

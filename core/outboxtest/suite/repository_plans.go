@@ -18,6 +18,7 @@ func planCases() []repositoryCase {
 		{"what became of redriven rows", planOutcomes},
 		{"plans that ended are deleted after their time", planForgotten},
 	}
+	all = append(all, replayCases()...)
 	for i, c := range all {
 		all[i].run = func(f *fixture) {
 			if _, ok := f.Repository.(ops.PlanStore); ok {

@@ -70,6 +70,11 @@ UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET status = 1, done_at = UTC_TIMEST
 -- done_delete
 DELETE FROM `outbox_event` WHERE id IN ({ids}) AND status IN (0,2,3)
 
+-- done_for_replay
+SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
+  COALESCE(e.key_seq, 0), 1 FROM `outbox_event` e FORCE INDEX (PRIMARY)
+WHERE e.id IN ({ids}) AND e.status = 1 AND e.replay_of IS NULL ORDER BY e.id FOR UPDATE
+
 -- done_receipts
 UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET receipt = CASE id{whens} ELSE receipt END, status = 1,
 	  done_at = UTC_TIMESTAMP(6), lease_until = NULL,
@@ -219,7 +224,7 @@ SELECT id, state, version, body, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'
 
 -- plan: outcomes
 SELECT e.id, COALESCE(n.status, e.status), COALESCE(n.attempts, e.attempts)
-FROM `outbox_event` e LEFT JOIN `outbox_audit` a ON a.row_id = e.id AND a.new_id IS NOT NULL
+FROM `outbox_event` e LEFT JOIN `outbox_audit` a ON a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL
 LEFT JOIN `outbox_event` n ON n.id = a.new_id WHERE e.id IN ({ids})
 
 -- plan: read
@@ -265,6 +270,10 @@ UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lease_until = NULL WHERE id IN (
 
 -- renew
 UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id IN ({ids})
+
+-- replay
+INSERT INTO `outbox_event` (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
+SELECT ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ?, payload, content_type, CASE WHEN key_seq IS NULL THEN headers ELSE CASE WHEN headers IS NULL OR JSON_TYPE(headers) = 'OBJECT' THEN JSON_INSERT(COALESCE(headers, '{}'), '$.outbox_first_key_seq', CAST(key_seq AS CHAR)) ELSE headers END END, occurred_at, id FROM `outbox_event` WHERE id = ?
 
 -- reset_keys
 UPDATE `outbox_key` SET last_seq = GREATEST(last_seq, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), first_seq = GREATEST(last_seq, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), last_id = NULL, prev_id = NULL WHERE lane <> X'00000000000000000000000000000000'

@@ -199,6 +199,11 @@ WHERE e.id = ANY ($1::uuid[]) AND e.id >= ($1::uuid[])[1] AND e.id <= ($1::uuid[
 -- done_delete
 DELETE FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.id >= ($1::uuid[])[1] AND e.id <= ($1::uuid[])[cardinality($1::uuid[])] AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($1::uuid[]), 1)) a, generate_series(1, least(cardinality($1::uuid[]), 1)) b) > 0
 
+-- done_for_replay
+SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
+  COALESCE(e.key_seq, 0), TRUE FROM "app"."outbox_event" e
+WHERE e.id = ANY ($1::uuid[]) AND e.status = 1 AND e.replay_of IS NULL ORDER BY e.id FOR UPDATE
+
 -- done_receipts
 UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL,
 	  last_error_code = NULL, last_error = NULL, receipt = NULLIF(v.receipt, '')
@@ -364,7 +369,7 @@ SELECT id, state, version, body, (extract(epoch from created_at)*1000000)::bigin
 
 -- plan: outcomes
 SELECT e.id, COALESCE(n.status, e.status), COALESCE(n.attempts, e.attempts)
-FROM "app"."outbox_event" e LEFT JOIN "app"."outbox_audit" a ON a.row_id = e.id AND a.new_id IS NOT NULL
+FROM "app"."outbox_event" e LEFT JOIN "app"."outbox_audit" a ON a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL
 LEFT JOIN "app"."outbox_event" n ON n.id = a.new_id WHERE e.id = ANY ($1::uuid[])
 
 -- plan: read
@@ -419,6 +424,10 @@ FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.cl
 -- renew
 UPDATE "app"."outbox_event" e SET lease_until = clock_timestamp() + $4::bigint * interval '1 microsecond'
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($2::uuid[]), 1)) a, generate_series(1, least(cardinality($2::uuid[]), 1)) b) > 0 RETURNING e.id
+
+-- replay
+INSERT INTO "app"."outbox_event" (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
+SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, $4::bytea, payload, content_type, CASE WHEN key_seq IS NOT NULL AND (headers IS NULL OR jsonb_typeof(headers) = 'object') THEN jsonb_build_object('outbox_first_key_seq', key_seq::text) || COALESCE(headers, '{}') ELSE headers END, occurred_at, id FROM "app"."outbox_event" WHERE id = $3::uuid
 
 -- reset_keys
 UPDATE "app"."outbox_key" k SET last_seq = greatest(k.last_seq, c.us), first_seq =

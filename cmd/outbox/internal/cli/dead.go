@@ -316,7 +316,11 @@ func blastRadius(m mutation, events []core.DeadEvent) change {
 }
 
 func (a *app) printRadius(c change) {
-	a.sayf("%s: %d dead events of %d keys\n", c.Action, c.Events, c.Keys)
+	status := "dead"
+	if c.Action == string(ops.ActionReplay) {
+		status = "done"
+	}
+	a.sayf("%s: %d %s events of %d keys\n", c.Action, c.Events, status, c.Keys)
 	if c.Events == 0 {
 		return
 	}

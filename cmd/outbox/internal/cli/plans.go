@@ -41,13 +41,7 @@ the plan. outbox %s apply works it off.`, action),
 				if err != nil {
 					return err
 				}
-				stored := ops.StoredPlan{Plan: p, Events: len(p.IDs)}
-				if len(p.IDs) > 0 && !dryRun {
-					if stored, err = api.StorePlan(ctx, p, w.actor, w.reason); err != nil {
-						return err
-					}
-				}
-				return a.printPlan(stored)
+				return a.storePlan(ctx, api, p, w, dryRun)
 			})
 		},
 	}
@@ -69,10 +63,17 @@ func (a *app) printPlan(p ops.StoredPlan) error {
 		a.printRadius(radiusOf(p))
 		if p.Position > 0 {
 			a.sayf("%d worked off, %d changed", p.Position, p.Changed)
-			if p.Action == ops.ActionRedrive {
+			switch p.Action {
+			case ops.ActionRedrive:
 				a.sayf(", %d published, %d failed again", p.Succeeded, p.Failed)
+			case ops.ActionReplay:
+				a.sayf(", %d published, %d failed", p.Succeeded, p.Failed)
+			case ops.ActionDiscard:
 			}
 			a.sayf("\n")
+		}
+		if p.Action == ops.ActionReplay && p.Events > 0 && !p.State.Ended() {
+			a.note("it can be applied until %s: then consumers forget the first event", moment(p.Until))
 		}
 		if p.More {
 			a.note("the filter selects more events: plan again when this plan is done")
@@ -98,7 +99,7 @@ func radiusOf(p ops.StoredPlan) change {
 	return c
 }
 
-// applyCommand is `redrive apply` or `discard apply`.
+// applyCommand is `redrive apply`, `discard apply` or `replay apply`.
 func (a *app) applyCommand(action ops.Action) *cobra.Command {
 	var o ops.RunOptions
 	var w who
@@ -111,6 +112,13 @@ stopped, paused or cancelled before it was done.`
 It redrives one event first, then ten, and then 500 at a time, and waits each time until they are
 published or have failed again. If too many fail again, it stops: whatever made the events dead
 still does. Repair that, and apply again.`
+	}
+	if action == ops.ActionReplay {
+		long += `
+
+It replays one event first, then ten, and then 500 at a time, and waits each time until they are
+published or have failed. If too many fail, it stops. An event whose replay has failed is dead, and
+outbox redrive opens the replay again.`
 	}
 	c := &cobra.Command{
 		Use:     "apply PLAN",
@@ -136,9 +144,11 @@ still does. Repair that, and apply again.`
 	w.yesFlag(c)
 	w.actorFlag(c)
 	c.Flags().Float64Var(&o.Rate, "rate", 0, "events a second at most; 0: no limit")
-	if action == ops.ActionRedrive {
+	if action != ops.ActionDiscard {
 		c.Flags().Float64Var(&o.StopShare, "stop-share", 0.1, "stop if more than this share of the events fails again")
 		c.Flags().DurationVar(&o.Wait, "wait", time.Minute, "how long to wait until events are published or fail again")
+	}
+	if action == ops.ActionRedrive {
 		c.Flags().BoolVar(&o.SkipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
 	}
 	return c
@@ -189,8 +199,8 @@ func (a *app) plansCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "plans",
 		Short: "Stored plans: list, show, pause, cancel",
-		Long: `plans shows the plans that outbox redrive plan and outbox discard plan have stored, and stops those
-that run. Plans are deleted 90 days after their end.`,
+		Long: `plans shows the plans that outbox redrive plan, discard plan and replay plan have stored, and stops
+those that run. Plans are deleted 90 days after their end.`,
 	}, a.plansListCommand(), a.plansShowCommand(),
 		a.plansEndCommand("pause", "Stop a plan until it is applied again",
 			func(api *ops.API) endPlan { return api.PausePlan }),

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+)
+
+func (a *app) replayCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "replay",
+		Short: "Publish events again that are done",
+		Long: `replay publishes events again that are done, for consumers that have lost them. Each gets a new row.
+The old one stays as it is. replay plan stores which events, and replay apply works that off.`,
+	}, a.replayPlanCommand(), a.applyCommand(ops.ActionReplay))
+}
+
+func (a *app) replayPlanCommand() *cobra.Command {
+	var f ops.Filter
+	var o ops.ReplayOptions
+	var w who
+	var since time.Duration
+	var dryRun bool
+	c := &cobra.Command{
+		Use:   "plan [ROW-ID...] --dedup-window DURATION --reason TEXT",
+		Short: "Store which done events to replay, and change nothing yet",
+		Long: `plan freezes the done events with these row ids, or those that the filter selects, and stores them.
+It prints how many there are, how old they are, and where they go. Rows that are replays themselves
+are passed over. outbox replay apply works the plan off.
+
+A consumer that remembers an event skips its replay. So --dedup-window is required: how long the
+consumers remember an event, which is the retention of their inboxes. If one of the events was done
+longer ago, nothing is stored, because a consumer that has forgotten the event would handle it a
+second time. If more than --limit events are selected, nothing is stored either.`,
+		Example: "  outbox replay plan --topic orders --since 2h --dedup-window 168h --reason 'lost, INC-7'\n" +
+			"  outbox replay plan 0192f1c2-... --dedup-window 168h --dry-run",
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := w.check(); err != nil && !dryRun {
+				return err
+			}
+			if o.DedupWindow <= 0 {
+				return usage("--dedup-window is missing: how long do the consumers remember an event, such as 168h?")
+			}
+			for _, arg := range args {
+				id, err := core.ParseRowID(arg)
+				if err != nil {
+					return usage("%w", err)
+				}
+				o.IDs = append(o.IDs, id)
+			}
+			if since > 0 {
+				f.CreatedFrom = time.Now().Add(-since)
+			}
+			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+				p, err := api.PlanReplay(ctx, f, o)
+				if err != nil {
+					return err
+				}
+				return a.storePlan(ctx, api, p, w, dryRun)
+			})
+		},
+	}
+	filterFlags(c, &f)
+	w.reasonFlags(c)
+	flags := c.Flags()
+	flags.StringVar(&f.Key, "key", "", "only events of this key; needs --topic")
+	flags.DurationVar(&since, "since", 0, "only events that were created within this time, such as 2h")
+	flags.DurationVar(&o.DedupWindow, "dedup-window", 0, "how long the consumers remember an event")
+	flags.IntVar(&o.Limit, "limit", 0, "events of the plan, up to 10000 (default: 10000)")
+	flags.BoolVar(&dryRun, "dry-run", false, "print what the plan would have, and store nothing")
+	return c
+}
+
+// storePlan stores a plan that has events, and prints it.
+func (a *app) storePlan(ctx context.Context, api *ops.API, p ops.Plan, w who, dryRun bool) error {
+	stored := ops.StoredPlan{Plan: p, Events: len(p.IDs)}
+	if len(p.IDs) > 0 && !dryRun {
+		var err error
+		if stored, err = api.StorePlan(ctx, p, w.actor, w.reason); err != nil {
+			return err
+		}
+	}
+	return a.printPlan(stored)
+}

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+)
+
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		for range 3 {
+			w.publish(core.Event{Type: "order.placed", Topic: "orders", Key: "7", Payload: []byte("{}")})
+		}
+		w.drain(nil, core.BlockKey)
+		const window = "--dedup-window=168h"
+		w.require(w.run("replay"), ExitOK, "replay plan")
+		w.require(w.run("replay", "plan", window), ExitUsage, "--reason is missing")
+		w.require(w.run("replay", "plan", "--reason", "INC-7"), ExitUsage, "--dedup-window is missing")
+		w.require(w.run("replay", "plan", "x", window, "--reason", "INC-7"), ExitUsage, "row id")
+		w.require(w.run("replay", "plan", "--dedup-window=1us", "--reason", "INC-7"), ExitFailed, "forgotten")
+		w.require(w.run("replay", "plan", window, "--limit=2", "--reason", "INC-7"), ExitUsage, "more than 2 events")
+		w.require(w.run("replay", "plan", window, "--dry-run"), ExitOK, "3 done events of 1 keys")
+		w.require(w.run("plans", "list"), ExitOK, "no plan is stored")
+		var p ops.StoredPlan
+		w.json(&p, "replay", "plan", "--topic=orders", "--since=1h", window, "--reason", "INC-7")
+		if p.ID == "" || p.Events != 3 || p.Action != ops.ActionReplay {
+			t.Fatalf("%+v", p)
+		}
+		w.require(w.run("redrive", "apply", p.ID, "--yes"), ExitUsage, "outbox replay apply "+p.ID)
+		w.require(w.run("replay", "apply", p.ID), ExitRefused, "--yes")
+		var broken atomic.Bool
+		var published atomic.Int64
+		w.relaying(&broken, &published)
+		w.require(w.run("replay", "apply", p.ID, "--yes"), ExitOK, "is done", "3 worked off, 3 changed",
+			"3 published, 0 failed")
+		if n := published.Load(); n != 3 {
+			t.Errorf("%d events were published, want 3", n)
+		}
+		w.require(w.run("replay", "apply", p.ID, "--yes"), ExitFailed, "the plan has ended")
+		w.require(w.run("audit"), ExitOK, "replay", "INC-7")
+	})
+}

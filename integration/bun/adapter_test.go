@@ -11,7 +11,8 @@ import (
 )
 
 // eachBun runs fn on each database, PostgreSQL over both drivers, in each way for which only
-// returns true. If only is nil, fn runs in all ways. With -short a second way runs on one database.
+// returns true. If only is nil, fn runs in all ways. With -short a second way runs on one database,
+// and the other driver runs with the connector.
 func eachBun(t *testing.T, only func(adapters.BunWay) bool, fn func(t *testing.T, db testdb.DB, way adapters.BunWay)) {
 	t.Helper()
 	inBunWays(t, testdb.EachWay, only, fn)
@@ -34,6 +35,9 @@ func inBunWays(
 		}
 	}
 	each(t, ways, fn)
+	if testing.Short() {
+		passes = func(way adapters.BunWay) bool { return way.Connector && (only == nil || only(way)) }
+	}
 	for name, way := range map[string]adapters.BunWay{
 		"pgdriver": {PGDriver: true}, "pgdriver and connector": {PGDriver: true, Connector: true},
 	} {

@@ -16,9 +16,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The capture suite over Bun, PostgreSQL over both drivers.
+// The capture suite over Bun, PostgreSQL over both drivers, and with -short over pgx alone.
 func TestCaptureSuiteBun(t *testing.T) {
-	inBunWays(t, testdb.EveryWay, withConnector, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
+	only := withConnector
+	if testing.Short() {
+		only = func(way adapters.BunWay) bool { return way.Connector && !way.PGDriver }
+	}
+	inBunWays(t, testdb.EveryWay, only, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
 		refused := bunRefuses
 		if db.Name == "mysql" {
 			refused += bunRefusesOnMySQL

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode"
 	"unicode/utf8"
@@ -148,9 +149,22 @@ type goFile struct {
 }
 
 // goFiles parses every Go file of the repository that people have written.
-func goFiles(t *testing.T) (files []goFile) {
+func goFiles(t *testing.T) []goFile {
 	t.Helper()
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	files, err := parsedOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 100 {
+		t.Fatalf("found %d Go files", len(files))
+	}
+	return files
+}
+
+var parsedOnce = sync.OnceValues(parseGoFiles)
+
+func parseGoFiles() (files []goFile, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -174,13 +188,7 @@ func goFiles(t *testing.T) (files []goFile) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) < 100 {
-		t.Fatalf("found %d Go files", len(files))
-	}
-	return files
+	return files, err
 }
 
 // test reports whether users cannot import the file.

@@ -102,7 +102,8 @@ type Repository interface {
 	Discard(ctx context.Context, req AdminRequest) (changed int, err error)
 
 	// Cleanup deletes at most limit DONE and DISCARDED rows that ended longer than keep ago. It
-	// returns how many it deleted. If that is at least half of limit, there may be more.
+	// returns how many it deleted. If that is at least half of limit, there may be more. A
+	// *LockedError says that transactions are in its way: a later call does what is left.
 	Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
 
 	// CollectKeys looks at up to limit key rows after the key "after". It deletes those that were

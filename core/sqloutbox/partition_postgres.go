@@ -2,7 +2,6 @@ package sqloutbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -194,7 +193,8 @@ func (p *partitions) change(ctx context.Context, what string, fn func(q sqlkit.Q
 
 // errTableBusy says that a change of partitions would have waited too long. It must not be repeated
 // at once, because others wait behind each try.
-var errTableBusy = errors.New("transactions that used the table did not end within 100ms: it is tried again later")
+var errTableBusy = fmt.Errorf("transactions that used the table did not end within 100ms, it is tried again later: %w",
+	&core.LockedError{})
 
 func notBusy(err error) error {
 	if sqlerr.State(err) == "55P03" {

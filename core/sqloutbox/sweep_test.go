@@ -170,3 +170,18 @@ func TestCleanupStopsBeforePagesAreTiny(t *testing.T) {
 		}
 	})
 }
+
+// A call whose pages are half full of rows to delete never deletes more than its limit.
+func TestCleanupAsksForWhatIsLeft(t *testing.T) {
+	var asked []int
+	half := func(_ context.Context, _ time.Duration, after core.RowID, limit int) (page, error) {
+		asked = append(asked, limit)
+		after[0]++
+		return page{deleted: (limit + 1) / 2, seen: limit, last: after}, nil
+	}
+	var s sweep
+	deleted, whole, err := s.run(t.Context(), time.Hour, 8, time.Now().Add(time.Hour), half)
+	if err != nil || whole || deleted != 6 || !slices.Equal(asked, []int{8, 4}) {
+		t.Errorf("deleted %d of 8 in pages of %v, at the end %t, %v", deleted, asked, whole, err)
+	}
+}

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrDedupWindow is wrapped by the error of PlanReplay and RunPlan if consumers may have forgotten
-// an event: they would process it a second time. Nothing was replayed.
+// an event: they would process it a second time. The call has replayed nothing.
 var ErrDedupWindow = errors.New("ops: consumers may have forgotten the events")
 
 // ReplayOptions says what PlanReplay plans. Only DedupWindow is required.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"time"
 )
@@ -146,17 +145,6 @@ func (h *hunter) baseline(ctx context.Context, pkg string) (baseline, error) {
 	if err != nil {
 		return baseline{}, fmt.Errorf("the tests of %s without a mutant: %w", pkg, err)
 	}
-	// A mutant needs tests that pass once. That they fail now and then is for `make test` to tell.
-	again := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !o.failed[name] })
-	if len(again) > 0 {
-		second, err := h.buildAndTry(ctx, pkg, again, nil, patience*h.limit)
-		if err != nil {
-			return baseline{}, fmt.Errorf("the tests of %s without a mutant: %w", pkg, err)
-		}
-		for _, name := range again {
-			o.passed[name] = second.passed[name]
-		}
-	}
 	b := baseline{pkg: pkg, tests: len(names), took: time.Since(since)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,13 +174,6 @@ func (h *hunter) baseline(ctx context.Context, pkg string) (baseline, error) {
 func (h *hunter) try(ctx context.Context, m *mutant) (result, error) {
 	since := time.Now()
 	r, err := h.judge(ctx, m)
-	if first := r.verdict; err == nil && (first == survived || first == endless || first == crashed) {
-		// On a busy machine a race does not happen each time, and a test may not end in time.
-		if second, err := h.judge(ctx, m); err == nil && second.verdict == caught {
-			r = second
-			r.detail = fmt.Sprintf("at the second try (at the first: %s): %s", first, r.detail)
-		}
-	}
 	r.mutant, r.took = m, time.Since(since)
 	if r.verdict == caught {
 		r.output = ""

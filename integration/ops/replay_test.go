@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-const window = ops.MaxPlan * time.Hour
+const window = 7 * 24 * time.Hour
 
 // A replay gives a destination each event once more with what it had, each key in its order, beside
 // new events of the key, which do not wait. The rows that were done stay as they are.

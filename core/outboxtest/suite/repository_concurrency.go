@@ -470,11 +470,7 @@ func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, 
 			return err
 		}
 	}
-	_, err = f.Repository.Cleanup(ctx, time.Millisecond, 10)
-	if _, locked := errors.AsType[*core.LockedError](err); locked {
-		return nil // the next call does what is left
-	}
-	return err
+	return untilUnlocked(ctx, func() error { _, err := f.Repository.Cleanup(ctx, time.Millisecond, 10); return err })
 }
 
 // concurrentOrders has producers name the same keys in different orders. Each call locks them in

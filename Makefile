@@ -28,6 +28,8 @@ MODEL      ?= small
 BENCH      ?= .
 BENCHTIME  ?= 1s
 COUNT      ?= 1
+COMMIT     ?= HEAD
+ROUNDS     ?= 7
 MUTANTS    ?=
 
 MODULES    = $(shell scripts/modules)
@@ -49,22 +51,27 @@ demo: ## run the demonstration (ORDERS=, KILLS=)
 
 # Left out by `make test` and run by `make test-long`: kills by the hundred, plans on big tables, a cluster of Kafka.
 LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashAtEachPointOfPGX|TestCrashThroughBrokers|TestInboxCrash
-LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged
+LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestKilledPlan|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged|TestFlyway|TestOldSnapshot.*|TestVersionBeforeOnThePresentTables
 # What `make test` runs in part, being -short: fewer schedules and random programs, and of the ways to open an ORM each on one database.
-WHOLE := TestSimulation.*|TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuitePGX|TestDeadWebhookSubscriber
-WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgBouncerFlightIsCutAtEachByte|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy
-LONG_PACKAGES := $(addprefix ./integration/,bench brokers bun cli command crash ent gorm inbox once ops pgxoutbox relay repository sql)
+WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuitePGX|TestDeadWebhookSubscriber
+WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgBouncerFlightIsCut|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy
+# The longest ones first, so that none of them is left to run alone at the end.
+LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench cli sql relay brokers ops command upgrade inbox once)
+# `make test` runs 300 schedules of it with the race detector, and `make test-long` all without: they take an eighth of the time.
+SIMULATION := TestSimulation.*
+# Set, `make test` leaves out all that a `make test-long` after it runs whole.
+LONG_FOLLOWS ?=
 # What runs a second time there, on MySQL and PostgreSQL 18: everything that depends on how a database works.
 NEWER ?= bun command crash ent gorm inbox once ops repository sql
 NEWER_PACKAGES = $(addprefix ./integration/,$(NEWER))
 NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|Kafka|Redis
 
 .PHONY: test
-test: services-up gotestsum promtool ## the tests of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=)
+test: services-up gotestsum promtool ## the tests of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=, LONG_FOLLOWS=yes)
 	@echo 'make test: about 8 minutes on two idle cores, and longer the first time, when everything is compiled;' \
 		'packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
-	scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '^($(LONG))$$' $(TESTFLAGS) work || status=$$?; \
+	scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '^($(LONG)$(if $(LONG_FOLLOWS),|$(WHOLE)))$$' $(TESTFLAGS) work || status=$$?; \
 	echo "ran with $$(go env GOVERSION), over $$(scripts/modules | wc -l) modules: $$(scripts/modules | xargs)"; \
 	echo "'make test-long' runs what takes long; the servers are still up: 'make services-down' stops them"; \
 	exit $$status
@@ -73,7 +80,8 @@ test: services-up gotestsum promtool ## the tests of every module against real s
 test-long: services-up gotestsum ## what takes long: kills, ten thousand schedules, every way to open an ORM, plans on big tables
 	@echo 'make test-long: about 16 minutes on two idle cores; packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
-	scripts/gotest $(RACE) -shuffle=on -timeout=$(LONGTIMEOUT) $(AT_ONCE) -run '^($(LONG)|$(WHOLE))$$' $(TESTFLAGS) ./core $(LONG_PACKAGES) || status=$$?; \
+	scripts/gotest -timeout=$(LONGTIMEOUT) -run '^($(SIMULATION))$$' $(TESTFLAGS) ./core || status=$$?; \
+	scripts/gotest $(RACE) -shuffle=on -timeout=$(LONGTIMEOUT) $(AT_ONCE) -run '^($(LONG)|$(WHOLE))$$' $(TESTFLAGS) $(LONG_PACKAGES) || status=$$?; \
 	exit $$status
 
 .PHONY: test-newer
@@ -135,6 +143,11 @@ bench: ## measure against what people would use instead, on databases that sync 
 .PHONY: bench-docs
 bench-docs: ## make bench, and write its tables into docs/benchmarks.md (BENCHFLAGS=)
 	@$(MAKE) bench BENCHFLAGS='-update docs/benchmarks.md $(BENCHFLAGS)'
+
+.PHONY: bench-before
+bench-before: ## measure producers and drains against another commit, in turns (COMMIT=, ROUNDS=7, BENCHFLAGS=)
+	@eval "$$(SERVICES_DURABLE=1 scripts/services up postgres)"; scripts/bench-before '$(COMMIT)' $(ROUNDS) $(BENCHFLAGS); \
+	echo "the databases still run durably: SERVICES_DURABLE=0 make services-up speeds tests up again"
 
 .PHONY: bench-go
 bench-go: ## the Go benchmarks of all modules, on databases that sync every commit (BENCH=regexp, BENCHTIME=, COUNT=)
@@ -215,7 +228,7 @@ tidy-check: ## fail when go mod tidy would change a module
 
 .PHONY: shellcheck
 shellcheck: ## check the scripts
-	@shellcheck scripts/modules scripts/gotest scripts/model scripts/promtool scripts/services .ci/run
+	@shellcheck scripts/before scripts/bench-before scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/services .ci/run
 
 .PHONY: ci
 ci: ## what CI runs

@@ -61,7 +61,7 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 			it.lease.claimNo, it.lease.deadline, it.lease.lost = c.ClaimNo, deadline, false
 			if c.LostClaims >= Suspicious && !it.suspect { // other processes lost it meanwhile
 				it.suspect = true
-				r.queue.suspects.held++
+				r.crew.queue.suspects.held++
 			}
 			before = c.ID
 			continue
@@ -75,15 +75,15 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		r.move(it, itemWaiting)
 		switch {
 		// no worker is left to publish it
-		case broken || r.phase >= phaseClosing || r.crew.alive == 0:
+		case broken || r.life.phase >= phaseClosing || r.crew.alive == 0:
 			r.release(it, FallbackStopped, false)
 		case c.Err != nil:
 			r.giveUp(it, Failure{Code: codeUndecodable, Message: errorText(c.Err)})
 			broken = true
-		case r.dests.paused.hold(it.dest.topic), it.dest.open && !r.probeWith(it, now):
+		case r.dests.paused.holdEvent(it.dest.topic, it.tenant), it.dest.open && !r.probeWith(it, now):
 			r.release(it, FallbackStopped, false)
 			broken = true
-		case c.LostClaims >= Suspicious && !r.suspect(it, c):
+		case c.LostClaims >= Suspicious && !r.suspect(it, c), !r.letIn(it):
 			broken = true
 		default:
 			r.enqueue(it)
@@ -97,7 +97,7 @@ func (r *relay) claimedItem(c *Claimed, deadline, now time.Time) *item {
 			Event: c.Event, RowID: c.ID, KeySeq: c.KeySeq, Attempt: c.Attempts + 1,
 			ReplayOf: c.ReplayOf,
 		},
-		id: c.ID, lane: c.KeyID, dest: r.dests.get(c.Event.Topic), path: PathCold,
+		id: c.ID, lane: c.KeyID, tenant: c.Event.TenantID, dest: r.dests.get(c.Event.Topic), path: PathCold,
 		size: int64(len(c.Event.Payload)) + itemOverhead, lease: itemLease{claimNo: c.ClaimNo, deadline: deadline},
 		attempts: c.Attempts, timing: itemTiming{since: now, age: c.Age},
 	}

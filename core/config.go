@@ -40,6 +40,10 @@ type Config struct {
 	// session reset of the driver with DISCARD ALL, or behind a pooler that is not recognised.
 	DisablePrepare bool
 
+	// BacklogLimit makes Publish refuse events with ErrBacklogFull while too many wait in the
+	// table. Default: no limit.
+	BacklogLimit BacklogLimit
+
 	// Node names this process in the column claimed_by. Default: host name and process id. A random
 	// suffix is added.
 	Node string
@@ -52,8 +56,8 @@ type Config struct {
 	// the events that do not fit. Default: 4096 events, 64 MiB.
 	HotEvents int
 	HotBytes  int64
-	// ColdEvents and ColdBytes bound the events that the poller holds in memory. Default: 1000
-	// events, 64 MiB.
+	// ColdEvents and ColdBytes bound the events that the poller holds in memory. Replayed events
+	// get at most half of both. Default: 1000 events, 64 MiB.
 	ColdEvents int
 	ColdBytes  int64
 	// HotLease is how long a new row is leased to the process that inserts it. After a crash of
@@ -168,18 +172,50 @@ type BreakerPolicy struct {
 	MaxProbeInterval time.Duration
 }
 
-// Retention says how long published rows are kept.
+// Retention says how long rows are kept after they ended. An open or a dead row is never deleted,
+// however old it is: Redrive or Discard ends a dead one.
 type Retention struct {
 	// DeleteOnSuccess deletes a row instead of marking it DONE. That is the fastest way. Published
 	// events can then not be replayed, and a duplicate event id is refused only while the row
 	// exists.
 	DeleteOnSuccess bool
-	// Keep is how long DONE and DISCARDED rows stay without DeleteOnSuccess. Default: 7 days.
+	// Keep is how long DONE rows stay without DeleteOnSuccess. Default: 7 days.
 	Keep time.Duration
+	// KeepDiscarded is how long DISCARDED rows stay, so that a mistake can be looked into. The
+	// cleanup reads the rows of the longer time again in each walk over the table, which costs it
+	// time where the two differ by weeks and the table is large. Default: Keep.
+	KeepDiscarded time.Duration
+	// Archive gets the rows before the janitor deletes them, to write them to a table of your own
+	// or to files, for example. It gets at most ArchiveRows rows and ArchiveBytes of payload at
+	// once. They are deleted only after Archive has returned nil. If it returns an error or panics,
+	// they stay, a warning is logged, and the next run of the janitor begins with them: the cleanup
+	// does not go past rows that cannot be archived. Rows may come again after a crash, so an
+	// archive must know their IDs. On PostgreSQL, MariaDB and MySQL two processes do not archive
+	// the same row at once, because the rows are locked meanwhile in a transaction on a connection
+	// of the pool. SQLite locks nothing meanwhile.
+	//
+	// Archive must end when ctx does, a minute after the begin of the cleanup at the latest, and
+	// must not change the outbox. DeleteOnSuccess cannot be set with it: published rows would be
+	// deleted unseen. With partitions, rows are then deleted one by one, and a partition is dropped
+	// when it is empty. Set the same in every process with a janitor, or DisableJanitor: a janitor
+	// without Archive deletes unseen. Default: none.
+	Archive func(ctx context.Context, rows []ArchivedEvent) error
 	// CleanupInterval is the pause between runs of the janitor. Default: 1 min.
 	CleanupInterval time.Duration
 	// CleanupBatch is how many rows one statement of the janitor deletes. Default: 1000.
 	CleanupBatch int
+}
+
+// special reports whether a Repository must be a Cleaner for r, which has its defaults.
+func (r Retention) special() bool { return r.Archive != nil || r.KeepDiscarded != r.Keep }
+
+func (r Retention) validate(repo Repository, bad func(format string, args ...any)) {
+	if r.Archive != nil && r.DeleteOnSuccess {
+		bad("Retention.Archive would not see published rows, because DeleteOnSuccess is set: leave one of them out")
+	}
+	if _, ok := repo.(Cleaner); repo != nil && !ok && r.special() {
+		bad("Retention.Archive and Retention.KeepDiscarded need a Repository that is a Cleaner, and a %T is none", repo)
+	}
 }
 
 func def[T comparable](v *T, d T) {
@@ -217,6 +253,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Breaker.MaxProbeInterval, max(2*time.Second, c.Breaker.ProbeInterval))
 	def(&c.MaxCrashes, 10)
 	def(&c.Retention.Keep, 7*24*time.Hour)
+	def(&c.Retention.KeepDiscarded, c.Retention.Keep)
 	def(&c.Retention.CleanupInterval, time.Minute)
 	def(&c.Retention.CleanupBatch, 1000)
 	def(&c.ShutdownTimeout, 20*time.Second)
@@ -261,6 +298,8 @@ func (c Config) Validate() error {
 		"Retry.BaseDelay": int64(c.Retry.BaseDelay), "Retry.MaxDelay": int64(c.Retry.MaxDelay),
 		"Breaker.ProbeInterval":    int64(c.Breaker.ProbeInterval),
 		"Breaker.MaxProbeInterval": int64(c.Breaker.MaxProbeInterval), "Retention.Keep": int64(c.Retention.Keep),
+		"BacklogLimit.Rows": int64(c.BacklogLimit.Rows), "BacklogLimit.Age": int64(c.BacklogLimit.Age),
+		"Retention.KeepDiscarded":   int64(c.Retention.KeepDiscarded),
 		"Retention.CleanupInterval": int64(c.Retention.CleanupInterval), "ShutdownTimeout": int64(c.ShutdownTimeout),
 	} {
 		if n < 0 {
@@ -285,6 +324,7 @@ func (c Config) Validate() error {
 		bad("Breaker.MaxProbeInterval %s is shorter than Breaker.ProbeInterval %s", c.Breaker.MaxProbeInterval,
 			c.Breaker.ProbeInterval)
 	}
+	c.Retention.validate(c.Repository, bad)
 	if c.DeadPolicy > SkipDead {
 		bad("DeadPolicy %d is unknown", c.DeadPolicy)
 	}

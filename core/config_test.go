@@ -25,25 +25,39 @@ func TestConfigZeroValue(t *testing.T) {
 func TestConfigEachProblem(t *testing.T) {
 	const s = time.Second
 	for want, change := range map[string]func(*core.Config){
-		"MaxPayload is negative":                func(c *core.Config) { c.MaxPayload = -1 },
-		"Workers is negative":                   func(c *core.Config) { c.Workers = -1 },
-		"HotEvents is negative":                 func(c *core.Config) { c.HotEvents = -1 },
-		"HotBytes is negative":                  func(c *core.Config) { c.HotBytes = -1 },
-		"ColdEvents is negative":                func(c *core.Config) { c.ColdEvents = -1 },
-		"ColdBytes is negative":                 func(c *core.Config) { c.ColdBytes = -1 },
-		"ClaimBatch is negative":                func(c *core.Config) { c.ClaimBatch = -1 },
-		"KeyRun is negative":                    func(c *core.Config) { c.KeyRun = -1 },
-		"MarkBatch is negative":                 func(c *core.Config) { c.MarkBatch = -1 },
-		"MarkDelay is negative":                 func(c *core.Config) { c.MarkDelay = -1 },
-		"MaxUnmarked is negative":               func(c *core.Config) { c.MaxUnmarked = -1 },
-		"Retry.MaxAttempts is negative":         func(c *core.Config) { c.Retry.MaxAttempts = -1 },
-		"Retry.BaseDelay is negative":           func(c *core.Config) { c.Retry.BaseDelay = -1 },
-		"Retry.MaxDelay is negative":            func(c *core.Config) { c.Retry.MaxDelay = -1 },
-		"Breaker.Failures is negative":          func(c *core.Config) { c.Breaker.Failures = -1 },
-		"Breaker.ProbeInterval is negative":     func(c *core.Config) { c.Breaker.ProbeInterval = -1 },
-		"Breaker.MaxProbeInterval is negative":  func(c *core.Config) { c.Breaker.MaxProbeInterval = -1 },
-		"MaxCrashes is negative":                func(c *core.Config) { c.MaxCrashes = -1 },
-		"Retention.Keep is negative":            func(c *core.Config) { c.Retention.Keep = -1 },
+		"MaxPayload is negative":               func(c *core.Config) { c.MaxPayload = -1 },
+		"Workers is negative":                  func(c *core.Config) { c.Workers = -1 },
+		"HotEvents is negative":                func(c *core.Config) { c.HotEvents = -1 },
+		"HotBytes is negative":                 func(c *core.Config) { c.HotBytes = -1 },
+		"ColdEvents is negative":               func(c *core.Config) { c.ColdEvents = -1 },
+		"ColdBytes is negative":                func(c *core.Config) { c.ColdBytes = -1 },
+		"ClaimBatch is negative":               func(c *core.Config) { c.ClaimBatch = -1 },
+		"KeyRun is negative":                   func(c *core.Config) { c.KeyRun = -1 },
+		"MarkBatch is negative":                func(c *core.Config) { c.MarkBatch = -1 },
+		"MarkDelay is negative":                func(c *core.Config) { c.MarkDelay = -1 },
+		"MaxUnmarked is negative":              func(c *core.Config) { c.MaxUnmarked = -1 },
+		"Retry.MaxAttempts is negative":        func(c *core.Config) { c.Retry.MaxAttempts = -1 },
+		"Retry.BaseDelay is negative":          func(c *core.Config) { c.Retry.BaseDelay = -1 },
+		"Retry.MaxDelay is negative":           func(c *core.Config) { c.Retry.MaxDelay = -1 },
+		"Breaker.Failures is negative":         func(c *core.Config) { c.Breaker.Failures = -1 },
+		"Breaker.ProbeInterval is negative":    func(c *core.Config) { c.Breaker.ProbeInterval = -1 },
+		"Breaker.MaxProbeInterval is negative": func(c *core.Config) { c.Breaker.MaxProbeInterval = -1 },
+		"MaxCrashes is negative":               func(c *core.Config) { c.MaxCrashes = -1 },
+		"Retention.Keep is negative":           func(c *core.Config) { c.Retention.Keep = -1 },
+		"BacklogLimit.Rows is negative":        func(c *core.Config) { c.BacklogLimit.Rows = -1 },
+		"BacklogLimit.Age is negative":         func(c *core.Config) { c.BacklogLimit.Age = -1 },
+		"Retention.KeepDiscarded is negative":  func(c *core.Config) { c.Retention.KeepDiscarded = -1 },
+		"Retention.Archive would not see published rows": func(c *core.Config) {
+			c.Retention = core.Retention{DeleteOnSuccess: true, Archive: archiveNothing}
+		},
+		"need a Repository that is a Cleaner": func(c *core.Config) {
+			c.Repository = outboxtest.NewFaultyRepository(c.Repository)
+			c.Retention.Archive = archiveNothing
+		},
+		"Retention.KeepDiscarded need a Repository": func(c *core.Config) {
+			c.Repository = outboxtest.NewFaultyRepository(c.Repository)
+			c.Retention.KeepDiscarded = time.Hour
+		},
 		"Retention.CleanupInterval is negative": func(c *core.Config) { c.Retention.CleanupInterval = -1 },
 		"Retention.CleanupBatch is negative":    func(c *core.Config) { c.Retention.CleanupBatch = -1 },
 		"PublishTimeout is negative":            func(c *core.Config) { c.PublishTimeout = -1 },

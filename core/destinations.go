@@ -13,6 +13,7 @@ type destinations struct {
 	known   generations[string, *destination]
 	stopped map[string]*destination
 	paused  pauses
+	limited []*destination // those with a limit, in the order of their topics
 }
 
 // maxDestinations is how many destinations are remembered in each of two generations.
@@ -44,29 +45,54 @@ func (c *destinations) goOn(d *destination) {
 // stoppedTopics returns the topics of the stopped destinations, sorted.
 func (c *destinations) stoppedTopics() []string { return slices.Sorted(maps.Keys(c.stopped)) }
 
-// passedOver returns the topics of which nothing is claimed, sorted: stopped or paused ones.
+// passedOver returns the topics of which a normal claim takes nothing, sorted: those that are
+// stopped, paused or limited.
 func (c *destinations) passedOver() []string {
 	topics := c.stoppedTopics()
 	for t := range c.paused.topics {
-		if c.stopped[t] == nil {
-			topics = append(topics, t)
-		}
+		topics = append(topics, t)
+	}
+	for _, d := range c.limited {
+		topics = append(topics, d.topic)
 	}
 	slices.Sort(topics)
-	return topics
+	return slices.Compact(topics)
 }
 
-// working returns those of the given topics that are neither stopped nor paused, sorted. The result
-// is never nil.
+// pausedTenants returns the tenants of which nothing is claimed, sorted.
+func (c *destinations) pausedTenants() []string { return slices.Sorted(maps.Keys(c.paused.tenants)) }
+
+// working returns those of the given topics that are not stopped, paused or limited, sorted. The
+// result is never nil.
 func (c *destinations) working(topics map[string]bool) []string {
 	working := make([]string, 0, len(topics))
 	for t := range topics {
-		if c.stopped[t] == nil && !c.paused.hold(t) {
+		if c.stopped[t] == nil && !c.paused.hold(t) && !c.hasLimit(t) {
 			working = append(working, t)
 		}
 	}
 	slices.Sort(working)
 	return working
+}
+
+func (c *destinations) hasLimit(topic string) bool {
+	return slices.ContainsFunc(c.limited, func(d *destination) bool { return d.topic == topic })
+}
+
+// looks reports whether the poller looks for events of a limited destination.
+func (c *destinations) looks(d *destination) bool {
+	return !d.open && !d.clogged && !c.paused.hold(d.topic)
+}
+
+// nextLook returns when the poller looks next for events of one of the limited destinations. Zero:
+// when a publish has ended, or there are none.
+func (c *destinations) nextLook(now time.Time) (at time.Time) {
+	for _, d := range c.limited {
+		if next, ok := d.limit.lookAt(now, d.items); ok && c.looks(d) && (at.IsZero() || next.Before(at)) {
+			at = next
+		}
+	}
+	return at
 }
 
 // nextAsk returns when the poller looks for an event to probe one of the destinations with. Zero:
@@ -85,9 +111,16 @@ func (c *destinations) probes(d *destination) bool {
 	return d.waitsForProbe() && !c.paused.hold(d.topic)
 }
 
-// closedHot reports whether no event that was just written may go to the destination now.
-func (c *destinations) closedHot(d *destination, now time.Time) bool {
-	return c.paused.hold(d.topic) || d.open && !d.mayProbeHot(now)
+// full reports whether no event may be inserted for the fast path, because the destination gets no
+// more events within a second than this process holds.
+func (d *destination) full(now time.Time) bool {
+	return d.limit != nil && d.limit.room(now, d.items) == 0
+}
+
+// closedHot reports whether no event of the tenant that was just written may go to the destination
+// now.
+func (c *destinations) closedHot(d *destination, tenant string, now time.Time) bool {
+	return c.paused.holdEvent(d.topic, tenant) || d.open && !d.mayProbeHot(now)
 }
 
 // destination is what this process knows of one topic: whether it is stopped (its breaker is open)
@@ -101,11 +134,14 @@ type destination struct {
 	probeAt  time.Time // the earliest time of the next probe
 	askedAt  time.Time // when the poller last found no event for a probe
 	items    int       // how many items this process holds
+	underWay int       // how many of them are being published
+	replays  int       // how many of them are replayed events
 	stuck    int       // publishes that were abandoned and have not returned
 	clogged  bool      // stuck publishes are so many that the destination gets no more
 	probeGap time.Duration
 	turn     probeTurn
 	outage   outage
+	limit    *rateLimit // nil: none
 }
 
 // probeTurn says which event probes a stopped destination next.
@@ -156,4 +192,4 @@ func (d *destination) nextAsk() time.Time {
 func (d *destination) pause() time.Duration { return d.probeGap / 2 }
 
 // inUse reports whether the destination must not be forgotten.
-func (d *destination) inUse() bool { return d.items > 0 || d.open || d.stuck > 0 }
+func (d *destination) inUse() bool { return d.items > 0 || d.open || d.stuck > 0 || d.limit != nil }

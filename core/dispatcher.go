@@ -11,19 +11,30 @@ import (
 // pick takes the next item to publish, or nil. It takes none of the fast path while too many marks
 // of the fast path are not written, which bounds how many of its events a crash can repeat.
 func (r *relay) pick() *item {
-	for r.phase < phaseStopping {
-		it := r.queue.pop(r.marks.held < r.cfg.MaxUnmarked)
+	for r.life.phase < phaseStopping {
+		var now time.Time
+		var it *item
+		if len(r.dests.limited) > 0 {
+			now = time.Now()
+			it = r.nextParked(now)
+		}
+		parked := it != nil
+		if !parked {
+			it = r.crew.queue.pop(r.marks.held < r.cfg.MaxUnmarked, r.mayReplay())
+		}
 		switch {
 		case it == nil:
 			return nil
-		case it.dest.open && !it.probe, r.dests.paused.hold(it.dest.topic):
+		case it.dest.open && !it.probe, r.dests.paused.holdEvent(it.dest.topic, it.tenant):
 			r.release(it, FallbackStopped, false)
 			r.stopLane(it.lane, FallbackStopped, false)
+		case !parked && !r.mayGo(it, now):
 		default:
 			if it.suspect {
-				r.queue.suspects.out = it
+				r.crew.queue.suspects.out = it
 			}
 			r.move(it, itemPublishing)
+			r.taken(it, now)
 			return it
 		}
 	}
@@ -82,7 +93,7 @@ func (r *relay) nextItem() (it *item, renew bool) {
 			it.timing.started = now
 			return it, false
 		}
-		if r.phase >= phaseStopping {
+		if r.life.phase >= phaseStopping {
 			return nil, false
 		}
 		if r.notices.wait() {

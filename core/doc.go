@@ -44,7 +44,9 @@
 // from module watermillbridge. Package outboxtest has a table in memory and a publisher for tests.
 //
 //   - To set up: [New], [Outbox], [Config] with [WakePolicy], [RetryPolicy], [BreakerPolicy],
-//     [DeadPolicy], [Retention] and [Codec].
+//     [DeadPolicy], [Retention], [BacklogLimit] with its [BacklogFullError], and [Codec]. An
+//     archive gets each [ArchivedEvent] before it is deleted, at most [ArchiveRows] and
+//     [ArchiveBytes] at once.
 //   - To say what happened: [Event], [EventTyper], [Recorder] and [Op]; [NewEventID] and
 //     [DeriveEventID] where an id is needed before the event is published.
 //   - Transactions: [Tx] with its [Dialect], [Outcome] and [Rows]; [Transactor], [TxFromContext];
@@ -60,16 +62,17 @@
 //     returns the text of an error without credentials.
 //   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest], [RowID],
 //     [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with [RelayAlive].
-//     [PauseRequest], [ResumeRequest] and [Pause] stop a destination and let it go on. [Health] is
-//     for probes, and package health answers them. Package ops lists, explains, groups and changes
-//     events.
+//     [PauseRequest], [ResumeRequest] and [Pause] stop a destination and let it go on, and
+//     [RateRequest] and [Rate] limit what it gets. [Health] is for probes, and package health
+//     answers them. Package ops lists, explains, groups and changes events.
 //
 // # For authors of tables
 //
 // A table of the outbox implements [Repository], and may implement [Checker], [TxChecker],
-// [InsertDeferrer], [Notifier], [Listener], [AuditLister], [KeyResetter], [PauseStore] and
-// [RelayRegistry], which gets a [Heartbeat]. Package outboxtest/suite has the tests that it must
-// pass. A service never calls these:
+// [InsertDeferrer], [Notifier], [Listener], [AuditLister], [KeyResetter], [PauseStore],
+// [RateStore], [Cleaner], which gets a [CleanupRequest], and [RelayRegistry], which gets a
+// [Heartbeat]. Package outboxtest/suite has the tests that it must pass. A service never calls
+// these:
 //
 //   - Writing: [InsertRequest], [NewRow], [Inserted], [Deferral]. Row ids: [NewRowID],
 //     [FreshRowID], [RowIDRange], [ParseRowID].

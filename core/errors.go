@@ -34,6 +34,12 @@ var (
 	// aborts the caller's transaction, as any unique violation does.
 	ErrDuplicateEvent = errors.New("outbox: duplicate event")
 
+	// ErrBacklogFull: more events wait to be published than Config.BacklogLimit allows. Nothing was
+	// written. The error is a *BacklogFullError with the figures. Roll back, and refuse the request
+	// or try later: the limit is there so that the table does not fill the disk while nothing
+	// publishes.
+	ErrBacklogFull = errors.New("outbox: backlog is full")
+
 	// ErrRecorderCopied: a model to be saved is a copy of the one on which events were recorded,
 	// and the events are not saved yet. Nothing was written. Save the original by its pointer; see
 	// Recorder.

@@ -91,6 +91,7 @@ type Delivery struct {
 	// Attempt is the number of refusals by the destination so far, plus one.
 	Attempt int
 	// ReplayOf is the row that this row repeats at a person's request. Zero: this row repeats none.
+	// Relays publish such rows with low priority.
 	ReplayOf RowID
 }
 

@@ -47,6 +47,21 @@ func ExampleDefaultClassifier() {
 	// Output: unavailable unavailable transient
 }
 
+// A service that must not fill its disk refuses requests while too many events wait.
+func ExampleBacklogFullError() {
+	err := fmt.Errorf("place order: %w", &core.BacklogFullError{ // as Publish returns it
+		Limit:   core.BacklogLimit{Rows: 1_000_000},
+		Backlog: core.Backlog{Pending: 1_000_000, OldestAge: 26 * time.Hour},
+	})
+	if full, ok := errors.AsType[*core.BacklogFullError](err); ok {
+		fmt.Println("503 Service Unavailable:", full.Backlog.Pending, "events wait for up to", full.Backlog.OldestAge)
+	}
+	fmt.Println(errors.Is(err, core.ErrBacklogFull))
+	// Output:
+	// 503 Service Unavailable: 1000000 events wait for up to 26h0m0s
+	// true
+}
+
 // A transaction that lost against another one is run again as a whole.
 func ExampleRetryable() {
 	repo := outboxtest.NewRepository()

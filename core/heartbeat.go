@@ -85,7 +85,7 @@ func (s RelayStatus) Alive() bool { return s.Age <= RelayAlive }
 
 // Relays reports whether the relay publishes events of the topic.
 func (s RelayStatus) Relays(topic string) bool {
-	return s.AllTopics && ClaimRequest{}.Wants(topic) || slices.Contains(s.Topics, topic)
+	return s.AllTopics && ClaimRequest{}.Wants(topic, "") || slices.Contains(s.Topics, topic)
 }
 
 // Relays returns the relays of all processes, the one that was seen last first, at most 1000. It

@@ -11,7 +11,7 @@ import (
 func (r *relay) reserve(rows []NewRow, claimNo int64) []*item {
 	r.mu.Lock()
 	defer r.unlock()
-	if r.phase >= phaseClosing || r.crew.alive == 0 {
+	if r.life.phase >= phaseClosing || r.crew.alive == 0 {
 		return nil
 	}
 	var items []*item
@@ -22,27 +22,27 @@ func (r *relay) reserve(rows []NewRow, claimNo int64) []*item {
 			continue
 		}
 		dest := r.dests.get(row.Event.Topic)
-		if r.dests.closedHot(dest, time.Now()) {
+		now := time.Now()
+		if r.dests.closedHot(dest, row.Event.TenantID, now) {
 			continue
 		}
 		size := int64(len(row.Event.Payload)) + itemOverhead
+		if dest.full(now) {
+			cold = keepCold(cold, row.KeyID)
+			continue
+		}
 		if r.inflight.hot.events >= r.cfg.HotEvents || r.inflight.hot.bytes+size > r.cfg.HotBytes ||
 			r.inflight.find(row.ID) != nil {
 			topic := row.Event.Topic
 			r.notices.add(func() { r.o.obs.FellBack(topic, FallbackFull) })
-			if !row.KeyID.IsZero() {
-				if cold == nil {
-					cold = map[KeyID]bool{}
-				}
-				cold[row.KeyID] = true
-			}
+			cold = keepCold(cold, row.KeyID)
 			continue
 		}
 		if items == nil {
 			items = make([]*item, len(rows))
 		}
 		it := &item{
-			id: row.ID, lane: row.KeyID, dest: dest, path: PathHot, size: size,
+			id: row.ID, lane: row.KeyID, tenant: row.Event.TenantID, dest: dest, path: PathHot, size: size,
 			lease: itemLease{claimNo: claimNo, deadline: time.Now().Add(r.cfg.HotLease)},
 		}
 		row.Hot = true
@@ -50,6 +50,18 @@ func (r *relay) reserve(rows []NewRow, claimNo int64) []*item {
 		r.move(it, itemReserved)
 	}
 	return items
+}
+
+// keepCold notes that the later rows of a lane must go cold.
+func keepCold(cold map[KeyID]bool, lane KeyID) map[KeyID]bool {
+	if lane.IsZero() {
+		return cold
+	}
+	if cold == nil {
+		cold = map[KeyID]bool{}
+	}
+	cold[lane] = true
+	return cold
 }
 
 // unreserve frees the slots of rows that were not inserted.
@@ -138,7 +150,7 @@ func (r *relay) unplaced(items []*item, deadline time.Time) {
 func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 	r.mu.Lock()
 	defer r.unlock()
-	if r.phase == phaseClosed {
+	if r.life.phase == phaseClosed {
 		return
 	}
 	now := time.Now()
@@ -159,14 +171,14 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 			r.forget(it)
 		case out == Unknown, it.delivery.RowID != it.id: // the second: nobody said that the row was sent
 			r.giveBack(it, FallbackUnknown, true)
-		case r.phase >= phaseStopping, r.phase >= phaseClosing && r.lanes.busy(it.lane):
+		case r.life.phase >= phaseStopping, r.life.phase >= phaseClosing && r.lanes.busy(it.lane):
 			// shutting down, and too late to publish or behind another event
 			r.giveBack(it, FallbackShutdown, false)
 		case it.lease.deadline.Sub(now) < r.cfg.LeaseMargin:
 			r.fellBack(it, FallbackLate)
 			r.forget(it)
 			r.askForRow(&rows[i], it.lease.deadline.Add(r.cfg.LeaseMargin))
-		case r.dests.closedHot(it.dest, now) || r.crew.alive == 0:
+		case r.dests.closedHot(it.dest, it.tenant, now) || r.crew.alive == 0:
 			r.giveBack(it, FallbackStopped, false)
 		default:
 			if it.dest.open {
@@ -182,7 +194,7 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 // askForRow asks the poller to look at a committed row that is not on the fast path.
 func (r *relay) askForRow(row *NewRow, at time.Time) {
 	if r.o.relays(row.Event.Topic) {
-		r.askFor(r.dests.get(row.Event.Topic), row.KeyID, at)
+		r.askFor(r.dests.get(row.Event.Topic), row.Event.TenantID, row.KeyID, at)
 	}
 }
 

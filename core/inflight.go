@@ -9,6 +9,7 @@ type inflight struct {
 	items     map[RowID]*item
 	count     [itemStates]int
 	hot, cold slots
+	replays   replays       // among the cold ones
 	idle      chan struct{} // closed once nothing is active; nil: no call waits for that
 }
 
@@ -48,6 +49,15 @@ func (f *inflight) move(it *item, to itemState) error {
 		f.enter(it)
 	} else {
 		f.count[from]--
+	}
+	if it.dest != nil && from == itemPublishing {
+		it.dest.underWay--
+	}
+	if it.dest != nil && to == itemPublishing {
+		it.dest.underWay++
+	}
+	if it.replay {
+		f.replays.move(it, from, to)
 	}
 	if to != itemGone {
 		f.count[to]++

@@ -9,6 +9,7 @@ type item struct {
 	delivery Delivery
 	id       RowID
 	lane     KeyID
+	tenant   string // known before delivery is
 	dest     *destination
 	path     Path
 	state    itemState // changed only by inflight.move
@@ -21,6 +22,7 @@ type item struct {
 	attempts int  // refusals so far
 	suspect  bool // lost often enough to be suspicious: published beside no other suspect
 	probe    bool // tries a stopped destination
+	replay   bool // of low priority: it publishes a done event again, and is no probe
 	// once its mark is written, the poller looks at its lane, or at the table if it is unordered:
 	// there may be more
 	wake bool
@@ -31,6 +33,7 @@ type itemLease struct {
 	claimNo  int64
 	deadline time.Time // by the local monotonic clock, never later than the database's
 	lost     bool      // the lease was lost while the publish ran
+	begun    int64     // a suspect: the claim under which the beginning of its publish is written down
 }
 
 // itemPlace says where an item is in its lane (see laneState.guard).

@@ -44,7 +44,8 @@ var itemTransitions = []itemTransition{
 	},
 	{itemReserved, itemGone, "it was rolled back, nothing was inserted, or the lease is over or nearly so"},
 	{itemWaiting, itemReady, "it is unordered, or the first of its key and the event before it is known to be out"},
-	{itemWaiting, itemFailed, "the row cannot be read, or its holders died again and again: it is not published"},
+	{itemWaiting, itemFailed, "it is not published: the row cannot be read, its holders died again and again, " +
+		"or it is a replayed event without room"},
 	{itemWaiting, itemReleasing, "its key stops, its destination is stopped, no worker is left, or the relay ends"},
 	{itemWaiting, itemGone, "its lease was lost"},
 	{itemReady, itemPublishing, "a worker takes it"},

@@ -2,11 +2,15 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
 // minKeyIdle is the shortest time without use after which a key row is collected.
 const minKeyIdle = 24 * time.Hour
+
+// archiveTimeout bounds a cleanup with Retention.Archive.
+const archiveTimeout = time.Minute
 
 // clean deletes published rows after their retention, and key rows that were unused for long. It
 // works in small chunks with pauses. Several processes may do it at once.
@@ -28,20 +32,54 @@ func (r *relay) clean(ctx context.Context) {
 
 func (r *relay) cleanRows(ctx context.Context) {
 	for ctx.Err() == nil {
-		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
-		n, err := r.repo().Cleanup(callCtx, r.cfg.Retention.Keep, r.cfg.Retention.CleanupBatch)
-		cancel()
+		n, more, err := r.cleanSome(ctx)
+		if n > 0 {
+			r.o.obs.Cleaned("event", n)
+		}
 		if err != nil {
 			r.cleanupFailed(ctx, "rows", err)
 			return
 		}
-		if n > 0 {
-			r.o.obs.Cleaned("event", n)
-		}
-		if 2*n < r.cfg.Retention.CleanupBatch || !sleep(ctx, 50*time.Millisecond) {
+		if !more || !sleep(ctx, 50*time.Millisecond) {
 			return
 		}
 	}
+}
+
+// cleanSome deletes some rows, and reports whether there may be more.
+func (r *relay) cleanSome(ctx context.Context) (deleted int, more bool, err error) {
+	keep := r.cfg.Retention
+	timeout := dbTimeout
+	if keep.Archive != nil {
+		timeout = archiveTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if c, ok := r.repo().(Cleaner); ok && keep.special() {
+		req := CleanupRequest{Keep: keep.Keep, KeepDiscarded: keep.KeepDiscarded, Limit: keep.CleanupBatch}
+		if keep.Archive != nil {
+			req.Archive = r.archive
+		}
+		return c.Clean(ctx, req)
+	}
+	deleted, err = r.repo().Cleanup(ctx, keep.Keep, keep.CleanupBatch)
+	return deleted, 2*deleted >= keep.CleanupBatch, err
+}
+
+// archive calls Retention.Archive. A panic is an error, so that it ends no relay.
+func (r *relay) archive(ctx context.Context, rows []ArchivedEvent) (err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			err = NewPanicError(recover())
+		}
+		if err != nil {
+			err = fmt.Errorf("outbox: Retention.Archive: %w", err)
+		}
+	}()
+	err = r.cfg.Retention.Archive(ctx, rows)
+	returned = true
+	return err
 }
 
 // collectKeys scans a part of the key table and returns where to go on.

@@ -18,7 +18,7 @@ func (r *relay) enqueue(it *item) {
 // ready makes an item available to the workers.
 func (r *relay) ready(it *item) {
 	r.move(it, itemReady)
-	r.queue.push(it)
+	r.crew.queue.push(it)
 	r.crew.work.Signal()
 }
 
@@ -85,11 +85,15 @@ func (r *relay) fellBack(it *item, reason FallbackReason) {
 }
 
 // askFor asks the poller to look at a lane, or at the table for an unordered row. It does nothing
-// while the destination is stopped or paused: probes look for rows then, and the first accepted one
-// asks for all, as the end of the pause does.
-func (r *relay) askFor(d *destination, lane KeyID, at time.Time) {
+// while the destination is stopped, or the events of the lane are paused: probes look for rows
+// then, and the first accepted one asks for all, as the end of the pause does. For a limited
+// destination it asks for a look of its own.
+func (r *relay) askFor(d *destination, tenant string, lane KeyID, at time.Time) {
 	switch {
-	case d.open, r.dests.paused.hold(d.topic):
+	case d.open, r.dests.paused.holdEvent(d.topic, tenant):
+	case d.limit != nil:
+		d.limit.look.ask(at)
+		r.wakes.look()
 	case lane.IsZero():
 		r.wakes.poll(at)
 	default:

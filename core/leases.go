@@ -119,7 +119,7 @@ func (r *relay) renewToPublish(it *item) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if it.suspect && r.queue.suspects.out != it { // it has become a suspect meanwhile
+	if !it.lease.mayPublish(it.suspect) { // it has become a suspect meanwhile, or was claimed again
 		return false
 	}
 	it.timing.started = time.Now()

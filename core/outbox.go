@@ -38,6 +38,7 @@ type Outbox struct {
 	unrelayed unrelayed
 	claims    atomic.Int64 // the last claim number that was given out
 	notifier  notifier
+	gauge     *backlogGauge  // nil: no limit
 	random    func() float64 // in [0, 1)
 }
 
@@ -59,6 +60,7 @@ func New(cfg Config) (*Outbox, error) {
 	rand.Read(incarnation[:])
 	cfg.Node += "-" + hex.EncodeToString(incarnation[:])
 	o := &Outbox{cfg: cfg, obs: cfg.Observer.withDefaults(), random: mathrand.Float64, health: newHealthCheck()}
+	o.gauge = newBacklogGauge(&o.cfg)
 	o.notifier.notify, o.notifier.logger = cfg.Wake.Notify, cfg.Logger
 	if n, ok := cfg.Publisher.(TopicNamer); ok {
 		for _, t := range n.NamedTopics() {
@@ -94,10 +96,10 @@ func (o *Outbox) Repository() Repository { return o.cfg.Repository }
 // ids of the events in their order. Nothing is sent before the commit. After it, this process
 // publishes the events at once if Run is active. Otherwise the process that relays publishes them.
 //
-// ErrNoTransaction, ErrUntracked, ErrTxAborted, ErrOtherDatabase, ErrInvalidEvent and ErrNoRoute
-// are returned before anything is written. ErrDuplicateEvent means that an event id exists already
-// for its topic. After any error, roll the transaction back: its state and its events belong
-// together.
+// ErrNoTransaction, ErrUntracked, ErrTxAborted, ErrOtherDatabase, ErrBacklogFull, ErrInvalidEvent
+// and ErrNoRoute are returned before anything is written. ErrDuplicateEvent means that an event id
+// exists already for its topic. After any error, roll the transaction back: its state and its
+// events belong together.
 func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []string, err error) {
 	if tx, err = o.txOf(ctx, tx); err != nil {
 		return nil, err
@@ -105,6 +107,11 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 	tracked := tx.Tracked()
 	if len(events) == 0 {
 		return nil, nil
+	}
+	if o.gauge != nil {
+		if err := o.gauge.check(); err != nil {
+			return nil, err
+		}
 	}
 	rows, ids, created, err := o.rows(ctx, events)
 	if created != nil {
@@ -368,7 +375,7 @@ func (o *Outbox) foreignTopics() []string {
 // relays reports whether the publisher of this process serves topic.
 func (o *Outbox) relays(topic string) bool {
 	if o.topics == nil {
-		return ClaimRequest{Served: o.served}.Wants(topic)
+		return ClaimRequest{Served: o.served}.Wants(topic, "")
 	}
 	return o.topics[topic]
 }

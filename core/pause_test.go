@@ -275,6 +275,43 @@ func TestPausesCannotBeRead(t *testing.T) {
 	}
 }
 
+// hangingRates is a table whose rates cannot be read, and the read does not return.
+type hangingRates struct {
+	*outboxtest.Repository
+	hangs atomic.Bool
+}
+
+func (h *hangingRates) Rates(ctx context.Context) ([]core.Rate, error) {
+	if h.hangs.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h.Repository.Rates(ctx)
+}
+
+// A pause does not wait for the rates to be read.
+func TestPauseBesideHangingRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := &hangingRates{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
+		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
+		synctest.Wait()
+		repo.hangs.Store(true)
+		pause(t, ob, core.PauseRequest{Topic: "a"})
+		synctest.Wait()
+		if err := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			_, err := ob.Publish(ctx, tx, core.Event{Type: "a"})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := len(pub.Accepted()); n != 0 {
+			t.Errorf("%d events were published of a topic that is paused", n)
+		}
+		stop()
+	})
+}
+
 // A bad request is refused before anything is stored.
 func TestPauseRequests(t *testing.T) {
 	repo := outboxtest.NewRepository()
@@ -287,6 +324,11 @@ func TestPauseRequests(t *testing.T) {
 		"both":       {All: true, Topic: "t", Actor: "a", Reason: "r"},
 		"long topic": {Topic: strings.Repeat("t", 250), Actor: "a", Reason: "r"},
 		"control":    {Topic: "a\n", Actor: "a", Reason: "r"},
+		"two":        {Topic: "t", Tenant: "t", Actor: "a", Reason: "r"},
+		"all of one": {All: true, Tenant: "t", Actor: "a", Reason: "r"},
+		"long one":   {Tenant: strings.Repeat("t", 65), Actor: "a", Reason: "r"},
+		"a control":  {Tenant: "a\n", Actor: "a", Reason: "r"},
+		"nobody":     {Tenant: "t", Reason: "r"},
 		"no actor":   {Topic: "t", Reason: "r"},
 		"no reason":  {Topic: "t", Actor: "a"},
 		"past":       {Topic: "t", Actor: "a", Reason: "r", Until: time.Now().Add(-time.Second)},
@@ -299,7 +341,7 @@ func TestPauseRequests(t *testing.T) {
 			continue
 		}
 		_, err := ob.Resume(t.Context(), core.ResumeRequest{
-			All: req.All, Topic: req.Topic, Actor: req.Actor, Reason: req.Reason,
+			All: req.All, Topic: req.Topic, Tenant: req.Tenant, Actor: req.Actor, Reason: req.Reason,
 		})
 		if !errors.Is(err, core.ErrInvalidRequest) {
 			t.Errorf("resume, %s: %v", name, err)
@@ -315,5 +357,41 @@ func TestPauseRequests(t *testing.T) {
 	err = plain.Pause(t.Context(), core.PauseRequest{All: true, Actor: "a", Reason: "r"})
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a table without pauses: %v", err)
+	}
+}
+
+// The pause and the rate that no relay would read are refused.
+func TestNoMoreSettingsThanRelaysRead(t *testing.T) {
+	repo := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{Repository: repo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	pause := func(n int) error {
+		return ob.Pause(ctx, core.PauseRequest{Topic: fmt.Sprint("t", n), Actor: "a", Reason: "r"})
+	}
+	rate := func(n int, perSecond float64) error {
+		req := core.RateRequest{Topic: fmt.Sprint("t", n), PerSecond: perSecond, Actor: "a", Reason: "r"}
+		return ob.SetRate(ctx, req)
+	}
+	for n := range 1000 {
+		if err := errors.Join(pause(n), rate(n, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(pause(7), rate(7, 2), rate(2000, 0)); err != nil {
+		t.Errorf("of a topic that has one: %v", err)
+	}
+	for what, err := range map[string]error{"pause": pause(1000), "rate": rate(1000, 1)} {
+		if !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("another %s: %v", what, err)
+		}
+	}
+	if _, err := ob.Resume(ctx, core.ResumeRequest{Topic: "t7", Actor: "a", Reason: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(rate(7, 0), pause(1000), rate(1000, 1)); err != nil {
+		t.Errorf("in the place of one: %v", err)
 	}
 }

@@ -135,6 +135,9 @@ func (r *relay) wantedAt() time.Time {
 		if probe := r.dests.nextAsk(); !probe.IsZero() && (at.IsZero() || probe.Before(at)) {
 			at = probe
 		}
+		if look := r.dests.nextLook(time.Now()); !look.IsZero() && (at.IsZero() || look.Before(at)) {
+			at = look
+		}
 	}
 	return at
 }
@@ -178,8 +181,8 @@ type idleKinds struct {
 	passed             bool // a kind was passed over
 }
 
-// round claims the due rows once: woken lanes, unordered rows, a page of lane heads, and probes of
-// stopped destinations.
+// round claims the due rows once: woken lanes, unordered rows, a page of lane heads, probes of
+// stopped destinations, and rows of limited ones.
 func (r *relay) round(ctx context.Context, idle *idleKinds) (res roundResult, err error) {
 	select {
 	case r.poller.turn <- struct{}{}:
@@ -202,8 +205,8 @@ func (r *relay) round(ctx context.Context, idle *idleKinds) (res roundResult, er
 	if orderedFirst {
 		slices.Reverse(steps)
 	}
-	errs, kinds := []error{wakeErr}, [3]int{}
-	for i, step := range append(steps, r.claimProbes) {
+	errs, kinds := []error{wakeErr}, [4]int{}
+	for i, step := range append(steps, r.claimProbes, r.claimLimited) {
 		did, err := step(ctx)
 		rows += did.rows
 		kinds[i] = did.rows
@@ -263,17 +266,18 @@ type claimVerdict uint8
 const (
 	claimWorth   claimVerdict = iota
 	claimNoRoom               // nothing fits, or no worker is left to publish
-	claimNothing              // nothing is wanted: every destination is stopped or paused, or the relay ends
+	claimNothing              // nothing is wanted: every destination is stopped, paused or limited, or the relay ends
 )
 
-// claimRequest returns the request for the rows that may be claimed now.
+// claimRequest returns the request for the rows that may be claimed now. It has a claim number if a
+// claim is worth it.
 func (r *relay) claimRequest() (req ClaimRequest, verdict claimVerdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	req = ClaimRequest{
-		Node: r.cfg.Node, ClaimNo: r.o.claimNo(), Lease: r.cfg.ClaimLease, MaxLease: r.cfg.MaxLease, Limit: r.room(),
+		Node: r.cfg.Node, Lease: r.cfg.ClaimLease, MaxLease: r.cfg.MaxLease, Limit: r.room(),
 		MaxBytes: max(r.cfg.ColdBytes-r.inflight.cold.bytes, 1), Run: r.cfg.KeyRun, Keys: headLanes,
-		SkipDead: r.cfg.DeadPolicy == SkipDead, Served: r.o.served,
+		SkipDead: r.cfg.DeadPolicy == SkipDead, Served: r.o.served, ExceptTenants: r.dests.pausedTenants(),
 	}
 	if r.dests.paused.all {
 		return req, claimNothing
@@ -283,13 +287,14 @@ func (r *relay) claimRequest() (req ClaimRequest, verdict claimVerdict) {
 	} else if req.Only = r.dests.working(r.o.topics); len(req.Only) == 0 {
 		return req, claimNothing
 	}
-	if r.phase >= phaseClosing {
+	if r.life.phase >= phaseClosing {
 		return req, claimNothing
 	}
 	if req.Limit == 0 || r.crew.alive == 0 {
 		r.wakes.wantRoom = true
 		return req, claimNoRoom
 	}
+	req.ClaimNo = r.o.claimNo()
 	return req, claimWorth
 }
 

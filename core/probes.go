@@ -17,7 +17,7 @@ const maxProbes = 16
 func (r *relay) probesDue(now time.Time) (due []*destination, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.phase >= phaseClosing || r.crew.alive == 0 {
+	if r.life.phase >= phaseClosing || r.crew.alive == 0 {
 		return nil, false
 	}
 	for _, d := range r.dests.stopped {
@@ -56,8 +56,13 @@ func (r *relay) claimProbes(ctx context.Context) (res stepResult, err error) {
 // do the keys. So events that fail the probe again and again leave the other events their turn.
 func (r *relay) claimProbe(ctx context.Context, d *destination) ([]Claimed, error) {
 	req, _ := r.claimRequest() // the verdict does not matter: it is one row
+	req.ClaimNo = r.o.claimNo()
 	req.Only, req.Except, req.Limit, req.Run = []string{d.topic}, nil, 1, 1
 	r.mu.Lock()
+	if !r.dests.probes(d) { // it has become paused, or is being probed, since it was due
+		r.mu.Unlock()
+		return nil, nil
+	}
 	after := d.turn.cursor
 	steps := []func(context.Context) ([]Claimed, error){
 		func(ctx context.Context) ([]Claimed, error) { return r.repo().ClaimUnordered(ctx, req) },

@@ -25,18 +25,19 @@ type ReceiptPublisher interface {
 	PublishWithReceipt(ctx context.Context, d Delivery) (receipt string, err error)
 }
 
-// SizeChecker is implemented by publishers that know which events are too large for their
-// destination, such as Router and those of kafkabridge and amqpbridge. Outbox.Publish calls it
-// before anything is written, and refuses too large an event with ErrInvalidEvent. Without it the
-// event would become DEAD when it is relayed. A publisher that wraps another one should pass the
-// call on.
+// SizeChecker is implemented by publishers that know which events their destination cannot take,
+// most of all too large ones, such as Router and those of kafkabridge and amqpbridge.
+// Outbox.Publish calls it before anything is written, and refuses such an event with
+// ErrInvalidEvent. Without it the event would become DEAD when it is relayed. A publisher that
+// wraps another one should pass the call on.
 //
 // A process without a Publisher cannot ask: set its Config.MaxPayload below the limit of the
 // relay's publisher.
 type SizeChecker interface {
-	// CheckSize returns nil, or an error that names the size, the limit and what to change. e is
-	// complete, its Topic included. Many goroutines call CheckSize at once, inside the caller's
-	// transaction. It must be quick, do no I/O, and neither modify nor keep e.
+	// CheckSize returns nil, or an error that names the size, the limit and what to change, or why
+	// e can never be sent. e is complete, its Topic included. Many goroutines call CheckSize at
+	// once, inside the caller's transaction. It must be quick, do no I/O, and neither modify nor
+	// keep e.
 	CheckSize(e Event) error
 }
 

@@ -10,6 +10,9 @@ func (q *queue[T]) len() int { return len(q.items) - q.head }
 
 func (q *queue[T]) push(v T) { q.items = append(q.items, v) }
 
+// first returns the item that pop would take. The queue must not be empty.
+func (q *queue[T]) first() T { return q.items[q.head] }
+
 func (q *queue[T]) pop() (v T, ok bool) {
 	var zero T
 	if q.head == len(q.items) {

@@ -22,22 +22,19 @@ type relay struct {
 	cfg *Config
 
 	mu       sync.Mutex
-	phase    relayPhase
 	notices  notices
 	inflight inflight
 	lanes    lanes
 	dests    destinations
-	queue    workQueue
 	crew     crew
 	marks    marks
 	wakes    wakeups
 	poller   poller
 
-	pauseKick chan struct{} // the pauses are to be read now
-
-	writer writer
-	db     recovery
-	life   lifetime
+	operators chan struct{} // what operators have set is to be read now
+	writer    writer
+	db        recovery
+	life      lifetime
 }
 
 // relayPhase is the phase of the shutdown of a relay.
@@ -52,6 +49,7 @@ const (
 
 // lifetime has the means that end the goroutines of a relay.
 type lifetime struct {
+	phase                         relayPhase      // guarded by relay.mu
 	publishes, writes             context.Context //nolint:containedctx // shutdown ends one after the other
 	cancelPublishes, cancelWrites context.CancelFunc
 	workers                       sync.WaitGroup // the workers and the writer
@@ -67,7 +65,7 @@ const shutdownGrace = 5 * time.Second
 func newRelay(o *Outbox) *relay {
 	r := &relay{
 		o: o, cfg: &o.cfg, wakes: newWakeups(), poller: poller{turn: make(chan struct{}, 1)},
-		pauseKick: make(chan struct{}, 1),
+		operators: make(chan struct{}, 1),
 		writer:    writer{kick: make(chan struct{}, 1), abandon: make(chan struct{})},
 		life:      lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
 	}
@@ -129,14 +127,14 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 			"component", "outbox",
 			"destinations", foreign)
 	}
-	paused := o.firstPauses(ctx)
-	r := o.acquire(paused)
+	set := o.firstSettings(ctx)
+	r := o.acquire(set)
 	r.life.vitals.stamp(&r.life.vitals.turned)
 	var wg sync.WaitGroup
 	wg.Go(func() { r.poll(ctx) })
 	wg.Go(func() { r.listen(ctx) })
 	wg.Go(func() { r.beat(ctx) })
-	wg.Go(func() { r.watchPauses(ctx, paused) })
+	wg.Go(func() { r.followOperators(ctx, set) })
 	if !o.cfg.DisableJanitor {
 		wg.Go(func() { r.clean(ctx) })
 	}
@@ -150,18 +148,22 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 
 // Drain publishes every event that is due now, and returns when the marks are written. It is for
 // tests, scheduled jobs and commands, with or without Run. Events stay that are due later (retries,
-// delays), paused, leased by another process or behind a dead event. Drain returns an error
+// delays), paused, leased by another process or behind a dead event. Drain keeps the rates of
+// destinations (see SetRate), and so it waits. Drain returns an error
 // wrapping ErrStopped if a destination is unavailable.
 func (o *Outbox) Drain(ctx context.Context) (err error) {
 	if o.cfg.Publisher == nil {
 		return ErrNoPublisher
 	}
 	o.unrelayed.relays.Store(true)
-	paused, _, err := o.readPauses(ctx)
-	if err != nil {
+	var set settings
+	if set.pauses.list, _, err = o.readPauses(ctx); err != nil {
 		return errtext.Errorf("outbox: drain: %w", err)
 	}
-	r := o.acquire(paused)
+	if set.rates.list, _, err = o.readRates(ctx); err != nil {
+		return errtext.Errorf("outbox: drain: %w", err)
+	}
+	r := o.acquire(set)
 	defer func() {
 		if e := o.giveUp(r, 0); err == nil {
 			err = e
@@ -175,7 +177,14 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 			return errtext.Errorf("outbox: drain: %w", err)
 		}
 		if res == (roundResult{}) && r.isIdle() {
-			break
+			at := r.slowLook()
+			if at.IsZero() {
+				break
+			}
+			if !sleep(ctx, time.Until(at)) {
+				return errtext.Errorf("outbox: drain: %w", ctx.Err())
+			}
+			continue
 		}
 		if r.standsStill() {
 			return fmt.Errorf("%w: every publish of this process is stuck", ErrStopped)
@@ -207,8 +216,8 @@ func (r *relay) drain(n int) {
 	r.poller.drains += n
 }
 
-// acquire returns the running relay, or starts one, and makes it follow the pauses.
-func (o *Outbox) acquire(paused []Pause) *relay {
+// acquire returns the running relay, or starts one, and makes it follow the settings.
+func (o *Outbox) acquire(set settings) *relay {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.users++
@@ -218,7 +227,8 @@ func (o *Outbox) acquire(paused []Pause) *relay {
 		r = newRelay(o)
 	}
 	r.mu.Lock()
-	r.setPauses(paused)
+	r.setPauses(set.pauses.list)
+	r.setRates(set.rates.list)
 	r.mu.Unlock() // the next unlock logs it, which must not happen under o.mu
 	if running {
 		return r
@@ -263,7 +273,7 @@ func (r *relay) shutdown(spent time.Duration) error {
 	})
 	defer abandon.Stop()
 	r.mu.Lock()
-	r.phase = phaseClosing
+	r.life.phase = phaseClosing
 	// an item that waits for another event of its key may wait for long, and another process can
 	// have it
 	for _, it := range r.inflight.sorted() {
@@ -272,6 +282,7 @@ func (r *relay) shutdown(spent time.Duration) error {
 		}
 	}
 	r.unlock()
+	r.writer.wake() // marks wait no longer for a batch
 
 	deadline := time.NewTimer(left - min(shutdownGrace, left/4))
 	defer deadline.Stop()
@@ -281,7 +292,7 @@ func (r *relay) shutdown(spent time.Duration) error {
 	}
 
 	r.mu.Lock()
-	r.phase = phaseStopping
+	r.life.phase = phaseStopping
 	for _, it := range r.inflight.sorted() {
 		switch it.state {
 		case itemWaiting, itemReady:
@@ -305,7 +316,7 @@ func (r *relay) shutdown(spent time.Duration) error {
 	close(r.life.stopRenew)
 	<-r.life.renewDone
 	r.mu.Lock()
-	r.phase = phaseClosed
+	r.life.phase = phaseClosed
 	stuck := r.inflight.count[itemPublishing] + r.crew.stuck
 	r.unlock()
 	r.writer.wake()
@@ -375,8 +386,11 @@ func (r *relay) forget(it *item) {
 	if it.path == PathCold && r.room() > 0 {
 		r.wakeForRoom()
 	}
+	if l := it.dest.limit; l != nil && l.worthLook(time.Now(), it.dest.items) {
+		r.wakes.look()
+	}
 	if it.suspect {
-		r.queue.suspects.held--
+		r.crew.queue.suspects.held--
 		r.suspectDone(it)
 	}
 	if it.probe {

@@ -41,7 +41,7 @@ func join(t *testing.T, repo *outboxtest.Repository, pub *outboxtest.Publisher, 
 	}
 	w := &world{t: t, repo: repo, pub: pub, faulty: outboxtest.NewFaultyRepository(cfg.Repository)}
 	cfg.Repository = w.faulty
-	if cfg.Publisher == nil {
+	if cfg.Publisher == nil && pub != nil {
 		cfg.Publisher = pub
 	}
 	cfg.Observer = core.TeeObserver(cfg.Observer, &core.Observer{

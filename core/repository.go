@@ -158,9 +158,11 @@ type ClaimRequest struct {
 	// topics; nil: all, except those of ServedTopicPrefix that Served does not name
 	Only []string
 	// topics of ServedTopicPrefix that are wanted in addition when Only is nil
-	Served   []string
-	Except   []string // topics that are stopped
-	SkipDead bool     // no dead row blocks its key, not even one that died under another policy
+	Served []string
+	Except []string // topics that are stopped
+	// tenants that are paused, none of them empty, at most 1000. All rows of a key have one tenant.
+	ExceptTenants []string
+	SkipDead      bool // no dead row blocks its key, not even one that died under another policy
 }
 
 // Suspicious is the number of lost claims after which a row is suspected to end the process that
@@ -173,10 +175,11 @@ const Suspicious = 3
 // executes them.
 const ServedTopicPrefix = "effect."
 
-// Wants reports whether the request asks for rows of the topic.
-func (r ClaimRequest) Wants(topic string) bool {
+// Wants reports whether the request asks for rows of the topic and the tenant. The tenant is empty
+// for rows that have none.
+func (r ClaimRequest) Wants(topic, tenant string) bool {
 	switch {
-	case slices.Contains(r.Except, topic):
+	case slices.Contains(r.Except, topic), slices.Contains(r.ExceptTenants, tenant):
 		return false
 	case r.Only != nil:
 		return slices.Contains(r.Only, topic)
@@ -236,6 +239,9 @@ type Failure struct {
 	SkipDead bool
 	Code     string // short and stable, at most 64 bytes
 	Message  string // redacted, at most 2 KB of valid UTF-8
+	// Group is the same for events that failed alike: a hash of code, topic, type and message, at
+	// most 16 characters of ASCII. Empty: none is stored.
+	Group string
 }
 
 // Backlog counts the rows of the table. Counts stop at the limit that was asked for.

@@ -200,6 +200,17 @@ func (s *simulation) disturb() bool {
 		s.note(p.inc.name() + " stops relaying")
 		return true
 	}
+	if s.chance(pr.rate) {
+		s.note(s.operator.limit(s.scheduler))
+		return true
+	}
+	if s.chance(pr.hold) {
+		s.note(s.operator.pause(s.scheduler))
+		return true
+	}
+	if s.chance(pr.replay) {
+		return s.replay()
+	}
 	if s.spent >= pr.budget {
 		return false
 	}

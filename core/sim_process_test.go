@@ -34,6 +34,11 @@ type incarnation struct {
 	ctx    context.Context // ends at a crash of the process
 	dead   atomic.Bool
 
+	// Guarded by the truth's mutex.
+	orders instructions
+	picked map[core.RowID]time.Time
+	asked  asked
+
 	lateSince time.Time // since when a stopped destination waits for a probe
 
 	stop      context.CancelFunc // ends Run
@@ -48,7 +53,7 @@ func (i *incarnation) name() string { return fmt.Sprintf("%c%d", 'A'+i.proc.inde
 // boot starts a new incarnation.
 func (p *process) boot() {
 	s := p.sim
-	inc := &incarnation{proc: p, number: p.lives, lanes: map[core.KeyID][]*flight{}}
+	inc := &incarnation{proc: p, number: p.lives, lanes: map[core.KeyID][]*flight{}, picked: map[core.RowID]time.Time{}}
 	p.lives++
 	p.inc = inc
 	inc.ctx, inc.crash = context.WithCancel(context.Background())

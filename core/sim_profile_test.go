@@ -31,6 +31,7 @@ type profile struct {
 	pubSlow, hang                                       float64
 	commitFail                                          float64
 	crash, stop, pause, clock, outage, redrive, discard float64
+	rate, hold, replay                                  float64 // what an operator does
 }
 
 func drawProfile(s *scheduler, seed uint64) profile {
@@ -42,7 +43,9 @@ func drawProfile(s *scheduler, seed uint64) profile {
 		Workers: 1 + s.rng.IntN(3), PublishTimeout: simPublishTimeout, LeaseMargin: 500 * time.Millisecond,
 		HotEvents: 1 + s.rng.IntN(6), ColdEvents: 2 + s.rng.IntN(6), HotLease: 3 * time.Second,
 		ClaimLease: 4 * time.Second, MaxLease: 8 * time.Second, PollInterval: 500 * time.Millisecond,
-		MaxPollInterval: 2 * time.Second, ClaimBatch: 2 + s.rng.IntN(3), KeyRun: 1 + s.rng.IntN(3),
+		// Not 2 s: a relay looks at what operators have set so often, and two timers that were
+		// started at one moment must not end at one moment.
+		MaxPollInterval: 1900 * time.Millisecond, ClaimBatch: 2 + s.rng.IntN(3), KeyRun: 1 + s.rng.IntN(3),
 		MarkBatch: 1 + s.rng.IntN(3), MaxUnmarked: 1 + s.rng.IntN(4),
 		Retry: core.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: simAttempts},
 		Breaker: core.BreakerPolicy{
@@ -62,7 +65,7 @@ func drawProfile(s *scheduler, seed uint64) profile {
 		p.config.MaxPollInterval = 5 * time.Minute
 	}
 	p.reluctant = callKind(s.rng.IntN(int(callHear) + 3)) // beyond callHear: none
-	p.stop = p.some(s, 0.01)
+	p.stop, p.rate, p.hold, p.replay = p.some(s, 0.01), p.some(s, 0.02), p.some(s, 0.02), p.some(s, 0.05)
 	if p.faultless {
 		return p
 	}
@@ -101,10 +104,13 @@ func (sim *simulation) drawPlans() {
 		case sim.chance(0.3):
 			e.Delay = time.Duration(1+sim.rng.IntN(1000)) * time.Millisecond
 		}
+		if sim.chance(0.2) {
+			e.TenantID = simTenant
+		}
 		// A statement that waits for the locks of two keys would wait for the second lock without
 		// the token.
 		if len(beside) > 0 && beside[0].Key != "" && e.Key != "" && sim.profile.processes*sim.profile.producers > 1 {
-			e.Topic, e.Key = beside[0].Topic, beside[0].Key
+			e.Topic, e.Key, e.TenantID = beside[0].Topic, beside[0].Key, beside[0].TenantID
 		}
 		sim.truth.expect(fmt.Sprintf("e%d(%s/%s)", made, e.Topic, e.Key), e)
 		return e

@@ -45,11 +45,11 @@ type simPublisher struct {
 }
 
 func (p *simPublisher) Publish(ctx context.Context, d core.Delivery) error {
-	f := p.sim.truth.facts[d.RowID]
+	f := p.sim.truth.fact(d.RowID)
 	leave := p.enter(f)
 	defer leave()
 	if !p.inc.dead.Load() {
-		p.sim.truth.begun(f, p.inc.ob.Node())
+		p.sim.truth.begun(p.inc, f, p.inc.ob.Node())
 	}
 	name := fmt.Sprintf("%s publishes %s", p.inc.name(), f.name)
 	c := &call{name: name, kind: callPublish, inc: p.inc, ctx: ctx, topic: d.Topic, fact: f}

@@ -132,9 +132,10 @@ func (r *simRepository) claimed(ctx context.Context, method string, req core.Cla
 	claim func(context.Context) ([]core.Claimed, error),
 ) (rows []core.Claimed, err error) {
 	var step *call
+	asked := r.sim.truth.asks(r.inc, req.ClaimNo)
 	dead, err := r.do(ctx, callDB, method, "", func(effectCtx context.Context) (uint64, error) {
 		rows, err = claim(r.stepped(effectCtx, ctx, method, &step))
-		r.sim.truth.claimed(req, rows)
+		r.sim.truth.claimed(r.inc, req, rows, asked)
 		outcome := uint64(0)
 		for i := range rows {
 			outcome = outcome*31 + digest(rows[i].ID, rows[i].ClaimNo, rows[i].Attempts, rows[i].LostClaims)
@@ -239,6 +240,7 @@ func (r *simRepository) MarkFailed(ctx context.Context, node string,
 func (r *simRepository) BeginSuspect(ctx context.Context, node string,
 	claims []core.ClaimRef,
 ) (held []bool, err error) {
+	r.sim.truth.picked(r.inc, claims)
 	dead, err := r.do(ctx, callDB, "BeginSuspect", r.refs(claims), func(ctx context.Context) (uint64, error) {
 		held, err = r.Repository.BeginSuspect(ctx, node, claims)
 		r.sim.truth.suspectBegun(node, claims, held)
@@ -254,7 +256,11 @@ func (r *simRepository) Renew(ctx context.Context, node string, lease time.Durat
 	claims []core.ClaimRef,
 ) (held []bool, err error) {
 	var others error
-	dead, err := r.do(ctx, callDB, renewer(), r.refs(claims), func(ctx context.Context) (uint64, error) {
+	who := renewer()
+	if who != "Renew" {
+		r.sim.truth.picked(r.inc, claims)
+	}
+	dead, err := r.do(ctx, callDB, who, r.refs(claims), func(ctx context.Context) (uint64, error) {
 		var free []core.ClaimRef
 		free, others = unlocked(ctx, claims, claimID)
 		held, err = r.Repository.Renew(ctx, node, lease, free)

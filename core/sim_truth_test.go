@@ -21,7 +21,8 @@ type truth struct {
 	shift     time.Duration // how far the clock of the database was moved
 	jumped    bool          // the clock jumped, so leases end at any time
 	facts     map[core.RowID]*fact
-	ordered   []*fact // in the order of their names
+	names     sync.Map // of the facts, for those who do not hold the mutex
+	ordered   []*fact  // in the order of their names
 	violation error
 
 	answers int            // the number of answers of destinations
@@ -57,7 +58,7 @@ type fact struct {
 	expiries, lostAcks, lateCopies int
 	refusals                       int // answers that count as a refusal, since the last redrive
 	firstRefusal                   int // the number of the first of them
-	topic                          string
+	topic, tenant                  string
 	forbidden                      bool
 	flights                        []*flight // publishes that have not returned
 }
@@ -82,17 +83,28 @@ func (t *truth) expect(name string, e core.Event) {
 	if err != nil {
 		panic(err)
 	}
-	f := &fact{name: name, id: id, topic: e.Topic}
+	f := &fact{name: name, id: id, topic: e.Topic, tenant: e.TenantID}
 	if e.Key != "" && !e.Unordered {
-		f.lane = core.NewKeyID("", e.Topic, e.Key)
+		f.lane = core.NewKeyID(e.TenantID, e.Topic, e.Key)
 	}
-	t.facts[id] = f
+	t.add(f)
+}
+
+func (t *truth) add(f *fact) {
+	t.facts[f.id] = f
 	t.ordered = append(t.ordered, f)
+	t.names.Store(f.id, f.name)
+}
+
+func (t *truth) fact(id core.RowID) *fact {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.facts[id]
 }
 
 func (t *truth) name(id core.RowID) string {
-	if f := t.facts[id]; f != nil {
-		return f.name
+	if name, ok := t.names.Load(id); ok {
+		return name.(string)
 	}
 	return id.String()
 }
@@ -145,7 +157,7 @@ func (t *truth) ended(ids []core.RowID) {
 	}
 }
 
-func (t *truth) claimed(req core.ClaimRequest, rows []core.Claimed) {
+func (t *truth) claimed(inc *incarnation, req core.ClaimRequest, rows []core.Claimed, asked time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
@@ -161,6 +173,8 @@ func (t *truth) claimed(req core.ClaimRequest, rows []core.Claimed) {
 			t.wrong("I6", "%s: claim %d came back as %d", f.name, req.ClaimNo, rows[i].ClaimNo)
 		case f.lease.After(now) && !f.lease.After(now.Add(req.MaxLease)):
 			t.wrong("I6", "%s was claimed by %s while %s held it", f.name, req.Node, f.holder)
+		case inc.orders.disobeys(f, asked):
+			t.wrong("I10", "%s was claimed by %s, which knew that it is paused", f.name, req.Node)
 		}
 		if !f.lease.IsZero() {
 			f.expiries++
@@ -286,11 +300,29 @@ func (t *truth) released(node string, claims []core.ClaimRef) {
 	}
 }
 
+// picked notes that a worker asks the table about a row that it has taken, before it publishes it.
+func (t *truth) picked(inc *incarnation, claims []core.ClaimRef) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range claims {
+		if _, ok := inc.picked[c.ID]; !ok {
+			inc.picked[c.ID] = time.Now()
+		}
+	}
+}
+
 // begun records that a process begins a publish.
-func (t *truth) begun(f *fact, node string) {
+func (t *truth) begun(inc *incarnation, f *fact, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f.publishes++
+	at, ok := inc.picked[f.id]
+	if !ok {
+		at = time.Now()
+	}
+	if delete(inc.picked, f.id); inc.orders.disobeys(f, at) {
+		t.wrong("I10", "%s is published by %s, which knew that it is paused", f.name, node)
+	}
 	if !t.jumped && f.suspicious && f.holder == node && !f.done && f.suspectClaim != f.claimNo {
 		t.wrong("I6", "%s is suspicious, and its publish by %s was not written down", f.name, node)
 	}

@@ -127,7 +127,8 @@ type simulation struct {
 	calm      bool           // no more faults
 	spent     int
 	outage    map[string]uint64 // the step until which a topic is down
-	pending   []*fact           // copies that the destination accepts later
+	operator  operator
+	pending   []*fact // copies that the destination accepts later
 }
 
 // Bounds on a schedule. A schedule that does not come to rest within them is stuck.
@@ -141,7 +142,8 @@ var errStuck = errors.New("I1: the schedule does not come to rest")
 func simulate(seed uint64) simResult {
 	sim := &simulation{
 		scheduler: newScheduler(seed), seed: seed, outage: map[string]uint64{},
-		repo: outboxtest.NewRepository(),
+		operator: operator{rates: map[string]core.Rate{}, pauses: map[string]core.Pause{}},
+		repo:     outboxtest.NewRepository(),
 	}
 	sim.profile = drawProfile(sim.scheduler, seed)
 	sim.truth = newTruth(sim.repo, sim.profile.config.DeadPolicy)
@@ -206,6 +208,7 @@ func (s *simulation) producersDone() bool {
 func (s *simulation) becalm() {
 	s.calm = true
 	clear(s.outage)
+	s.operator.end()
 	for _, p := range s.processes {
 		p.pausedTo = 0
 	}

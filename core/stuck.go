@@ -22,6 +22,8 @@ var errGoexit = errors.New("outbox: publisher called runtime.Goexit")
 // crew counts workers. Lost workers are replaced, but only as many as there are workers. So a
 // publisher that never returns does not cost one more goroutine for every event.
 type crew struct {
+	queue workQueue // what they take
+
 	size  int // Config.Workers
 	alive int // workers that can take an event
 	stuck int // workers that wait for an abandoned publish
@@ -90,6 +92,7 @@ func (r *relay) abandonPublish(it *item, now time.Time) {
 	if r.crew.alive == 0 {
 		r.standStill()
 	}
+	r.crew.work.Signal() // a replayed event may go now, and this worker does not look for one
 }
 
 // standStill gives back the waiting items: no worker is left to publish them, and other processes
@@ -112,12 +115,12 @@ func (r *relay) returned(it *item, p published) (goOn bool) {
 	d := it.dest
 	d.stuck--
 	d.clogged = d.stuck >= r.crew.stuckMost()
-	goOn = r.crew.back() && r.phase < phaseStopping
+	goOn = r.crew.back() && r.life.phase < phaseStopping
 	total := r.crew.stuck
 	r.notices.add(func() { r.o.obs.Stuck(d.topic, total) })
 	r.wakeForRoom()
 	r.wakes.poll(time.Now())
-	if p.err == nil && r.phase < phaseClosed {
+	if p.err == nil && r.life.phase < phaseClosed {
 		late := &item{
 			delivery: it.delivery, id: it.id, dest: d, path: PathCold, size: it.size,
 			mark: itemMark{receipt: clip(p.receipt, 250)},

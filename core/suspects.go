@@ -44,7 +44,7 @@ func (s *suspects) next(others int) (it *item, ok bool) {
 
 // suspect handles a claimed row that was lost often. It reports whether the row is to be published.
 func (r *relay) suspect(it *item, c *Claimed) bool {
-	s := &r.queue.suspects
+	s := &r.crew.queue.suspects
 	if c.LostClaims >= Suspicious+r.cfg.MaxCrashes {
 		r.giveUp(it, Failure{
 			Code:    codeLostClaims,
@@ -69,8 +69,8 @@ func (r *relay) suspect(it *item, c *Claimed) bool {
 
 // suspectDone lets the next suspect be published.
 func (r *relay) suspectDone(it *item) {
-	if r.queue.suspects.out == it {
-		r.queue.suspects.out = nil
+	if r.crew.queue.suspects.out == it {
+		r.crew.queue.suspects.out = nil
 		r.crew.work.Signal()
 	}
 }
@@ -86,6 +86,9 @@ func (r *relay) prepareSuspect(it *item) (ready, renew bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !it.lease.mayPublish(it.suspect) {
+		return false, false
+	}
 	now := time.Now()
 	if it.lease.deadline.Sub(now) < r.cfg.PublishTimeout+r.cfg.LeaseMargin {
 		return true, true
@@ -93,6 +96,11 @@ func (r *relay) prepareSuspect(it *item) (ready, renew bool) {
 	it.timing.started = now
 	return true, false
 }
+
+// mayPublish reports whether the beginning of the publish is written down, if it has to be. While
+// it was written, this process may have lost the claim and taken the row again: the new claim needs
+// a note of its own.
+func (l *itemLease) mayPublish(suspect bool) bool { return !suspect || l.begun == l.claimNo }
 
 // beginSuspect writes down that the publish of a suspect begins. If that fails, the publish must
 // not begin.
@@ -108,5 +116,11 @@ func (r *relay) beginSuspect(it *item) bool {
 			"component", "outbox", "event_id", it.delivery.ID,
 			"err", errorText(err))
 	}
-	return err == nil && len(held) == 1 && held[0]
+	if err != nil || len(held) != 1 || !held[0] {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	it.lease.begun = ref.ClaimNo
+	return true
 }

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -134,5 +135,53 @@ func TestSuspectIsWrittenDownFirst(t *testing.T) {
 			t.Errorf("published %d times, want once, after three failures to write it down", n)
 		}
 		w.stop()
+	})
+}
+
+// overtaken is a table in which the claim of the first suspect is lost and taken again while the
+// beginning of its publish is written down.
+type overtaken struct {
+	*outboxtest.Repository
+	once  sync.Once
+	notes []int64 // the claims whose publish was noted
+}
+
+func (r *overtaken) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
+	held, err := r.Repository.BeginSuspect(ctx, node, claims)
+	if err == nil && held[0] {
+		r.notes = append(r.notes, claims[0].ClaimNo)
+	}
+	r.once.Do(func() {
+		r.ShiftClock(time.Hour)
+		time.Sleep(20 * time.Second)
+	})
+	return held, err
+}
+
+// A publish of a suspect is noted under the claim under which it begins. Otherwise a process that
+// it kills would not count.
+func TestSuspectIsNotedUnderItsClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo := &overtaken{Repository: outboxtest.NewRepository()}
+		var claimNo int64
+		w := join(t, repo.Repository, &outboxtest.Publisher{}, core.Config{
+			Repository: repo,
+			Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+				row, _ := repo.Row(d.RowID)
+				claimNo = row.ClaimNo
+				return nil
+			}),
+		})
+		w.publish(core.Event{Type: "a"})
+		loseClaims(t, w, 4)
+		w.run()
+		time.Sleep(5 * time.Minute)
+		w.atRest(1)
+		if n := len(repo.notes); n < 2 || repo.notes[n-1] != claimNo || repo.notes[0] == claimNo {
+			t.Errorf("noted claims %d, published under %d", repo.notes, claimNo)
+		}
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -4,6 +4,7 @@ package core
 type workQueue struct {
 	hot, cold queue[*item]
 	again     queue[*item] // cold and refused before: fresh events go first
+	replays   queue[*item] // all others go first
 	suspects  suspects
 	picks     uint
 }
@@ -12,8 +13,11 @@ type workQueue struct {
 // events that were refused before. So a busy fast path never starves them.
 const coldShare = 8
 
-// len is the number of waiting items, without suspects, and with those of the fast path only if hot
-// is set.
+// replayShare is the same for replayed events: of that many picks one prefers them.
+const replayShare = 32
+
+// len is the number of waiting items, without suspects and replayed events, and with those of the
+// fast path only if hot is set.
 func (q *workQueue) len(hot bool) int {
 	n := q.cold.len() + q.again.len()
 	if hot {
@@ -27,6 +31,8 @@ func (q *workQueue) push(it *item) {
 	switch {
 	case it.suspect:
 		q.suspects.queue.push(it)
+	case it.replay:
+		q.replays.push(it)
 	case it.path == PathHot:
 		q.hot.push(it)
 	case it.dest.refusals.knows(it.id):
@@ -37,9 +43,9 @@ func (q *workQueue) push(it *item) {
 }
 
 // pop takes the first queued item that is still ready. A suspect comes first if one may go. Then
-// the order is, most of the time: fast path, table, refused before. hot says whether an item of the
-// fast path may be taken.
-func (q *workQueue) pop(hot bool) *item {
+// the order is, most of the time: fast path, table, refused before, replayed. hot and replays say
+// whether an item of the fast path and a replayed event may be taken.
+func (q *workQueue) pop(hot, replays bool) *item {
 	for {
 		if it, ok := q.suspects.next(q.len(hot)); ok {
 			if it.state != itemReady { // it was given back meanwhile
@@ -47,7 +53,7 @@ func (q *workQueue) pop(hot bool) *item {
 			}
 			return it
 		}
-		it, ok := q.popOther(hot)
+		it, ok := q.popOther(hot, replays)
 		switch {
 		case !ok:
 			return nil
@@ -60,16 +66,19 @@ func (q *workQueue) pop(hot bool) *item {
 	}
 }
 
-func (q *workQueue) popOther(hot bool) (it *item, ok bool) {
-	queues := [3]*queue[*item]{&q.hot, &q.cold, &q.again}
-	switch q.picks++; q.picks % coldShare {
-	case 0:
-		queues = [3]*queue[*item]{&q.cold, &q.hot, &q.again}
-	case coldShare / 2:
-		queues = [3]*queue[*item]{&q.again, &q.hot, &q.cold}
+func (q *workQueue) popOther(hot, replays bool) (it *item, ok bool) {
+	queues := [4]*queue[*item]{&q.hot, &q.cold, &q.again, &q.replays}
+	q.picks++
+	switch {
+	case q.picks%coldShare == 0:
+		queues = [4]*queue[*item]{&q.cold, &q.hot, &q.again, &q.replays}
+	case q.picks%coldShare == coldShare/2:
+		queues = [4]*queue[*item]{&q.again, &q.hot, &q.cold, &q.replays}
+	case q.picks%replayShare == replayShare-1:
+		queues = [4]*queue[*item]{&q.replays, &q.hot, &q.cold, &q.again}
 	}
 	for _, from := range queues {
-		if from == &q.hot && !hot {
+		if from == &q.hot && !hot || from == &q.replays && !replays {
 			continue
 		}
 		if it, ok = from.pop(); ok {

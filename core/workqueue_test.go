@@ -4,7 +4,7 @@ import "testing"
 
 func TestWorkQueueStarvesNobody(t *testing.T) {
 	var q workQueue
-	if q.pop(true) != nil {
+	if q.pop(true, true) != nil {
 		t.Fatal("something is in an empty one")
 	}
 	d := &destination{}
@@ -22,7 +22,7 @@ func TestWorkQueueStarvesNobody(t *testing.T) {
 	stale := &item{path: PathHot, dest: d, state: itemReleasing}
 	q.push(stale)
 	for range 72 {
-		it := q.pop(true)
+		it := q.pop(true, true)
 		switch {
 		case it == stale:
 			t.Fatal("took what had been given back")
@@ -49,15 +49,15 @@ func TestWorkQueueOneSuspectAtATime(t *testing.T) {
 	q.push(a)
 	q.push(b)
 	b.suspect = true // the item became a suspect while it waited
-	if it := q.pop(true); it != a {
+	if it := q.pop(true, true); it != a {
 		t.Fatal("the suspect did not come first")
 	}
 	q.suspects.out = a
-	if it := q.pop(true); it != nil {
+	if it := q.pop(true, true); it != nil {
 		t.Fatal("a second suspect beside the first")
 	}
 	q.suspects.out = nil
-	if it := q.pop(true); it != b {
+	if it := q.pop(true, true); it != b {
 		t.Fatal("the second suspect is lost")
 	}
 }
@@ -69,15 +69,69 @@ func TestWorkQueueHoldsFastPathBack(t *testing.T) {
 	claimed := &item{path: PathCold, id: RowID{1}, dest: d, state: itemReady}
 	q.push(hot)
 	q.push(claimed)
-	if it := q.pop(false); it != claimed {
+	if it := q.pop(false, true); it != claimed {
 		t.Fatal("the claimed item did not come")
 	}
 	for range 2 * coldShare {
-		if it := q.pop(false); it != nil {
+		if it := q.pop(false, true); it != nil {
 			t.Fatal("took an item of the fast path")
 		}
 	}
-	if it := q.pop(true); it != hot {
+	if it := q.pop(true, true); it != hot {
 		t.Fatal("the item of the fast path is lost")
+	}
+}
+
+// Replayed events go when nothing else waits, and else as one of replayShare.
+func TestWorkQueueReplaysGoLast(t *testing.T) {
+	var q workQueue
+	d := &destination{}
+	replays, live := 0, 0
+	for i := range 4 * replayShare {
+		q.push(&item{path: PathCold, id: RowID{1}, dest: d, state: itemReady, replay: true})
+		q.push(&item{path: []Path{PathHot, PathCold}[i%2], id: RowID{2}, dest: d, state: itemReady})
+	}
+	for range 2 * replayShare {
+		if q.pop(true, true).replay {
+			replays++
+		}
+	}
+	if replays != 2 {
+		t.Errorf("%d of %d picks were replays, want 2", replays, 2*replayShare)
+	}
+	for it := q.pop(true, false); it != nil; it = q.pop(true, false) {
+		live++
+		if it.replay {
+			t.Fatal("a replay was taken that may not be")
+		}
+	}
+	for it := q.pop(true, true); it != nil; it = q.pop(true, true) {
+		replays++
+	}
+	if replays != 4*replayShare || live != 2*replayShare+2 {
+		t.Errorf("%d replays and then %d others, want all", replays, live)
+	}
+}
+
+// Of the items that wait for the rate of their destination, replayed events go last too.
+func TestParkedReplaysGoLast(t *testing.T) {
+	var p parked
+	for range replayShare {
+		p.push(&item{replay: true})
+		p.push(&item{})
+	}
+	replays := 0
+	for n := range 2 * replayShare {
+		if from := p.next(false); from == &p.replays || from == nil && n < replayShare {
+			t.Fatalf("pick %d: a replay would be taken that may not be", n)
+		}
+		if it, ok := p.pop(); !ok {
+			t.Fatal("an item is lost")
+		} else if it.replay && n < replayShare {
+			replays++
+		}
+	}
+	if replays != 1 || p.len() != 0 {
+		t.Errorf("%d of the first %d were replays, want 1; %d are left", replays, replayShare, p.len())
 	}
 }

@@ -60,9 +60,9 @@ func (r *relay) writeMarks() {
 		now, abandoned := time.Now(), r.writer.abandoned()
 		r.mu.Lock()
 		n := r.marks.len()
-		full := r.batchWaits() || r.phase >= phaseClosing
+		full := r.batchWaits() || r.life.phase >= phaseClosing
 		at, apart := r.marks.later.next()
-		stop := r.phase == phaseClosed
+		stop := r.life.phase == phaseClosed
 		r.mu.Unlock()
 		switch {
 		case stop:
@@ -143,7 +143,7 @@ func (r *relay) doneWritten(items []*item, changed int) {
 		case wakes > maxDoneWakes && !r.poller.sweep.resting(now): // one look at all lanes is cheaper
 			r.wakes.poll(now)
 		default:
-			r.askFor(it.dest, it.lane, now)
+			r.askFor(it.dest, it.tenant, it.lane, now)
 		}
 	}
 }
@@ -156,9 +156,9 @@ func (r *relay) failuresWritten(items []*item, changed []bool) {
 		r.forget(it)
 		switch {
 		case it.mark.failure.Kind == FailDead && r.cfg.DeadPolicy == SkipDead && !it.lane.IsZero():
-			r.askFor(it.dest, it.lane, now) // the lane goes on
-		case it.mark.failure.Kind != FailDead && !it.dest.open && !r.dests.paused.hold(it.dest.topic):
-			r.wakes.poll(now.Add(it.mark.failure.Delay))
+			r.askFor(it.dest, it.tenant, it.lane, now) // the lane goes on
+		case it.mark.failure.Kind != FailDead:
+			r.askFor(it.dest, it.tenant, KeyID{}, now.Add(it.mark.failure.Delay))
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (r *relay) releasesWritten(items []*item, changed int) {
 	for _, it := range items {
 		r.forget(it)
 		if it.wake {
-			r.askFor(it.dest, it.lane, now)
+			r.askFor(it.dest, it.tenant, it.lane, now)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core/internal/failgroup"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
@@ -205,6 +206,8 @@ func (r *relay) attempt(kind markKind, items []*item, texts bool) error {
 		failures := make([]Failure, len(items))
 		for i, it := range items {
 			failures[i] = it.mark.failure
+			f := &failures[i]
+			f.Group = failgroup.Of(f.Code, it.delivery.Topic, it.delivery.Type, f.Message)
 			if !texts {
 				failures[i].Message = ""
 			}

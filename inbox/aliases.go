@@ -19,6 +19,8 @@ type (
 	DeadQuery = engine.DeadQuery
 	// RedriveRequest names dead events that a person wants processed after all.
 	RedriveRequest = engine.RedriveRequest
+	// DiscardRequest names dead events that a person wants never processed.
+	DiscardRequest = engine.DiscardRequest
 	// Observer has callbacks for each result of an Inbox.
 	Observer = engine.Observer
 	// Tracer has callbacks for traces.

@@ -45,8 +45,9 @@ type Config struct {
 	// Outside of a Router it is required.
 	Handler func(msg *message.Message) string
 	// EventID returns the identity of the event. Default: metadata event_id. Without it, the
-	// identity of CloudEvents is taken: ce_source and ce_id (also written ce-id and
-	// cloudEvents:id), joined by a blank. Without either it is the UUID of the message. Some
+	// identity of CloudEvents is taken: source and id, joined by a blank, in binary mode (ce_id,
+	// cloudEvents_id, cloudEvents:id, ce-id) and in structured mode (metadata content-type is
+	// application/cloudevents+json). Without either it is the UUID of the message. Some
 	// subscribers make up a UUID for a message that has none, and then each delivery counts as a
 	// new event.
 	EventID func(msg *message.Message) (string, error)

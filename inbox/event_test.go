@@ -27,6 +27,12 @@ func TestEventID(t *testing.T) {
 			"cloudEvents:id":     "1",
 			"cloudEvents:source": "/orders",
 		}, "/orders 1"},
+		"CloudEvents over AMQP, as advised": {"u", message.Metadata{
+			"cloudEvents_id": "1", "cloudEvents_source": "/orders",
+		}, "/orders 1"},
+		"CloudEvents over NATS, encoded": {"u", message.Metadata{
+			"Ce-Id": "a%20b", "CE-SOURCE": "/orders",
+		}, "/orders a b"},
 		"CloudEvents without a source":   {"u", message.Metadata{"ce_id": "1"}, "1"},
 		"the UUID at last":               {"u", message.Metadata{"name": "x"}, "u"},
 		"none":                           {"", nil, ""},
@@ -54,6 +60,22 @@ func TestEventID(t *testing.T) {
 	}
 	if _, err := w.in.Event(nil); !errors.Is(err, inbox.ErrInvalidMessage) {
 		t.Errorf("nil: %v", err)
+	}
+}
+
+// A CloudEvent in structured mode has its identity in the document, and only the content type says
+// so.
+func TestEventIDOfAStructuredCloudEvent(t *testing.T) {
+	w := newWorld(t)
+	msg := message.NewMessage("u", []byte(`{"specversion":"1.0","id":"1","source":"/orders","type":"order.placed"}`))
+	msg.Metadata.Set("content-type", "application/cloudevents+json; charset=UTF-8")
+	e, err := w.in.Event(msg)
+	if err != nil || e.EventID != "/orders 1" || e.Type != "order.placed" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	msg.Metadata.Set("content-type", "application/json")
+	if e, err := w.in.Event(msg); err != nil || e.EventID != "u" {
+		t.Errorf("%+v, %v, want the UUID", e, err)
 	}
 }
 

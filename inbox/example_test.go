@@ -148,6 +148,29 @@ func ExampleInbox_Redrive() {
 	// released: 1 <nil>
 }
 
+func ExampleInbox_Discard() {
+	in := newInbox()
+	ctx := context.Background()
+	broken := in.Middleware(func(*message.Message) ([]*message.Message, error) {
+		return nil, core.Permanent(errors.New("no total"))
+	})
+	_, err := broken(delivered("e-1"))
+	fmt.Println("dead:", errors.Is(err, inbox.ErrDead))
+
+	dead, err := in.ListDead(ctx, inbox.DeadQuery{})
+	check(err)
+	n, err := in.Discard(ctx, inbox.DiscardRequest{
+		Keys: []inbox.Key{dead[0].Key}, Actor: "ada", Reason: "a test order",
+	})
+	fmt.Println("discarded:", n, err)
+	_, err = broken(delivered("e-1"))
+	fmt.Println("delivered again:", err)
+	// Output:
+	// dead: true
+	// discarded: 1 <nil>
+	// delivered again: <nil>
+}
+
 func ExampleChain() {
 	in := newInbox(func(c *inbox.Config) {
 		c.MaxAttempts = 2

@@ -58,9 +58,20 @@ func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, 
 	return in.engine.Redrive(ctx, req)
 }
 
-// Cleanup deletes, in chunks, the processed events and the keys of OnlyNewer of this consumer that
-// are older than Config.Retention. It returns how many it deleted. Rows of failed and dead events
-// stay. Any number of processes may call it at once.
+// Discard ends dead events: they are never processed. When the message of one is delivered again,
+// it is acknowledged and not handled, as that of a processed event, and Observer.Duplicate is
+// called. The event is dead no longer, Redrive does not change it, and Cleanup deletes it after
+// Config.Retention. Until then its row keeps actor and reason. Discard returns how many events
+// changed; the others were not dead. An incomplete request, or one with a key of another consumer,
+// is refused with an error wrapping ErrInvalidRequest. Config.Cache is not told: it cannot have a
+// wrong entry.
+func (in *Inbox) Discard(ctx context.Context, req DiscardRequest) (changed int, err error) {
+	return in.engine.Discard(ctx, req)
+}
+
+// Cleanup deletes, in chunks, the processed and the discarded events and the keys of OnlyNewer of
+// this consumer that are older than Config.Retention. It returns how many it deleted. Rows of
+// failed and dead events stay. Any number of processes may call it at once.
 func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) { return in.engine.Cleanup(ctx) }
 
 // Run calls Cleanup now and every Config.CleanupInterval until ctx ends, and then returns nil. The

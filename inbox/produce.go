@@ -8,7 +8,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/ormoutbox/ormoutbox/core"
 	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
@@ -32,13 +31,7 @@ func arrived(msg engine.Message, identify func(engine.Message) (Event, error)) a
 	if err != nil {
 		return a // the engine refuses it with the same error
 	}
-	a.msg.ID, a.info.Event = event.EventID, event
-	for _, name := range []string{core.HeaderOccurredAt, "ce_time", "ce-time"} {
-		if at, err := time.Parse(time.RFC3339Nano, msg.Headers[name]); err == nil {
-			a.info.OccurredAt = at
-			break
-		}
-	}
+	a.msg.ID, a.info.Event, a.info.OccurredAt = event.EventID, event, engine.OccurredAt(msg)
 	return a
 }
 

@@ -121,8 +121,8 @@ func TestProducedIsToldOfTheDelivery(t *testing.T) {
 						return []*message.Message{event(msg.Context(), "i")}, nil
 					})
 			})
-			if err := pubsub.Publish("orders", event(t.Context(), "e", "ce_time",
-				at.Format(time.RFC3339))); err != nil {
+			if err := pubsub.Publish("orders", event(t.Context(), "e", "ce_id", "e",
+				"ce_time", at.Format(time.RFC3339))); err != nil {
 				t.Fatal(err)
 			}
 			if len(told) != 2 || asked != 1 {

@@ -284,6 +284,15 @@ func (l *lazyInbox) Redrive(ctx context.Context, keys []Key, actor, reason strin
 	return s.Redrive(ctx, keys, actor, reason)
 }
 
+// Discard implements Store.
+func (l *lazyInbox) Discard(ctx context.Context, keys []Key, actor, reason string) (int, error) {
+	s, err := l.ready(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return s.Discard(ctx, keys, actor, reason)
+}
+
 // Cleanup implements Store.
 func (l *lazyInbox) Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (int, error) {
 	s, err := l.ready(ctx)

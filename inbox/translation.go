@@ -72,7 +72,7 @@ var errNoID = errors.New("there is none in metadata event_id, nor one of CloudEv
 
 // eventID is the default of Config.EventID.
 func eventID(msg *message.Message) (string, error) {
-	id, err := engine.EventID(map[string]string(msg.Metadata))
+	id, err := engine.MessageID(engine.Message{Headers: msg.Metadata, Payload: msg.Payload})
 	switch {
 	case err == nil:
 		return id, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -30,16 +31,7 @@ func (t *Traces) process(ctx context.Context, consumer string, msgs []inbox.Mess
 	ambient := trace.SpanContextFromContext(ctx)
 	var links []trace.Link
 	if len(msgs) == 1 {
-		id := idOf(first)
-		if id != "" {
-			attrs = append(attrs, semconv.MessagingMessageID(id))
-		}
-		if first.Located {
-			attrs = append(attrs, semconv.MessagingDestinationPartitionID(strconv.Itoa(int(first.Partition))))
-			if t.kafka(first.Topic) {
-				attrs = append(attrs, semconv.MessagingKafkaOffset(int(first.Offset)))
-			}
-		}
+		attrs = append(attrs, t.place(first)...)
 		var created trace.SpanContext
 		ctx, created = t.creation(ctx, first.Headers) // with the baggage of the event
 		switch {
@@ -50,15 +42,11 @@ func (t *Traces) process(ctx context.Context, consumer string, msgs []inbox.Mess
 				links = append(links, trace.Link{SpanContext: ambient})
 			}
 		default:
-			links = append(links, link(created, id))
+			links = append(links, link(created, idOf(first)))
 		}
 	} else {
 		attrs = append(attrs, semconv.MessagingBatchMessageCount(len(msgs)))
-		for _, msg := range msgs {
-			if _, created := t.creation(ctx, msg.Headers); created.IsValid() {
-				links = append(links, link(created, idOf(msg)))
-			}
-		}
+		links = t.links(ctx, msgs)
 	}
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(attrs...), trace.WithLinks(links...))
@@ -79,6 +67,30 @@ func (t *Traces) process(ctx context.Context, consumer string, msgs []inbox.Mess
 			}
 		}
 	}
+}
+
+// place returns the attributes of a single message: its id, and where the broker has it.
+func (t *Traces) place(msg inbox.Message) (attrs []attribute.KeyValue) {
+	if id := idOf(msg); id != "" {
+		attrs = append(attrs, semconv.MessagingMessageID(id))
+	}
+	if msg.Located {
+		attrs = append(attrs, semconv.MessagingDestinationPartitionID(strconv.Itoa(int(msg.Partition))))
+		if t.kafka(msg.Topic) {
+			attrs = append(attrs, semconv.MessagingKafkaOffset(int(msg.Offset)))
+		}
+	}
+	return attrs
+}
+
+// links lead to the spans that created the messages.
+func (t *Traces) links(ctx context.Context, msgs []inbox.Message) (links []trace.Link) {
+	for _, msg := range msgs {
+		if _, created := t.creation(ctx, msg.Headers); created.IsValid() {
+			links = append(links, link(created, idOf(msg)))
+		}
+	}
+	return links
 }
 
 // idOf returns the identity of a message, as far as the message itself says it.

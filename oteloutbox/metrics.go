@@ -29,6 +29,17 @@ type MetricsConfig struct {
 	// Further ones count as "_other". Default: 100. Topics have theirs in any case.
 	MaxLabels int
 
+	// Messaging adds the metrics that the conventions of OpenTelemetry name for every client of a
+	// broker: messaging.client.sent.messages, messaging.client.operation.duration,
+	// messaging.client.consumed.messages and messaging.process.duration. Leave it off where the
+	// client of the broker has them already: each message would count twice. The conventions are in
+	// development, so these names may change with a later version of this module.
+	Messaging bool
+	// System is the attribute messaging.system of these: kafka, rabbitmq, nats, redis. Systems has
+	// that of single topics, for a Router with several brokers. Default: "outbox".
+	System  string
+	Systems map[string]string
+
 	// BacklogEvery is how old the gauges of Watch may be. A collection that finds them older asks
 	// the database. Default: 15 s.
 	BacklogEvery time.Duration
@@ -38,7 +49,10 @@ type MetricsConfig struct {
 
 // Metrics counts what its observers are told. Make it with NewMetrics. It is safe for use by
 // several goroutines.
-type Metrics struct{ set *metrics.Set }
+type Metrics struct {
+	set       *metrics.Set
+	messaging *messaging // nil without MetricsConfig.Messaging
+}
 
 // NewMetrics makes the instruments. An instrument that the provider refuses is missing, and its
 // error goes to the handler of otel.SetErrorHandler.
@@ -46,21 +60,41 @@ func NewMetrics(cfg MetricsConfig) *Metrics {
 	if cfg.MeterProvider == nil {
 		cfg.MeterProvider = otel.GetMeterProvider()
 	}
+	if cfg.MaxLabels <= 0 {
+		cfg.MaxLabels = 100
+	}
+	if cfg.System == "" {
+		cfg.System = "outbox"
+	}
 	m := meter{cfg.MeterProvider.Meter(ScopeName)}
 	set := metrics.New(m, metrics.Config{
 		Topics: cfg.Topics, MaxLabels: cfg.MaxLabels,
 		BacklogEvery: cfg.BacklogEvery, BacklogTimeout: cfg.BacklogTimeout,
 	})
-	m.backlog(set)
-	return &Metrics{set}
+	m.watched(set)
+	all := &Metrics{set: set}
+	if cfg.Messaging {
+		all.messaging = newMessaging(cfg, m)
+	}
+	return all
 }
 
 // Outbox returns the observer of core.Config, and of Config.Observer of each adapter. To have one
 // of your own too, join them with core.TeeObserver.
-func (m *Metrics) Outbox() *core.Observer { return m.set.Outbox() }
+func (m *Metrics) Outbox() *core.Observer {
+	if m.messaging == nil {
+		return m.set.Outbox()
+	}
+	return core.TeeObserver(m.set.Outbox(), &core.Observer{Published: m.messaging.published})
+}
 
 // Inbox returns the observer of inbox.Config.
-func (m *Metrics) Inbox() *inbox.Observer { return m.set.Inbox() }
+func (m *Metrics) Inbox() *inbox.Observer {
+	if m.messaging == nil {
+		return m.set.Inbox()
+	}
+	return m.messaging.inbox(m.set.Inbox())
+}
 
 // Keys returns the observer of once.Config.
 func (m *Metrics) Keys() *once.Observer { return m.set.Keys() }
@@ -72,11 +106,16 @@ func (m *Metrics) HTTP() *httpkey.Observer { return m.set.HTTP() }
 // Effects returns the observer of command.WorkerConfig.
 func (m *Metrics) Effects() func(command.ExecInfo) { return m.set.Effects() }
 
-// Watch adds the gauges of an outbox: outbox.backlog.messages, outbox.backlog.oldest.age and
-// outbox.blocked.keys. They are the table's, so each process that watches it reports the same: use
-// the maximum, not the sum. They are missing while a query fails. A second call replaces the
-// outbox.
+// Watch adds the gauges of an outbox: outbox.backlog.messages, outbox.backlog.oldest.age,
+// outbox.blocked.keys, outbox.pauses, outbox.rate.limits and outbox.unrelayed.topics. They are the
+// table's, so each process that watches it reports the same: use the maximum, not the sum. They are
+// missing while their query fails. A second call replaces the outbox.
 func (m *Metrics) Watch(outbox metrics.Backlogger) { m.set.Watch(outbox) }
+
+// WatchEffects adds the gauges of a table of effects: effect.backlog.messages and
+// effect.backlog.oldest.age, for each channel with effects that are not completed. The rest is as
+// for Watch.
+func (m *Metrics) WatchEffects(queue metrics.EffectBacklogger) { m.set.WatchEffects(queue) }
 
 // meter makes the instruments of package metrics.
 type meter struct{ metric.Meter }
@@ -111,28 +150,22 @@ func (m meter) Histogram(d metrics.Desc) func(values ...string) metrics.Histogra
 	return func(values ...string) metrics.Histogram { return histogram{h, attributes(d, values)} }
 }
 
-// backlog makes the gauges that come from the database.
-func (m meter) backlog(set *metrics.Set) {
-	made := func(d metrics.Desc) metric.Float64ObservableGauge {
+// watched makes the gauges that come from the database.
+func (m meter) watched(set *metrics.Set) {
+	gauges := map[string]metric.Float64ObservableGauge{}
+	var all []metric.Observable
+	for _, d := range metrics.Watched() {
 		g, err := m.Float64ObservableGauge(d.OTelName(), metric.WithDescription(d.Help), metric.WithUnit(d.Unit()))
 		report(err)
-		return g
+		gauges[d.Name] = g
+		all = append(all, g)
 	}
-	messages, oldest, blocked := made(metrics.BacklogMessages), made(metrics.BacklogOldestAge),
-		made(metrics.BlockedKeys)
-	pending := attributes(metrics.BacklogMessages, []string{"pending"})
-	dead := attributes(metrics.BacklogMessages, []string{"dead"})
 	_, err := m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		backlog, ok := set.Backlog(ctx)
-		if !ok {
-			return nil
+		for _, s := range set.Samples(ctx) {
+			o.ObserveFloat64(gauges[s.Desc.Name], s.Value, attributes(s.Desc, s.Values))
 		}
-		o.ObserveFloat64(messages, float64(backlog.Pending), pending)
-		o.ObserveFloat64(messages, float64(backlog.Dead), dead)
-		o.ObserveFloat64(oldest, backlog.OldestAge.Seconds())
-		o.ObserveFloat64(blocked, float64(backlog.BlockedKeys))
 		return nil
-	}, messages, oldest, blocked)
+	}, all...)
 	report(err)
 }
 

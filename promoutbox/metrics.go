@@ -37,7 +37,7 @@ type Config struct {
 type Metrics struct {
 	set *metrics.Set
 
-	messages, oldest, blocked *prometheus.Desc // the gauges of Watch
+	watched map[string]*prometheus.Desc // the gauges of Watch and WatchEffects, by name
 
 	all []prometheus.Collector
 }
@@ -46,10 +46,11 @@ var _ prometheus.Collector = (*Metrics)(nil)
 
 // New makes a Metrics. Register it with a prometheus.Registerer.
 func New(cfg Config) *Metrics {
-	m := &Metrics{}
+	m := &Metrics{watched: map[string]*prometheus.Desc{}}
 	f := &factory{labels: cfg.ConstLabels, made: &m.all}
-	m.messages, m.oldest, m.blocked = f.desc(metrics.BacklogMessages), f.desc(metrics.BacklogOldestAge),
-		f.desc(metrics.BlockedKeys)
+	for _, d := range metrics.Watched() {
+		m.watched[d.Name] = f.desc(d)
+	}
 	m.set = metrics.New(f, metrics.Config{
 		Topics: cfg.Topics, MaxLabels: cfg.MaxLabels,
 		BacklogEvery: cfg.BacklogEvery, BacklogTimeout: cfg.BacklogTimeout,
@@ -76,15 +77,24 @@ func (m *Metrics) Effects() func(command.ExecInfo) { return m.set.Effects() }
 // Backlogger is what Watch asks: a *core.Outbox.
 type Backlogger = metrics.Backlogger
 
-// Watch adds the gauges of an outbox: outbox_backlog_messages, outbox_backlog_oldest_age_seconds
-// and outbox_blocked_keys. They are the table's, so each process that watches it reports the same.
-// While a query fails they are missing, because an old figure would hide an outage;
-// outbox_backlog_errors_total counts the failures. A second call replaces the outbox.
+// Watch adds the gauges of an outbox: outbox_backlog_messages, outbox_backlog_oldest_age_seconds,
+// outbox_blocked_keys, outbox_pauses, outbox_rate_limits and outbox_unrelayed_topics. They are the
+// table's, so each process that watches it reports the same. While a query fails its gauges are
+// missing, because an old figure would hide an outage; outbox_backlog_errors_total counts the
+// failures. A second call replaces the outbox.
 func (m *Metrics) Watch(outbox Backlogger) { m.set.Watch(outbox) }
+
+// EffectBacklogger is what WatchEffects asks: a *command.Queue.
+type EffectBacklogger = metrics.EffectBacklogger
+
+// WatchEffects adds the gauges of a table of effects: effect_backlog_messages and
+// effect_backlog_oldest_age_seconds, for each channel with effects that are not completed. The rest
+// is as for Watch.
+func (m *Metrics) WatchEffects(queue EffectBacklogger) { m.set.WatchEffects(queue) }
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.messages, m.oldest, m.blocked} {
+	for _, d := range m.watched {
 		ch <- d
 	}
 	for _, c := range m.all {
@@ -92,23 +102,16 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It asks the database for the backlog if the last answer
+// Collect implements prometheus.Collector. It asks the database for the gauges if their last answer
 // is older than Config.BacklogEvery.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	backlog, ok := m.set.Backlog(context.Background())
+	samples := m.set.Samples(context.Background())
 	for _, c := range m.all {
 		c.Collect(ch)
 	}
-	if !ok {
-		return
+	for _, s := range samples {
+		ch <- prometheus.MustNewConstMetric(m.watched[s.Desc.Name], prometheus.GaugeValue, s.Value, s.Values...)
 	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	gauge(m.messages, float64(backlog.Pending), "pending")
-	gauge(m.messages, float64(backlog.Dead), "dead")
-	gauge(m.oldest, backlog.OldestAge.Seconds())
-	gauge(m.blocked, float64(backlog.BlockedKeys))
 }
 
 // factory makes the metrics, and remembers them.

@@ -387,7 +387,8 @@ func TestTwoOutboxesOfOneProcess(t *testing.T) {
 // Names follow the rules of Prometheus, and docs/metrics.md has each of them with its labels.
 func TestNames(t *testing.T) {
 	m := promoutbox.New(promoutbox.Config{Topics: []string{"t"}})
-	m.Watch(&table{})
+	m.Watch(&operated{})
+	m.WatchEffects(channels{{Channel: "mail"}})
 	m.Inbox().Dead(inbox.Info{})
 	m.Keys().Decided(once.DecideInfo{})
 	m.HTTP().Handled(httpkey.Info{})
@@ -425,4 +426,74 @@ func TestNames(t *testing.T) {
 	if !slices.Equal(have, told) {
 		t.Errorf("docs/metrics.md should have\n%s\nand has\n%s", strings.Join(have, "\n"), strings.Join(told, "\n"))
 	}
+}
+
+// operated is a table that operators work on.
+type operated struct {
+	table
+	pauses []core.Pause
+	err    error
+	asked  int
+}
+
+func (o *operated) Pauses(context.Context) ([]core.Pause, error) { return o.pauses, o.err }
+func (o *operated) Rates(context.Context) ([]core.Rate, error) {
+	return []core.Rate{{Topic: "a"}}, o.err
+}
+
+func (o *operated) UnrelayedTopics(context.Context) ([]string, error) {
+	o.asked++
+	return []string{"x", "y"}, o.err
+}
+
+type channels []command.Backlog
+
+func (c channels) Backlog(context.Context) ([]command.Backlog, error) { return c, nil }
+
+// The pauses and rates of operators, topics without a relay and effects are gauges. A table without
+// them is no failure, one that cannot be read is, and a failure of one query hides no other gauge.
+func TestGaugesOfOperators(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := promoutbox.New(promoutbox.Config{MaxLabels: 1})
+		o := &operated{}
+		m.Watch(o)
+		m.WatchEffects(channels{
+			{Channel: "mail", Pending: 3, Dead: 1, OldestAge: time.Minute},
+			{Channel: "push", Pending: 4, Dead: 2},
+			{Channel: "sms", Pending: 5, OldestAge: time.Second},
+		})
+		want(t, m, 0, "outbox_pauses", "scope=all")
+		want(t, m, 0, "outbox_pauses", "scope=topic")
+		want(t, m, 1, "outbox_rate_limits")
+		want(t, m, 2, "outbox_unrelayed_topics")
+		want(t, m, 3, "effect_backlog_messages", "channel=mail", "state=pending")
+		want(t, m, 1, "effect_backlog_messages", "channel=mail", "state=dead")
+		want(t, m, 60, "effect_backlog_oldest_age_seconds", "channel=mail")
+		want(t, m, 9, "effect_backlog_messages", "channel=_other", "state=pending")
+		want(t, m, 2, "effect_backlog_messages", "channel=_other", "state=dead")
+		want(t, m, 1, "effect_backlog_oldest_age_seconds", "channel=_other")
+
+		o.pauses = []core.Pause{{All: true}, {Topic: "a"}, {Topic: "b"}, {Tenant: "t"}}
+		time.Sleep(15 * time.Second)
+		want(t, m, 1, "outbox_pauses", "scope=all")
+		want(t, m, 2, "outbox_pauses", "scope=topic")
+		want(t, m, 1, "outbox_pauses", "scope=tenant")
+		if o.asked != 1 {
+			t.Errorf("topics were asked for %d times in 15 s, want once in a minute", o.asked)
+		}
+		for _, c := range []struct {
+			err    error
+			failed float64
+		}{{core.ErrNoTables, 0}, {errors.ErrUnsupported, 0}, {errors.New("down"), 3}} {
+			o.err = c.err
+			time.Sleep(time.Minute)
+			want(t, m, c.failed, "outbox_backlog_errors_total")
+			for _, name := range []string{"outbox_rate_limits", "outbox_unrelayed_topics"} {
+				if _, there := value(t, m, name); there {
+					t.Errorf("%v: there is a value of %s", c.err, name)
+				}
+			}
+			want(t, m, 0, "outbox_blocked_keys")
+		}
+	})
 }

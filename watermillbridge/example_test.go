@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
@@ -71,20 +72,26 @@ func ExampleNewPublisher() {
 	// <nil>
 }
 
-// Marshal adds a trace header, and CloudEvents attributes beside the outbox's own metadata.
+// Marshal adds metadata of its own.
 func ExampleNewMessage() {
 	cfg := watermillbridge.Config{Marshal: func(ctx context.Context, d core.Delivery) (*message.Message, error) {
 		msg := watermillbridge.NewMessage(ctx, d)
-		msg.Metadata.Set("ce_specversion", "1.0")
-		msg.Metadata.Set("ce_id", d.ID)
-		msg.Metadata.Set("ce_type", d.Type)
-		msg.Metadata.Set("ce_source", "/orders")
+		msg.Metadata.Set("region", "eu")
 		return msg, nil
 	}}
 	msg, err := cfg.Marshal(context.Background(),
 		core.Delivery{Event: core.Event{ID: "018f2d3e-4c5b-7000-8000-000000000001", Type: "order.placed"}})
-	fmt.Println(msg.Metadata["event_type"], msg.Metadata["ce_type"], err)
-	// Output: order.placed order.placed <nil>
+	fmt.Println(msg.Metadata["event_type"], msg.Metadata["region"], err)
+	// Output: order.placed eu <nil>
+}
+
+// A consumer that knows CloudEvents needs nothing of this project.
+func ExampleNewCloudEvent() {
+	mapper := &cloudevents.Mapper{Source: "https://shop.example/orders", Binding: cloudevents.Kafka}
+	msg, err := watermillbridge.NewCloudEvent(context.Background(),
+		core.Delivery{Event: core.Event{ID: "018f2d3e-4c5b-7000-8000-000000000001", Type: "order.placed"}}, mapper)
+	fmt.Println(msg.Metadata["ce_source"], msg.Metadata["ce_type"], msg.Metadata["event_type"], err)
+	// Output: https://shop.example/orders order.placed order.placed <nil>
 }
 
 func ExampleEventFromMessage() {

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 )
 
 // Errors that callers branch on with errors.Is.
@@ -42,6 +43,10 @@ type Config struct {
 	// makes the event DEAD, because the same event would fail again. Mark an error of another cause
 	// with core.Unavailable. Default: NewMessage.
 	Marshal func(ctx context.Context, d core.Delivery) (*message.Message, error)
+	// CloudEvents sends each event as a CloudEvent (see NewCloudEvent). An event that breaks a rule
+	// of CloudEvents is refused when it is recorded. The Mapper's Binding is required here, but
+	// kafkabridge and amqpbridge set it. It excludes Marshal. It is copied. Default: none.
+	CloudEvents *cloudevents.Mapper
 	// RowIDMetadata is a further name under which a message carries the row id, for a broker that
 	// deduplicates by it: "Nats-Msg-Id" for JetStream. Default: core.HeaderRowID alone.
 	RowIDMetadata string
@@ -111,6 +116,20 @@ func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 	if cfg.MaxPayload < 0 {
 		return nil, fmt.Errorf("watermillbridge: Config.MaxPayload %d is negative", cfg.MaxPayload)
 	}
+	if cfg.CloudEvents != nil {
+		if cfg.Marshal != nil {
+			return nil, errors.New("watermillbridge: Config.CloudEvents and Config.Marshal are both set: set one; " +
+				"a Marshal can call NewCloudEvent")
+		}
+		if err := cfg.CloudEvents.Validate(); err != nil {
+			return nil, fmt.Errorf("watermillbridge: Config.CloudEvents: %w", err)
+		}
+		mapper := *cfg.CloudEvents
+		cfg.CloudEvents = &mapper
+		cfg.Marshal = func(ctx context.Context, d core.Delivery) (*message.Message, error) {
+			return NewCloudEvent(ctx, d, &mapper)
+		}
+	}
 	if cfg.MaxStuck == 0 {
 		cfg.MaxStuck = 64
 	}
@@ -169,8 +188,14 @@ func (p *Publisher) receipt(topic string, d core.Delivery, msg *message.Message)
 	return p.cfg.Receipt(msg)
 }
 
-// CheckSize implements core.SizeChecker with Config.MaxPayload and Config.CheckSize.
+// CheckSize implements core.SizeChecker with Config.MaxPayload and Config.CheckSize. It also
+// refuses an event that Config.CloudEvents cannot send.
 func (p *Publisher) CheckSize(e core.Event) error {
+	if m := p.cfg.CloudEvents; m != nil {
+		if err := m.Check(e); err != nil {
+			return err
+		}
+	}
 	if limit := p.cfg.MaxPayload; limit > 0 && len(e.Payload) > limit {
 		return fmt.Errorf("watermillbridge: the payload has %d bytes, more than the %d that the broker takes of it "+
 			"(MaxPayload of the bridge's Config): "+

@@ -62,6 +62,10 @@ type Config struct {
 	// driver does not, and on PostgreSQL only without a pooler.
 	DisablePrepare bool
 
+	// BacklogLimit makes statements and calls that publish fail with core.ErrBacklogFull while too
+	// many events wait in the table. Default: no limit.
+	BacklogLimit core.BacklogLimit
+
 	// Node is the name of this process in the table. It and the fields below are described in
 	// core.Config, with their defaults.
 	Node            string

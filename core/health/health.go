@@ -33,8 +33,8 @@ type Report struct {
 }
 
 // Live is the handler of a liveness probe. It answers with 503 if only a restart helps, see
-// core.Outbox.Live. It does not use the database. Of the Report it fills in Status and Problems. A
-// process with several outboxes is as well as the worst of them.
+// core.Outbox.Live. It does not use the database. Of the Report, the answer has Status and Problems
+// alone. A process with several outboxes is as well as the worst of them.
 func Live(outboxes ...*core.Outbox) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		report := Report{Status: OK}
@@ -43,7 +43,10 @@ func Live(outboxes ...*core.Outbox) http.Handler {
 				report.Status, report.Problems = Failed, append(report.Problems, err.Error())
 			}
 		}
-		report.write(w)
+		write(w, report.Status, struct {
+			Status   string   `json:"status"`
+			Problems []string `json:"problems"`
+		}{report.Status, append([]string{}, report.Problems...)})
 	})
 }
 
@@ -86,10 +89,14 @@ func (r *Report) add(h core.Health) {
 // write sends the report. Lists are never null.
 func (r Report) write(w http.ResponseWriter) {
 	r.Stopped, r.Problems = append([]string{}, r.Stopped...), append([]string{}, r.Problems...)
+	write(w, r.Status, r)
+}
+
+func write(w http.ResponseWriter, status string, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	if r.Status == Failed {
+	if status == Failed {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(r) // the prober has gone
+	_ = json.NewEncoder(w).Encode(body) // the prober has gone
 }

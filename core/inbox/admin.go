@@ -33,10 +33,8 @@ type RedriveRequest struct {
 // error, because a message that the cache answers is not processed. Give the Inbox that redrives
 // the Cache of the consumers: see Cache.
 func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, err error) {
-	for _, k := range req.Keys {
-		if k.Consumer != in.cfg.Consumer {
-			return 0, fmt.Errorf("%w: key of consumer %q, this is %q", ErrInvalidRequest, k.Consumer, in.cfg.Consumer)
-		}
+	if err := in.own(req.Keys); err != nil {
+		return 0, err
 	}
 	if in.cfg.Cache != nil && len(req.Keys) > 0 {
 		names := make([]string, len(req.Keys))
@@ -50,14 +48,47 @@ func (in *Inbox) Redrive(ctx context.Context, req RedriveRequest) (changed int, 
 	return in.cfg.Store.Redrive(ctx, req.Keys, req.Actor, req.Reason)
 }
 
+// DiscardRequest names dead events that a person wants never processed.
+type DiscardRequest struct {
+	Keys   []Key  // as ListDead returns them
+	Actor  string // who asks; required
+	Reason string // why; required
+}
+
+// Discard ends dead events: they are never processed. When the message of one is delivered again,
+// it is acknowledged and not handled: the Result is Ack with the Outcome Duplicate, as for an event
+// that was processed. The event is dead no longer, Redrive does not change it, and Cleanup deletes
+// it after Config.Retention. Until then its row keeps actor and reason. Discard returns how many
+// events changed; the others were not dead. An incomplete request, or one with a key of another
+// consumer, is refused with an error wrapping ErrInvalidRequest.
+//
+// Config.Cache is not told. An entry that it has of the event gives the answer that the table gives
+// from now on, and without an entry the table is asked.
+func (in *Inbox) Discard(ctx context.Context, req DiscardRequest) (changed int, err error) {
+	if err := in.own(req.Keys); err != nil {
+		return 0, err
+	}
+	return in.cfg.Store.Discard(ctx, req.Keys, req.Actor, req.Reason)
+}
+
+// own refuses keys of another consumer.
+func (in *Inbox) own(keys []Key) error {
+	for _, k := range keys {
+		if k.Consumer != in.cfg.Consumer {
+			return fmt.Errorf("%w: key of consumer %q, this is %q", ErrInvalidRequest, k.Consumer, in.cfg.Consumer)
+		}
+	}
+	return nil
+}
+
 const cleanupChunk = 1000
 
 // errForever says that Cleanup and Run have nothing to do.
 var errForever = errors.New("inbox: Config.Retention is not set: everything is kept for ever")
 
-// Cleanup deletes, in chunks, the processed events and the keys of OnlyNewer of this consumer that
-// are older than Config.Retention. It returns how many it deleted. Rows of failed and dead events
-// stay. Any number of processes may call it at once.
+// Cleanup deletes, in chunks, the processed and the discarded events and the keys of OnlyNewer of
+// this consumer that are older than Config.Retention. It returns how many it deleted. Rows of
+// failed and dead events stay. Any number of processes may call it at once.
 func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) {
 	if in.cfg.Retention == 0 {
 		return 0, errForever

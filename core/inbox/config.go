@@ -34,7 +34,8 @@ type Config struct {
 	// consumer with one handler. Choose it once. Default: none, and then each Message needs one.
 	Handler string
 	// EventID returns the identity of the event of a message whose ID is empty. Never take it from
-	// the payload: two equal payments are two payments. Default: EventID of the headers.
+	// the data: two equal payments are two payments. Default: MessageID, which is event_id, else
+	// the identity of a CloudEvent.
 	EventID func(msg Message) (string, error)
 	// Tenant returns the tenant of a message whose Tenant is empty. Its answer is final: "" is no
 	// tenant, whatever the headers say. Default: the header tenant_id.
@@ -181,7 +182,7 @@ func (c Config) withDefaults() Config {
 		c.CleanupInterval = DefaultCleanupInterval
 	}
 	if c.EventID == nil {
-		c.EventID = func(msg Message) (string, error) { return EventID(msg.Headers) }
+		c.EventID = MessageID
 	}
 	if c.Tenant == nil {
 		c.Tenant = func(msg Message) string { return msg.Headers[core.HeaderTenantID] }

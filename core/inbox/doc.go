@@ -27,7 +27,7 @@
 // core.Unavailable or Config.Classifier marks as an outage. The event is given up when
 // Config.MaxAttempts are spent and its first failure is Config.MinAge ago, or at once with
 // core.Permanent. The event is then dead: ListDead shows it, and Redrive lets it be processed when
-// it is delivered again.
+// it is delivered again. Discard decides that it never will be.
 //
 // # No promise
 //
@@ -40,7 +40,8 @@
 //
 // An event is remembered for a consumer, a handler, a tenant and an event id, compared byte by
 // byte. Consumer and handler are names that you choose and keep: under a new name everything is
-// processed again. The event id comes from the headers and never from the payload: see EventID.
+// processed again. The event id comes from the headers or from a CloudEvent, and never from
+// the data: see MessageID.
 //
 // AtLeastOnce does the same without a transaction, by a lease in Redis or another store of package
 // once.

@@ -14,8 +14,8 @@ var (
 	ErrInvalidMessage = errors.New("inbox: invalid message")
 
 	// ErrDead: the event was given up, because its handler failed too often or with core.Permanent.
-	// The event is not processed until Redrive. If the handler has just failed, the error also
-	// wraps the handler's error.
+	// The event is not processed until Redrive, and never after Discard. If the handler has just
+	// failed, the error also wraps the handler's error.
 	ErrDead = errors.New("inbox: event is dead")
 
 	// ErrInProgress: another process works on the event. Deliver the message again later.

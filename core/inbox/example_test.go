@@ -72,6 +72,31 @@ func ExampleInbox_ProcessBatch() {
 	// ack ack ack
 }
 
+// A person decides that a dead event will never be processed.
+func ExampleInbox_Discard() {
+	in, ctx := newInbox(), context.Background()
+	deliver := func() {
+		res := in.Process(ctx, inbox.Message{ID: "1"}, func(context.Context, core.Tx, inbox.Message) error {
+			return core.Permanent(errors.New("no total"))
+		})
+		fmt.Println(res.Action, res.Outcome)
+	}
+	deliver()
+	dead, err := in.ListDead(ctx, inbox.DeadQuery{})
+	if err != nil {
+		panic(err)
+	}
+	n, err := in.Discard(ctx, inbox.DiscardRequest{
+		Keys: []inbox.Key{dead[0].Key}, Actor: "ada", Reason: "a test order",
+	})
+	fmt.Println(n, err)
+	deliver()
+	// Output:
+	// dead dead
+	// 1 <nil>
+	// ack duplicate
+}
+
 // Effects that are in no database: the lease is in Redis (module inbox/redisonce), or in any other
 // store of package once.
 func ExampleAtLeastOnce_Process() {

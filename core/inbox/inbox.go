@@ -314,5 +314,5 @@ func cacheKey(k Key) string {
 }
 
 func newDelivery(e Event, msg Message) delivery {
-	return delivery{info: Info{Event: e, OccurredAt: occurredAt(msg.Headers)}, came: time.Now()}
+	return delivery{info: Info{Event: e, OccurredAt: OccurredAt(msg)}, came: time.Now()}
 }

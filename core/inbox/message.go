@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
@@ -52,7 +53,7 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 			Consumer: in.cfg.Consumer, Handler: either(msg.Handler, in.cfg.Handler),
 			Tenant: msg.Tenant, EventID: msg.ID,
 		},
-		Type:    first(h, core.HeaderEventType, "ce_type", "ce-type", "cloudEvents:type"),
+		Type:    eventType(msg),
 		Version: int(number(h[core.HeaderSchemaVersion], 31)),
 
 		AggregateType: h[core.HeaderAggregateType],
@@ -94,23 +95,40 @@ var ErrNoID = errors.New("inbox: no event id: neither header event_id nor that o
 	"Config.EventID")
 
 // EventID returns the identity of an event from the headers of its message. That is event_id.
-// Without it, the identity of CloudEvents is taken: ce_source and ce_id (also written ce-id and
-// cloudEvents:id), joined by a blank. Without either the error is ErrNoID.
-func EventID(headers map[string]string) (string, error) {
-	if id := headers[core.HeaderEventID]; id != "" {
+// Without it, the identity of CloudEvents is taken: source and id, joined by a blank, as the
+// bindings of Kafka, AMQP, NATS and HTTP write them (ce_id, cloudEvents_id, cloudEvents:id, ce-id).
+// Without either the error is ErrNoID.
+func EventID(headers map[string]string) (string, error) { return MessageID(Message{Headers: headers}) }
+
+// MessageID returns the identity of the event of a message, which is the default of Config.EventID.
+// It is EventID of the headers. Without that, and if the content type says that the payload is a
+// CloudEvent (application/cloudevents+json), it is source and id of that document. Without either
+// the error is ErrNoID. Message.ID is not looked at.
+func MessageID(msg Message) (string, error) {
+	if id := msg.Headers[core.HeaderEventID]; id != "" {
 		return id, nil
 	}
-	// CloudEvents in binary mode, as its bindings of Kafka, HTTP and AMQP write it. An id is unique
-	// within its source only.
-	id := first(headers, "ce_id", "ce-id", "Ce-Id", "cloudEvents:id", "cloudEvents_id")
-	if id == "" {
+	attrs := cloudEvent(msg)
+	// An id is unique within its source only.
+	switch id, source := attrs["id"], attrs["source"]; {
+	case id == "":
 		return "", ErrNoID
+	case source != "":
+		return source + " " + id, nil
+	default:
+		return id, nil
 	}
-	src := first(headers, "ce_source", "ce-source", "Ce-Source", "cloudEvents:source", "cloudEvents_source")
-	if src != "" {
-		return src + " " + id, nil
+}
+
+func eventType(msg Message) string {
+	if t := msg.Headers[core.HeaderEventType]; t != "" {
+		return t
 	}
-	return id, nil
+	return cloudEvent(msg)["type"]
+}
+
+func cloudEvent(msg Message) map[string]string {
+	return cloudevents.Attributes(cloudevents.Message{Headers: msg.Headers, Body: msg.Payload})
 }
 
 func either(a, b string) string {
@@ -118,15 +136,6 @@ func either(a, b string) string {
 		return a
 	}
 	return b
-}
-
-func first(headers map[string]string, names ...string) string {
-	for _, n := range names {
-		if v := headers[n]; v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 // number reads a positive number. Any other text is 0: a header that only describes must not stop a
@@ -139,7 +148,13 @@ func number(s string, bits int) int64 {
 	return int64(n) // bits is at most 63
 }
 
-func occurredAt(headers map[string]string) time.Time {
-	t, _ := time.Parse(time.RFC3339Nano, first(headers, core.HeaderOccurredAt, "ce_time", "ce-time"))
+// OccurredAt returns the time of the event of a message: header occurred_at, else the time of a
+// CloudEvent. Zero: unknown.
+func OccurredAt(msg Message) time.Time {
+	text := msg.Headers[core.HeaderOccurredAt]
+	if text == "" {
+		text = cloudEvent(msg)["time"]
+	}
+	t, _ := time.Parse(time.RFC3339Nano, text)
 	return t
 }

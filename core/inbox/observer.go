@@ -12,7 +12,8 @@ import (
 type Observer struct {
 	// Processed: the handler ran, and its effects are committed.
 	Processed func(Info)
-	// Duplicate: the event had been processed before; the handler was not run.
+	// Duplicate: the event had been processed before, or a person has discarded it; the handler was
+	// not run.
 	Duplicate func(Info)
 	// Stale: a newer event of the same key had been processed before. The handler was not run for
 	// this event, and never will be.

@@ -11,8 +11,8 @@ type Action uint8
 
 // Actions.
 const (
-	// Ack: the event is processed, now or before, or does not have to be (Config.OnlyNewer).
-	// Acknowledge the message.
+	// Ack: the event is processed, now or before, or does not have to be (Config.OnlyNewer,
+	// Inbox.Discard). Acknowledge the message.
 	Ack Action = iota + 1
 	// Retry: the event is not processed. Do not acknowledge the message, and process it again, or
 	// have it delivered again, after Result.After.

@@ -41,8 +41,12 @@ type Store interface {
 	// The row keeps the actor and the reason until then. It returns how many events changed; the
 	// others were not dead.
 	Redrive(ctx context.Context, keys []Key, actor, reason string) (changed int, err error)
-	// Cleanup deletes at most limit events that the consumer processed longer than keep ago. It
-	// returns how many it deleted. Rows of failed and dead events stay.
+	// Discard ends dead events: from then on they are StateProcessed, and Redrive does not change
+	// them. The store keeps the actor and the reason until Cleanup deletes the events. It returns
+	// how many events changed; the others were not dead.
+	Discard(ctx context.Context, keys []Key, actor, reason string) (changed int, err error)
+	// Cleanup deletes at most limit events that the consumer processed, or a person discarded,
+	// longer than keep ago. It returns how many it deleted. Rows of failed and dead events stay.
 	Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error)
 	// CleanupKeys deletes at most limit keys whose newest event the consumer processed longer than
 	// keep ago. It returns how many it deleted.
@@ -56,7 +60,7 @@ type State uint8
 const (
 	// StateFresh: the event is new. Its row says processed as soon as the transaction commits.
 	StateFresh State = iota + 1
-	// StateProcessed: the event was processed before.
+	// StateProcessed: the event was processed before, or a person discarded it.
 	StateProcessed
 	// StateInProgress: another program, not Begin, wrote less than 15 minutes ago that it works on
 	// the event.
@@ -123,7 +127,8 @@ type DeadQuery struct {
 // not processed. The cache must forget an event before the table does (Config.Retention), and must
 // be emptied after a restore of the database or a failover that lost commits.
 //
-// Redrive calls Forget of the cache of its own Inbox. If processes do not share one cache, another
+// Discard leaves the cache alone, because an entry of a discarded event is right. Redrive calls
+// Forget of the cache of its own Inbox. If processes do not share one cache, another
 // process may still have an entry for the event, for at most as long as its cache keeps entries.
 type Cache interface {
 	// Seen reports whether the event with this key, in the form of once.Key.String, was remembered.

@@ -1,8 +1,10 @@
 package metrics_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/metrics"
@@ -37,4 +39,28 @@ func ExampleNew() {
 	// Output:
 	// outbox.relay.messages orders hot published 1
 	// outbox.fastpath.messages orders sent 1
+}
+
+// table is what an outbox tells about its table.
+type table struct{}
+
+func (table) Backlog(context.Context) (core.Backlog, error) {
+	return core.Backlog{Pending: 7, Dead: 1, BlockedKeys: 1, OldestAge: time.Minute}, nil
+}
+
+// Gauges that come from the database are read when somebody asks for them.
+func ExampleWatched() {
+	set := metrics.New(printer{}, metrics.Config{})
+	set.Watch(table{}) // in a service: the outbox
+	values := map[string]float64{}
+	for _, sample := range set.Samples(context.Background()) {
+		values[sample.Desc.Name] += sample.Value
+	}
+	for _, desc := range metrics.Watched()[:3] {
+		fmt.Println(desc.Name, values[desc.Name])
+	}
+	// Output:
+	// outbox_backlog_messages 8
+	// outbox_backlog_oldest_age_seconds 60
+	// outbox_blocked_keys 1
 }

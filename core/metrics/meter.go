@@ -53,9 +53,9 @@ type Config struct {
 	// MaxLabels is how many different values each label may have: topics, handlers, routes. Further
 	// ones count as "_other". Default: 100. Topics have theirs in any case.
 	MaxLabels int
-	// BacklogEvery is how old the answer of Set.Backlog may be. Default: 15 s.
+	// BacklogEvery is how old the answers of Set.Samples may be. Default: 15 s.
 	BacklogEvery time.Duration
-	// BacklogTimeout is how long Set.Backlog waits for the database. Default: 2 s.
+	// BacklogTimeout is how long Set.Samples waits for the database, for each query. Default: 2 s.
 	BacklogTimeout time.Duration
 }
 
@@ -66,7 +66,7 @@ type Set struct {
 	keys    *keyMetrics
 	http    *httpMetrics
 	effects *effectMetrics
-	backlog *backlog
+	watch   *watch
 }
 
 // New makes the metrics with m.
@@ -82,7 +82,7 @@ func New(m Meter, cfg Config) *Set {
 	}
 	return &Set{
 		outbox: newOutboxMetrics(m, cfg), inbox: newInboxMetrics(m, cfg), keys: newKeyMetrics(m, cfg),
-		http: newHTTPMetrics(m, cfg), effects: newEffectMetrics(m, cfg), backlog: newBacklog(m, cfg),
+		http: newHTTPMetrics(m, cfg), effects: newEffectMetrics(m, cfg), watch: newWatch(m, cfg),
 	}
 }
 

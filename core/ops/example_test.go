@@ -282,3 +282,23 @@ func ExampleAPI_CancelPlan() {
 	// cancelled by eve: wrong topic <nil>
 	// true
 }
+
+// A known failure gets a note, and is muted until its repair.
+func ExampleAPI_MuteGroup() {
+	api, _, _ := poisoned()
+	ctx := context.Background()
+	failures, err := api.Groups(ctx, ops.Filter{})
+	if err != nil {
+		panic(err)
+	}
+	req := ops.GroupRequest{Fingerprint: failures.Groups[0].Fingerprint, Actor: "ada", Reason: "INC-42"}
+	if err := api.NoteGroup(ctx, "release 7 repairs it", req); err != nil {
+		panic(err)
+	}
+	if err := api.MuteGroup(ctx, time.Now().Add(48*time.Hour), req); err != nil {
+		panic(err)
+	}
+	failures, err = api.Groups(ctx, ops.Filter{})
+	fmt.Println(failures.Groups[0].Muted, failures.Groups[0].Stored.Note, err)
+	// Output: true release 7 repairs it <nil>
+}

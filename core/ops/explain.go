@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -22,11 +23,12 @@ const (
 	ReasonDead      Reason = "dead"      // given up
 	ReasonLeased    Reason = "leased"    // a process holds it and publishes it
 	ReasonBlocked   Reason = "blocked"   // behind a dead event of its key
-	ReasonPaused    Reason = "paused"    // a person has paused its destination, or all of them
+	ReasonPaused    Reason = "paused"    // a person has paused its destination, its tenant or everything
 	ReasonStopped   Reason = "stopped"   // the relay of this process has stopped its destination
 	ReasonBehind    Reason = "behind"    // behind an open event of its key
 	ReasonNotDue    Reason = "not_due"   // delayed, or waiting for the next attempt
 	ReasonUnrelayed Reason = "unrelayed" // it is due, and no living relay takes its destination
+	ReasonLimited   Reason = "limited"   // it is due, and its destination has a rate
 	ReasonReady     Reason = "ready"     // nothing holds it: no relay has claimed it yet
 )
 
@@ -101,7 +103,7 @@ func (a *API) explain(ctx context.Context, e Event) (Explanation, error) {
 		return x, err
 	}
 	x.Other = head
-	paused, err := a.paused(ctx, e.Topic)
+	paused, err := a.paused(ctx, e)
 	if err != nil {
 		return x, err
 	}
@@ -137,9 +139,34 @@ func (a *API) unclaimed(ctx context.Context, x *Explanation) error {
 	case x.Other != nil:
 		x.behind()
 	default:
+		rate, err := a.rate(ctx, x.Event.Topic)
+		if err != nil {
+			return err
+		}
+		if rate != nil {
+			x.limited(rate)
+			return nil
+		}
 		x.ready()
 	}
 	return nil
+}
+
+// rate returns the rate of a topic. If the table stores no rates, there is none.
+func (a *API) rate(ctx context.Context, topic string) (*core.Rate, error) {
+	all, err := a.outbox.Rates(ctx)
+	if err != nil {
+		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, core.ErrNoTables) {
+			err = nil
+		}
+		return nil, err
+	}
+	for _, r := range all {
+		if r.Topic == topic {
+			return &r, nil
+		}
+	}
+	return nil, nil
 }
 
 // head returns the first event of the key of e that is not out yet, if that is not e itself. Under
@@ -159,9 +186,9 @@ func (a *API) head(ctx context.Context, e Event) (*Event, error) {
 	return &found.Events[0], nil
 }
 
-// paused returns the pause that holds back the events of a topic, that of everything first. If the
-// table stores no pauses, there is none.
-func (a *API) paused(ctx context.Context, topic string) (*core.Pause, error) {
+// paused returns the pause that holds back an event, that of everything first. If the table stores
+// no pauses, there is none.
+func (a *API) paused(ctx context.Context, e Event) (*core.Pause, error) {
 	all, err := a.outbox.Pauses(ctx)
 	if err != nil {
 		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, core.ErrNoTables) {
@@ -170,7 +197,7 @@ func (a *API) paused(ctx context.Context, topic string) (*core.Pause, error) {
 		return nil, err
 	}
 	for _, p := range all {
-		if p.Covers(topic) {
+		if p.Covers(e.Topic, e.TenantID) {
 			return &p, nil
 		}
 	}
@@ -245,8 +272,11 @@ func (x *Explanation) blocked() {
 func (x *Explanation) paused(p *core.Pause) {
 	x.Reason, x.Until = ReasonPaused, p.Until
 	what, target := "Destination "+p.Topic+" is", p.Topic
-	if p.All {
+	switch {
+	case p.All:
 		what, target = "All destinations are", "--all"
+	case p.Tenant != "":
+		what, target = "Tenant "+p.Tenant+" is", "--tenant "+shellWord(p.Tenant)
 	}
 	until := ""
 	if !p.Until.IsZero() {
@@ -255,6 +285,17 @@ func (x *Explanation) paused(p *core.Pause) {
 	x.Text = fmt.Sprintf("%s paused by %s since %s%s: %s. The events wait and spend no attempts.", what, p.Actor,
 		at(p.Since), until, p.Reason)
 	x.Fix = fmt.Sprintf("Resume it: `outbox resume %s --reason WHY`.", target)
+}
+
+// shellWord quotes a word for a shell, if it needs that.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_.:@/-", r)
+	}
+	if strings.TrimFunc(s, plain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func (x *Explanation) stopped(d *core.StoppedDestination) {
@@ -299,6 +340,20 @@ func (x *Explanation) ready() {
 		at(x.Event.AvailableAt))
 	x.Fix = fmt.Sprintf("See which relay takes destination %s, and whether its log names an error: `outbox status`.",
 		x.Event.Topic)
+}
+
+func (x *Explanation) limited(r *core.Rate) {
+	var limits []string
+	if r.PerSecond > 0 {
+		limits = append(limits, fmt.Sprintf("%v events a second", r.PerSecond))
+	}
+	if r.InFlight > 0 {
+		limits = append(limits, fmt.Sprintf("%d at the same time", r.InFlight))
+	}
+	x.Reason = ReasonLimited
+	x.Text = fmt.Sprintf("It is due since %s and waits for its turn: destination %s gets at most %s, set by %s at "+
+		"%s: %s.", at(x.Event.AvailableAt), r.Topic, strings.Join(limits, " and "), r.Actor, at(r.Since), r.Reason)
+	x.Fix = fmt.Sprintf("Wait, or end the limit: `outbox rate %s --off --reason WHY`.", r.Topic)
 }
 
 func (x *Explanation) unrelayed() {

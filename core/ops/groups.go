@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/failgroup"
 )
 
 // Group is a set of events that failed alike.
@@ -27,6 +28,11 @@ type Group struct {
 	Last  time.Time `json:"last"`
 	// Sample is the newest of the events.
 	Sample Event `json:"sample"`
+
+	// Muted says that somebody knows the group, until MutedUntil: see MuteGroup.
+	Muted bool `json:"muted,omitempty"`
+	// Stored is what people stored about the group, see NoteGroup. Zero: nothing.
+	Stored GroupNote `json:"stored,omitzero"`
 }
 
 // Groups are the failures of the table.
@@ -69,8 +75,8 @@ func (a *API) Groups(ctx context.Context, f Filter) (Groups, error) {
 			g := groups[name]
 			if g == nil {
 				g = &Group{
-					Fingerprint: name, ErrorCode: e.ErrorCode, Topic: e.Topic, Type: e.Type, Pattern: pattern(e.Error),
-					First: e.CreatedAt,
+					Fingerprint: name, ErrorCode: e.ErrorCode, Topic: e.Topic, Type: e.Type,
+					Pattern: failgroup.Pattern(e.Error), First: e.CreatedAt,
 				}
 				groups[name], blocked[name] = g, map[core.KeyID]bool{}
 			}
@@ -80,8 +86,14 @@ func (a *API) Groups(ctx context.Context, f Filter) (Groups, error) {
 			}
 		}
 	}
+	notes, err := a.groupNotes(ctx)
+	if err != nil {
+		return Groups{}, err
+	}
 	for name, g := range groups {
 		g.BlockedKeys = len(blocked[name])
+		g.Stored = notes[name]
+		g.Muted = g.Stored.MutedUntil.After(g.Sample.ReadAt)
 		all.Groups = append(all.Groups, *g)
 	}
 	slices.SortFunc(all.Groups, func(a, b Group) int {

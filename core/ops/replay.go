@@ -36,7 +36,8 @@ type ReplayOptions struct {
 //
 // RunPlan gives each event a new row with the same event id, topic, key and payload. The row that
 // was done stays as it is. The rows of a replay have an order of their own for each key: that of
-// the plan. They neither wait for new events of the key nor delay them.
+// the plan. They neither wait for new events of the key nor delay them. A relay publishes them with
+// low priority: they hold up no other event.
 //
 // Consumers that remember the event skip it, so a replay reaches only those that never processed
 // it. The error wraps ErrDedupWindow if one of the events was done longer than

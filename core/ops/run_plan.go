@@ -22,8 +22,8 @@ type RunOptions struct {
 	// StopShare is the share of the events of a stage that may fail again. If more of them fail,
 	// the plan stops. Default: 0.1.
 	StopShare float64
-	// Wait is how long the outcomes of a stage are waited for. If some are missing then, the plan
-	// stops, because no relay seems to publish. Default: one minute.
+	// Wait is how long the next outcome of a stage is waited for. If none comes, the plan stops,
+	// because no relay seems to publish. Default: one minute.
 	Wait time.Duration
 	// SkipDead is needed if the relays have DeadPolicy core.SkipDead and this Outbox has not.
 	SkipDead bool
@@ -62,7 +62,8 @@ type planRun struct {
 // are published again if nothing was repaired, however many the plan has. A plan that was stopped
 // begins with the first stage again. A discard has no outcomes to wait for.
 //
-// A replay goes by the same stages. The outcomes are those of the rows that it has inserted: an
+// A replay goes by the same stages, so at most 500 of its rows are open at a time. Relays publish
+// them with low priority. The outcomes are those of the rows that it has inserted: an
 // event whose new row is refused has failed, and a redrive is for that row. Events whose row was
 // deleted since the plan was made are not replayed: they are missing from Changed. The error wraps
 // ErrDedupWindow if Plan.Until has passed.
@@ -257,15 +258,23 @@ func (r *planRun) judge(ctx context.Context) error {
 		r.p.Judged = r.p.Position
 		return nil
 	}
-	look, end, renewed := firstLook, time.Now().Add(r.Wait), time.Now()
+	look, renewed := firstLook, time.Now()
+	fewest, end := len(ids)+1, time.Time{}
 	for {
 		succeeded, failed, open, err := r.outcomes(ctx, ids)
 		if err != nil {
 			return err
 		}
+		if open < fewest { // a slow relay is no reason to stop
+			fewest, end = open, time.Now().Add(r.Wait)
+		}
 		tooMany := float64(failed) > r.StopShare*float64(len(ids))
-		late := open > 0 && !time.Now().Before(end)
-		if open == 0 || tooMany || late {
+		if late := open > 0 && !tooMany && !time.Now().Before(end); late {
+			// The stage is judged by the run that goes on with the plan.
+			return r.stop(ctx, fmt.Sprintf("%d of %d events are open, and for %s none was published or refused: "+
+				"is a relay running, and does it reach the broker?", open, len(ids), r.Wait))
+		}
+		if open == 0 || tooMany {
 			r.p.Succeeded, r.p.Failed = r.p.Succeeded+succeeded, r.p.Failed+failed
 			if r.p.Action == ActionReplay { // those that were not replayed have no row either
 				r.p.Succeeded = min(r.p.Succeeded, r.p.Changed-r.p.Failed)
@@ -276,9 +285,6 @@ func (r *planRun) judge(ctx context.Context) error {
 				return r.stop(ctx, fmt.Sprintf("%d of %d events failed", failed, len(ids)))
 			case tooMany:
 				return r.stop(ctx, fmt.Sprintf("%d of %d events failed again", failed, len(ids)))
-			case late:
-				return r.stop(ctx, fmt.Sprintf("%d of %d events were neither published nor refused within %s: is a "+
-					"relay running, and does it reach the broker?", open, len(ids), r.Wait))
 			}
 			return nil // stored together with the next stage
 		}

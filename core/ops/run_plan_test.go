@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +101,76 @@ func TestRunPlanThatAnotherProcessTook(t *testing.T) {
 		now, err := api.StoredPlan(t.Context(), stored.ID)
 		if err != nil || now.Version != taken.Version || now.Changed != p.Changed || !now.Running() {
 			t.Errorf("%+v %v", now, err)
+		}
+	})
+}
+
+// A relay that publishes slowly is no reason to stop a plan. One that publishes nothing is.
+func TestRunPlanWaitsForASlowRelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, n := outboxtest.NewRepository(), 0
+		var repaired atomic.Bool
+		ob, err := core.New(core.Config{
+			Repository: table, Workers: 1, Logger: slog.New(slog.DiscardHandler),
+			Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+				if d.ReplayOf.IsZero() {
+					return nil
+				}
+				if n++; n > 20 && !repaired.Load() {
+					return core.Unavailable(errors.New("nobody is there"))
+				}
+				time.Sleep(4 * time.Second)
+				return nil
+			}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = table.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			for range 30 {
+				if _, err := ob.Publish(ctx, tx, core.Event{Type: "order.placed"}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ob.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		api, err := ops.New(ob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := api.PlanReplay(t.Context(), ops.Filter{}, ops.ReplayOptions{DedupWindow: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := api.StorePlan(t.Context(), p, "ada", "search lost its index")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- ob.Run(ctx) }()
+		// The second stage takes 40 s. In the third one the destination is away after 9 events
+		// of 19.
+		stored, err = api.RunPlan(t.Context(), stored.ID, ops.RunOptions{Actor: "ada", Wait: 20 * time.Second})
+		if !errors.Is(err, ops.ErrPlanStopped) || stored.Position != 30 || stored.Judged != 11 ||
+			stored.Succeeded != 11 || !strings.Contains(stored.Note, "10 of 19 events are open, and for 20s none") {
+			t.Errorf("%+v %v", stored, err)
+		}
+		// The stage is judged by the next run: no outcome is left out, and none counts twice.
+		repaired.Store(true)
+		stored, err = api.RunPlan(t.Context(), stored.ID, ops.RunOptions{Actor: "ada"})
+		if err != nil || stored.State != ops.PlanDone || stored.Succeeded != 30 || stored.Failed != 0 {
+			t.Errorf("%+v %v", stored, err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }

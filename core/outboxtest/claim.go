@@ -20,7 +20,7 @@ func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) 
 		if row.AvailableAt.After(c.now) || c.full() {
 			break // sorted by due time
 		}
-		if serves(req, row.Event.Topic) && row.claimable(c.now, req.MaxLease) && !r.locked(row.ID) && !c.want(row) {
+		if serves(req, row) && row.claimable(c.now, req.MaxLease) && !r.locked(row.ID) && !c.want(row) {
 			break
 		}
 	}
@@ -45,7 +45,7 @@ func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
 	visited := 0
 	lanes := r.table.lanesAfter(after)
 	for i, l := range lanes {
-		if !serves(req, r.table.lanes[l][0].Event.Topic) {
+		if !serves(req, r.table.lanes[l][0]) {
 			continue
 		}
 		if h, ok := r.headOf(req, l); ok {
@@ -74,7 +74,7 @@ func (r *Repository) ClaimKey(ctx context.Context, req core.ClaimRequest, lane c
 		return nil, err
 	}
 	var heads []laneHead
-	if rows := r.table.lanes[lane]; len(rows) > 0 && serves(req, rows[0].Event.Topic) {
+	if rows := r.table.lanes[lane]; len(rows) > 0 && serves(req, rows[0]) {
 		if h, ok := r.headOf(req, lane); ok {
 			heads = append(heads, h)
 		}
@@ -184,7 +184,7 @@ func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.D
 	var least time.Duration
 	found := false
 	look := func(row *Row) {
-		if !row.Status.open() || !serves(req, row.Event.Topic) {
+		if !row.Status.open() || !serves(req, row) {
 			return
 		}
 		at := row.AvailableAt
@@ -206,9 +206,9 @@ func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.D
 	return least, found, nil
 }
 
-// serves reports whether the request wants rows of the topic.
-func serves(req core.ClaimRequest, topic string) bool {
-	return req.Wants(topic)
+// serves reports whether the request wants rows of the topic and the tenant of this one.
+func serves(req core.ClaimRequest, row *Row) bool {
+	return req.Wants(row.Event.Topic, row.Event.TenantID)
 }
 
 // head returns the index of the first row of a key that is not passed over.

@@ -68,8 +68,8 @@ func (r *Repository) opsEvent(row *Row) ops.Event {
 		AggregateVersion: row.Event.AggregateVersion, KeyID: row.KeyID, Status: ops.Status(row.Status),
 		Attempts: row.Attempts, LostClaims: row.LostClaims, ClaimedBy: row.ClaimedBy, LeaseUntil: row.LeaseUntil,
 		AvailableAt: row.AvailableAt, OccurredAt: row.Event.OccurredAt, CreatedAt: row.CreatedAt, DoneAt: row.DoneAt,
-		ErrorCode: row.ErrorCode, Error: row.Error, Receipt: row.Receipt, ReplayOf: row.ReplayOf,
-		ReadAt: r.now(),
+		ErrorCode: row.ErrorCode, Error: row.Error, ErrorGroup: row.ErrorGroup, Receipt: row.Receipt,
+		ReplayOf: row.ReplayOf, ReadAt: r.now(),
 	}
 	if row.leftKey {
 		e.KeyID = core.KeyID{}

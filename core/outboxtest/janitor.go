@@ -11,16 +11,85 @@ import (
 
 // Cleanup implements core.Repository.
 func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int) (int, error) {
+	deleted, _, err := r.Clean(ctx, core.CleanupRequest{Keep: keep, KeepDiscarded: keep, Limit: limit})
+	return deleted, err
+}
+
+var _ core.Cleaner = (*Repository)(nil)
+
+// Clean implements core.Cleaner. It holds no lock while req.Archive runs.
+func (r *Repository) Clean(ctx context.Context, req core.CleanupRequest) (deleted int, more bool, err error) {
 	if err := r.begin(ctx); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	defer r.mu.Unlock()
-	before, deleted := r.now().Add(-keep), 0
-	for deleted < limit && len(r.table.ended) > 0 && r.table.ended[0].DoneAt.Before(before) {
-		r.table.delete(r.table.ended[0])
-		deleted++
+	old := r.old(req)
+	if len(old) == max(req.Limit, 0) {
+		more = len(old) > 0
 	}
-	return deleted, nil
+	for len(old) > 0 {
+		part := old
+		if req.Archive != nil {
+			part = old[:archivePart(old)]
+			archived := make([]core.ArchivedEvent, len(part))
+			for i, row := range part {
+				archived[i] = row.archived()
+			}
+			r.mu.Unlock()
+			err = req.Archive(ctx, archived)
+			r.mu.Lock()
+			if err != nil {
+				return deleted, false, err
+			}
+		}
+		for _, row := range part {
+			if r.table.rows[row.ID] == row { // no other cleanup has deleted it meanwhile
+				r.table.delete(row)
+				deleted++
+			}
+		}
+		old = old[len(part):]
+	}
+	return deleted, more, nil
+}
+
+// archivePart returns how many rows an archive gets at once.
+func archivePart(rows []*Row) (n int) {
+	bytes := 0
+	for n < min(len(rows), core.ArchiveRows) {
+		if bytes += len(rows[n].Event.Payload); n > 0 && bytes > core.ArchiveBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// old returns the rows that a cleanup deletes. The caller holds r.mu.
+func (r *Repository) old(req core.CleanupRequest) (rows []*Row) {
+	now := r.now()
+	for _, row := range r.table.ended { // those that ended first come first
+		if len(rows) >= req.Limit || !row.DoneAt.Before(now.Add(-min(req.Keep, req.KeepDiscarded))) {
+			break
+		}
+		keep := req.Keep
+		if row.Status == StatusDiscarded {
+			keep = req.KeepDiscarded
+		}
+		if row.DoneAt.Before(now.Add(-keep)) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// archived returns a row as an archive gets it.
+func (r *Row) archived() core.ArchivedEvent {
+	return core.ArchivedEvent{
+		ID: r.ID, Event: cloneEvent(r.Event), KeyID: r.KeyID, KeySeq: r.KeySeq, Discarded: r.Status == StatusDiscarded,
+		Attempts: r.Attempts, LostClaims: r.LostClaims, ErrorCode: r.ErrorCode, Error: r.Error, Receipt: r.Receipt,
+		ReplayOf: r.ReplayOf, CreatedAt: r.CreatedAt, EndedAt: r.DoneAt,
+	}
 }
 
 // CollectKeys implements core.Repository. It leaves key rows that a transaction has locked for the

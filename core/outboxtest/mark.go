@@ -78,6 +78,7 @@ func (r *Repository) MarkFailed(ctx context.Context, node string, failures []cor
 func (r *Row) fail(f core.Failure, now time.Time) {
 	r.LeaseUntil, r.ErrorCode, r.Error = time.Time{}, strings.ToValidUTF8(f.Code, "?"),
 		strings.ToValidUTF8(f.Message, "?")
+	r.ErrorGroup = strings.ToValidUTF8(f.Group[:min(len(f.Group), 16)], "?")
 	switch f.Kind {
 	case core.FailRetry:
 		r.Status, r.AvailableAt = StatusRetry, now.Add(f.Delay)

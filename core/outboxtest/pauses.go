@@ -23,12 +23,14 @@ func (r *Repository) Pause(ctx context.Context, req core.PauseRequest) error {
 	if r.pauses == nil {
 		r.pauses = map[string]core.Pause{}
 	}
-	p := core.Pause{All: req.All, Topic: req.Topic, Since: r.now(), Actor: req.Actor, Reason: req.Reason}
+	p := core.Pause{
+		All: req.All, Topic: req.Topic, Tenant: req.Tenant, Since: r.now(), Actor: req.Actor, Reason: req.Reason,
+	}
 	if !req.Until.IsZero() {
 		p.Until = req.Until.Round(0).UTC().Truncate(time.Microsecond)
 	}
-	r.pauses[req.Topic] = p
-	r.auditNoRow(core.AuditPause, req.Topic, req.Actor, req.Reason)
+	r.pauses[pauseTarget(req.Topic, req.Tenant)] = p
+	r.auditNoRow(core.AuditPause, auditTopic(req.Topic, req.Tenant), req.Actor, req.Reason)
 	return nil
 }
 
@@ -41,12 +43,13 @@ func (r *Repository) Resume(ctx context.Context, req core.ResumeRequest) (resume
 		return false, err
 	}
 	defer r.mu.Unlock()
-	p, ok := r.pauses[req.Topic]
+	target := pauseTarget(req.Topic, req.Tenant)
+	p, ok := r.pauses[target]
 	if !ok || !r.holds(p) {
 		return false, nil
 	}
-	delete(r.pauses, req.Topic)
-	r.auditNoRow(core.AuditResume, req.Topic, req.Actor, req.Reason)
+	delete(r.pauses, target)
+	r.auditNoRow(core.AuditResume, auditTopic(req.Topic, req.Tenant), req.Actor, req.Reason)
 	return true, nil
 }
 
@@ -56,8 +59,8 @@ func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
 		return nil, err
 	}
 	defer r.mu.Unlock()
-	for _, topic := range slices.Sorted(maps.Keys(r.pauses)) {
-		p := r.pauses[topic]
+	for _, target := range slices.Sorted(maps.Keys(r.pauses)) {
+		p := r.pauses[target]
 		if !r.holds(p) {
 			continue
 		}
@@ -67,6 +70,25 @@ func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
 		all = append(all, p)
 	}
 	return all, nil
+}
+
+// pauseTarget returns a text for what is paused, in the order of the list.
+func pauseTarget(topic, tenant string) string {
+	switch {
+	case tenant != "":
+		return "2 " + tenant
+	case topic != "":
+		return "1 " + topic
+	}
+	return "0"
+}
+
+// auditTopic is the topic of the audit row of a pause.
+func auditTopic(topic, tenant string) string {
+	if tenant != "" {
+		return core.AuditTenant + tenant
+	}
+	return topic
 }
 
 // holds reports whether a pause holds. The caller holds r.mu.

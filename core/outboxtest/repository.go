@@ -33,7 +33,9 @@ type Repository struct {
 	relays       map[string]core.RelayStatus
 	plans        map[string]ops.StoredPlan
 	planning     sync.Mutex            // taken before mu
-	pauses       map[string]core.Pause // by topic; empty: everything
+	pauses       map[string]core.Pause // by pauseTarget
+	groups       map[string]ops.GroupNote
+	rates        map[string]core.Rate // by topic
 	commitFaults []CommitFault
 }
 

@@ -62,9 +62,10 @@ type Row struct {
 	AvailableAt time.Time
 	DoneAt      time.Time
 
-	ErrorCode string
-	Error     string
-	Receipt   string
+	ErrorCode  string
+	Error      string
+	ErrorGroup string // core.Failure.Group of the last failure
+	Receipt    string
 
 	ReplayOf core.RowID // the row that this row replays; zero: none
 }

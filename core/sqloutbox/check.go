@@ -40,7 +40,7 @@ func (r *Repository) Check(ctx context.Context) error {
 		return wrap("check", err)
 	}
 	var without []string // relays work without these
-	for _, table := range []string{"relay", "plan", "pause"} {
+	for _, table := range []string{"relay", "plan", "pause", "group"} {
 		without = append(without, r.names.prefix+table)
 	}
 	missing := func(err error) bool {
@@ -67,5 +67,5 @@ var diagnosticColumns = map[string]bool{
 	"last_error": true, "last_error_code": true, "receipt": true, "headers": true,
 	"action": true, "actor": true, "reason": true,
 	"host": true, "program": true, "version": true, "topics": true,
-	"state": true, "body": true,
+	"state": true, "body": true, "note": true,
 }

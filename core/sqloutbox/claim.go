@@ -34,9 +34,9 @@ func newFilter(req core.ClaimRequest) filter {
 	return filter{only: only}
 }
 
-// wants reports whether rows of the topic are wanted.
+// wants reports whether rows of the topic are wanted, unless their tenant is paused.
 func (f filter) wants(topic string) bool {
-	return core.ClaimRequest{Only: f.only, Except: f.except, Served: f.served}.Wants(topic)
+	return core.ClaimRequest{Only: f.only, Except: f.except, Served: f.served}.Wants(topic, "")
 }
 
 // nothing reports whether no topic is wanted.

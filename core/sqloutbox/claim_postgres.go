@@ -24,6 +24,9 @@ const (
 	// rows are passed over.
 	postgresInLane = "e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3)"
 
+	// postgresTenant says whether the tenant of a row is not paused: $17 are those that are.
+	postgresTenant = "COALESCE(e.tenant_id, '') <> ALL ($17::text[])"
+
 	// postgresTake leases the rows of the list "take" by their addresses, which were found and
 	// locked in the same statement. A row that had changed before its lock was granted has another
 	// address, which the snapshot of the statement does not show: such a row stays free. An address
@@ -76,7 +79,7 @@ var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
   FROM topics t CROSS JOIN LATERAL (
     SELECT e.ctid AS tid, e.id, e.available_at, octet_length(e.payload) AS size FROM {event} e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic AND `+postgresDue+` AND
-      e.available_at >= t.since AND `+postgresFree+`
+      e.available_at >= t.since AND `+postgresFree+` AND `+postgresTenant+`
     ORDER BY e.available_at, e.id
     LIMIT (SELECT ($3::bigint + greatest(count(*), 1) - 1) / greatest(count(*), 1) FROM topics)
     FOR UPDATE SKIP LOCKED) c
@@ -86,7 +89,7 @@ var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
   WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
 ), taken AS (`+postgresTake+`)
 SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics), take.found FROM taken JOIN take ON take.id = taken.id ORDER BY take.n`,
-	1, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16)
+	1, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16, 17)
 
 // postgresShort is the shortest run of a claim if there are more keys than the limit allows whole
 // runs. A claim then takes rows of some 64 keys, about as many as are published at once. One row of
@@ -122,18 +125,18 @@ var postgresLanes = postgresScan("0::bigint", "")
 
 // postgresClaimLanes does the same, and stops when the claimable heads have $3 rows behind them,
 // counting at most a short run for each key.
-var postgresClaimLanes = postgresScan(`CASE WHEN `+postgresOK+` THEN (SELECT count(*) FROM (
+var postgresClaimLanes = postgresScan(`CASE WHEN `+postgresOK+` AND `+postgresTenant+` THEN (SELECT count(*) FROM (
     SELECT FROM {event} r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT `+postgresShort+
 	`) r) ELSE 0 END`,
 	"AND l.total < $3::bigint")
 
 func postgresScan(found, more string) string {
-	row := "e.lane, e.topic, e.status, e.available_at, e.lease_until, " + postgresOK + " AS ok, "
+	row := "e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, " + postgresOK + " AS ok, "
 	return `lanes AS (
   (SELECT ` + row + `1 AS n, ` + found + ` AS total FROM {event} e
    WHERE ` + postgresInLane + ` AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.lane, h.topic, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found FROM lanes
+  SELECT h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found FROM lanes
     l CROSS JOIN LATERAL (
     SELECT ` + row + found + ` AS found FROM {event} e
     WHERE ` + postgresInLane + ` AND e.lane > CASE
@@ -149,40 +152,43 @@ func postgresScan(found, more string) string {
 }
 
 // postgresHeads are the heads that may be claimed: $6 and $7 the topics. The first row of a key
-// decides: if it is dead, leased or not due, nothing of the key can be claimed.
-const postgresHeads = `SELECT e.lane FROM lanes e WHERE e.ok
+// decides: if it is dead, leased, not due or of a paused tenant, nothing of the key can be claimed.
+const postgresHeads = `SELECT e.lane FROM lanes e WHERE e.ok AND ` + postgresTenant + `
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])` + postgresServed
 
-var postgresClaimHeads = `WITH RECURSIVE ` + postgresClaimLanes + `, heads AS MATERIALIZED (` + postgresHeads + `)` +
-	postgresRun + `, taken AS (` + postgresTake + `)
-SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT ` + postgresNoRow + `, CASE
+var postgresClaimHeads = renumber(`WITH RECURSIVE `+postgresClaimLanes+`, heads AS MATERIALIZED (`+postgresHeads+`)`+
+	postgresRun+`, taken AS (`+postgresTake+`)
+SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT `+postgresNoRow+`, CASE
     WHEN (SELECT count(*) FROM heads) > $3::bigint OR (SELECT count(*) FROM sized) > (SELECT count(*) FROM picked)
       THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
     WHEN (SELECT count(*) FROM lanes) >= $10::bigint OR (SELECT max(total) FROM lanes) >= $3::bigint
       THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
-  END, 0::bigint, 0::bigint`
+  END, 0::bigint, 0::bigint`,
+	1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17)
 
 // postgresClaimKey is the same for the one lane $9.
 var postgresClaimKey = renumber(`WITH lanes AS (
-  SELECT e.lane, e.topic, `+postgresOK+` AS ok FROM {event} e WHERE e.lane = $9::bytea AND `+postgresInLane+`
+  SELECT e.lane, e.topic, e.tenant_id, `+postgresOK+` AS ok FROM {event} e WHERE e.lane = $9::bytea AND `+postgresInLane+`
   ORDER BY e.lane, e.key_seq LIMIT 1
 ), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`
-`+postgresTake+`, NULL::bytea, 0::bigint, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15)
+`+postgresTake+`, NULL::bytea, 0::bigint, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 17)
 
 // postgresNextDue returns the earliest time, in microseconds from now, at which an open row may be
 // claimed.
 var postgresNextDue = renumber(postgresTopics+`, unordered AS (
   SELECT min(greatest(c.available_at, c.until)) AS at FROM topics t CROSS JOIN LATERAL (
     SELECT e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END AS until
-    FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic
+    FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic AND
+      `+postgresTenant+`
     ORDER BY e.available_at, e.id LIMIT `+strconv.Itoa(nextDueRowsPerTopic)+`) c
 ), `+postgresLanes+`, ordered AS (
   SELECT min(greatest(e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END)) AS at
   FROM lanes e
-  WHERE e.status <> 3 AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])`+
+  WHERE e.status <> 3 AND `+postgresTenant+`
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])`+
 	postgresServed+`
 ) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o`,
-	4, 6, 7, 9, 10, 11, 12, 13, 14, 16)
+	4, 6, 7, 9, 10, 11, 12, 13, 14, 16, 17)
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
@@ -204,6 +210,7 @@ func renumber(text string, used ...int) string {
 // were claimed before.
 func (p *postgres) claimTopics(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
 ) (rows []core.Claimed, topics int, err error) {
+	p.cursors.follow(req.ExceptTenants)
 	if !oversize {
 		res, err := p.claimUnordered(ctx, req, f, p.cursors.of(f.only), false)
 		return res.rows, res.topics, err
@@ -240,7 +247,7 @@ func (p *postgres) claimUnordered(ctx context.Context, req core.ClaimRequest, f 
 	res, err := p.claim(ctx, "claim unordered", since == nil, p.sql.claimUnordered, req.Node, micros(req.Lease),
 		int64(req.Limit), micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), oversize, textArray(f.served), req.ClaimNo,
-		column(since, func(us *int64) string { return strconv.FormatInt(*us, 10) }))
+		column(since, func(us *int64) string { return strconv.FormatInt(*us, 10) }), textArray(req.ExceptTenants))
 	if err != nil {
 		return claimResult{}, err
 	}
@@ -254,7 +261,8 @@ func (p *postgres) claimHeads(ctx context.Context, req core.ClaimRequest, f filt
 	res, err := p.claim(ctx, "claim heads", false, p.sql.claimHeads, req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Keys),
-		f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served), req.ClaimNo)
+		f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served), req.ClaimNo,
+		textArray(req.ExceptTenants))
 	return res.rows, res.next, err
 }
 
@@ -264,7 +272,7 @@ func (p *postgres) claimLane(ctx context.Context, req core.ClaimRequest, f filte
 	res, err := p.claim(ctx, "claim key", false, p.sql.claimLane, req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:], req.SkipDead,
-		textArray(f.served), req.ClaimNo)
+		textArray(f.served), req.ClaimNo, textArray(req.ExceptTenants))
 	return res.rows, err
 }
 
@@ -328,7 +336,7 @@ func (p *postgres) nextDue(ctx context.Context, req core.ClaimRequest, f filter)
 	args := []any{
 		micros(req.MaxLease), textArrayOrNil(f.only), textArray(f.except), zero[:],
 		int64(max(req.Keys, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served),
-		textArray(nil),
+		textArray(nil), textArray(req.ExceptTenants),
 	}
 	err = p.scan(ctx, "next due", func(q sqlkit.Querier) error {
 		var us *int64

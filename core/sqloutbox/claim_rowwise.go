@@ -16,6 +16,7 @@ type candidate struct {
 	id     core.RowID
 	lane   core.KeyID
 	topic  string
+	tenant string // of the head of a lane
 	keySeq int64
 	size   int64
 	ok     bool
@@ -88,12 +89,14 @@ func (w *rowwise) topicRows(ctx context.Context, q sqlkit.Querier, req core.Clai
 ) ([]candidate, error) {
 	byTopic := make(map[string][]candidate, len(topics))
 	most := 0
-	for chunk := range slices.Chunk(topics, unionSelects) {
+	tenants := textArgs(req.ExceptTenants)
+	// each part lists all paused tenants
+	for chunk := range slices.Chunk(topics, max(1, min(unionSelects, chunkRows/max(1, len(tenants))))) {
 		var args []any
 		for _, t := range chunk {
-			args = append(args, t, micros(req.MaxLease), part)
+			args = append(append(append(args, t, micros(req.MaxLease)), tenants...), part)
 		}
-		err := sqlkit.EachRow(ctx, q, w.sql.topicRows.text(len(chunk)), args, func(res core.Rows) error {
+		err := sqlkit.EachRow(ctx, q, w.sql.topicRows.text(len(chunk), len(tenants)), args, func(res core.Rows) error {
 			var c candidate
 			var id id16
 			err := res.Scan(w.addressed(&c.rowid, &id, &c.topic, &c.size)...)
@@ -115,6 +118,15 @@ func (w *rowwise) topicRows(ctx context.Context, q sqlkit.Querier, req core.Clai
 		}
 	}
 	return all, nil
+}
+
+// textArgs returns the texts as parameters.
+func textArgs(texts []string) []any {
+	args := make([]any, len(texts))
+	for i, s := range texts {
+		args[i] = s
+	}
+	return args
 }
 
 // cut keeps the candidates that fit into the limits of the claim; with oversize at least one row.
@@ -190,7 +202,8 @@ func (w *rowwise) claimLane(ctx context.Context, req core.ClaimRequest, f filter
 ) ([]core.Claimed, error) {
 	return w.claimCandidates(ctx, "claim key", req, func(q sqlkit.Querier) ([]candidate, error) {
 		rows, err := w.laneRows(ctx, q, req, lane, max(1, min(req.Run, req.Limit)))
-		if err != nil || len(rows) == 0 || !f.wants(rows[0].topic) {
+		if err != nil || len(rows) == 0 || !f.wants(rows[0].topic) ||
+			slices.Contains(req.ExceptTenants, rows[0].tenant) {
 			return nil, err
 		}
 		return cut(rows, req, true), nil
@@ -203,8 +216,8 @@ type head struct {
 	until time.Duration // how long until it is due and free
 }
 
-// headsOf reads heads of wanted topics: whether they are due and free. A dead one is left out: no
-// row of its lane can be claimed.
+// headsOf reads heads of wanted topics and tenants: whether they are due and free. A dead one is
+// left out: no row of its lane can be claimed.
 func (w *rowwise) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter,
 	first []candidate,
 ) ([]head, error) {
@@ -223,13 +236,13 @@ func (w *rowwise) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimR
 			var id id16
 			var h head
 			var us int64
-			if err := res.Scan(w.addressed(&h.rowid, &id, &h.topic, &h.size, &h.ok, &us)...); err != nil {
+			if err := res.Scan(w.addressed(&h.rowid, &id, &h.topic, &h.tenant, &h.size, &h.ok, &us)...); err != nil {
 				return err
 			}
 			h.until = time.Duration(us) * time.Microsecond
 			c := byID[core.RowID(id)]
 			h.id, h.lane, h.keySeq = c.id, c.lane, c.keySeq
-			if f.wants(h.topic) {
+			if f.wants(h.topic) && !slices.Contains(req.ExceptTenants, h.tenant) {
 				heads = append(heads, h)
 			}
 			return nil
@@ -304,7 +317,7 @@ func (w *rowwise) laneRows(ctx context.Context, q sqlkit.Querier, req core.Claim
 	err = sqlkit.EachRow(ctx, q, text, []any{micros(req.MaxLease), lane[:], run}, func(res core.Rows) error {
 		var id id16
 		c := candidate{lane: lane}
-		err := res.Scan(w.addressed(&c.rowid, &id, &c.topic, &c.keySeq, &c.size, &c.ok)...)
+		err := res.Scan(w.addressed(&c.rowid, &id, &c.topic, &c.tenant, &c.keySeq, &c.size, &c.ok)...)
 		c.id = core.RowID(id)
 		if broken = broken || !c.ok; !broken {
 			rows = append(rows, c)
@@ -435,9 +448,12 @@ func (w *rowwise) leastDue(ctx context.Context, q sqlkit.Querier, req core.Claim
 	if err != nil {
 		return 0, false, err
 	}
+	tenants := textArgs(req.ExceptTenants)
+	topicDue := w.sql.topicDue.text(1, len(tenants))
 	for _, t := range topics {
 		var us *int64
-		if _, err := sqlkit.FirstRow(ctx, q, w.sql.topicDue, []any{micros(req.MaxLease), t}, &us); err != nil {
+		args := append([]any{micros(req.MaxLease), t}, tenants...)
+		if _, err := sqlkit.FirstRow(ctx, q, topicDue, args, &us); err != nil {
 			return 0, false, err
 		}
 		if us != nil {

@@ -27,51 +27,88 @@ const sweepTime = time.Second
 type page struct {
 	deleted, seen int
 	last          core.RowID // of the rows seen
+	cut           bool       // there was no time for all of them: last is where to go on
 }
+
+// keeps says how long rows stay after they ended.
+type keeps struct{ done, discarded time.Duration }
+
+// least is the time after which the first rows may go.
+func (k keeps) least() time.Duration { return min(k.done, k.discarded) }
+
+// args are the parameters of the condition on a row to be old, in the order of rowwise.
+func (k keeps) args() []any { return []any{micros(k.done), micros(k.discarded)} }
 
 // Cleanup implements core.Repository. It reads the table in pages of at most limit rows, each in a
 // transaction of its own, for about a second, and goes on there in the next call. It stops when it
 // has deleted more than half of limit, because the next pages would be small.
 func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
-	if limit <= 0 {
-		return 0, nil
-	}
-	limit = min(limit, 10*chunkRows)
-	end := sweepEnd(ctx)
-	if r.partitions != nil {
-		return r.partitions.cleanup(ctx, keep, limit, end)
-	}
-	deleted, _, err = r.sweep.run(ctx, keep, limit, end, r.database.cleanup)
+	deleted, _, err = r.Clean(ctx, core.CleanupRequest{Keep: keep, KeepDiscarded: keep, Limit: limit})
 	return deleted, err
 }
 
-// readPage is the method cleanup of database.
-type readPage func(ctx context.Context, keep time.Duration, after core.RowID, limit int) (page, error)
+var _ core.Cleaner = (*Repository)(nil)
 
-// run goes on with the walk until end. It reports whether it came to the end of the table.
-func (s *sweep) run(ctx context.Context, keep time.Duration, limit int, end time.Time, read readPage,
-) (deleted int, whole bool, err error) {
+// Clean implements core.Cleaner. On PostgreSQL, MariaDB and MySQL the rows that req.Archive gets
+// are locked until they are deleted, and a row that is locked already is left for the next walk.
+func (r *Repository) Clean(ctx context.Context, req core.CleanupRequest) (deleted int, more bool, err error) {
+	limit := min(req.Limit, 10*chunkRows)
+	if limit <= 0 {
+		return 0, false, nil
+	}
+	c := cleaning{keep: keeps{done: req.Keep, discarded: req.KeepDiscarded}, end: sweepEnd(ctx), hook: req.Archive}
+	if r.partitions != nil {
+		deleted, more, err = r.partitions.cleanup(ctx, c, limit)
+	} else {
+		deleted, more, _, err = r.sweep.run(ctx, c, limit, r.database)
+	}
+	return deleted, more || 2*deleted >= limit, err
+}
+
+// cleaning is what a call of Clean is asked for.
+type cleaning struct {
+	keep keeps
+	end  time.Time // when it ends
+	hook archiver  // nil: none
+}
+
+// run goes on with the walk until the end of c. It reports whether a page has old rows that there
+// was no time for, and whether it came to the end of the table.
+func (s *sweep) run(ctx context.Context, c cleaning, limit int, db database,
+) (deleted int, cut, whole bool, err error) {
 	s.mu.Lock()
 	after := s.after
 	s.mu.Unlock()
-	for more := true; more; more = 2*deleted <= limit && ctx.Err() == nil && time.Now().Before(end) {
+	for more := true; more; more = 2*deleted <= limit && ctx.Err() == nil && time.Now().Before(c.end) {
 		size := limit - deleted
 		var p page
-		p, err = read(ctx, keep, after, size)
+		p, err = c.page(ctx, db, after, size)
 		deleted += p.deleted
 		if err != nil {
+			break
+		}
+		if cut = p.cut; cut {
+			after = p.last
 			break
 		}
 		if p.seen < size { // the end
 			after, whole = core.RowID{}, true
 			break
 		}
-		after = sweepNext(p.last, time.Now(), keep)
+		after = sweepNext(p.last, time.Now(), c.keep.least())
 	}
 	s.mu.Lock()
 	s.after = after
 	s.mu.Unlock()
-	return deleted, whole, err
+	return deleted, cut, whole, err
+}
+
+// page cleans up one page.
+func (c cleaning) page(ctx context.Context, db database, after core.RowID, limit int) (page, error) {
+	if c.hook != nil {
+		return c.archivePage(ctx, db, after, limit)
+	}
+	return db.cleanup(ctx, c.keep, after, limit)
 }
 
 // sweepEnd returns when a call ends: after sweepTime, or in the middle of the time that ctx leaves,

@@ -18,6 +18,8 @@ type cursors struct {
 	mu     sync.Mutex
 	due    map[string]int64 // microseconds since 1970
 	passes map[string]pass  // by filter: a probe of one topic is no pass of the others
+	// except are the paused tenants of the claims so far, whose rows the cursors have left behind
+	except []string
 }
 
 // pass is the last full pass.
@@ -37,6 +39,16 @@ const (
 	maxTopics = 1000        // that are remembered
 	maxPasses = 64          // that are remembered
 )
+
+// follow forgets everything when the paused tenants have changed. A tenant that goes on has rows
+// behind the cursors, and the passes say nothing about claims that may take them.
+func (c *cursors) follow(except []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Equal(c.except, except) {
+		c.except, c.due, c.passes = slices.Clone(except), nil, nil
+	}
+}
 
 // partial returns the wanted topics with their cursors, if a claim shall start there.
 func (c *cursors) partial(f filter, now time.Time) (topics []string, since []int64) {

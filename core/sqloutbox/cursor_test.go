@@ -67,6 +67,21 @@ func TestCursors(t *testing.T) {
 	starts(all, later.Add(passRest*time.Second-1), []string{"a", "b"}, []int64{3, 4})
 	starts(all, later.Add(passRest*time.Second), nil, nil)
 
+	// a tenant that goes on may have rows behind the cursors
+	c.follow(nil)
+	starts(all, later, []string{"a", "b"}, []int64{3, 4})
+	c.follow([]string{"t"})
+	starts(all, later, nil, nil)
+	claimed(3, map[string]topicRows{"a": {1, 1, 6}})
+	c.passed(all, later, took, wastedEntries)
+	c.follow([]string{"t"})
+	starts(all, later, []string{"a"}, []int64{6})
+	c.follow(nil)
+	starts(all, later, nil, nil)
+	if since := c.of([]string{"a"}); since != nil {
+		t.Errorf("cursor of a: %v, want none", since)
+	}
+
 	for i := range 2 * maxPasses {
 		c.passed(filter{only: []string{string(rune('a' + i))}}, now, took, wastedEntries)
 	}

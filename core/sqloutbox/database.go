@@ -54,9 +54,13 @@ type database interface {
 	lockDone(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]sourceRow, error)
 	replay(ctx context.Context, q sqlkit.Querier, d sourceRow, req core.AdminRequest) error
 
-	// cleanup reads the next limit rows behind the id after, and deletes those of them that ended
-	// longer than keep ago.
-	cleanup(ctx context.Context, keep time.Duration, after core.RowID, limit int) (page, error)
+	// cleanup reads the next limit rows behind the id after, and deletes those that are old.
+	cleanup(ctx context.Context, keep keeps, after core.RowID, limit int) (page, error)
+	// archivable reads the same rows and returns those that are old. archive gives rows to the hook
+	// and deletes them if it returns nil. It leaves out rows that another transaction holds, and
+	// those that are not old.
+	archivable(ctx context.Context, keep keeps, after core.RowID, limit int) (old []archivable, found page, err error)
+	archive(ctx context.Context, keep keeps, ids []core.RowID, hook archiver) (deleted int, err error)
 	// lockIdleKeys locks the idle keys in the next part of the key rows. It returns them, the last
 	// key and the size of that part.
 	lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.KeyID, limit int,

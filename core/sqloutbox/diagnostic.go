@@ -45,6 +45,14 @@ func (d diagnostic) code(s string) string {
 	return ""
 }
 
+// group returns the part of the group of a failure that is stored.
+func (d diagnostic) group(s string) string {
+	if d == diagnosticNone {
+		return ""
+	}
+	return plain(s, maxGroup)
+}
+
 // diagnosed calls write with less and less diagnostics until the database accepts them.
 func diagnosed(write func(d diagnostic) error) (err error) {
 	for d := diagnosticWhole; d <= diagnosticNone; d++ {

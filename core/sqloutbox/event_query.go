@@ -1,6 +1,7 @@
 package sqloutbox
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +55,9 @@ type params struct {
 	time func(t time.Time) any
 	// compareRows says that a comparison of several columns at once uses an index.
 	compareRows bool
+	// copies says that a FROM (SELECT ... LIMIT) is written into a table of its own first, and one
+	// with texts is slow.
+	copies bool
 }
 
 func question(int, string) string { return "?" }
@@ -67,7 +71,9 @@ var (
 		time:        func(t time.Time) any { return t.UTC().Format("2006-01-02 15:04:05.000000Z07:00") },
 		compareRows: true,
 	}
-	mysqlParams  = params{mark: question, id: rawID, time: func(t time.Time) any { return t.UTC().Format(mysqlTime) }}
+	mysqlParams = params{
+		mark: question, id: rawID, time: func(t time.Time) any { return t.UTC().Format(mysqlTime) }, copies: true,
+	}
 	sqliteParams = params{
 		mark: question, id: rawID, time: func(t time.Time) any { return t.UnixMicro() }, compareRows: true,
 	}
@@ -110,6 +116,11 @@ func newEventQuery(n names, s ops.Scan, p *part) *eventQuery {
 	equal("aggregate_type", s.AggregateType)
 	equal("aggregate_id", s.AggregateID)
 	equal("last_error_code", s.ErrorCode)
+	if s.Fingerprint != "" { // that of the others is worked out here
+		q.where(func() string {
+			return "(e.error_group IS NULL OR {bin:e.error_group} = " + q.text(s.Fingerprint) + ")"
+		})
+	}
 	if !s.CreatedFrom.IsZero() {
 		q.where(func() string { return "e.created_at >= " + q.time(s.CreatedFrom) })
 	}
@@ -122,7 +133,7 @@ func newEventQuery(n names, s ops.Scan, p *part) *eventQuery {
 	if p.ended {
 		q.where(func() string { return "e.status IN (1,4)" })
 	}
-	q.filtered = len(q.wheres) > 0 || s.Fingerprint != ""
+	q.filtered = len(q.wheres) > 0
 	return q
 }
 
@@ -147,17 +158,24 @@ func (q *eventQuery) events(from cursor, look, want int) string {
 	if !q.filtered {
 		return q.expand("SELECT " + rowColumns + q.looked(from) + " LIMIT " + q.limit(look))
 	}
-	text := "SELECT " + rowColumns + " FROM (SELECT " + lookedColumns + q.looked(from) + " LIMIT " + q.limit(look) +
-		") e"
-	conds := make([]string, len(q.wheres)) // empty if only the fingerprint is compared
+	_, order := q.part.order()
+	columns, join := lookedColumns, " e"
+	if q.dialect.params.copies {
+		columns, join = strings.Join(order, ", "), " l JOIN {event} e ON e.id = l.id"
+		if !slices.Contains(order, "e.id") {
+			columns += ", e.id"
+		}
+	}
+	text := "SELECT " + rowColumns + " FROM (SELECT " + columns + q.looked(from) + " LIMIT " + q.limit(look) + ")" + join
+	conds := make([]string, len(q.wheres))
 	for i, cond := range q.wheres {
 		conds[i] = cond()
 	}
-	if len(conds) > 0 {
-		text += " WHERE " + strings.Join(conds, " AND ")
+	by := q.orderBy(order)
+	if q.dialect.params.copies { // the order of the copy: rows are read until there are enough
+		by = strings.ReplaceAll(by, "e.", "l.")
 	}
-	_, outside := q.part.order()
-	return q.expand(text + q.orderBy(outside) + " LIMIT " + q.limit(want))
+	return q.expand(text + " WHERE " + strings.Join(conds, " AND ") + by + " LIMIT " + q.limit(want))
 }
 
 // last returns the statement for the last of the rows that are looked at, and the one behind it.

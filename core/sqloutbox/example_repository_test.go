@@ -40,6 +40,7 @@ func ExampleMigrations() {
 	// 0001_init.up.sql changes the table of events: true
 	// 0002_lean.up.sql changes the table of events: true
 	// 0003_relay.up.sql changes the table of events: false
+	// 0004_groups.up.sql changes the table of events: true
 }
 
 func ExampleWakeChannel() {

@@ -44,12 +44,16 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 				texts["key_read "+name] = statements.keyRead.text(i + 1)
 			}
 		}
-		texts["topic_rows of 2"] = db.sql.topicRows.text(2)
+		texts["topic_rows of 2"] = db.sql.topicRows.text(2, 0)
+		texts["topic_rows of 2 without 2 tenants"] = db.sql.topicRows.text(2, 2)
+		texts["topic_due without 2 tenants"] = db.sql.topicDue.text(1, 2)
 	default:
 		return nil, fmt.Errorf("the statements of a %T are not known here", db)
 	}
 	for what, statements := range map[string]any{
 		"relay": newRelayStatements(n), "plan": newPlanStatements(n), "pause": newPauseStatements(n),
+		"group": newGroupStatements(n),
+		"rate":  newRateStatements(n),
 	} {
 		of := map[string]string{}
 		addFields(of, reflect.ValueOf(statements))
@@ -72,7 +76,7 @@ func addEventQueries(texts map[string]string, n names) {
 	at := time.Unix(1, 0)
 	all := ops.Scan{Filter: ops.Filter{
 		Statuses: []ops.Status{ops.StatusNew, ops.StatusDone}, Type: "t", TenantID: "a", Key: "k", AggregateType: "a",
-		AggregateID: "a", ErrorCode: "c", CreatedFrom: at, CreatedBefore: at,
+		AggregateID: "a", ErrorCode: "c", Fingerprint: "f", CreatedFrom: at, CreatedBefore: at,
 	}, AfterSeq: 1, BeforeSeq: 9}
 	for name, p := range map[string]part{
 		"by id": {first: core.RowID{1}, last: core.RowID{2}}, "dead": {index: byDead, noLane: true},
@@ -101,6 +105,8 @@ func addFields(texts map[string]string, statements reflect.Value) {
 		switch f.Type() {
 		case reflect.TypeFor[string](), reflect.TypeFor[union]():
 			texts[name] = f.String()
+		case reflect.TypeFor[tenantUnion]():
+			texts[name] = f.FieldByName("all").String()
 		case reflect.TypeFor[listed]():
 			texts[name] = ""
 			if after := f.FieldByName("after").String(); after != "" {

@@ -10,14 +10,16 @@ import (
 )
 
 const (
+	// postgresOld is whether a row ended long enough ago. $1 and $2 are keeps.
+	postgresOld = `(e.status = 1 AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond' OR
+    e.status = 4 AND e.done_at < statement_timestamp() - $2::bigint * interval '1 microsecond')`
+
 	// Ended rows stay ended, so the rows of c, which are locked, are deleted by their ids. With the
 	// status repeated in the DELETE, a planner without statistics would walk all of them.
 	postgresCleanup = `WITH p AS MATERIALIZED (
-  SELECT e.id, e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond' AS old
-  FROM {event} e WHERE e.id > $2::uuid ORDER BY e.id LIMIT $3::bigint
+  SELECT e.id, ` + postgresOld + ` AS old FROM {event} e WHERE e.id > $3::uuid ORDER BY e.id LIMIT $4::bigint
 ), c AS MATERIALIZED (
-  SELECT e.id FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM p WHERE old)) AND e.status IN (1,4)
-    AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+  SELECT e.id FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM p WHERE old)) AND ` + postgresOld + `
   ORDER BY e.id FOR UPDATE SKIP LOCKED
 ), d AS (DELETE FROM {event} e WHERE e.id = ANY (ARRAY(SELECT id FROM c)) RETURNING 1)
 SELECT (SELECT count(*) FROM d), (SELECT count(*) FROM p), (SELECT id FROM p ORDER BY id DESC LIMIT 1)`
@@ -39,12 +41,12 @@ SELECT (SELECT count(*) FROM d), (SELECT count(*) FROM p), (SELECT id FROM p ORD
 FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c`
 )
 
-func (p *postgres) cleanup(ctx context.Context, keep time.Duration, after core.RowID, limit int,
+func (p *postgres) cleanup(ctx context.Context, keep keeps, after core.RowID, limit int,
 ) (found page, err error) {
 	err = p.scan(ctx, "cleanup", func(q sqlkit.Querier) error {
 		found = page{}
 		var last id16
-		args := []any{micros(keep), after.String(), int64(limit)}
+		args := append(keep.args(), after.String(), int64(limit))
 		_, err := sqlkit.FirstRow(ctx, q, p.sql.cleanup, args, &found.deleted, &found.seen, &last)
 		found.last = core.RowID(last)
 		return err

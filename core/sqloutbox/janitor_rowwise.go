@@ -9,12 +9,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-func (w *rowwise) cleanup(ctx context.Context, keep time.Duration, after core.RowID, limit int,
+// rowwiseOld is whether a row ended long enough ago. Its parameters are keeps.
+const rowwiseOld = `(e.status = 1 AND e.done_at < {ago} OR e.status = 4 AND e.done_at < {ago})`
+
+func (w *rowwise) cleanup(ctx context.Context, keep keeps, after core.RowID, limit int,
 ) (found page, err error) {
 	var old []core.RowID
 	err = w.single(ctx, "cleanup", func(q sqlkit.Querier) error {
 		found, old = page{}, nil
-		return sqlkit.EachRow(ctx, q, w.sql.ended, []any{micros(keep), after[:], limit}, func(res core.Rows) error {
+		return sqlkit.EachRow(ctx, q, w.sql.ended, append(keep.args(), after[:], limit), func(res core.Rows) error {
 			var id id16
 			var ended bool
 			err := res.Scan(&id, &ended)
@@ -31,11 +34,11 @@ func (w *rowwise) cleanup(ctx context.Context, keep time.Duration, after core.Ro
 	err = w.inTx(ctx, "cleanup", func(q sqlkit.Querier) error {
 		found.deleted = 0
 		for chunk := range slices.Chunk(old, chunkRows) {
-			n, err := q.Exec(ctx, w.sql.cleanup.text(len(chunk)), idArgs(chunk, micros(keep))...)
+			n, err := w.deleteOld(ctx, q, keep, chunk)
 			if err != nil {
 				return err
 			}
-			found.deleted += int(n)
+			found.deleted += n
 		}
 		return nil
 	})

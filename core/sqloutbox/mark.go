@@ -15,6 +15,7 @@ const (
 	maxCode    = 64
 	maxMessage = 2048
 	maxReceipt = 1024
+	maxGroup   = 16
 )
 
 // MarkDone implements core.Repository. Rows are changed in ascending order of their ids, so that

@@ -48,9 +48,10 @@ FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.statu
   available_at = CASE WHEN v.kind = 2 THEN e.available_at ELSE clock_timestamp() + v.delay * interval
     '1 microsecond' END,
   lane = CASE WHEN v.kind = 2 AND v.skip THEN NULL ELSE e.lane END,
-  lease_until = NULL, last_error_code = NULLIF(v.code, ''), last_error = NULLIF(v.message, '')
+  lease_until = NULL, last_error_code = NULLIF(v.code, ''), last_error = NULLIF(v.message, ''),
+  error_group = NULLIF(v.grp, '')
 FROM unnest($2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], $6::text[], $7::text[],
-  $8::boolean[]) v(id, claim_no, kind, delay, code, message, skip)
+  $8::boolean[], $9::text[]) v(id, claim_no, kind, delay, code, message, skip, grp)
 WHERE e.id = v.id AND ` + fence + ` AND ` + soon + ` AND ` + replanned("$2") + ` RETURNING e.id`
 	postgresRenew = `UPDATE {event} e SET lease_until = clock_timestamp() + $4::bigint * interval '1 microsecond'
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` AND ` + soon +
@@ -159,6 +160,7 @@ func (p *postgres) markFailed(ctx context.Context, node string,
 					column(failures, func(f *core.Failure) string { return d.code(f.Code) }),
 					column(failures, func(f *core.Failure) string { return d.text(f.Message, maxMessage) }),
 					column(failures, func(f *core.Failure) string { return strconv.FormatBool(f.SkipDead) }),
+					column(failures, func(f *core.Failure) string { return d.group(f.Group) }),
 				)
 			})
 		return err

@@ -143,7 +143,7 @@ func (w *rowwise) markFailed(ctx context.Context, node string,
 			}
 			err := diagnosed(func(d diagnostic) error {
 				_, err := q.Exec(ctx, text, append(args, orNil(d.code(f.Code)), orNil(d.text(f.Message, maxMessage)),
-					id[:])...)
+					orNil(d.group(f.Group)), id[:])...)
 				return err
 			})
 			if err != nil {

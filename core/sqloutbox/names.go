@@ -12,6 +12,7 @@ type names struct {
 	schema, prefix     string
 	event, key, audit  string // quoted, with schema
 	relay, plan, pause string
+	group              string
 	partitioned        bool
 }
 
@@ -42,6 +43,7 @@ func (c Config) names() (names, error) {
 	n := names{dialect: d, schema: c.Schema, prefix: c.Prefix, partitioned: c.PartitionEvery > 0}
 	n.event, n.key, n.audit = n.table("event"), n.table("key"), n.table("audit")
 	n.relay, n.plan, n.pause = n.table("relay"), n.table("plan"), n.table("pause")
+	n.group = n.table("group")
 	return n, nil
 }
 
@@ -55,10 +57,10 @@ func (n names) name(name string) string { return sqlkit.Quote(n.dialect.name, n.
 
 var placeholder = regexp.MustCompile(`\{\{?([a-z_0-9]+)(?::([a-z_.]+))?\}?\}`)
 
-// expand fills a text: {event}, {key}, {audit}, {relay}, {plan} and {pause} are the tables,
-// {name:x} is another name, {index:x} that of an index with its schema, {text:x} another name as a
-// text, {schema} the schema as an expression of MySQL, and the other words are pieces of SQL of the
-// dialect. Files of the schema double the braces.
+// expand fills a text: {event}, {key}, {audit}, {relay}, {plan}, {pause} and {group} are the
+// tables, {name:x} is another name, {index:x} that of an index with its schema, {text:x} another
+// name as a text, {schema} the schema as an expression of MySQL, and the other words are pieces of
+// SQL of the dialect. Files of the schema double the braces.
 func (n names) expand(text string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
 		sub := placeholder.FindStringSubmatch(m)
@@ -75,6 +77,8 @@ func (n names) expand(text string) string {
 			return n.plan
 		case "pause":
 			return n.pause
+		case "group":
+			return n.group
 		case "name":
 			return n.name(sub[2])
 		case "index":

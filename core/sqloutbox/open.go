@@ -45,6 +45,9 @@ type OpenConfig struct {
 	// statement of ours; see core.Config. Default: a connection prepares it once, if its driver
 	// does not, and on PostgreSQL only without a pooler.
 	DisablePrepare bool
+	// BacklogLimit makes Publish refuse events with core.ErrBacklogFull while too many wait in the
+	// table. Default: no limit.
+	BacklogLimit core.BacklogLimit
 
 	// Node is the name of this process in the table. It and the fields below are described in
 	// core.Config, with their defaults.

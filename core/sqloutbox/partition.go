@@ -92,7 +92,7 @@ type partition struct {
 	oid       int64
 	schema    string // quoted, with a dot
 	table     string // quoted, with schema
-	columns   string // of the table of events
+	columns   string // of the table of events, without those that came after it was detached
 	ours      bool   // in the schema of the table
 	fallback  bool   // the default partition
 	detached  bool
@@ -113,21 +113,21 @@ func newPartitions(p pool, n names, every time.Duration) (*partitions, error) {
 
 // cleanup implements Cleanup: it makes and drops partitions, and deletes rows where no partition
 // can be dropped for them.
-func (p *partitions) cleanup(ctx context.Context, keep time.Duration, limit int, end time.Time) (int, error) {
+func (p *partitions) cleanup(ctx context.Context, c cleaning, limit int) (deleted int, cut bool, err error) {
 	all, err := p.list(ctx)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if len(all) == 0 {
-		return 0, fmt.Errorf("sqloutbox: cleanup: table %s has no partitions, see Check", p.names.event)
+		return 0, false, fmt.Errorf("sqloutbox: cleanup: table %s has no partitions, see Check", p.names.event)
 	}
-	failed := p.maintain(ctx, all, keep, end)
-	deleted, err := p.sweep(ctx, all, keep, limit, end)
-	return deleted, errors.Join(err, failed)
+	failed := p.maintain(ctx, all, c)
+	deleted, cut, err = p.sweep(ctx, all, c, limit)
+	return deleted, cut, errors.Join(err, failed)
 }
 
 // maintain makes the partitions of the near future, and drops those that are old.
-func (p *partitions) maintain(ctx context.Context, all []partition, keep time.Duration, end time.Time) error {
+func (p *partitions) maintain(ctx context.Context, all []partition, c cleaning) error {
 	if !p.mu.TryLock() {
 		return nil // another goroutine does it
 	}
@@ -138,15 +138,15 @@ func (p *partitions) maintain(ctx context.Context, all []partition, keep time.Du
 	}
 	errs := []error{p.ahead(ctx, all, now)}
 	for _, part := range all {
-		if ctx.Err() != nil || time.Now().After(end) {
+		if ctx.Err() != nil || time.Now().After(c.end) {
 			break
 		}
 		var err error
 		switch {
 		case part.detached:
-			err = p.finish(ctx, part, keep, end)
-		case part.ended(now, keep):
-			err = p.retire(ctx, part, keep, end)
+			err = p.finish(ctx, part, c)
+		case part.ended(now, c.keep.done):
+			err = p.retire(ctx, part, c)
 		}
 		if errs = append(errs, unlessGone(err)); errors.Is(err, errTableBusy) {
 			break // one wait for all the partitions
@@ -251,9 +251,10 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// retire detaches and drops a partition if nothing in it is open, dead or young.
-func (p *partitions) retire(ctx context.Context, part partition, keep time.Duration, end time.Time) error {
-	blocked, err := p.blocked(ctx, part)
+// retire detaches and drops a partition if nothing in it is open, dead or young. With a hook the
+// partition must be empty. Discarded rows that stay longer than the others move back.
+func (p *partitions) retire(ctx context.Context, part partition, c cleaning) error {
+	blocked, err := p.blocked(ctx, part, c)
 	if err != nil || blocked {
 		delete(p.walks, part.oid)
 		return err
@@ -267,14 +268,14 @@ func (p *partitions) retire(ctx context.Context, part partition, keep time.Durat
 			delete(p.walks, part.oid)
 			return nil
 		}
-		if !w.done && time.Now().After(end) {
+		if !w.done && time.Now().After(c.end) {
 			return nil
 		}
 	}
-	if !w.newest.Before(time.Now().Add(-keep)) {
+	if !w.newest.Before(time.Now().Add(-c.keep.done)) {
 		return nil
 	}
-	detached, err := p.detach(ctx, part)
+	detached, err := p.detach(ctx, part, c)
 	if err != nil {
 		return err
 	}
@@ -283,18 +284,22 @@ func (p *partitions) retire(ctx context.Context, part partition, keep time.Durat
 		return nil
 	}
 	part.table, part.detached = detached, true
-	return p.finish(ctx, part, keep, end)
+	return p.finish(ctx, part, c)
 }
 
 // finish drops a partition that was detached. It moves the rows that must stay back into the table
 // before. A process that dies in between leaves the rest to the next call of any process.
-func (p *partitions) finish(ctx context.Context, part partition, keep time.Duration, end time.Time) error {
+func (p *partitions) finish(ctx context.Context, part partition, c cleaning) error {
+	keep := c.keep
+	if c.hook != nil { // a process without it may have detached the partition
+		keep = keeps{forever, forever}
+	}
 	w := p.walk(part)
 	for !w.done {
 		if err := p.rescue(ctx, part, keep, w); err != nil {
 			return err
 		}
-		if !w.done && time.Now().After(end) {
+		if !w.done && time.Now().After(c.end) {
 			return nil
 		}
 	}
@@ -305,6 +310,9 @@ func (p *partitions) finish(ctx context.Context, part partition, keep time.Durat
 	return err
 }
 
+// forever is older than any row.
+const forever = 200 * 365 * 24 * time.Hour
+
 func (p *partitions) walk(part partition) *partitionWalk {
 	if p.walks[part.oid] == nil {
 		p.walks[part.oid] = &partitionWalk{}
@@ -314,12 +322,17 @@ func (p *partitions) walk(part partition) *partitionWalk {
 
 // sweep deletes old rows from the default partition, and from partitions that something open or
 // dead still needs long after their time. If the retention is shorter than the time of a partition,
-// it deletes from all of them, because rows would wait too long for the others of theirs.
-func (p *partitions) sweep(ctx context.Context, all []partition, keep time.Duration, limit int, end time.Time,
-) (deleted int, err error) {
+// it deletes from all of them, because rows would wait too long for the others of theirs. With a
+// hook it deletes from all that are old.
+func (p *partitions) sweep(ctx context.Context, all []partition, c cleaning, limit int,
+) (deleted int, cut bool, err error) {
+	keep, grace := c.keep.least(), p.every
+	if c.hook != nil {
+		grace = 0
+	}
 	var tables []string
 	for _, part := range all {
-		if part.fallback || !part.detached && keep < p.every || part.ended(time.Now(), keep+p.every) {
+		if part.fallback || !part.detached && keep < p.every || part.ended(time.Now(), keep+grace) {
 			tables = append(tables, part.table)
 		}
 	}
@@ -329,7 +342,9 @@ func (p *partitions) sweep(ctx context.Context, all []partition, keep time.Durat
 	for n := range tables {
 		table := tables[(turn+n)%len(tables)]
 		s, _ := p.sweeps.LoadOrStore(table, &sweep{})
-		more, ended, err := s.(*sweep).run(ctx, keep, limit-deleted, end, p.cleanupOf(table))
+		var more int
+		var ended bool
+		more, cut, ended, err = s.(*sweep).run(ctx, c, limit-deleted, p.databaseOf(table))
 		deleted += more
 		if sqlerr.MissingTable(err) {
 			continue // it was dropped
@@ -338,10 +353,10 @@ func (p *partitions) sweep(ctx context.Context, all []partition, keep time.Durat
 			p.mu.Lock()
 			p.turn = turn + n
 			p.mu.Unlock()
-			return deleted, err
+			return deleted, cut, err
 		}
 	}
-	return deleted, nil
+	return deleted, false, nil
 }
 
 // idOf returns the first row id of a time, and timeOf the time of a row id.

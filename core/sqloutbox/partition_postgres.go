@@ -21,7 +21,8 @@ WHERE c.oid = to_regclass('{event}')`
 	// postgresPartitions lists the partitions, and the tables that were detached. $1 is how the
 	// names of these begin.
 	postgresPartitions = `SELECT c.oid::bigint, quote_ident(s.nspname) || '.', quote_ident(s.nspname) || '.' || quote_ident(c.relname),
-  (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
+  (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
+    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_attribute b ON b.attrelid = c.oid AND b.attname = a.attname
     WHERE a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
   c.relnamespace = t.relnamespace, COALESCE(pg_get_expr(c.relpartbound, c.oid), '')
 FROM pg_catalog.pg_class t, pg_catalog.pg_class c JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
@@ -35,6 +36,9 @@ WHERE t.oid = to_regclass('{event}') AND t.relkind = 'p' AND (
   OR EXISTS (SELECT FROM {event} e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL)
   OR EXISTS (SELECT FROM {event} e WHERE e.status = 3)`
 
+	// postgresFilled is postgresBlocked where only an empty partition may go.
+	postgresFilled = `SELECT EXISTS (SELECT FROM {event} e)`
+
 	// postgresPartitionRead reads a page. It returns whether a row must stay whatever its age, and
 	// how long ago the youngest one ended, in microseconds.
 	postgresPartitionRead = `WITH p AS MATERIALIZED (
@@ -47,8 +51,7 @@ SELECT (SELECT count(*) FROM p), (SELECT id FROM p ORDER BY id DESC LIMIT 1),
 	// postgresRescue reads a page of a detached table and moves the rows that must stay. If the
 	// table of events has such an id again, that event is the newer copy, and stays alone.
 	postgresRescue = `WITH p AS MATERIALIZED (
-  SELECT e.id, e.status IN (1,4) AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond' AS old
-  FROM {table} e WHERE e.id > $2::uuid ORDER BY e.id LIMIT $3::bigint
+  SELECT e.id, ` + postgresOld + ` AS old FROM {table} e WHERE e.id > $3::uuid ORDER BY e.id LIMIT $4::bigint
 ), m AS (DELETE FROM {table} e WHERE e.id = ANY (ARRAY(SELECT id FROM p WHERE old IS NOT TRUE)) RETURNING e.*
 ), i AS (INSERT INTO {event} ({columns}) SELECT {columns} FROM m ON CONFLICT (id) DO NOTHING)
 SELECT (SELECT count(*) FROM p), (SELECT id FROM p ORDER BY id DESC LIMIT 1)`
@@ -132,9 +135,17 @@ func (p *partitions) scan(ctx context.Context, what string, fn func(q sqlkit.Que
 	return wrap(what, p.planned(ctx, fn))
 }
 
-func (p *partitions) blocked(ctx context.Context, part partition) (blocked bool, err error) {
+// blockedText is the question whether a partition has a row that keeps it from being dropped.
+func (c cleaning) blockedText() string {
+	if c.hook != nil {
+		return postgresFilled
+	}
+	return postgresBlocked
+}
+
+func (p *partitions) blocked(ctx context.Context, part partition, c cleaning) (blocked bool, err error) {
 	err = p.scan(ctx, "partitions", func(q sqlkit.Querier) error {
-		_, err := sqlkit.FirstRow(ctx, q, p.of(part.table, postgresBlocked), nil, &blocked)
+		_, err := sqlkit.FirstRow(ctx, q, p.of(part.table, c.blockedText()), nil, &blocked)
 		return err
 	})
 	return blocked, err
@@ -161,12 +172,12 @@ func (p *partitions) read(ctx context.Context, part partition, w *partitionWalk)
 }
 
 // rescue reads the next page of a detached table, and moves the rows that must stay.
-func (p *partitions) rescue(ctx context.Context, part partition, keep time.Duration, w *partitionWalk) error {
+func (p *partitions) rescue(ctx context.Context, part partition, keep keeps, w *partitionWalk) error {
 	text := strings.NewReplacer("{table}", part.table, "{columns}", part.columns).Replace(p.sql.rescue)
 	return p.scan(ctx, "drop partition "+part.table, func(q sqlkit.Querier) error {
 		var seen int
 		var last id16
-		args := []any{micros(keep), w.after.String(), int64(partitionPage)}
+		args := append(keep.args(), w.after.String(), int64(partitionPage))
 		_, err := sqlkit.FirstRow(ctx, q, text, args, &seen, &last)
 		if err == nil {
 			w.after, w.done = core.RowID(last), seen < partitionPage
@@ -234,7 +245,7 @@ func (p *partitions) create(ctx context.Context, schema string, first, last time
 // detach takes a partition out of the table, if nothing in it is open or dead. It returns the name
 // that the partition then has. The lock on the table comes first: a producer has it before that on
 // a partition.
-func (p *partitions) detach(ctx context.Context, part partition) (table string, err error) {
+func (p *partitions) detach(ctx context.Context, part partition, c cleaning) (table string, err error) {
 	name := detachedName + strconv.FormatInt(part.oid, 10)
 	_, err = p.change(ctx, "detach partition "+part.table, func(q sqlkit.Querier) error {
 		table = ""
@@ -247,7 +258,8 @@ func (p *partitions) detach(ctx context.Context, part partition) (table string, 
 		if err != nil || !attached { // another process was faster
 			return err
 		}
-		if _, err := sqlkit.FirstRow(ctx, q, p.of(part.table, postgresBlocked), nil, &blocked); err != nil || blocked {
+		_, err = sqlkit.FirstRow(ctx, q, p.of(part.table, c.blockedText()), nil, &blocked)
+		if err != nil || blocked {
 			return err
 		}
 		table = part.schema + p.names.name(name)
@@ -277,8 +289,10 @@ func (p *partitions) drop(ctx context.Context, part partition) (ours bool, err e
 	})
 }
 
-// cleanupOf is the cleanup of one partition.
-func (p *partitions) cleanupOf(table string) readPage {
-	pg := &postgres{pool: p.pool, sql: &postgresStatements{cleanup: p.of(table, postgresCleanup)}}
-	return pg.cleanup
+// databaseOf is the database of one partition, for the cleanup.
+func (p *partitions) databaseOf(table string) database {
+	return &postgres{pool: p.pool, sql: &postgresStatements{
+		planner: postgresPlanner, cleanup: p.of(table, postgresCleanup), archivable: p.of(table, postgresArchivable),
+		archiveRows: p.of(table, postgresArchiveRows), archiveDelete: p.of(table, postgresArchiveDelete),
+	}}
 }

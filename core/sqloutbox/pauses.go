@@ -18,8 +18,9 @@ type pauseStatements struct {
 
 // Values of the column target.
 const (
-	pauseAll   = "all"
-	pauseTopic = "topic:" // and the topic
+	pauseAll    = "all"
+	pauseTopic  = "topic:"  // and the topic
+	pauseTenant = "tenant:" // and the tenant; relays from before it was known pass over it
 )
 
 const pausesShown = "1000"
@@ -38,7 +39,8 @@ const (
 		"actor = VALUES(actor), reason = VALUES(reason)"
 
 	selectPauses = "SELECT target, {us:paused_at}, {us:ends_at}, actor, reason, {clock}\nFROM {pause} WHERE " +
-		pauseHolds + " ORDER BY target LIMIT " + pausesShown
+		"target NOT LIKE '" + rateTopic + "%' AND " + pauseHolds +
+		" ORDER BY CASE WHEN target LIKE '" + pauseTenant + "%' THEN 1 ELSE 0 END, target LIMIT " + pausesShown
 )
 
 func newPauseStatements(n names) pauseStatements {
@@ -59,11 +61,22 @@ func newPauseStatements(n names) pauseStatements {
 	return s
 }
 
-func pauseTarget(all bool, topic string) string {
-	if all {
+func pauseTarget(all bool, topic, tenant string) string {
+	switch {
+	case all:
 		return pauseAll
+	case tenant != "":
+		return pauseTenant + tenant
 	}
 	return pauseTopic + topic
+}
+
+// pauseAudited is the topic of the audit row of a pause.
+func pauseAudited(topic, tenant string) string {
+	if tenant != "" {
+		return core.AuditTenant + tenant
+	}
+	return topic
 }
 
 // Pause implements core.PauseStore.
@@ -77,10 +90,11 @@ func (r *Repository) Pause(ctx context.Context, p core.PauseRequest) error {
 		until = p.Until.UnixMicro()
 	}
 	return noTables(r.inTx(ctx, "pause", func(q sqlkit.Querier) error {
-		if _, err := q.Exec(ctx, r.pauses.pause, pauseTarget(p.All, p.Topic), until, p.Actor, p.Reason); err != nil {
+		target := pauseTarget(p.All, p.Topic, p.Tenant)
+		if _, err := q.Exec(ctx, r.pauses.pause, target, until, p.Actor, p.Reason); err != nil {
 			return err
 		}
-		return r.database.auditWhole(ctx, q, core.AuditPause, p.Topic, who)
+		return r.database.auditWhole(ctx, q, core.AuditPause, pauseAudited(p.Topic, p.Tenant), who)
 	}))
 }
 
@@ -91,11 +105,11 @@ func (r *Repository) Resume(ctx context.Context, p core.ResumeRequest) (resumed 
 		return false, err
 	}
 	err = r.inTx(ctx, "resume", func(q sqlkit.Querier) error {
-		n, err := q.Exec(ctx, r.pauses.resume, pauseTarget(p.All, p.Topic))
+		n, err := q.Exec(ctx, r.pauses.resume, pauseTarget(p.All, p.Topic, p.Tenant))
 		if resumed = n > 0; err != nil || !resumed {
 			return err
 		}
-		return r.database.auditWhole(ctx, q, core.AuditResume, p.Topic, who)
+		return r.database.auditWhole(ctx, q, core.AuditResume, pauseAudited(p.Topic, p.Tenant), who)
 	})
 	return resumed && err == nil, noTables(err)
 }
@@ -113,13 +127,16 @@ func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
 			if err != nil {
 				return err
 			}
-			topic, ok := strings.CutPrefix(target, pauseTopic)
-			if !ok && target != pauseAll { // of a later version
-				return nil
+			var topic, tenant bool
+			p.All = target == pauseAll
+			if p.Topic, topic = strings.CutPrefix(target, pauseTopic); !topic {
+				p.Topic = ""
 			}
-			p.All = !ok
-			if ok {
-				p.Topic = topic
+			if p.Tenant, tenant = strings.CutPrefix(target, pauseTenant); !tenant {
+				p.Tenant = ""
+			}
+			if !p.All && !topic && !tenant { // of a later version
+				return nil
 			}
 			p.Since = time.UnixMicro(since).UTC()
 			if until != nil {

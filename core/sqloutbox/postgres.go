@@ -33,7 +33,8 @@ type postgresStatements struct {
 	backlog, listDead, redrive, discard, deadForAppend, keyNext, append, discardDead, audit string
 	doneForReplay, replay                                                                   string
 
-	cleanup, collectLock, collectDelete, resetKeys string
+	cleanup, archivable, archiveRows, archiveDelete string
+	collectLock, collectDelete, resetKeys           string
 }
 
 func newPostgresStatements(n names) *postgresStatements {
@@ -76,6 +77,9 @@ func newPostgresStatements(n names) *postgresStatements {
 		replay:        text(postgresReplay),
 
 		cleanup:       text(postgresCleanup),
+		archivable:    text(postgresArchivable),
+		archiveRows:   text(postgresArchiveRows),
+		archiveDelete: text(postgresArchiveDelete),
 		collectLock:   text(postgresCollectLock),
 		collectDelete: text(postgresCollectDelete),
 		resetKeys:     text(postgresResetKeys),

@@ -12,7 +12,7 @@ import (
 )
 
 // DefaultPrefix starts the names of the tables: outbox_event, outbox_key, outbox_audit,
-// outbox_relay, outbox_plan, outbox_migration.
+// outbox_relay, outbox_plan, outbox_pause, outbox_group, outbox_migration.
 const DefaultPrefix = "outbox_"
 
 // Config says where the tables are.
@@ -48,6 +48,8 @@ type Repository struct {
 	relays   relayStatements
 	plans    planStatements
 	pauses   pauseStatements
+	groups   groupStatements
+	rates    rateStatements
 
 	partitions *partitions // nil: the table has none
 }
@@ -82,6 +84,8 @@ func newRepository(r runner, cfg Config) (*Repository, error) {
 	repo := &Repository{
 		pool: p, names: n, database: n.dialect.open(p, n), waker: n.dialect.wake(p, n),
 		relays: newRelayStatements(n), plans: newPlanStatements(n), pauses: newPauseStatements(n),
+		groups: newGroupStatements(n),
+		rates:  newRateStatements(n),
 	}
 	if n.partitioned {
 		repo.partitions, err = newPartitions(p, n, cfg.PartitionEvery)

@@ -2,6 +2,7 @@ package sqloutbox
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -96,13 +97,13 @@ type rowStatements struct {
 	undoFirst, undoNext string
 
 	nextTopic string
-	topicRows union
+	topicRows tenantUnion
 	heads     listed
 	// Those of lanes are there twice. The second set passes over dead rows.
 	openPage, livePage string
 	laneRows, liveRows string
 	lock, claim        listed
-	topicDue           string
+	topicDue           tenantUnion
 
 	markable, markableLock, done, doneDelete, doneReceipts, held, heldLock listed
 	retry, dead, unavailable                                               string
@@ -117,8 +118,8 @@ type rowStatements struct {
 	doneForReplay                              listed
 	replay                                     string
 
-	ended                                    string
-	cleanup                                  listed
+	ended, archivable                        string
+	cleanup, archiveRows                     listed
 	keys                                     string
 	collectLock, collectEmpty, collectDelete listed
 	resetKeys                                string
@@ -136,6 +137,7 @@ type rowStatements struct {
 func newRowStatements(n names) *rowStatements {
 	text := n.expand
 	list := func(s string) listed { return newListed(text(s)) }
+	tenants := func(s string) tenantUnion { return newTenantUnion(n, s) }
 	// page and rows of the lanes
 	const live = "e.status <> 3 AND "
 	page := func(more string) string {
@@ -143,7 +145,7 @@ func newRowStatements(n names) *rowStatements {
 			`{lane} > ? ORDER BY {lane}, e.key_seq LIMIT ?`)
 	}
 	rows := func(more string) string {
-		return text(`SELECT e.id, e.topic, e.key_seq, {octets}, CASE WHEN ` + rowOK + ` THEN 1 ELSE 0 END{address}
+		return text(`SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, {octets}, CASE WHEN ` + rowOK + ` THEN 1 ELSE 0 END{address}
 FROM {event} e{use:event_lanes} WHERE {inlane}` + more + `{lane} = ? ORDER BY e.key_seq LIMIT ?`)
 	}
 	return &rowStatements{
@@ -153,11 +155,11 @@ FROM {event} e{use:event_lanes} WHERE {inlane}` + more + `{lane} = ? ORDER BY e.
 
 		nextTopic: text(`SELECT {topic} FROM {event} e{use:event_ready} WHERE {ready}{topic} > ? ORDER BY {topic} ` +
 			`LIMIT 1`),
-		topicRows: union(text(`SELECT e.id, e.topic, {octets}{address} FROM {event} e{use:event_ready} WHERE ` +
+		topicRows: tenants(`SELECT e.id, e.topic, {octets}{address} FROM {event} e{use:event_ready} WHERE ` +
 			`{ready}{topic} ` +
 			`= ? AND ` +
-			rowDue + ` AND ` + rowFree + ` ORDER BY e.available_at, e.id LIMIT ?`)),
-		heads: list(`SELECT e.id, e.topic, {octets}, CASE WHEN ` + rowDue + ` AND ` + rowFree + ` THEN 1 ELSE 0 END,
+			rowDue + ` AND ` + rowFree + `{tenants} ORDER BY e.available_at, e.id LIMIT ?`),
+		heads: list(`SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), {octets}, CASE WHEN ` + rowDue + ` AND ` + rowFree + ` THEN 1 ELSE 0 END,
   CASE WHEN ` + rowFree +
 			` OR e.lease_until < e.available_at THEN {us:e.available_at} ELSE {us:e.lease_until} END - {clock}{address}
 FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2)`),
@@ -169,9 +171,9 @@ FROM {event} e{use:primary} WHERE {at:e} IN ({ids}) AND ` + rowOpen + `{byid}{lo
   CASE WHEN lease_until <= {now} AND claimed_by <> ? AND lost_claims < ` + suspicious +
 			` THEN 1 ELSE 0 END, claim_no = ?,
   claimed_by = ?, lease_until = {in} WHERE {at} IN ({ids})`),
-		topicDue: text(`SELECT MIN(x.t) FROM (SELECT CASE WHEN ` + rowFree +
+		topicDue: tenants(`SELECT MIN(x.t) FROM (SELECT CASE WHEN ` + rowFree +
 			` OR e.lease_until < e.available_at THEN {us:e.available_at}
-  ELSE {us:e.lease_until} END - {clock} AS t FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ORDER BY
+  ELSE {us:e.lease_until} END - {clock} AS t FROM {event} e{use:event_ready} WHERE {ready}{topic} = ?{tenants} ORDER BY
     e.available_at, e.id LIMIT 1000) x`),
 
 		markable: list(`SELECT e.id FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER ` +
@@ -190,12 +192,13 @@ WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_unt
 		heldLock: list(`SELECT e.id, e.claim_no FROM {event} e{use:primary}
 WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id{lock}`),
 		retry: text(`UPDATE {event} SET status = 2, attempts = attempts + 1, available_at = {in}, lease_until = NULL,
-	  last_error_code = ?, last_error = ?
+	  last_error_code = ?, last_error = ?, error_group = ?
 WHERE id = ?`),
 		dead: text(`UPDATE {event} SET status = 3, attempts = attempts + 1, lease_until = NULL,
-  lane = CASE WHEN ? = 1 THEN NULL ELSE lane END, last_error_code = ?, last_error = ? WHERE id = ?`),
+  lane = CASE WHEN ? = 1 THEN NULL ELSE lane END, last_error_code = ?, last_error = ?, error_group = ?
+WHERE id = ?`),
 		unavailable: text(`UPDATE {event} SET available_at = {in}, lease_until = NULL, last_error_code = ?, ` +
-			`last_error = ?
+			`last_error = ?, error_group = ?
 WHERE id = ?`),
 		beginSuspect: list(`UPDATE {event}{use:primary} SET lost_claims = -ABS(lost_claims) WHERE id IN ({ids})`),
 		renew:        list(`UPDATE {event}{use:primary} SET lease_until = {in} WHERE id IN ({ids})`),
@@ -248,10 +251,12 @@ SELECT ?, ?, {now}, {now}, ` + copiedRow + ` FROM {event} WHERE id = ?`),
 		doneForReplay: list(rowwiseDoneForReplay),
 		replay:        text(rowwiseReplay),
 
-		ended: text(`SELECT e.id, CASE WHEN e.status IN (1,4) AND e.done_at < {ago} THEN 1 ELSE 0 END ` +
+		ended: text(`SELECT e.id, CASE WHEN ` + rowwiseOld + ` THEN 1 ELSE 0 END ` +
 			`FROM {event} e{use:primary} WHERE e.id > ? ORDER BY e.id LIMIT ?`),
-		cleanup: list(`DELETE FROM {event} WHERE id IN ({ids}) AND status IN (1,4) AND done_at < {ago}`),
-		keys:    text(`SELECT k.lane FROM {key} k WHERE k.lane > ? ORDER BY k.lane LIMIT ?`),
+		cleanup:     list(`DELETE FROM {event} WHERE id IN ({ids}) AND ` + strings.ReplaceAll(rowwiseOld, "e.", "")),
+		archivable:  text(rowwiseArchivable),
+		archiveRows: list(rowwiseArchiveRows),
+		keys:        text(`SELECT k.lane FROM {key} k WHERE k.lane > ? ORDER BY k.lane LIMIT ?`),
 		collectLock: list(`SELECT k.lane FROM {key} k WHERE k.lane IN ({ids}) AND k.used_at < {ago} ORDER BY ` +
 			`k.lane{lock}`),
 		collectEmpty:  list(`SELECT k.lane FROM {key} k WHERE k.lane IN ({ids}) AND {noneof}`),

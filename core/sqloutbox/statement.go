@@ -45,6 +45,31 @@ func (s union) text(n int) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
+// tenantUnion is a union whose queries can leave out tenants.
+type tenantUnion struct {
+	all    union
+	before string // before a list of tenants
+	after  string
+}
+
+// newTenantUnion makes a tenantUnion of a text that has {tenants} in place of the condition.
+func newTenantUnion(n names, text string) tenantUnion {
+	before, after, _ := strings.Cut(text, "{tenants}")
+	return tenantUnion{
+		all:    union(n.expand(before + after)),
+		before: n.expand(before + " AND (e.tenant_id IS NULL OR {bin:e.tenant_id} NOT IN ("),
+		after:  n.expand("))" + after),
+	}
+}
+
+// text joins n copies of the query, each of which leaves out so many tenants.
+func (s tenantUnion) text(n, tenants int) string {
+	if tenants == 0 {
+		return s.all.text(n)
+	}
+	return union(s.before + sqlkit.List(tenants) + s.after).text(n)
+}
+
 // sized is a statement whose text depends on its number of rows.
 type sized struct {
 	build func(n int) string

@@ -33,7 +33,7 @@ func (f *finished) add(id core.RowID) {
 
 func compareRow(r finishedRow, id core.RowID) int { return bytes.Compare(r.id[:], id[:]) }
 
-func (f *finished) cleanup(_ context.Context, keep time.Duration, after core.RowID, limit int) (p page, err error) {
+func (f *finished) cleanup(_ context.Context, keep keeps, after core.RowID, limit int) (p page, err error) {
 	time.Sleep(f.page)
 	start, found := slices.BinarySearchFunc(f.rows, after, compareRow)
 	if found {
@@ -43,7 +43,7 @@ func (f *finished) cleanup(_ context.Context, keep time.Duration, after core.Row
 	if p.seen = end - start; p.seen > 0 {
 		p.last = f.rows[end-1].id
 	}
-	old := func(r finishedRow) bool { return time.Since(r.at) > keep }
+	old := func(r finishedRow) bool { return time.Since(r.at) > keep.done }
 	kept := slices.DeleteFunc(slices.Clone(f.rows[start:end]), old)
 	p.deleted = p.seen - len(kept)
 	f.rows = slices.Replace(f.rows, start, end, kept...)
@@ -173,15 +173,23 @@ func TestCleanupStopsBeforePagesAreTiny(t *testing.T) {
 
 // A call whose pages are half full of rows to delete never deletes more than its limit.
 func TestCleanupAsksForWhatIsLeft(t *testing.T) {
-	var asked []int
-	half := func(_ context.Context, _ time.Duration, after core.RowID, limit int) (page, error) {
-		asked = append(asked, limit)
-		after[0]++
-		return page{deleted: (limit + 1) / 2, seen: limit, last: after}, nil
-	}
+	var half halfOld
 	var s sweep
-	deleted, whole, err := s.run(t.Context(), time.Hour, 8, time.Now().Add(time.Hour), half)
-	if err != nil || whole || deleted != 6 || !slices.Equal(asked, []int{8, 4}) {
-		t.Errorf("deleted %d of 8 in pages of %v, at the end %t, %v", deleted, asked, whole, err)
+	c := cleaning{keep: keeps{time.Hour, time.Hour}, end: time.Now().Add(time.Hour)}
+	deleted, cut, whole, err := s.run(t.Context(), c, 8, &half)
+	if err != nil || cut || whole || deleted != 6 || !slices.Equal(half.sizes, []int{8, 4}) {
+		t.Errorf("deleted %d of 8 in pages of %v, at the end %t, %v", deleted, half.sizes, whole, err)
 	}
+}
+
+// halfOld is a table of which each page is half full of old rows.
+type halfOld struct {
+	database
+	sizes []int // of the pages
+}
+
+func (h *halfOld) cleanup(_ context.Context, _ keeps, after core.RowID, limit int) (page, error) {
+	h.sizes = append(h.sizes, limit)
+	after[0]++
+	return page{deleted: (limit + 1) / 2, seen: limit, last: after}, nil
 }

@@ -16,6 +16,7 @@
 //	func (OutboxRelay) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Relay{}} }
 //	func (OutboxPlan) Mixin() []ent.Mixin  { return []ent.Mixin{entschema.Plan{}} }
 //	func (OutboxPause) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Pause{}} }
+//	func (OutboxGroup) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Group{}} }
 //
 // Give the migration its options:
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	atlasmigrate "ariga.io/atlas/sql/migrate"
@@ -24,8 +25,8 @@ import (
 //
 //	err := client.Schema.Create(ctx, entschema.MigrateOptions("")...)
 //
-// The options leave existing tables unchanged. So the migration can be repeated, and WithDropColumn
-// and WithDropIndex drop nothing of them.
+// The options leave existing tables unchanged, but for columns that a later version brought. So the
+// migration can be repeated, and WithDropColumn and WithDropIndex drop nothing of them.
 //
 // Versioned migrations (Diff, NamedDiff) take the same options. Only storage parameters are missing
 // in the files.
@@ -39,7 +40,7 @@ func MigrateOptions(prefix string) []schema.MigrateOption {
 
 type migration struct{ prefix string }
 
-// diff completes new tables and keeps Ent from changing those that exist.
+// diff completes new tables, and keeps Ent from changing those that exist, but for new columns.
 func (m migration) diff(next schema.Differ) schema.Differ {
 	return schema.DiffFunc(func(current, desired *atlas.Schema) ([]atlas.Change, error) {
 		changes, err := next.Diff(current, desired)
@@ -50,7 +51,7 @@ func (m migration) diff(next schema.Differ) schema.Differ {
 		for _, c := range changes {
 			switch c := c.(type) {
 			case *atlas.ModifyTable:
-				if m.ours(c.T.Name) {
+				if m.ours(c.T.Name) && !m.onlyNew(c) {
 					continue
 				}
 			case *atlas.AddTable:
@@ -64,10 +65,25 @@ func (m migration) diff(next schema.Differ) schema.Differ {
 	})
 }
 
+// onlyNew leaves of a change the columns that a later version brought. It reports whether there are
+// any.
+func (m migration) onlyNew(c *atlas.ModifyTable) bool {
+	c.Changes = slices.DeleteFunc(c.Changes, func(c atlas.Change) bool {
+		_, ok := c.(*atlas.AddColumn)
+		return !ok
+	})
+	for _, change := range c.Changes {
+		if add, ok := change.(*atlas.AddColumn); ok && dialectOf(c.T) == dialect.Postgres {
+			collate(add.C)
+		}
+	}
+	return len(c.Changes) > 0
+}
+
 func (m migration) ours(table string) bool {
 	name, ok := strings.CutPrefix(table, m.prefix)
 	switch name {
-	case "event", "key", "audit", "relay", "plan", "pause":
+	case "event", "key", "audit", "relay", "plan", "pause", "group":
 		return ok
 	}
 	return false
@@ -91,13 +107,13 @@ func (m migration) complete(t *atlas.Table) {
 // database.
 func dialectOf(t *atlas.Table) string {
 	for _, c := range t.Columns {
-		switch typ := c.Type.Type.(type) { // the tables of relays and pauses have no ids of bytes
+		switch typ := c.Type.Type.(type) { // not every table has ids of bytes
 		case *atlas.TimeType:
 			if strings.EqualFold(typ.T, "datetime") {
 				return dialect.MySQL
 			}
 		case *atlas.IntegerType:
-			if c.Name == "seen_at" || c.Name == "paused_at" {
+			if c.Name == "seen_at" || c.Name == "paused_at" || c.Name == "updated_at" {
 				return dialect.SQLite
 			}
 		}
@@ -118,19 +134,24 @@ var diagnostic = map[string]bool{
 	"last_error": true, "last_error_code": true, "receipt": true, "action": true,
 	"actor": true, "reason": true,
 	"host": true, "program": true, "version": true, "topics": true,
-	"state": true, "body": true,
+	"state": true, "body": true, "note": true,
 }
 
 func completePostgres(name string, t *atlas.Table) {
 	for _, c := range t.Columns {
-		if _, ok := c.Type.Type.(*atlas.StringType); ok && !diagnostic[c.Name] {
-			c.SetCollation("C")
-		}
+		collate(c)
 		for _, a := range c.Attrs {
 			if id, ok := a.(*postgres.Identity); ok && name == "audit" {
 				id.Generation = "ALWAYS"
 			}
 		}
+	}
+}
+
+// collate makes PostgreSQL compare a text byte by byte.
+func collate(c *atlas.Column) {
+	if _, ok := c.Type.Type.(*atlas.StringType); ok && !diagnostic[c.Name] {
+		c.SetCollation("C")
 	}
 }
 
@@ -165,6 +186,7 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 		&atlas.BinaryType{T: "varbinary", Size: &topic})
 	generated("open_lane", "CASE WHEN status IN (0, 2, 3) THEN lane END", &atlas.BinaryType{T: "binary", Size: &lane})
 	generated("dead", "CASE WHEN status = 3 THEN 1 ELSE 0 END", &atlas.IntegerType{T: "tinyint"})
+	slices.SortStableFunc(t.Columns, func(a, b *atlas.Column) int { return later[a.Name] - later[b.Name] })
 	t.Indexes = nil
 	for _, c := range t.Columns {
 		c.Indexes = nil
@@ -180,6 +202,9 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 	index("event_work", "open_lane", "key_seq", "ready_topic", "available_at")
 	index("event_dead", "dead", "id")
 }
+
+// later are the columns that later versions added behind all others.
+var later = map[string]int{"error_group": 1}
 
 // apply sets the storage parameters of tables that were created on PostgreSQL. Only plans for
 // PostgreSQL have such quotes.

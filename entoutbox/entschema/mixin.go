@@ -64,6 +64,14 @@ type Pause struct {
 	Prefix string
 }
 
+// Group is the table of the notes on groups of failures, and of the groups that are muted. The zero
+// value is ready for use.
+type Group struct {
+	mixin.Schema
+	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
+	Prefix string
+}
+
 // Fields implements ent.Mixin.
 func (Event) Fields() []ent.Field {
 	return []ent.Field{
@@ -96,6 +104,7 @@ func (Event) Fields() []ent.Field {
 		textOrNull("last_error", "text"),
 		rowIDOrNull("replay_of"),
 		textOrNull("receipt", "text"),
+		textOrNull("error_group", "varchar(16)"),
 	}
 }
 
@@ -209,12 +218,30 @@ func (Pause) Fields() []ent.Field {
 		instantOrNull("ends_at"),
 		text("actor", "varchar(255)"),
 		text("reason", "text"),
+		field.Float("per_second").SchemaType(types("double precision", "double", "real")).Optional().Nillable(),
+		field.Int32("in_flight").Optional().Nillable(),
 	}
 }
 
 // Annotations implements ent.Mixin.
 func (p Pause) Annotations() []schema.Annotation {
 	return []schema.Annotation{table(p.Prefix, "pause")}
+}
+
+// Fields implements ent.Mixin.
+func (Group) Fields() []ent.Field {
+	return []ent.Field{
+		field.String("id").StorageKey("fingerprint").SchemaType(types("text", "varchar(16)", "text")).Immutable(),
+		text("note", "text"),
+		instantOrNull("muted_until"),
+		text("actor", "varchar(255)"),
+		instant("updated_at"),
+	}
+}
+
+// Annotations implements ent.Mixin.
+func (g Group) Annotations() []schema.Annotation {
+	return []schema.Annotation{table(g.Prefix, "group")}
 }
 
 // zero is a default of the database. The generated code does not set it.

@@ -48,7 +48,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintln(stderr, "bench:", err)
 		return exitUsage
 	}
-	if err := measure(ctx, opts, stdout, stderr); err != nil {
+	if opts.compare != "" {
+		err = compare(opts.compare, stdout)
+	} else {
+		err = measure(ctx, opts, stdout, stderr)
+	}
+	if err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return exitFailed
 	}

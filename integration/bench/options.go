@@ -31,6 +31,7 @@ type options struct {
 	only                   *regexp.Regexp
 	json, markdown, update string // files
 	cpuProfile             string
+	compare                string // folder
 }
 
 // usageError is a wrong call.
@@ -69,6 +70,8 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 		"tables, and write plots into assets beside it")
 	f.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile to this `file`; its tag \"competitor\" tells "+
 		"whose time it is")
+	f.StringVar(&o.compare, "compare", "", "measure nothing: print the ratios of the files before-N.json and "+
+		"present-N.json of this `folder`")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err

@@ -30,6 +30,6 @@ func TestEveryStatementPrepares(t *testing.T) {
 			t.Fatal(err)
 		}
 		fixture.Prepares(t, db, pool, "core/once/command/sqlcommand", string(db.Dialect),
-			map[string]string{"list": "0"})
+			map[string]string{"list": "0", "remove": "(?)"})
 	})
 }

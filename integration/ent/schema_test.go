@@ -145,6 +145,34 @@ func TestEntSchema(t *testing.T) {
 	})
 }
 
+// Ent's migration brings the new columns to tables that an older version made.
+func TestEntSchemaUpgrade(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		e := openEntTables(t, db)
+		e.migrate(t)
+		want := description(t, e.pool, db.Dialect)
+		all, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: db.Dialect})
+		fixture.NoError(t, err)
+		conn, err := e.pool.Conn(t.Context())
+		fixture.NoError(t, err)
+		for s := range strings.SplitSeq(strings.TrimSpace(all[3].Down), ";\n") {
+			_, err := conn.ExecContext(t.Context(), s)
+			fixture.NoError(t, err)
+		}
+		fixture.NoError(t, conn.Close())
+		repo, err := sqloutbox.New(e.pool, sqloutbox.Config{Dialect: db.Dialect})
+		fixture.NoError(t, err)
+		fixture.WantError(t, repo.Check(t.Context()), sqloutbox.ErrDrift)
+		e.migrate(t)
+		fixture.NoError(t, repo.Check(t.Context()))
+		// PostgreSQL does not give the number of a dropped column to the next one.
+		if got := description(t, e.pool, db.Dialect); db.Dialect != core.Postgres && !slices.Equal(got, want) {
+			t.Errorf("the tables are %q, want %q", got, want)
+		}
+	})
+}
+
 // entTables is a database whose outbox tables belong to Ent's migration.
 type entTables struct {
 	*enttables.Client

@@ -11,8 +11,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"go.opentelemetry.io/otel/attribute"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/inbox"
@@ -32,6 +34,7 @@ type source interface {
 	HTTP() *httpkey.Observer
 	Effects() func(command.ExecInfo)
 	Watch(outbox promoutbox.Backlogger)
+	WatchEffects(queue promoutbox.EffectBacklogger)
 }
 
 type table struct{}
@@ -40,9 +43,30 @@ func (table) Backlog(context.Context) (core.Backlog, error) {
 	return core.Backlog{Pending: 7, Dead: 2, BlockedKeys: 1, OldestAge: 90 * time.Second}, nil
 }
 
+func (table) Pauses(context.Context) ([]core.Pause, error) {
+	return []core.Pause{{All: true}, {Topic: "a"}, {Topic: "b"}}, nil
+}
+
+func (table) Rates(context.Context) ([]core.Rate, error) { return []core.Rate{{Topic: "a"}}, nil }
+
+func (table) UnrelayedTopics(context.Context) ([]string, error) { return []string{"x", "y"}, nil }
+
+// effects has more channels than labels are allowed.
+type effects struct{}
+
+func (effects) Backlog(context.Context) (all []command.Backlog, err error) {
+	for n, channel := range []string{"mail", "sms", "push", "fax"} {
+		all = append(all, command.Backlog{
+			Channel: channel, Pending: int64(n), Dead: 1, OldestAge: time.Duration(n) * time.Second,
+		})
+	}
+	return all, nil
+}
+
 // feed tells every observer of s something.
 func feed(s source) {
 	s.Watch(table{})
+	s.WatchEffects(effects{})
 	down := errors.New("down")
 	o := s.Outbox()
 	for _, topic := range []string{"orders", "mail"} {
@@ -163,5 +187,87 @@ func TestOTelHasTheNamesOfPrometheus(t *testing.T) {
 				t.Errorf("step %d: promoutbox has no\n%s", step, line)
 			}
 		}
+	}
+}
+
+// MetricsConfig.Messaging adds the standard metrics of a client of a broker, with bounded
+// destinations.
+func TestStandardMessagingMetrics(t *testing.T) {
+	t.Parallel()
+	read := sdk.NewManualReader()
+	m := oteloutbox.NewMetrics(oteloutbox.MetricsConfig{
+		MeterProvider: sdk.NewMeterProvider(sdk.WithReader(read)), Topics: []string{"orders"}, MaxLabels: 1,
+		Messaging: true, System: "kafka", Systems: map[string]string{"mail": "rabbitmq"},
+	})
+	o := m.Outbox()
+	for _, topic := range []string{"orders", "orders", "mail", "push", "sms"} {
+		o.Published(core.PublishInfo{Topic: topic, Path: core.PathHot, Result: core.PublishDone, Duration: time.Second})
+	}
+	o.Published(core.PublishInfo{
+		Topic: "orders", Path: core.PathCold, Result: core.PublishRetry, Duration: time.Second,
+		Err: core.Transient(errors.New("no")),
+	})
+	i := m.Inbox()
+	info := inbox.Info{Event: inbox.Event{Key: inbox.Key{Consumer: "billing"}}, Duration: 2 * time.Second}
+	i.Processed(info)
+	i.Duplicate(info)
+	info.Err = core.Permanent(errors.New("bad"))
+	i.Dead(info)
+
+	var all metricdata.ResourceMetrics
+	fixture.NoError(t, read.Collect(t.Context(), &all))
+	var got []string
+	for _, scope := range all.ScopeMetrics {
+		for _, metric := range scope.Metrics {
+			if !strings.HasPrefix(metric.Name, "messaging.") {
+				continue
+			}
+			line := func(set attribute.Set, value any) {
+				got = append(got, fmt.Sprintf("%s [%s] %s: %v", metric.Name, metric.Unit,
+					set.Encoded(attribute.DefaultEncoder()), value))
+			}
+			switch data := metric.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					line(p.Attributes, p.Value)
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					line(p.Attributes, fmt.Sprint(p.Count, " in ", p.Sum))
+				}
+			}
+		}
+	}
+	slices.Sort(got)
+	const (
+		send    = "messaging.operation.name=send,"
+		typed   = send + "messaging.operation.type=send,"
+		process = "messaging.consumer.group.name=billing,messaging.operation.name=process,messaging.system=kafka"
+	)
+	want := []string{
+		"messaging.client.consumed.messages [{message}] " + process + ": 2",
+		"messaging.client.consumed.messages [{message}] error.type=permanent," + process + ": 1",
+		"messaging.client.operation.duration [s] error.type=transient,messaging.destination.name=orders," + typed +
+			"messaging.system=kafka: 1 in 1",
+		"messaging.client.operation.duration [s] messaging.destination.name=_other," + typed +
+			"messaging.system=kafka: 2 in 2",
+		"messaging.client.operation.duration [s] messaging.destination.name=mail," + typed +
+			"messaging.system=rabbitmq: 1 in 1",
+		"messaging.client.operation.duration [s] messaging.destination.name=orders," + typed +
+			"messaging.system=kafka: 2 in 2",
+		"messaging.client.sent.messages [{message}] error.type=transient,messaging.destination.name=orders," + send +
+			"messaging.system=kafka: 1",
+		"messaging.client.sent.messages [{message}] messaging.destination.name=_other," + send +
+			"messaging.system=kafka: 2",
+		"messaging.client.sent.messages [{message}] messaging.destination.name=mail," + send +
+			"messaging.system=rabbitmq: 1",
+		"messaging.client.sent.messages [{message}] messaging.destination.name=orders," + send +
+			"messaging.system=kafka: 2",
+		"messaging.process.duration [s] " + process + ": 1 in 2",
+		"messaging.process.duration [s] error.type=permanent," + process + ": 1 in 2",
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -1,6 +1,7 @@
 package monitoring
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -29,12 +30,20 @@ import (
 // scraped are series as Prometheus stores them, by name.
 type scraped map[string][]map[string]string
 
+// mails is a queue of effects with one channel.
+type mails struct{}
+
+func (mails) Backlog(context.Context) ([]command.Backlog, error) {
+	return []command.Backlog{{Channel: "mail", Pending: 3, Dead: 1, OldestAge: time.Minute}}, nil
+}
+
 // scrape runs a relay until it has published an event, and scrapes it.
 func scrape(t *testing.T) scraped {
 	t.Helper()
 	m := promoutbox.New(promoutbox.Config{ConstLabels: prometheus.Labels{"outbox": "shop"}})
 	p := fixture.NewProcess(t, testdb.SQLite(t), core.Config{Observer: m.Outbox()})
 	m.Watch(p.Outbox)
+	m.WatchEffects(mails{})
 	p.Run()
 	p.Publish(core.Event{Type: "order.placed", Topic: "orders"})
 	p.AwaitDone(1)

@@ -198,6 +198,32 @@ func TestExplain(t *testing.T) {
 				}
 			}
 			w.wants(id, ops.ReasonUnrelayed, nil, []string{"later"})
+			id = w.Publish(core.Event{Type: "paid", Topic: "later", TenantID: "it's acme"})[0]
+			one := core.PauseRequest{Tenant: "it's acme", Actor: "ada", Reason: "INC-43"}
+			fixture.NoError(t, w.Outbox.Pause(t.Context(), one))
+			w.wants(id, ops.ReasonPaused, []string{"Tenant it's acme is paused by ada since ", ": INC-43."},
+				[]string{`outbox resume --tenant 'it'\''s acme' --reason WHY`})
+			over := core.ResumeRequest{Tenant: "it's acme", Actor: "ada", Reason: "over"}
+			if resumed, err := w.Outbox.Resume(t.Context(), over); err != nil || !resumed {
+				t.Fatal(resumed, err)
+			}
+		})
+		t.Run("limited", func(t *testing.T) {
+			// a relay whose turn has not come
+			fixture.NoError(t, w.Repository.Beat(t.Context(), core.Heartbeat{
+				Node: "other", Topics: []string{"hooks"}, SinceClaim: -1, SincePublish: -1,
+			}))
+			id := w.Publish(core.Event{Type: "paid", Topic: "hooks"})[0]
+			w.wants(id, ops.ReasonReady, nil, []string{"hooks"})
+			who := core.RateRequest{Topic: "hooks", PerSecond: 0.5, InFlight: 3, Actor: "ada", Reason: "contract"}
+			fixture.NoError(t, w.Outbox.SetRate(t.Context(), who))
+			w.wants(id, ops.ReasonLimited, []string{
+				"destination hooks gets at most 0.5 events a second and 3 at the same time, set by ada at ",
+				": contract.",
+			}, []string{"`outbox rate hooks --off --reason WHY`"})
+			fixture.NoError(t, w.Outbox.SetRate(t.Context(), core.RateRequest{Topic: "hooks", Actor: "a", Reason: "b"}))
+			w.wants(id, ops.ReasonReady, nil, []string{"hooks"})
+			fixture.NoError(t, w.Repository.RemoveRelay(t.Context(), "other"))
 		})
 		t.Run("stopped", func(t *testing.T) {
 			w.Run()

@@ -3,6 +3,8 @@ package ops_test
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,9 +76,96 @@ func TestGroups(t *testing.T) {
 		if err != nil || len(got.Groups) != 1 || got.Groups[0].Type != "retry.paid" {
 			t.Errorf("%+v %v", got, err)
 		}
+
+		// The relay stored the groups, and what is stored counts. Rows that an older process marked
+		// have the same ones.
+		stored := func(where string) int64 {
+			return fixture.Count(t, w.Pool, "SELECT COUNT(*) FROM outbox_event WHERE error_group "+where)
+		}
+		if n := stored("= '" + paid.Fingerprint + "'"); n != 10 {
+			t.Errorf("%d of 10 events have a stored group", n)
+		}
+		if n := stored("IS NOT NULL"); n != 22 {
+			t.Errorf("%d of 22 failures have a stored group", n)
+		}
+		before, err := w.api.Groups(t.Context(), ops.Filter{})
+		fixture.NoError(t, err)
+		fixture.MustExec(t, w.Pool, "UPDATE outbox_event SET error_group = NULL")
+		after, err := w.api.Groups(t.Context(), ops.Filter{})
+		fixture.NoError(t, err)
+		if len(after.Groups) != 3 || !slices.EqualFunc(before.Groups, after.Groups, func(a, b ops.Group) bool {
+			return a.Fingerprint == b.Fingerprint && a.Dead == b.Dead && a.Retrying == b.Retrying
+		}) {
+			t.Errorf("stored %+v, worked out %+v", before, after)
+		}
+		if n, err := w.api.Count(t.Context(), ops.Filter{Fingerprint: paid.Fingerprint}); err != nil || n.N != 10 {
+			t.Errorf("the fingerprint selects %s events, %v", n, err)
+		}
+
 		_, err = w.api.Groups(t.Context(), ops.Filter{Statuses: []ops.Status{ops.StatusDone}})
 		if !errors.Is(err, core.ErrInvalidRequest) {
 			t.Errorf("done events have groups: %v", err)
+		}
+	})
+}
+
+// Groups shows notes and mutes, and a group that nobody knows gets none.
+func TestGroupNotes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db, core.Config{})
+		w.Publish(core.Event{Type: "dead.paid", Topic: "orders"}, core.Event{Type: "dead.sent", Topic: "orders"})
+		w.drain()
+		groups := func() map[string]ops.Group {
+			t.Helper()
+			all, err := w.api.Groups(t.Context(), ops.Filter{})
+			fixture.NoError(t, err)
+			byType := map[string]ops.Group{}
+			for _, g := range all.Groups {
+				byType[g.Type] = g
+			}
+			return byType
+		}
+		ctx, paid := t.Context(), groups()["dead.paid"]
+		req := ops.GroupRequest{Fingerprint: paid.Fingerprint, Actor: "ann", Reason: "INC-42"}
+		unknown, nobody := req, req
+		unknown.Fingerprint, nobody.Actor = "0123456789abcdef", ""
+		for name, c := range map[string]struct{ got, want error }{
+			"an unknown group": {w.api.NoteGroup(ctx, "x", unknown), ops.ErrNoGroup},
+			"no fingerprint":   {w.api.NoteGroup(ctx, "x", ops.GroupRequest{Actor: "a", Reason: "r"}), ops.ErrNoGroup},
+			"nobody":           {w.api.UnmuteGroup(ctx, nobody), core.ErrInvalidRequest},
+			"a long note":      {w.api.NoteGroup(ctx, strings.Repeat("x", 2001), req), core.ErrInvalidRequest},
+			"no UTF-8":         {w.api.NoteGroup(ctx, "\xff", req), core.ErrInvalidRequest},
+			"a past time":      {w.api.MuteGroup(ctx, time.Now().Add(-time.Second), req), core.ErrInvalidRequest},
+			"a far time":       {w.api.MuteGroup(ctx, time.Now().AddDate(11, 0, 0), req), core.ErrInvalidRequest},
+		} {
+			if !errors.Is(c.got, c.want) {
+				t.Errorf("%s: %v, want %v", name, c.got, c.want)
+			}
+		}
+		fixture.NoError(t, w.api.NoteGroup(ctx, "billing drops v1", req))
+		fixture.NoError(t, w.api.MuteGroup(ctx, time.Now().Add(time.Hour), req))
+		if g := groups(); !g["dead.paid"].Muted || g["dead.paid"].Stored.Note != "billing drops v1" ||
+			g["dead.paid"].Stored.Actor != "ann" || g["dead.paid"].Dead != 1 || g["dead.sent"].Muted ||
+			g["dead.sent"].Stored.Note != "" {
+			t.Errorf("%+v", g)
+		}
+		// A time that is over by the database's clock mutes no more.
+		over := time.Now().Add(100 * time.Millisecond)
+		fixture.NoError(t, w.api.MuteGroup(ctx, over, req))
+		fixture.Await(t, "the group is not muted any more", func() bool { return !groups()["dead.paid"].Muted })
+		// A group without events can still be changed, because somebody has written a note on it.
+		fixture.MustExec(t, w.Pool, "DELETE FROM outbox_event")
+		fixture.NoError(t, w.api.UnmuteGroup(ctx, req))
+		// Groups are found without the table of notes.
+		fixture.MustExec(t, w.Pool, "DROP TABLE outbox_group")
+		w.Publish(core.Event{Type: "dead.paid", Topic: "orders"})
+		w.drain()
+		if g := groups()["dead.paid"]; g.Fingerprint != paid.Fingerprint || g.Dead != 1 {
+			t.Errorf("%+v", g)
+		}
+		if err := w.api.NoteGroup(ctx, "x", req); !errors.Is(err, core.ErrNoTables) {
+			t.Errorf("without the table: %v", err)
 		}
 	})
 }

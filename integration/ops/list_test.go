@@ -227,6 +227,7 @@ func TestListShowsTheRow(t *testing.T) {
 			CreatedAt:        d.CreatedAt,
 			ErrorCode:        "permanent",
 			Error:            `field "k" of event ` + ids[1] + ` is missing in version 3`,
+			ErrorGroup:       "ed9de8428304c226",
 			ReadAt:           d.ReadAt,
 		}
 		if d.Event != want || row.Status != fixture.StatusDead {

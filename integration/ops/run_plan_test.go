@@ -25,7 +25,9 @@ type poisoned struct {
 
 func newPoisoned(t *testing.T, db testdb.DB, n int, policy core.DeadPolicy) *poisoned {
 	t.Helper()
-	w := &poisoned{world: newWorld(t, db, core.Config{DeadPolicy: policy, PollInterval: 20 * time.Millisecond})}
+	w := &poisoned{world: newWorld(t, db, core.Config{
+		DeadPolicy: policy, PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond,
+	})}
 	events := make([]core.Event, 0, n)
 	for i := range n {
 		e := core.Event{Type: "dead.paid", Topic: "orders"}
@@ -199,12 +201,12 @@ func TestRunPlanEnds(t *testing.T) {
 			}()
 		}
 		run(ctx)
-		fixture.Await(t, "it runs", func() bool { p := w.stored(); return p.Running() && p.Position == 2 })
+		fixture.Await(t, "it runs", func() bool { p := w.stored(); return p.Running() && p.Position == 1 })
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if p := w.stored(); p.State != ops.PlanPaused || p.Position != 2 {
+		if p := w.stored(); p.State != ops.PlanPaused || p.Position != 1 {
 			t.Fatalf("%+v", p)
 		}
 		run(t.Context())
@@ -219,7 +221,7 @@ func TestRunPlanEnds(t *testing.T) {
 		if err := <-ended; !errors.Is(err, ops.ErrPlanStopped) || !strings.Contains(err.Error(), "eve: wrong topic") {
 			t.Error(err)
 		}
-		if p := w.stored(); p.State != ops.PlanCancelled || p.Position != 2 || w.dead("orders") != p.Events-2 {
+		if p := w.stored(); p.State != ops.PlanCancelled || p.Position != 1 || w.dead("orders") != p.Events-1 {
 			t.Errorf("%d dead, %+v", w.dead("orders"), p)
 		}
 		_, err = w.api.PausePlan(t.Context(), w.plan.ID, "eve", "again")

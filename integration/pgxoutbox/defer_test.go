@@ -551,28 +551,40 @@ func TestPgxManyEvents(t *testing.T) {
 func TestPgxWritersInOppositeOrder(t *testing.T) {
 	t.Parallel()
 	f := newFlights(t, pgx.QueryExecModeCacheStatement)
-	var writers sync.WaitGroup
-	for _, keys := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}} {
+	var pools []*sql.DB
+	for range 2 {
 		pool, _ := f.open(pgxoutbox.Config{})
 		defer pool.Close()
-		writers.Go(func() {
-			for range 30 {
-				tx, err := pool.BeginTx(t.Context(), nil)
-				for _, key := range keys {
-					if err == nil {
-						err = txn{t, tx, f}.try(event(key))
-					}
-				}
+		pools = append(pools, pool)
+	}
+	orders := [][]string{{"a", "b", "c"}, {"c", "b", "a"}}
+	const rounds = 10
+	for range rounds {
+		var open []txn
+		// Both have published two of their keys before one of them goes on. Had a writer locked
+		// its first key when it published it, each writer would now wait for the other's.
+		for n, keys := range orders {
+			tx := f.begin(pools[n], nil)
+			tx.publish(event(keys[0]))
+			tx.publish(event(keys[1]))
+			open = append(open, tx)
+		}
+		var writers sync.WaitGroup
+		for n, tx := range open {
+			writers.Go(func() {
+				err := tx.try(event(orders[n][2]))
 				if err == nil {
 					err = tx.Commit()
 				}
 				if err != nil {
 					t.Error(err)
-					return
 				}
-			}
-		})
+			})
+		}
+		writers.Wait()
+		if t.Failed() {
+			return
+		}
 	}
-	writers.Wait()
-	f.wantEvents(180)
+	f.wantEvents(rounds * 2 * 3)
 }

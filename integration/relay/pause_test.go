@@ -78,3 +78,66 @@ func TestPause(t *testing.T) {
 		inKeyOrder(t, pub.Accepted())
 	})
 }
+
+// Events of a paused tenant do not arrive, from their commit or from the table, and not after a
+// restart. Those of another tenant go on, in the same topic and under the same keys. After the end
+// of the pause all of them arrive, in the order of the keys.
+func TestPauseTenant(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		operator := fixture.NewProcess(t, db, core.Config{}).Outbox
+		pub := &outboxtest.Publisher{}
+		relay := fixture.JoinProcess(t, db, pub, core.Config{PollInterval: 20 * time.Millisecond})
+		var paused, others []string
+		some := func() {
+			for i := range 6 {
+				for tenant, ids := range map[string]*[]string{"acme": &paused, "ACME": &others, "": &others} {
+					*ids = append(*ids, relay.Publish(
+						core.Event{Type: "e", Topic: "orders", TenantID: tenant, Key: fmt.Sprint(tenant, i%2)},
+						core.Event{Type: "e", Topic: "orders", TenantID: tenant})...)
+				}
+			}
+		}
+		arrived := func() (ofPaused, ofOthers int) {
+			for _, d := range pub.Accepted() {
+				switch {
+				case d.Type != "e": // those that only warmed the relay up
+				case d.TenantID == "acme":
+					ofPaused++
+				default:
+					ofOthers++
+				}
+			}
+			return ofPaused, ofOthers
+		}
+		fixture.NoError(t, operator.Pause(t.Context(),
+			core.PauseRequest{Tenant: "acme", Actor: "ann", Reason: "wrong prices"}))
+		for _, run := range []func() func(){relay.RunHot, relay.Run} {
+			stop := run()
+			some()
+			fixture.Await(t, "the others go on", func() bool {
+				_, n := arrived()
+				return n == len(others)
+			})
+			stop()
+		}
+		if n, _ := arrived(); n > 0 {
+			t.Fatalf("%d events of a paused tenant arrived", n)
+		}
+		for _, r := range relay.Rows() {
+			if !r.Done && (r.Attempts > 0 || r.Holder != "") {
+				t.Errorf("a process holds the row, or it has spent an attempt: %+v", r)
+			}
+		}
+		stop := relay.Run()
+		resumed, err := operator.Resume(t.Context(),
+			core.ResumeRequest{Tenant: "acme", Actor: "ann", Reason: "right prices"})
+		if err != nil || !resumed {
+			t.Fatal(resumed, err)
+		}
+		relay.AwaitDone(len(paused) + len(others))
+		stop()
+		relay.OnceEach(append(paused, others...))
+		inKeyOrder(t, pub.Accepted())
+	})
+}

@@ -221,6 +221,37 @@ func TestOldSnapshotProbes(t *testing.T) {
 	})
 }
 
+// The first claim after the pause of a tenant takes its rows, although claims had started behind
+// them.
+func TestOldSnapshotPausedTenant(t *testing.T) {
+	t.Parallel()
+	o := openOldSnapshot(t, 20, "topic")
+	paused := map[core.RowID]bool{}
+	for range 5 {
+		row := sqlRow(t, "topic", "")
+		row.Event.TenantID = "acme"
+		o.insert(row)
+		paused[row.ID] = true
+	}
+	batch := func() {
+		for range 20 {
+			o.insert(sqlRow(t, "topic", ""))
+		}
+	}
+	o.req.ExceptTenants = []string{"acme"}
+	for range 3 { // the claims after the first start at the cursor
+		batch()
+		if o.step(paused, "topic"); len(paused) < 5 {
+			t.Fatalf("%d rows of a paused tenant were claimed", 5-len(paused))
+		}
+	}
+	batch() // enough for a claim that starts at the cursor
+	o.req.ExceptTenants = nil
+	if o.step(paused, "topic"); len(paused) > 0 {
+		t.Errorf("the first claim after the pause left %d rows of the tenant", len(paused))
+	}
+}
+
 // blocksRead runs a claim again, in a transaction that is rolled back, and returns how many blocks
 // it looks at.
 func blocksRead(t *testing.T, pool *sql.DB, planner, query string, args []any) float64 {

@@ -101,7 +101,8 @@ func TestShortTestsRunWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, m := range regexp.MustCompile(`(?m)^(?:LONG|WHOLE) := (?:\$\(\w+\)\|)?(.*)$`).FindAllSubmatch(makefile, -1) {
+	lists := regexp.MustCompile(`(?m)^(?:LONG|WHOLE|SIMULATION) := (?:\$\(\w+\)\|)?(.*)$`)
+	for _, m := range lists.FindAllSubmatch(makefile, -1) {
 		names = append(names, string(m[1]))
 	}
 	whole := regexp.MustCompile("^(" + strings.Join(names, "|") + ")$")

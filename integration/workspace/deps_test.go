@@ -29,10 +29,13 @@ type room struct {
 // rooms holds every released package, named relative to the root module. A package belongs to the
 // longest name that it equals or lies below.
 var rooms = map[string]room{
-	"core":              {ours: []string{"core/internal/..."}},
-	"core/internal":     {ours: []string{"core"}},
-	"core/sqltx":        {ours: []string{"core", "core/internal/..."}},
-	"core/ops":          {ours: []string{"core", "core/internal/errtext", "core/internal/who"}},
+	"core":             {ours: []string{"core/internal/..."}},
+	"core/cloudevents": {ours: []string{"core"}},
+	"core/internal":    {ours: []string{"core"}},
+	"core/sqltx":       {ours: []string{"core", "core/internal/..."}},
+	"core/ops": {ours: []string{
+		"core", "core/internal/errtext", "core/internal/failgroup", "core/internal/who",
+	}},
 	"core/sqloutbox":    {ours: []string{"core", "core/ops", "core/sqltx", "core/internal/..."}},
 	"core/adapter":      {ours: []string{"core", "core/sqloutbox", "core/internal/..."}},
 	"core/once":         {ours: []string{"core", "core/internal/errtext", "core/internal/textcheck"}},
@@ -42,7 +45,9 @@ var rooms = map[string]room{
 	"core/once/command/sqlcommand": {ours: []string{
 		"core", "core/once", "core/once/command", "core/internal/...",
 	}},
-	"core/inbox":           {ours: []string{"core", "core/once", "core/internal/errtext", "core/internal/textcheck"}},
+	"core/inbox": {ours: []string{
+		"core", "core/cloudevents", "core/once", "core/internal/errtext", "core/internal/textcheck",
+	}},
 	"core/inbox/inboxtest": {ours: []string{"core", "core/inbox"}},
 	"core/inbox/sqlinbox":  {ours: []string{"core", "core/inbox", "core/internal/..."}},
 	"core/metrics": {ours: []string{
@@ -96,12 +101,12 @@ var rooms = map[string]room{
 		brings: []string{"go.opentelemetry.io"},
 		tests:  []string{"go.opentelemetry.io/otel/sdk"},
 	},
-	"watermillbridge": {ours: []string{"core"}, others: []string{watermillModule}},
-	"watermillbridge/kafkabridge": {ours: []string{"core", "watermillbridge"}, others: []string{
+	"watermillbridge": {ours: []string{"core", "core/cloudevents"}, others: []string{watermillModule}},
+	"watermillbridge/kafkabridge": {ours: []string{"core", "core/cloudevents", "watermillbridge"}, others: []string{
 		watermillModule, "github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/IBM/sarama",
 		"github.com/eapache/go-resiliency", // the breaker inside sarama, whose error has to be told apart
 	}, brings: []string{"go.opentelemetry.io"}},
-	"watermillbridge/amqpbridge": {ours: []string{"core", "watermillbridge"}, others: []string{
+	"watermillbridge/amqpbridge": {ours: []string{"core", "core/cloudevents", "watermillbridge"}, others: []string{
 		watermillModule, "github.com/ThreeDotsLabs/watermill-amqp/v3", "github.com/rabbitmq/amqp091-go",
 		"github.com/cenkalti/backoff/v3", // in watermill-amqp's configuration
 	}},
@@ -111,7 +116,7 @@ var rooms = map[string]room{
 	},
 	"watermillbridge/redisbridge": {ours: []string{"core"}, others: []string{"github.com/redis/go-redis/v9"}},
 	"watermillbridge/httpbridge": {
-		ours:   []string{"core"},
+		ours:   []string{"core", "core/cloudevents"},
 		others: []string{watermillModule, "github.com/ThreeDotsLabs/watermill-http/v2"},
 	},
 }
@@ -130,7 +135,7 @@ var heavy = []string{
 	"github.com/segmentio/kafka-go", "github.com/rabbitmq", "github.com/streadway/amqp",
 	"github.com/nats-io", "github.com/redis", "github.com/alicebob/miniredis", "github.com/stretchr/testify",
 	"go.uber.org/goleak", "github.com/testcontainers", "github.com/docker", "github.com/ory/dockertest",
-	"github.com/prometheus", "go.opentelemetry.io",
+	"github.com/prometheus", "go.opentelemetry.io", "github.com/cloudevents",
 }
 
 type listedPackage struct {

@@ -87,6 +87,7 @@ func safe(c amqp.Config) amqp.Config {
 	c.Exchange.Durable = true
 	c.Publish.ConfirmDelivery = true
 	c.Publish.Mandatory = true
+	c.Marshaler = Marshaler{}
 	return c
 }
 
@@ -174,6 +175,6 @@ func (c *Config) unsafeSettings() (problems []error) {
 	sample, err := a.Marshaler.Marshal(message.NewMessage("sample", []byte{}))
 	refuse(err == nil && sample.DeliveryMode != amqp091.Persistent,
 		"Marshaler does not mark messages as persistent: a restart of the broker loses them; use "+
-			"amqp.DefaultMarshaler{}")
+			"amqpbridge.Marshaler{}")
 	return problems
 }

@@ -20,9 +20,10 @@
 //
 // # Queues
 //
-// Prefer quorum queues: a mirrored classic queue can lose confirmed messages. Watermill's
-// subscriber refuses a message with a header that is not text (x-death of a dead letter exchange)
-// and gets it again at once, without end. Let its Marshaler skip such headers.
+// Prefer quorum queues: a mirrored classic queue can lose confirmed messages. With the default
+// marshaler Watermill's subscriber refuses a message with a header that is not text (x-death of a
+// dead letter exchange) and gets it again at once, without end. [Marshaler] takes it; the
+// configurations of this package have it.
 //
 // # Beside the outbox
 //

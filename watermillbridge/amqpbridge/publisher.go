@@ -13,6 +13,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
@@ -28,10 +29,22 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 		cfg.Bridge.Logger = core.DefaultLogger()
 	}
 	p.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
+	if m := cfg.Bridge.CloudEvents; m != nil {
+		own := *m
+		switch own.Binding {
+		case 0:
+			own.Binding = cloudevents.AMQP
+		case cloudevents.AMQP, cloudevents.AMQPUnderscore:
+		default:
+			return nil, fmt.Errorf("amqpbridge: Config.Bridge.CloudEvents.Binding is %s: leave it empty, or set "+
+				"cloudevents.AMQPUnderscore", own.Binding)
+		}
+		cfg.Bridge.CloudEvents = &own
+	}
 	switch {
 	case cfg.Bridge.CheckSize != nil:
 	case cfg.Bridge.Marshal == nil:
-		cfg.Bridge.CheckSize = checkSize(cfg.MaxMessageBytes)
+		cfg.Bridge.CheckSize = checkSize(cfg.MaxMessageBytes, cfg.Bridge.CloudEvents)
 	// The size of its messages is not known, but most messages contain the payload.
 	case cfg.Bridge.MaxPayload == 0:
 		cfg.Bridge.MaxPayload = cfg.MaxMessageBytes
@@ -47,15 +60,21 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 }
 
 // checkSize returns the watermillbridge.Config.CheckSize for a broker that takes bodies of at most
-// limit bytes.
-func checkSize(limit int) func(core.Event) error {
+// limit bytes. mapper may be nil.
+func checkSize(limit int, mapper *cloudevents.Mapper) func(core.Event) error {
 	return func(e core.Event) error {
-		if len(e.Payload) <= limit {
+		size := len(e.Payload)
+		if mapper != nil && mapper.Mode == cloudevents.ModeStructured && size > limit/2 {
+			if m, err := mapper.Message(core.Delivery{Event: e}); err == nil { // err is left to the bridge
+				size = len(m.Body)
+			}
+		}
+		if size <= limit {
 			return nil
 		}
 		return fmt.Errorf("amqpbridge: the payload has %d bytes, more than Config.MaxMessageBytes %d: store it "+
 			"elsewhere and send a reference, "+
-			"or raise Config.MaxMessageBytes together with max_message_size of the broker", len(e.Payload), limit)
+			"or raise Config.MaxMessageBytes together with max_message_size of the broker", size, limit)
 	}
 }
 

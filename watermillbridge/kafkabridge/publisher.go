@@ -14,6 +14,7 @@ import (
 	"github.com/eapache/go-resiliency/breaker"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
@@ -46,10 +47,20 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	}
 	k.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
 	cfg.Bridge.Receipt = receipt
+	if m := cfg.Bridge.CloudEvents; m != nil {
+		own := *m
+		if own.Binding == 0 {
+			own.Binding = cloudevents.Kafka
+		}
+		if own.Binding != cloudevents.Kafka {
+			return nil, fmt.Errorf("kafkabridge: Config.Bridge.CloudEvents.Binding is %s: leave it empty", own.Binding)
+		}
+		cfg.Bridge.CloudEvents = &own
+	}
 	switch limit := saramaConfig.Producer.MaxMessageBytes; {
 	case cfg.Bridge.CheckSize != nil:
 	case cfg.Bridge.Marshal == nil:
-		cfg.Bridge.CheckSize = checkSize(limit, cfg.Bridge.RowIDMetadata)
+		cfg.Bridge.CheckSize = checkSize(limit, cfg.Bridge.RowIDMetadata, cfg.Bridge.CloudEvents)
 	// The size of its messages is not known, but most messages contain the payload.
 	case cfg.Bridge.MaxPayload == 0:
 		cfg.Bridge.MaxPayload = limit

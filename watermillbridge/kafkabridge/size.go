@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
@@ -13,13 +16,18 @@ import (
 const besidePayload = 32 << 10
 
 // checkSize returns the watermillbridge.Config.CheckSize of messages of at most limit bytes, as
-// Sarama counts them. For events far below the limit it does not build a message.
-func checkSize(limit int, rowIDMetadata string) func(core.Event) error {
+// Sarama counts them. For events far below the limit it does not build a message. mapper may be
+// nil.
+func checkSize(limit int, rowIDMetadata string, mapper *cloudevents.Mapper) func(core.Event) error {
 	return func(e core.Event) error {
-		if len(e.Payload) <= limit-besidePayload {
+		payload, beside := len(e.Payload), besidePayload
+		if mapper != nil { // base64, and attributes beside the fields
+			payload, beside = payload/3*4, 3*besidePayload
+		}
+		if payload <= limit-beside {
 			return nil
 		}
-		size, err := messageSize(e, rowIDMetadata)
+		size, err := messageSize(e, rowIDMetadata, mapper)
 		if err == nil && size > limit { // err is left to the relay
 			return tooLarge(size, limit)
 		}
@@ -37,12 +45,20 @@ func tooLarge(size, limit int) error {
 
 // messageSize returns the largest size that the message of an event can have, with later attempts
 // and as a replay.
-func messageSize(e core.Event, rowIDMetadata string) (int, error) {
-	payload := len(e.Payload)
-	e.Payload = nil
+func messageSize(e core.Event, rowIDMetadata string, mapper *cloudevents.Mapper) (int, error) {
 	id := core.RowID{1}
 	d := core.Delivery{Event: e, RowID: id, KeySeq: math.MaxInt64, Attempt: math.MaxInt32, ReplayOf: id}
-	msg := watermillbridge.NewMessage(context.Background(), d)
+	var msg *message.Message
+	payload := 0 // beside that of msg
+	if mapper != nil {
+		var err error
+		if msg, err = watermillbridge.NewCloudEvent(context.Background(), d, mapper); err != nil {
+			return 0, err
+		}
+	} else {
+		payload, d.Payload = len(e.Payload), nil
+		msg = watermillbridge.NewMessage(context.Background(), d)
+	}
 	if rowIDMetadata != "" {
 		msg.Metadata.Set(rowIDMetadata, id.String())
 	}

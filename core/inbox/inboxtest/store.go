@@ -35,6 +35,7 @@ const (
 	processed
 	failed
 	dead
+	discarded
 )
 
 type row struct {
@@ -42,6 +43,9 @@ type row struct {
 	status  status
 	changed time.Time
 }
+
+// ended reports whether the event is never processed again.
+func (r row) ended() bool { return r.status == processed || r.status == discarded }
 
 type lane struct{ consumer, handler, tenant, topic, key string }
 
@@ -141,7 +145,7 @@ func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (inbox.Sta
 	}
 	old, existed := s.rows[e.Key]
 	switch {
-	case existed && old.status == processed:
+	case existed && old.ended():
 		return inbox.StateProcessed, old.Attempts, nil
 	case existed && old.status == dead:
 		return inbox.StateDead, old.Attempts, nil
@@ -221,7 +225,7 @@ func (s *Store) Fail(ctx context.Context, f inbox.Failure) (inbox.State, int, er
 	if !existed {
 		r.Event, r.ReceivedAt = f.Event, s.now()
 	}
-	if r.status == processed {
+	if r.ended() {
 		return inbox.StateProcessed, r.Attempts, nil
 	}
 	if !f.Free {
@@ -266,15 +270,30 @@ func order(a, b inbox.DeadEvent) int {
 
 // Redrive implements inbox.Store.
 func (s *Store) Redrive(_ context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
+	return s.change(keys, actor, reason, func(r *row) { r.status, r.Attempts, r.Code = received, 0, "redriven" })
+}
+
+// Discard implements inbox.Store.
+func (s *Store) Discard(_ context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
+	return s.change(keys, actor, reason, func(r *row) { r.status, r.Code = discarded, "discarded" })
+}
+
+// change does what a person decided about those of the events that are dead.
+func (s *Store) change(keys []inbox.Key, actor, reason string, do func(*row)) (changed int, err error) {
 	if len(keys) == 0 || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
 		return 0, fmt.Errorf("%w: keys, actor and reason are required", inbox.ErrInvalidRequest)
+	}
+	for _, k := range keys {
+		if err := k.Validate(); err != nil {
+			return 0, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range keys {
 		if r, ok := s.rows[k]; ok && r.status == dead {
-			r.status, r.Attempts, r.Code, r.Text, r.ReceivedAt, r.changed = received, 0, "redriven", actor+": "+reason,
-				s.now(), s.now()
+			do(&r)
+			r.Text, r.ReceivedAt, r.changed = actor+": "+reason, s.now(), s.now()
 			s.rows[k] = r
 			changed++
 		}
@@ -287,7 +306,7 @@ func (s *Store) Cleanup(_ context.Context, consumer string, keep time.Duration, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, r := range s.rows {
-		if _, locked := s.locks[k]; deleted < limit && !locked && r.status == processed && k.Consumer == consumer &&
+		if _, locked := s.locks[k]; deleted < limit && !locked && r.ended() && k.Consumer == consumer &&
 			s.now().Sub(r.changed) > keep {
 			delete(s.rows, k)
 			deleted++

@@ -9,11 +9,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
-// Cleanup deletes at most limit events that the consumer processed longer than keep ago. It returns
-// how many it deleted. Rows of failed and dead events stay.
+// Cleanup deletes at most limit events that the consumer processed, or a person discarded, longer
+// than keep ago. It returns how many it deleted. Rows of failed and dead events stay.
 func (s *Store) Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error) {
 	if limit <= 0 {
 		return 0, nil
+	}
+	if err := s.cleanDiscarded(ctx, consumer, keep, limit); err != nil {
+		return 0, err
 	}
 	names, err := s.handlersOf(ctx, consumer)
 	for _, name := range names {

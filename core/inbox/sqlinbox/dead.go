@@ -1,8 +1,10 @@
 package sqlinbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,19 +127,13 @@ func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.D
 // The row keeps the actor and the reason until then. It returns how many events changed; the others
 // were not dead.
 func (s *Store) Redrive(ctx context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
-	if len(keys) == 0 || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
-		return 0, fmt.Errorf("%w: keys, actor and reason are required", inbox.ErrInvalidRequest)
-	}
-	for _, k := range keys {
-		if err := k.Validate(); err != nil {
-			return 0, err
-		}
+	if err := checkRequest(keys, actor, reason); err != nil {
+		return 0, err
 	}
 	err = s.db.InTx(ctx, "redrive", func(q sqlkit.Querier) error {
 		changed = 0
-		for _, k := range keys {
-			n, err := q.Exec(ctx, s.sql.redrive, append([]any{sqlstore.Column(actor+": "+reason, 2048)},
-				failureKey(k)...)...)
+		for _, k := range ascending(keys) {
+			n, err := q.Exec(ctx, s.sql.redrive, append([]any{noteOf(actor, reason)}, failureKey(k)...)...)
 			if err != nil {
 				return err
 			}
@@ -147,3 +143,27 @@ func (s *Store) Redrive(ctx context.Context, keys []inbox.Key, actor, reason str
 	})
 	return changed, err
 }
+
+func checkRequest(keys []inbox.Key, actor, reason string) error {
+	if len(keys) == 0 || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
+		return fmt.Errorf("%w: keys, actor and reason are required", inbox.ErrInvalidRequest)
+	}
+	for _, k := range keys {
+		if err := k.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ascending returns the keys in the order in which requests lock their rows, so that two requests
+// wait for each other and do not deadlock.
+func ascending(keys []inbox.Key) []inbox.Key {
+	return slices.SortedFunc(slices.Values(keys), func(a, b inbox.Key) int {
+		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Handler, b.Handler),
+			cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.EventID, b.EventID))
+	})
+}
+
+// noteOf is what a row keeps of a person's request.
+func noteOf(actor, reason string) any { return sqlstore.Column(actor+": "+reason, 2048) }

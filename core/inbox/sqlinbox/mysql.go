@@ -29,6 +29,16 @@ var mysqlVariant = variant{
 			},
 		}
 	},
+	cleanupDiscarded: func(n sqlstore.Names) sqlstore.Cleanup {
+		return sqlstore.CleanupByKey{
+			Find:    n.Statement("SELECT handler, tenant_id, event_id FROM {failure} WHERE " + failureOld + "{skip}"),
+			Columns: 3,
+			Delete: func(keys int) string {
+				return n.Statement("DELETE FROM {failure} WHERE " + strings.Repeat("("+failureIs+") OR ", keys-1) +
+					"(" + failureIs + ")")
+			},
+		}
+	},
 	database: func(n sqlstore.Names) database {
 		const see = "SELECT tenant_id, event_id, " + isProcessed + ", copies FROM {seen} WHERE "
 		return &mysql{

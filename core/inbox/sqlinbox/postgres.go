@@ -20,6 +20,10 @@ var postgresVariant = variant{
 			"{seen} WHERE handler_id = ? AND processed_at < {ago} " +
 			"ORDER BY processed_at LIMIT ?::bigint FOR UPDATE SKIP LOCKED))"))
 	},
+	cleanupDiscarded: func(n sqlstore.Names) sqlstore.Cleanup {
+		return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {failure} WHERE ctid = ANY (ARRAY(SELECT ctid FROM " +
+			"{failure} WHERE " + failureOld + "::bigint FOR UPDATE SKIP LOCKED))"))
+	},
 	database: func(n sqlstore.Names) database {
 		return &postgres{
 			upsertLane: upsertLane{n.Statement(advanceLane)},

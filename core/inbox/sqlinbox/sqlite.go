@@ -17,6 +17,10 @@ var sqliteVariant = variant{
 		return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {seen} WHERE rowid IN (SELECT rowid FROM {seen} " +
 			"WHERE handler_id = ? AND processed_at < {ago} ORDER BY processed_at LIMIT ?)"))
 	},
+	cleanupDiscarded: func(n sqlstore.Names) sqlstore.Cleanup {
+		return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {failure} WHERE rowid IN (SELECT rowid FROM {failure} " +
+			"WHERE " + failureOld + ")"))
+	},
 	database: func(n sqlstore.Names) database {
 		const see = "SELECT tenant_id, event_id, " + isProcessed + ", 0 FROM {seen} WHERE "
 		return &sqlite{

@@ -29,12 +29,14 @@ const (
 type statements struct {
 	see, take, open, list, handlers                               string // about {seen} and {handler}
 	openFailure, seeFailure, firstFailure, fail, recover, redrive string // about {failure}
+	discard                                                       string // about {failure}
 	dead                                                          string // without its end; its parameters are ?
 
-	cleanupKeys string
-	insert      sqlstore.Insert
-	cleanup     sqlstore.Cleanup
-	database    database
+	cleanupKeys      string
+	insert           sqlstore.Insert
+	cleanup          sqlstore.Cleanup
+	cleanupDiscarded sqlstore.Cleanup // about {failure}
+	database         database
 }
 
 // variant has those of the statements that are different on each database.
@@ -47,7 +49,9 @@ type variant struct {
 	list         string
 	cleanupKeys  string
 	cleanup      func(n sqlstore.Names) sqlstore.Cleanup
-	database     func(n sqlstore.Names) database
+	// cleanupDiscarded is about {failure}.
+	cleanupDiscarded func(n sqlstore.Names) sqlstore.Cleanup
+	database         func(n sqlstore.Names) database
 }
 
 var variants = sqlstore.Each[variant]{Postgres: postgresVariant, MySQL: mysqlVariant, SQLite: sqliteVariant}
@@ -71,8 +75,8 @@ func newStatements(n sqlstore.Names) *statements {
 		fail: text("UPDATE {failure} SET status = ?, attempts = ?, last_error_code = ?, last_error = ?, " +
 			"failed_at = {now}, updated_at = {now} WHERE " + failureIs),
 		recover: text("DELETE FROM {failure} WHERE " + failureIs),
-		redrive: text("UPDATE {failure} SET status = 0, attempts = 0, last_error_code = 'redriven', " +
-			"last_error = ?, received_at = {now}, updated_at = {now} WHERE " + failureIs + " AND status = 4"),
+		redrive: text(failureDecided("redriven")),
+		discard: text(failureDecided("discarded")),
 		dead: n.Expand("SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, " +
 			"COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), " +
 			"COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), " +
@@ -87,13 +91,25 @@ func newStatements(n sqlstore.Names) *statements {
 			Plain:   text(seenHead + "VALUES (" + seenDone + ")" + v.unless),
 			Guarded: text(v.guarded),
 		},
-		cleanup:  v.cleanup(n),
-		database: v.database(n),
+		cleanup:          v.cleanup(n),
+		cleanupDiscarded: v.cleanupDiscarded(n),
+		database:         v.database(n),
 	}
 }
 
 // isProcessed is 1 for a row of {seen} whose event was processed, else 0.
 const isProcessed = "CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END"
+
+// failureDecided returns the UPDATE of a dead event that a person decides about. The row gets the
+// code, fresh attempts and a new age.
+func failureDecided(code string) string {
+	return "UPDATE {failure} SET status = 0, attempts = 0, last_error_code = '" + code + "', " +
+		"last_error = ?, received_at = {now}, updated_at = {now} WHERE " + failureIs + " AND status = 4"
+}
+
+// failureOld selects the rows of discarded events whose time is over. Discard sets received_at.
+const failureOld = "consumer = ? AND status = 0 AND last_error_code = 'discarded' AND received_at < {ago} " +
+	"ORDER BY received_at LIMIT ?"
 
 // insertRows returns the INSERT of n rows.
 func insertRows(n int) string {

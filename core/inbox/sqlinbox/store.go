@@ -69,7 +69,8 @@ func newStore(s *sqlstore.Store) *Store {
 // Dialect returns the SQL dialect of the Store.
 func (s *Store) Dialect() core.Dialect { return s.db.Dialect() }
 
-// Status of a row of {failure}. A row that was redriven has none of these.
+// Status of a row of {failure}. The row of an event that was redriven or discarded has none of
+// these.
 const (
 	statusProcessing = 1
 	statusFailed     = 3

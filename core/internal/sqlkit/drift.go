@@ -93,6 +93,8 @@ var (
 	renameTable = regexp.MustCompile(`^ALTER TABLE (\S+) RENAME TO (\S+)$`)
 	keyLine     = regexp.MustCompile(`(?m)^ {4}(?:UNIQUE )?KEY (\S+) \(`)
 	// On MySQL such a change is a text that a condition chooses. Each part has a line of its own.
+	addColumn = regexp.MustCompile(`^ALTER TABLE (\S+) ADD COLUMN (?:IF NOT EXISTS )?(\S+) ` +
+		`([A-Za-z]+(?: precision)?(?:\([0-9]+\))?)`)
 	alterTable = regexp.MustCompile(`(?s)'ALTER TABLE (\S+)\n([^']*)'`)
 	// Statements takes the blanks off the last line.
 	alterLine = regexp.MustCompile(`(?m)^(?: {4})?(ADD|DROP) (COLUMN|KEY) ([^\s,]+) *([A-Za-z]+(?:\([0-9]+\))?)?`)
@@ -127,6 +129,9 @@ func wantedTables(steps []Step) []*tableShape {
 			}
 			if t := alterTable.FindStringSubmatch(s); t != nil {
 				byName[plain(t[1])].alter(t[2])
+			}
+			if c := addColumn.FindStringSubmatch(s); c != nil {
+				byName[plain(c[1])].addColumn(c[2], c[3])
 			}
 			if i := createIndex.FindStringSubmatch(s); i != nil {
 				byName[plain(i[2])].addIndex(i[1])

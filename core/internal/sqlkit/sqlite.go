@@ -33,11 +33,24 @@ func (sqlite) catalog(_ Plan, table string) catalog {
 }
 
 func (sqlite) migrate(ctx context.Context, db *sql.DB, p Plan) error {
-	return InTx(ctx, db, p.Dialect, func(c Conn) error { return p.apply(ctx, onQuerier{On{c}}) })
+	return InTx(ctx, db, p.Dialect, func(c Conn) error { return p.apply(ctx, onSQLite{onQuerier{On{c}}}) })
 }
 
 func (sqlite) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
-	return t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error { return p.apply(ctx, onQuerier{tx}) })
+	return t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error { return p.apply(ctx, onSQLite{onQuerier{tx}}) })
+}
+
+// onSQLite leaves out what adds a column that exists: SQLite has no ADD COLUMN IF NOT EXISTS.
+type onSQLite struct{ onQuerier }
+
+func (o onSQLite) exec(ctx context.Context, query string, args ...any) error {
+	if c := addColumn.FindStringSubmatch(query); c != nil {
+		there, err := o.ints(ctx, "SELECT 1 FROM pragma_table_info(?) WHERE name = ?", plain(c[1]), c[2])
+		if err != nil || len(there) > 0 {
+			return err
+		}
+	}
+	return o.onQuerier.exec(ctx, query, args...)
 }
 
 // inTx begins with BEGIN IMMEDIATE, which database/sql does not support.

@@ -96,13 +96,16 @@ func (e Effect) Fingerprint() once.Fingerprint {
 // Status is the status of an effect.
 type Status uint8
 
-// Statuses of an effect, as they are stored.
+// Statuses of an effect. They are stored as these numbers, but for StatusDiscarded.
 const (
 	StatusPending    Status = 0 // not tried yet, or redriven
 	StatusProcessing Status = 1 // a worker holds it, or died with it
 	StatusCompleted  Status = 2
 	StatusFailed     Status = 3 // will be tried again
 	StatusDead       Status = 4 // waits for a person
+	// StatusDiscarded: a person decided that the effect will never be executed. It is stored as
+	// completed, with a code that says so. Versions before Discard read it as completed.
+	StatusDiscarded Status = 5
 )
 
 // String returns the name used in logs and metrics.
@@ -118,6 +121,8 @@ func (s Status) String() string {
 		return "failed"
 	case StatusDead:
 		return "dead"
+	case StatusDiscarded:
+		return "discarded"
 	}
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
@@ -131,10 +136,10 @@ type Record struct {
 	// Attempts counts the failures of the handler. LostLeases counts the workers that disappeared
 	// while they executed the effect. Both count since the last redrive.
 	Attempts, LostLeases int
-	// ErrorCode and Error of the last failure, or actor and reason of the redrive.
+	// ErrorCode and Error of the last failure, or actor and reason of the redrive or the discard.
 	ErrorCode, Error string
 	// CreatedAt, UpdatedAt and DoneAt are read from the clock of the database. DoneAt is zero
-	// unless completed.
+	// unless completed or discarded.
 	CreatedAt, UpdatedAt, DoneAt time.Time
 }
 
@@ -205,19 +210,22 @@ type Store interface {
 	// RedriveTx makes a dead, failed or abandoned effect pending again, in the caller's
 	// transaction, and keeps note with it. It reports whether it did.
 	RedriveTx(ctx context.Context, tx core.Tx, id, note string) (rec Record, redriven bool, err error)
+	// DiscardTx ends a dead effect, in the caller's transaction, and keeps note with it.
+	// It reports whether it did. ErrNoEffect: there is no such effect.
+	DiscardTx(ctx context.Context, tx core.Tx, id, note string) (discarded bool, err error)
 	// Find returns the effect of a tenant, channel and key, or ErrNoEffect.
 	Find(ctx context.Context, tenant, channel, key string) (Record, error)
 	// List returns effects, oldest first.
 	List(ctx context.Context, q Query) ([]Record, error)
 	// Overdue returns at most limit effects of the channel that have been due for longer than grace
-	// and are neither completed, dead nor held. If a holder lost an effect, its lease must have
-	// ended longer than grace ago. Effects that have been due for longest come first.
+	// and are neither completed, dead, discarded nor held. If a holder lost an effect, its lease
+	// must have ended longer than grace ago. Effects that have been due for longest come first.
 	Overdue(ctx context.Context, channel string, grace time.Duration, limit int) ([]Record, error)
 	// Backlog returns, by the name of the channel, the backlog of each channel with effects that
-	// are not completed. Every count stops at limit; for dead effects the limit holds for all
-	// channels together. It looks at no more than 1000 channels.
+	// are neither completed nor discarded. Every count stops at limit; for dead effects the limit
+	// holds for all channels together. It looks at no more than 1000 channels.
 	Backlog(ctx context.Context, limit int) ([]Backlog, error)
-	// Cleanup deletes at most limit effects that were completed longer than keep ago. It returns
-	// how many it deleted.
+	// Cleanup deletes at most limit effects that were completed or discarded longer than keep ago.
+	// It returns how many it deleted.
 	Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
@@ -77,4 +78,36 @@ func ExampleRunInTx() {
 	// Output:
 	// 31 false <nil> 1
 	// 31 true <nil> 1
+}
+
+// A person decides that a dead effect will never be executed.
+func ExampleQueue_Discard() {
+	ctx, repo := context.Background(), outboxtest.NewRepository()
+	store := newMemory() // in an application: sqlcommand.New
+	outbox, _ := core.New(core.Config{Repository: repo})
+	queue, err := command.NewQueue(command.QueueConfig{Store: store, Outbox: outbox})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mail := command.Effect{Channel: "mail", Key: "welcome:ada"}
+	var id string
+	_ = repo.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		rec, _, err := queue.Enqueue(ctx, tx, mail)
+		id = rec.ID
+		return err
+	})
+	claim, _ := store.Claim(ctx, id, "a worker", time.Minute) // its server refuses the mail
+	_ = store.Fail(ctx, command.Claim{ID: id, Owner: "a worker", Fence: claim.Fence}, command.Failure{Dead: true})
+
+	err = repo.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		discarded, err := queue.Discard(ctx, tx, id, "ada", "no such address")
+		fmt.Println("discarded:", discarded)
+		return err
+	})
+	rec, _ := queue.Find(ctx, "", "mail", "welcome:ada")
+	fmt.Println(rec.Status, err)
+	// Output:
+	// discarded: true
+	// discarded <nil>
 }

@@ -136,6 +136,18 @@ func (m *memory) RedriveTx(_ context.Context, _ core.Tx, id, note string) (comma
 	return r.Record, true, nil
 }
 
+func (m *memory) DiscardTx(_ context.Context, _ core.Tx, id, note string) (bool, error) {
+	r := m.rows[id]
+	if r == nil {
+		return false, command.ErrNoEffect
+	}
+	if r.Status != command.StatusDead {
+		return false, nil
+	}
+	r.Status, r.Error = command.StatusDiscarded, note
+	return true, nil
+}
+
 func (m *memory) Find(_ context.Context, tenant, channel, key string) (command.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

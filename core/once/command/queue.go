@@ -29,10 +29,16 @@ type QueueConfig struct {
 	Store Store
 	// Outbox in the same database. Required.
 	Outbox Outbox
-	// Retention is how long completed effects are kept. After that, the same key may be enqueued
-	// again. It must be longer than the time in which the caller of Enqueue may repeat it. Default:
-	// 30 days, at least 1 s, at most once.MaxTTL.
+	// Retention is how long completed and discarded effects are kept. After that, the same key may
+	// be enqueued again. It must be longer than the time in which the caller of Enqueue may repeat
+	// it. Default: 30 days, at least 1 s, at most once.MaxTTL.
 	Retention time.Duration
+	// Archive gets completed and discarded effects before Cleanup deletes them, at most
+	// ArchiveEffects at once. If it returns an error or panics, they stay, Cleanup returns the
+	// error, and the next cleanup begins with them. Effects may come again: after a crash, and if
+	// two processes clean up at once. An archive must know their IDs. It must end when ctx does.
+	// Default: none.
+	Archive func(ctx context.Context, effects []Record) error
 	// CleanupInterval is the pause between two cleanups in Run. CleanupBatch is how many effects
 	// one statement deletes. Default: 10 min and 1000.
 	CleanupInterval time.Duration
@@ -69,6 +75,9 @@ func (c QueueConfig) Validate() error {
 	if c.Retention < time.Second || c.Retention > once.MaxTTL {
 		bad("Retention %s is not between 1s and %s", c.Retention, once.MaxTTL)
 	}
+	if _, ok := c.Store.(Archiver); c.Archive != nil && c.Store != nil && !ok {
+		bad("Archive needs a Store that is an Archiver, and a %T is none", c.Store)
+	}
 	if c.CleanupInterval < 0 {
 		bad("CleanupInterval %s is negative", c.CleanupInterval)
 	}
@@ -78,8 +87,8 @@ func (c QueueConfig) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Queue writes effects, and lists and redrives them for operators. Create it with NewQueue. It is
-// safe for use by several goroutines.
+// Queue writes effects, and lists, redrives and discards them for operators. Create it with
+// NewQueue. It is safe for use by several goroutines.
 type Queue struct{ cfg QueueConfig }
 
 // NewQueue returns a Queue, or an error that names every problem of cfg.
@@ -178,15 +187,16 @@ func (q *Queue) Backlog(ctx context.Context) ([]Backlog, error) {
 // has an effect executed at once that is not completed and that no event will wake up. Worker.Run
 // would wait for OverdueAfter before it executes such an effect. If tx is nil, Redrive uses the
 // transaction that ctx carries. Actor and reason are kept with the effect. If the effect is
-// completed or is being executed, Redrive returns false and changes nothing.
+// completed, discarded or being executed, Redrive returns false and changes nothing.
 func (q *Queue) Redrive(ctx context.Context, tx core.Tx, id, actor, reason string) (redriven bool, err error) {
 	if tx, err = open(ctx, tx); err != nil {
 		return false, err
 	}
-	if id == "" || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
-		return false, fmt.Errorf("%w: id, actor and reason are required", once.ErrInvalidRequest)
+	note, err := noteOf(id, actor, reason)
+	if err != nil {
+		return false, err
 	}
-	rec, redriven, err := q.cfg.Store.RedriveTx(ctx, tx, id, actor+": "+reason)
+	rec, redriven, err := q.cfg.Store.RedriveTx(ctx, tx, id, note)
 	if err != nil {
 		return false, errtext.Errorf("command: redrive: %w", err)
 	}
@@ -196,16 +206,45 @@ func (q *Queue) Redrive(ctx context.Context, tx core.Tx, id, actor, reason strin
 	return true, q.wake(ctx, tx, rec.Effect)
 }
 
-// Cleanup deletes effects that were completed longer than Retention ago, chunk by chunk, and
-// returns how many it deleted.
+// Discard ends a dead effect, in the transaction: it is never executed, and Redrive does
+// not change it. An effect that is enqueued with the same tenant, channel and key is not written
+// again, until Cleanup deletes this one after Retention. If tx is nil, Discard uses the transaction
+// that ctx carries. Actor and reason are kept with the effect. If the effect is not dead, Discard
+// returns false and changes nothing.
+func (q *Queue) Discard(ctx context.Context, tx core.Tx, id, actor, reason string) (discarded bool, err error) {
+	if tx, err = open(ctx, tx); err != nil {
+		return false, err
+	}
+	note, err := noteOf(id, actor, reason)
+	if err != nil {
+		return false, err
+	}
+	if discarded, err = q.cfg.Store.DiscardTx(ctx, tx, id, note); err != nil {
+		return false, errtext.Errorf("command: discard: %w", err)
+	}
+	return discarded, nil
+}
+
+// noteOf returns what a row keeps of a person's request, or an error that says what the request
+// lacks.
+func noteOf(id, actor, reason string) (string, error) {
+	if id == "" || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
+		return "", fmt.Errorf("%w: id, actor and reason are required", once.ErrInvalidRequest)
+	}
+	return actor + ": " + reason, nil
+}
+
+// Cleanup deletes effects that were completed or discarded longer than Retention ago, chunk by
+// chunk, and returns how many it deleted. An effect that is dead, or waits to be executed, is never
+// deleted.
 func (q *Queue) Cleanup(ctx context.Context) (deleted int, err error) {
 	for {
-		n, err := q.cfg.Store.Cleanup(ctx, q.cfg.Retention, q.cfg.CleanupBatch)
+		n, more, err := q.cleanSome(ctx)
 		deleted += n
 		if err != nil {
 			return deleted, errtext.Errorf("command: clean up: %w", err)
 		}
-		if n < q.cfg.CleanupBatch {
+		if !more {
 			return deleted, nil
 		}
 	}

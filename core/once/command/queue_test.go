@@ -3,6 +3,7 @@ package command_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,4 +85,36 @@ func TestQueueRun(t *testing.T) {
 			t.Errorf("%v after %d cleanups", err, w.store.calls["cleanup"])
 		}
 	})
+}
+
+// An archive needs a store that can show its effects. A panic of the archive is an error of
+// Cleanup, and the effects stay.
+func TestQueueArchive(t *testing.T) {
+	fails := func(context.Context, []command.Record) error { panic("of the archive") }
+	err := command.QueueConfig{Store: newMemory(), Outbox: &core.Outbox{}, Archive: fails}.Validate()
+	if err == nil || !strings.Contains(err.Error(), "Archiver") {
+		t.Errorf("Validate: %v", err)
+	}
+	q, err := command.NewQueue(command.QueueConfig{
+		Store: archivable{newMemory()}, Outbox: &core.Outbox{}, Archive: fails,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := q.Cleanup(t.Context())
+	if _, ok := errors.AsType[*core.PanicError](err); n != 0 || !ok {
+		t.Errorf("%d effects were deleted, %v", n, err)
+	}
+}
+
+// archivable is a store of one completed effect.
+type archivable struct{ *memory }
+
+func (archivable) Archive(ctx context.Context, _ time.Duration, _ int,
+	fn func(context.Context, []command.Record) error,
+) (int, error) {
+	if err := fn(ctx, make([]command.Record, 1)); err != nil {
+		return 0, err
+	}
+	return 1, nil
 }

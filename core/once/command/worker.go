@@ -58,7 +58,8 @@ type WorkerConfig struct {
 	// the event up first. Default: 10, as there.
 	MaxAttempts int
 	// Lease is how long an effect stays held by a process that died. A living process extends it
-	// whenever a third of it has passed. Default: 30 s, from 100 ms to once.MaxLease.
+	// whenever a third of it has passed. It should be longer than PublishTimeout of the outbox and
+	// SweepTimeout; otherwise the Worker warns once. Default: 30 s, from 100 ms to once.MaxLease.
 	Lease time.Duration
 	// StoreTimeout bounds the recording of a result, which goes on after the handler's context has
 	// ended. Default: 5 s, or half of Lease if that is shorter.
@@ -79,9 +80,9 @@ type WorkerConfig struct {
 	// Node names this process in the effects it holds. Default: host name and process id. At most
 	// 128 bytes.
 	Node string
-	// Logger gets warnings about channels that seem to be more than one destination. Default:
-	// core.DefaultLogger, which writes warnings and errors to slog.Default(). To silence it:
-	// slog.New(slog.DiscardHandler).
+	// Logger gets warnings about channels that seem to be more than one destination, and about a
+	// Lease that is shorter than a handler may run. Default: core.DefaultLogger, which writes
+	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is called for each execution, for metrics. It must not block. Default: none.
 	Observer func(info ExecInfo)
@@ -96,8 +97,9 @@ const (
 	Retried  ExecResult = "retried"  // failed: the relay tries again
 	Dead     ExecResult = "dead"     // waits for a person
 	// Its end could not be recorded: it will be executed again, unless another worker has done so.
-	Lost    ExecResult = "lost"
-	Skipped ExecResult = "skipped" // completed or dead before, or another worker executes it
+	Lost ExecResult = "lost"
+	// Completed, dead or discarded before, or another worker executes it.
+	Skipped ExecResult = "skipped"
 	PutOff  ExecResult = "put_off" // not executed: its destination is stopped, or has PerDestination effects
 )
 
@@ -192,6 +194,7 @@ type Worker struct {
 	runs  atomic.Uint64
 	away  *destinations // nil without WorkerConfig.Destination
 	mixed mixed         // used without WorkerConfig.Destination
+	short shortLease
 }
 
 var (
@@ -239,9 +242,9 @@ func (w *Worker) Publish(ctx context.Context, d core.Delivery) error {
 	return err
 }
 
-// PublishWithReceipt executes the effect that the event names, unless it is completed, dead, or
-// held by another worker. Nil means that this event has nothing left to do: the effect is
-// completed, or it is dead and Redrive will write another event.
+// PublishWithReceipt executes the effect that the event names, unless it is completed, dead,
+// discarded, or held by another worker. Nil means that this event has nothing left to do: the
+// effect is completed or discarded, or it is dead and Redrive will write another event.
 func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (receipt string, err error) {
 	channel := strings.TrimPrefix(d.Topic, topicPrefix)
 	handler := w.cfg.Handlers[channel]
@@ -281,8 +284,8 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 		switch got.Status {
 		case StatusCompleted:
 			return got.ExternalRef, Skipped, nil
-		case StatusDead:
-			return "dead", Skipped, nil
+		case StatusDead, StatusDiscarded:
+			return got.Status.String(), Skipped, nil
 		case StatusPending, StatusProcessing, StatusFailed:
 		}
 		return "", Skipped, core.UnavailableForKey(fmt.Errorf("%w: effect %s, its lease ends in %s", once.ErrInProgress,
@@ -344,6 +347,7 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 	cause *error,
 ) (ref string, outcome ExecResult, err error) {
 	c := run.claim
+	w.short.check(ctx, w.cfg.Lease, w.cfg.Logger)
 	runCtx, cancel := context.WithCancelCause(ctx)
 	stop := w.keepAlive(runCtx, cancel, c, run.held)
 	finished := false

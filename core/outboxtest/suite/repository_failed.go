@@ -49,7 +49,7 @@ func (f *fixture) failedAgain(kind core.FailureKind, attempts int) {
 			f.must(f.fail(nodeA, core.Failure{ClaimRef: ref(c), Kind: kind, Delay: shortLease, Code: "refused"})[0],
 				"not changed")
 			c = f.next(nodeA)
-			f.must(time.Since(start) >= shortLease, "due after %s, before the delay %s", time.Since(start), shortLease)
+			f.after(start, shortLease, "due")
 			f.must(c.ID == row.ID && c.Attempts == n*attempts && c.LostClaims == 0,
 				"claimed %+v after %d failures", c, n)
 		}

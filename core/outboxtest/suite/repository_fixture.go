@@ -26,6 +26,7 @@ const (
 	longLease  = time.Minute            // does not end during a case
 	shortLease = 150 * time.Millisecond // short enough to wait for
 	patience   = 20 * time.Second       // how long eventually waits
+	clockStep  = time.Millisecond       // SQLite's clock counts them
 
 	hotNo = int64(1) // the claim number of hot rows
 )
@@ -51,6 +52,13 @@ func (f *fixture) must(ok bool, format string, args ...any) {
 	if !ok {
 		f.Fatalf(format, args...)
 	}
+}
+
+// after requires that d has passed since start, as far as a clock that counts clockSteps can tell.
+func (f *fixture) after(start time.Time, d time.Duration, what string) {
+	f.Helper()
+	passed := time.Since(start)
+	f.must(passed > d-clockStep, "%s after %s, want %s or more", what, passed, d)
 }
 
 // eventually polls until done returns true.

@@ -147,3 +147,31 @@ DROP TABLE IF EXISTS "app"."outbox_pause";
 DROP TABLE IF EXISTS "app"."outbox_plan";
 DROP TABLE IF EXISTS "app"."outbox_relay";
 
+-- 0004_groups
+-- The group of a failure in the table of events, what people said about groups, and limits of destinations. Processes of the
+-- version before need not stop: they do not know the columns. Nothing is rewritten: a column that may be NULL changes only the
+-- catalog. Its lock is asked for with a limit, because everybody waits behind a lock that is waited for.
+SELECT set_config('lock_timeout', '3s', true);
+-- error_group is the fingerprint of the last failure. It is NULL in rows that an older process marked, and means nothing in rows
+-- without an error: what marks a row done leaves it alone.
+ALTER TABLE "app"."outbox_event" ADD COLUMN IF NOT EXISTS error_group text COLLATE "C";
+-- NULL: no limit.
+ALTER TABLE "app"."outbox_pause" ADD COLUMN IF NOT EXISTS per_second double precision;
+ALTER TABLE "app"."outbox_pause" ADD COLUMN IF NOT EXISTS in_flight integer;
+
+-- One row for each group of failures that has a note or was muted. Relays do not use it.
+CREATE TABLE IF NOT EXISTS "app"."outbox_group" (
+    fingerprint text        COLLATE "C" NOT NULL PRIMARY KEY,
+    note        text        NOT NULL,
+    muted_until timestamptz,
+    actor       text        NOT NULL,
+    updated_at  timestamptz NOT NULL
+);
+
+-- down
+SELECT set_config('lock_timeout', '3s', true);
+ALTER TABLE "app"."outbox_event" DROP COLUMN IF EXISTS error_group;
+ALTER TABLE "app"."outbox_pause" DROP COLUMN IF EXISTS in_flight;
+ALTER TABLE "app"."outbox_pause" DROP COLUMN IF EXISTS per_second;
+DROP TABLE IF EXISTS "app"."outbox_group";
+

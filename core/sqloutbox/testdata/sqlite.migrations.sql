@@ -181,3 +181,29 @@ DROP TABLE IF EXISTS "outbox_pause";
 DROP TABLE IF EXISTS "outbox_plan";
 DROP TABLE IF EXISTS "outbox_relay";
 
+-- 0004_groups
+-- The group of a failure in the table of events, what people said about groups, and limits of destinations. Processes of the
+-- version before need not stop: they do not know the columns. No row is rewritten.
+-- SQLite has no ADD COLUMN IF NOT EXISTS: a second time these statements say that there is such a column.
+-- error_group is the fingerprint of the last failure. It is NULL in rows that an older process marked, and means nothing in rows
+-- without an error: what marks a row done leaves it alone.
+ALTER TABLE "outbox_event" ADD COLUMN error_group TEXT;
+-- NULL: no limit.
+ALTER TABLE "outbox_pause" ADD COLUMN per_second REAL;
+ALTER TABLE "outbox_pause" ADD COLUMN in_flight INTEGER;
+
+-- One row for each group of failures that has a note or was muted. Relays do not use it.
+CREATE TABLE IF NOT EXISTS "outbox_group" (
+    fingerprint TEXT    NOT NULL PRIMARY KEY,
+    note        TEXT    NOT NULL,
+    muted_until INTEGER,
+    actor       TEXT    NOT NULL,
+    updated_at  INTEGER NOT NULL
+);
+
+-- down
+ALTER TABLE "outbox_event" DROP COLUMN error_group;
+ALTER TABLE "outbox_pause" DROP COLUMN in_flight;
+ALTER TABLE "outbox_pause" DROP COLUMN per_second;
+DROP TABLE IF EXISTS "outbox_group";
+

@@ -15,6 +15,7 @@ var (
 	router                 *message.Router
 	publisher, deadLetters message.Publisher
 	subscriber             message.Subscriber
+	fromTheStart           message.Subscriber
 	handle                 message.HandlerFunc
 	in                     *inbox.Inbox
 )

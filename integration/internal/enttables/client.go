@@ -17,6 +17,7 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxaudit"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxevent"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxgroup"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxplan"
@@ -32,6 +33,8 @@ type Client struct {
 	OutboxAudit *OutboxAuditClient
 	// OutboxEvent is the client for interacting with the OutboxEvent builders.
 	OutboxEvent *OutboxEventClient
+	// OutboxGroup is the client for interacting with the OutboxGroup builders.
+	OutboxGroup *OutboxGroupClient
 	// OutboxKey is the client for interacting with the OutboxKey builders.
 	OutboxKey *OutboxKeyClient
 	// OutboxPause is the client for interacting with the OutboxPause builders.
@@ -53,6 +56,7 @@ func (c *Client) init() {
 	c.Schema = migrate.NewSchema(c.driver)
 	c.OutboxAudit = NewOutboxAuditClient(c.config)
 	c.OutboxEvent = NewOutboxEventClient(c.config)
+	c.OutboxGroup = NewOutboxGroupClient(c.config)
 	c.OutboxKey = NewOutboxKeyClient(c.config)
 	c.OutboxPause = NewOutboxPauseClient(c.config)
 	c.OutboxPlan = NewOutboxPlanClient(c.config)
@@ -151,6 +155,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		config:      cfg,
 		OutboxAudit: NewOutboxAuditClient(cfg),
 		OutboxEvent: NewOutboxEventClient(cfg),
+		OutboxGroup: NewOutboxGroupClient(cfg),
 		OutboxKey:   NewOutboxKeyClient(cfg),
 		OutboxPause: NewOutboxPauseClient(cfg),
 		OutboxPlan:  NewOutboxPlanClient(cfg),
@@ -176,6 +181,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		config:      cfg,
 		OutboxAudit: NewOutboxAuditClient(cfg),
 		OutboxEvent: NewOutboxEventClient(cfg),
+		OutboxGroup: NewOutboxGroupClient(cfg),
 		OutboxKey:   NewOutboxKeyClient(cfg),
 		OutboxPause: NewOutboxPauseClient(cfg),
 		OutboxPlan:  NewOutboxPlanClient(cfg),
@@ -209,8 +215,8 @@ func (c *Client) Close() error {
 // In order to add hooks to a specific client, call: `client.Node.Use(...)`.
 func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
-		c.OutboxAudit, c.OutboxEvent, c.OutboxKey, c.OutboxPause, c.OutboxPlan,
-		c.OutboxRelay,
+		c.OutboxAudit, c.OutboxEvent, c.OutboxGroup, c.OutboxKey, c.OutboxPause,
+		c.OutboxPlan, c.OutboxRelay,
 	} {
 		n.Use(hooks...)
 	}
@@ -220,8 +226,8 @@ func (c *Client) Use(hooks ...Hook) {
 // In order to add interceptors to a specific client, call: `client.Node.Intercept(...)`.
 func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
-		c.OutboxAudit, c.OutboxEvent, c.OutboxKey, c.OutboxPause, c.OutboxPlan,
-		c.OutboxRelay,
+		c.OutboxAudit, c.OutboxEvent, c.OutboxGroup, c.OutboxKey, c.OutboxPause,
+		c.OutboxPlan, c.OutboxRelay,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -234,6 +240,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.OutboxAudit.mutate(ctx, m)
 	case *OutboxEventMutation:
 		return c.OutboxEvent.mutate(ctx, m)
+	case *OutboxGroupMutation:
+		return c.OutboxGroup.mutate(ctx, m)
 	case *OutboxKeyMutation:
 		return c.OutboxKey.mutate(ctx, m)
 	case *OutboxPauseMutation:
@@ -510,6 +518,139 @@ func (c *OutboxEventClient) mutate(ctx context.Context, m *OutboxEventMutation) 
 		return (&OutboxEventDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
 	default:
 		return nil, fmt.Errorf("enttables: unknown OutboxEvent mutation op: %q", m.Op())
+	}
+}
+
+// OutboxGroupClient is a client for the OutboxGroup schema.
+type OutboxGroupClient struct {
+	config
+}
+
+// NewOutboxGroupClient returns a client for the OutboxGroup from the given config.
+func NewOutboxGroupClient(c config) *OutboxGroupClient {
+	return &OutboxGroupClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `outboxgroup.Hooks(f(g(h())))`.
+func (c *OutboxGroupClient) Use(hooks ...Hook) {
+	c.hooks.OutboxGroup = append(c.hooks.OutboxGroup, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `outboxgroup.Intercept(f(g(h())))`.
+func (c *OutboxGroupClient) Intercept(interceptors ...Interceptor) {
+	c.inters.OutboxGroup = append(c.inters.OutboxGroup, interceptors...)
+}
+
+// Create returns a builder for creating a OutboxGroup entity.
+func (c *OutboxGroupClient) Create() *OutboxGroupCreate {
+	mutation := newOutboxGroupMutation(c.config, OpCreate)
+	return &OutboxGroupCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of OutboxGroup entities.
+func (c *OutboxGroupClient) CreateBulk(builders ...*OutboxGroupCreate) *OutboxGroupCreateBulk {
+	return &OutboxGroupCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *OutboxGroupClient) MapCreateBulk(slice any, setFunc func(*OutboxGroupCreate, int)) *OutboxGroupCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &OutboxGroupCreateBulk{err: fmt.Errorf("calling to OutboxGroupClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*OutboxGroupCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &OutboxGroupCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for OutboxGroup.
+func (c *OutboxGroupClient) Update() *OutboxGroupUpdate {
+	mutation := newOutboxGroupMutation(c.config, OpUpdate)
+	return &OutboxGroupUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *OutboxGroupClient) UpdateOne(_m *OutboxGroup) *OutboxGroupUpdateOne {
+	mutation := newOutboxGroupMutation(c.config, OpUpdateOne, withOutboxGroup(_m))
+	return &OutboxGroupUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *OutboxGroupClient) UpdateOneID(id string) *OutboxGroupUpdateOne {
+	mutation := newOutboxGroupMutation(c.config, OpUpdateOne, withOutboxGroupID(id))
+	return &OutboxGroupUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for OutboxGroup.
+func (c *OutboxGroupClient) Delete() *OutboxGroupDelete {
+	mutation := newOutboxGroupMutation(c.config, OpDelete)
+	return &OutboxGroupDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *OutboxGroupClient) DeleteOne(_m *OutboxGroup) *OutboxGroupDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *OutboxGroupClient) DeleteOneID(id string) *OutboxGroupDeleteOne {
+	builder := c.Delete().Where(outboxgroup.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &OutboxGroupDeleteOne{builder}
+}
+
+// Query returns a query builder for OutboxGroup.
+func (c *OutboxGroupClient) Query() *OutboxGroupQuery {
+	return &OutboxGroupQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeOutboxGroup},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a OutboxGroup entity by its id.
+func (c *OutboxGroupClient) Get(ctx context.Context, id string) (*OutboxGroup, error) {
+	return c.Query().Where(outboxgroup.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *OutboxGroupClient) GetX(ctx context.Context, id string) *OutboxGroup {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *OutboxGroupClient) Hooks() []Hook {
+	return c.hooks.OutboxGroup
+}
+
+// Interceptors returns the client interceptors.
+func (c *OutboxGroupClient) Interceptors() []Interceptor {
+	return c.inters.OutboxGroup
+}
+
+func (c *OutboxGroupClient) mutate(ctx context.Context, m *OutboxGroupMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&OutboxGroupCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&OutboxGroupUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&OutboxGroupUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&OutboxGroupDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("enttables: unknown OutboxGroup mutation op: %q", m.Op())
 	}
 }
 
@@ -1048,11 +1189,11 @@ func (c *OutboxRelayClient) mutate(ctx context.Context, m *OutboxRelayMutation) 
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		OutboxAudit, OutboxEvent, OutboxKey, OutboxPause, OutboxPlan,
+		OutboxAudit, OutboxEvent, OutboxGroup, OutboxKey, OutboxPause, OutboxPlan,
 		OutboxRelay []ent.Hook
 	}
 	inters struct {
-		OutboxAudit, OutboxEvent, OutboxKey, OutboxPause, OutboxPlan,
+		OutboxAudit, OutboxEvent, OutboxGroup, OutboxKey, OutboxPause, OutboxPlan,
 		OutboxRelay []ent.Interceptor
 	}
 )

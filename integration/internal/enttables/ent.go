@@ -14,6 +14,7 @@ import (
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxaudit"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxevent"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxgroup"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxplan"
@@ -80,6 +81,7 @@ func checkColumn(t, c string) error {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
 			outboxaudit.Table: outboxaudit.ValidColumn,
 			outboxevent.Table: outboxevent.ValidColumn,
+			outboxgroup.Table: outboxgroup.ValidColumn,
 			outboxkey.Table:   outboxkey.ValidColumn,
 			outboxpause.Table: outboxpause.ValidColumn,
 			outboxplan.Table:  outboxplan.ValidColumn,

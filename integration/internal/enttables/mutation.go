@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/entoutbox/entschema"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxaudit"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxevent"
+	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxgroup"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxplan"
@@ -31,6 +32,7 @@ const (
 	// Node types.
 	TypeOutboxAudit = "OutboxAudit"
 	TypeOutboxEvent = "OutboxEvent"
+	TypeOutboxGroup = "OutboxGroup"
 	TypeOutboxKey   = "OutboxKey"
 	TypeOutboxPause = "OutboxPause"
 	TypeOutboxPlan  = "OutboxPlan"
@@ -810,6 +812,7 @@ type OutboxEventMutation struct {
 	last_error           *string
 	replay_of            *entschema.ID
 	receipt              *string
+	error_group          *string
 	clearedFields        map[string]struct{}
 	done                 bool
 	oldValue             func(context.Context) (*OutboxEvent, error)
@@ -2264,6 +2267,55 @@ func (m *OutboxEventMutation) ResetReceipt() {
 	delete(m.clearedFields, outboxevent.FieldReceipt)
 }
 
+// SetErrorGroup sets the "error_group" field.
+func (m *OutboxEventMutation) SetErrorGroup(s string) {
+	m.error_group = &s
+}
+
+// ErrorGroup returns the value of the "error_group" field in the mutation.
+func (m *OutboxEventMutation) ErrorGroup() (r string, exists bool) {
+	v := m.error_group
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldErrorGroup returns the old "error_group" field's value of the OutboxEvent entity.
+// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxEventMutation) OldErrorGroup(ctx context.Context) (v *string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldErrorGroup is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldErrorGroup requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldErrorGroup: %w", err)
+	}
+	return oldValue.ErrorGroup, nil
+}
+
+// ClearErrorGroup clears the value of the "error_group" field.
+func (m *OutboxEventMutation) ClearErrorGroup() {
+	m.error_group = nil
+	m.clearedFields[outboxevent.FieldErrorGroup] = struct{}{}
+}
+
+// ErrorGroupCleared returns if the "error_group" field was cleared in this mutation.
+func (m *OutboxEventMutation) ErrorGroupCleared() bool {
+	_, ok := m.clearedFields[outboxevent.FieldErrorGroup]
+	return ok
+}
+
+// ResetErrorGroup resets all changes to the "error_group" field.
+func (m *OutboxEventMutation) ResetErrorGroup() {
+	m.error_group = nil
+	delete(m.clearedFields, outboxevent.FieldErrorGroup)
+}
+
 // Where appends a list predicates to the OutboxEventMutation builder.
 func (m *OutboxEventMutation) Where(ps ...predicate.OutboxEvent) {
 	m.predicates = append(m.predicates, ps...)
@@ -2298,7 +2350,7 @@ func (m *OutboxEventMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *OutboxEventMutation) Fields() []string {
-	fields := make([]string, 0, 28)
+	fields := make([]string, 0, 29)
 	if m.event_id != nil {
 		fields = append(fields, outboxevent.FieldEventID)
 	}
@@ -2383,6 +2435,9 @@ func (m *OutboxEventMutation) Fields() []string {
 	if m.receipt != nil {
 		fields = append(fields, outboxevent.FieldReceipt)
 	}
+	if m.error_group != nil {
+		fields = append(fields, outboxevent.FieldErrorGroup)
+	}
 	return fields
 }
 
@@ -2447,6 +2502,8 @@ func (m *OutboxEventMutation) Field(name string) (ent.Value, bool) {
 		return m.ReplayOf()
 	case outboxevent.FieldReceipt:
 		return m.Receipt()
+	case outboxevent.FieldErrorGroup:
+		return m.ErrorGroup()
 	}
 	return nil, false
 }
@@ -2512,6 +2569,8 @@ func (m *OutboxEventMutation) OldField(ctx context.Context, name string) (ent.Va
 		return m.OldReplayOf(ctx)
 	case outboxevent.FieldReceipt:
 		return m.OldReceipt(ctx)
+	case outboxevent.FieldErrorGroup:
+		return m.OldErrorGroup(ctx)
 	}
 	return nil, fmt.Errorf("unknown OutboxEvent field %s", name)
 }
@@ -2717,6 +2776,13 @@ func (m *OutboxEventMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetReceipt(v)
 		return nil
+	case outboxevent.FieldErrorGroup:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetErrorGroup(v)
+		return nil
 	}
 	return fmt.Errorf("unknown OutboxEvent field %s", name)
 }
@@ -2879,6 +2945,9 @@ func (m *OutboxEventMutation) ClearedFields() []string {
 	if m.FieldCleared(outboxevent.FieldReceipt) {
 		fields = append(fields, outboxevent.FieldReceipt)
 	}
+	if m.FieldCleared(outboxevent.FieldErrorGroup) {
+		fields = append(fields, outboxevent.FieldErrorGroup)
+	}
 	return fields
 }
 
@@ -2937,6 +3006,9 @@ func (m *OutboxEventMutation) ClearField(name string) error {
 		return nil
 	case outboxevent.FieldReceipt:
 		m.ClearReceipt()
+		return nil
+	case outboxevent.FieldErrorGroup:
+		m.ClearErrorGroup()
 		return nil
 	}
 	return fmt.Errorf("unknown OutboxEvent nullable field %s", name)
@@ -3030,6 +3102,9 @@ func (m *OutboxEventMutation) ResetField(name string) error {
 	case outboxevent.FieldReceipt:
 		m.ResetReceipt()
 		return nil
+	case outboxevent.FieldErrorGroup:
+		m.ResetErrorGroup()
+		return nil
 	}
 	return fmt.Errorf("unknown OutboxEvent field %s", name)
 }
@@ -3080,6 +3155,522 @@ func (m *OutboxEventMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *OutboxEventMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown OutboxEvent edge %s", name)
+}
+
+// OutboxGroupMutation represents an operation that mutates the OutboxGroup nodes in the graph.
+type OutboxGroupMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *string
+	note          *string
+	muted_until   *entschema.Time
+	actor         *string
+	updated_at    *entschema.Time
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*OutboxGroup, error)
+	predicates    []predicate.OutboxGroup
+}
+
+var _ ent.Mutation = (*OutboxGroupMutation)(nil)
+
+// outboxgroupOption allows management of the mutation configuration using functional options.
+type outboxgroupOption func(*OutboxGroupMutation)
+
+// newOutboxGroupMutation creates new mutation for the OutboxGroup entity.
+func newOutboxGroupMutation(c config, op Op, opts ...outboxgroupOption) *OutboxGroupMutation {
+	m := &OutboxGroupMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeOutboxGroup,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withOutboxGroupID sets the ID field of the mutation.
+func withOutboxGroupID(id string) outboxgroupOption {
+	return func(m *OutboxGroupMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *OutboxGroup
+		)
+		m.oldValue = func(ctx context.Context) (*OutboxGroup, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().OutboxGroup.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withOutboxGroup sets the old OutboxGroup of the mutation.
+func withOutboxGroup(node *OutboxGroup) outboxgroupOption {
+	return func(m *OutboxGroupMutation) {
+		m.oldValue = func(context.Context) (*OutboxGroup, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m OutboxGroupMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m OutboxGroupMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("enttables: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of OutboxGroup entities.
+func (m *OutboxGroupMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *OutboxGroupMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *OutboxGroupMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().OutboxGroup.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetNote sets the "note" field.
+func (m *OutboxGroupMutation) SetNote(s string) {
+	m.note = &s
+}
+
+// Note returns the value of the "note" field in the mutation.
+func (m *OutboxGroupMutation) Note() (r string, exists bool) {
+	v := m.note
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldNote returns the old "note" field's value of the OutboxGroup entity.
+// If the OutboxGroup object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxGroupMutation) OldNote(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldNote is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldNote requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldNote: %w", err)
+	}
+	return oldValue.Note, nil
+}
+
+// ResetNote resets all changes to the "note" field.
+func (m *OutboxGroupMutation) ResetNote() {
+	m.note = nil
+}
+
+// SetMutedUntil sets the "muted_until" field.
+func (m *OutboxGroupMutation) SetMutedUntil(e entschema.Time) {
+	m.muted_until = &e
+}
+
+// MutedUntil returns the value of the "muted_until" field in the mutation.
+func (m *OutboxGroupMutation) MutedUntil() (r entschema.Time, exists bool) {
+	v := m.muted_until
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldMutedUntil returns the old "muted_until" field's value of the OutboxGroup entity.
+// If the OutboxGroup object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxGroupMutation) OldMutedUntil(ctx context.Context) (v *entschema.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldMutedUntil is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldMutedUntil requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldMutedUntil: %w", err)
+	}
+	return oldValue.MutedUntil, nil
+}
+
+// ClearMutedUntil clears the value of the "muted_until" field.
+func (m *OutboxGroupMutation) ClearMutedUntil() {
+	m.muted_until = nil
+	m.clearedFields[outboxgroup.FieldMutedUntil] = struct{}{}
+}
+
+// MutedUntilCleared returns if the "muted_until" field was cleared in this mutation.
+func (m *OutboxGroupMutation) MutedUntilCleared() bool {
+	_, ok := m.clearedFields[outboxgroup.FieldMutedUntil]
+	return ok
+}
+
+// ResetMutedUntil resets all changes to the "muted_until" field.
+func (m *OutboxGroupMutation) ResetMutedUntil() {
+	m.muted_until = nil
+	delete(m.clearedFields, outboxgroup.FieldMutedUntil)
+}
+
+// SetActor sets the "actor" field.
+func (m *OutboxGroupMutation) SetActor(s string) {
+	m.actor = &s
+}
+
+// Actor returns the value of the "actor" field in the mutation.
+func (m *OutboxGroupMutation) Actor() (r string, exists bool) {
+	v := m.actor
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldActor returns the old "actor" field's value of the OutboxGroup entity.
+// If the OutboxGroup object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxGroupMutation) OldActor(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldActor is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldActor requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldActor: %w", err)
+	}
+	return oldValue.Actor, nil
+}
+
+// ResetActor resets all changes to the "actor" field.
+func (m *OutboxGroupMutation) ResetActor() {
+	m.actor = nil
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (m *OutboxGroupMutation) SetUpdatedAt(e entschema.Time) {
+	m.updated_at = &e
+}
+
+// UpdatedAt returns the value of the "updated_at" field in the mutation.
+func (m *OutboxGroupMutation) UpdatedAt() (r entschema.Time, exists bool) {
+	v := m.updated_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUpdatedAt returns the old "updated_at" field's value of the OutboxGroup entity.
+// If the OutboxGroup object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxGroupMutation) OldUpdatedAt(ctx context.Context) (v entschema.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUpdatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUpdatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUpdatedAt: %w", err)
+	}
+	return oldValue.UpdatedAt, nil
+}
+
+// ResetUpdatedAt resets all changes to the "updated_at" field.
+func (m *OutboxGroupMutation) ResetUpdatedAt() {
+	m.updated_at = nil
+}
+
+// Where appends a list predicates to the OutboxGroupMutation builder.
+func (m *OutboxGroupMutation) Where(ps ...predicate.OutboxGroup) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the OutboxGroupMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *OutboxGroupMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.OutboxGroup, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *OutboxGroupMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *OutboxGroupMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (OutboxGroup).
+func (m *OutboxGroupMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *OutboxGroupMutation) Fields() []string {
+	fields := make([]string, 0, 4)
+	if m.note != nil {
+		fields = append(fields, outboxgroup.FieldNote)
+	}
+	if m.muted_until != nil {
+		fields = append(fields, outboxgroup.FieldMutedUntil)
+	}
+	if m.actor != nil {
+		fields = append(fields, outboxgroup.FieldActor)
+	}
+	if m.updated_at != nil {
+		fields = append(fields, outboxgroup.FieldUpdatedAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *OutboxGroupMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case outboxgroup.FieldNote:
+		return m.Note()
+	case outboxgroup.FieldMutedUntil:
+		return m.MutedUntil()
+	case outboxgroup.FieldActor:
+		return m.Actor()
+	case outboxgroup.FieldUpdatedAt:
+		return m.UpdatedAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *OutboxGroupMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case outboxgroup.FieldNote:
+		return m.OldNote(ctx)
+	case outboxgroup.FieldMutedUntil:
+		return m.OldMutedUntil(ctx)
+	case outboxgroup.FieldActor:
+		return m.OldActor(ctx)
+	case outboxgroup.FieldUpdatedAt:
+		return m.OldUpdatedAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown OutboxGroup field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *OutboxGroupMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case outboxgroup.FieldNote:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetNote(v)
+		return nil
+	case outboxgroup.FieldMutedUntil:
+		v, ok := value.(entschema.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetMutedUntil(v)
+		return nil
+	case outboxgroup.FieldActor:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetActor(v)
+		return nil
+	case outboxgroup.FieldUpdatedAt:
+		v, ok := value.(entschema.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUpdatedAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxGroup field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *OutboxGroupMutation) AddedFields() []string {
+	return nil
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *OutboxGroupMutation) AddedField(name string) (ent.Value, bool) {
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *OutboxGroupMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	}
+	return fmt.Errorf("unknown OutboxGroup numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *OutboxGroupMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(outboxgroup.FieldMutedUntil) {
+		fields = append(fields, outboxgroup.FieldMutedUntil)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *OutboxGroupMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *OutboxGroupMutation) ClearField(name string) error {
+	switch name {
+	case outboxgroup.FieldMutedUntil:
+		m.ClearMutedUntil()
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxGroup nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *OutboxGroupMutation) ResetField(name string) error {
+	switch name {
+	case outboxgroup.FieldNote:
+		m.ResetNote()
+		return nil
+	case outboxgroup.FieldMutedUntil:
+		m.ResetMutedUntil()
+		return nil
+	case outboxgroup.FieldActor:
+		m.ResetActor()
+		return nil
+	case outboxgroup.FieldUpdatedAt:
+		m.ResetUpdatedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown OutboxGroup field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *OutboxGroupMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *OutboxGroupMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *OutboxGroupMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *OutboxGroupMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *OutboxGroupMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *OutboxGroupMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *OutboxGroupMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown OutboxGroup unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *OutboxGroupMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown OutboxGroup edge %s", name)
 }
 
 // OutboxKeyMutation represents an operation that mutates the OutboxKey nodes in the graph.
@@ -3750,6 +4341,10 @@ type OutboxPauseMutation struct {
 	ends_at       *entschema.Time
 	actor         *string
 	reason        *string
+	per_second    *float64
+	addper_second *float64
+	in_flight     *int32
+	addin_flight  *int32
 	clearedFields map[string]struct{}
 	done          bool
 	oldValue      func(context.Context) (*OutboxPause, error)
@@ -4017,6 +4612,146 @@ func (m *OutboxPauseMutation) ResetReason() {
 	m.reason = nil
 }
 
+// SetPerSecond sets the "per_second" field.
+func (m *OutboxPauseMutation) SetPerSecond(f float64) {
+	m.per_second = &f
+	m.addper_second = nil
+}
+
+// PerSecond returns the value of the "per_second" field in the mutation.
+func (m *OutboxPauseMutation) PerSecond() (r float64, exists bool) {
+	v := m.per_second
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPerSecond returns the old "per_second" field's value of the OutboxPause entity.
+// If the OutboxPause object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPauseMutation) OldPerSecond(ctx context.Context) (v *float64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPerSecond is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPerSecond requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPerSecond: %w", err)
+	}
+	return oldValue.PerSecond, nil
+}
+
+// AddPerSecond adds f to the "per_second" field.
+func (m *OutboxPauseMutation) AddPerSecond(f float64) {
+	if m.addper_second != nil {
+		*m.addper_second += f
+	} else {
+		m.addper_second = &f
+	}
+}
+
+// AddedPerSecond returns the value that was added to the "per_second" field in this mutation.
+func (m *OutboxPauseMutation) AddedPerSecond() (r float64, exists bool) {
+	v := m.addper_second
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ClearPerSecond clears the value of the "per_second" field.
+func (m *OutboxPauseMutation) ClearPerSecond() {
+	m.per_second = nil
+	m.addper_second = nil
+	m.clearedFields[outboxpause.FieldPerSecond] = struct{}{}
+}
+
+// PerSecondCleared returns if the "per_second" field was cleared in this mutation.
+func (m *OutboxPauseMutation) PerSecondCleared() bool {
+	_, ok := m.clearedFields[outboxpause.FieldPerSecond]
+	return ok
+}
+
+// ResetPerSecond resets all changes to the "per_second" field.
+func (m *OutboxPauseMutation) ResetPerSecond() {
+	m.per_second = nil
+	m.addper_second = nil
+	delete(m.clearedFields, outboxpause.FieldPerSecond)
+}
+
+// SetInFlight sets the "in_flight" field.
+func (m *OutboxPauseMutation) SetInFlight(i int32) {
+	m.in_flight = &i
+	m.addin_flight = nil
+}
+
+// InFlight returns the value of the "in_flight" field in the mutation.
+func (m *OutboxPauseMutation) InFlight() (r int32, exists bool) {
+	v := m.in_flight
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldInFlight returns the old "in_flight" field's value of the OutboxPause entity.
+// If the OutboxPause object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OutboxPauseMutation) OldInFlight(ctx context.Context) (v *int32, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldInFlight is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldInFlight requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldInFlight: %w", err)
+	}
+	return oldValue.InFlight, nil
+}
+
+// AddInFlight adds i to the "in_flight" field.
+func (m *OutboxPauseMutation) AddInFlight(i int32) {
+	if m.addin_flight != nil {
+		*m.addin_flight += i
+	} else {
+		m.addin_flight = &i
+	}
+}
+
+// AddedInFlight returns the value that was added to the "in_flight" field in this mutation.
+func (m *OutboxPauseMutation) AddedInFlight() (r int32, exists bool) {
+	v := m.addin_flight
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ClearInFlight clears the value of the "in_flight" field.
+func (m *OutboxPauseMutation) ClearInFlight() {
+	m.in_flight = nil
+	m.addin_flight = nil
+	m.clearedFields[outboxpause.FieldInFlight] = struct{}{}
+}
+
+// InFlightCleared returns if the "in_flight" field was cleared in this mutation.
+func (m *OutboxPauseMutation) InFlightCleared() bool {
+	_, ok := m.clearedFields[outboxpause.FieldInFlight]
+	return ok
+}
+
+// ResetInFlight resets all changes to the "in_flight" field.
+func (m *OutboxPauseMutation) ResetInFlight() {
+	m.in_flight = nil
+	m.addin_flight = nil
+	delete(m.clearedFields, outboxpause.FieldInFlight)
+}
+
 // Where appends a list predicates to the OutboxPauseMutation builder.
 func (m *OutboxPauseMutation) Where(ps ...predicate.OutboxPause) {
 	m.predicates = append(m.predicates, ps...)
@@ -4051,7 +4786,7 @@ func (m *OutboxPauseMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *OutboxPauseMutation) Fields() []string {
-	fields := make([]string, 0, 4)
+	fields := make([]string, 0, 6)
 	if m.paused_at != nil {
 		fields = append(fields, outboxpause.FieldPausedAt)
 	}
@@ -4063,6 +4798,12 @@ func (m *OutboxPauseMutation) Fields() []string {
 	}
 	if m.reason != nil {
 		fields = append(fields, outboxpause.FieldReason)
+	}
+	if m.per_second != nil {
+		fields = append(fields, outboxpause.FieldPerSecond)
+	}
+	if m.in_flight != nil {
+		fields = append(fields, outboxpause.FieldInFlight)
 	}
 	return fields
 }
@@ -4080,6 +4821,10 @@ func (m *OutboxPauseMutation) Field(name string) (ent.Value, bool) {
 		return m.Actor()
 	case outboxpause.FieldReason:
 		return m.Reason()
+	case outboxpause.FieldPerSecond:
+		return m.PerSecond()
+	case outboxpause.FieldInFlight:
+		return m.InFlight()
 	}
 	return nil, false
 }
@@ -4097,6 +4842,10 @@ func (m *OutboxPauseMutation) OldField(ctx context.Context, name string) (ent.Va
 		return m.OldActor(ctx)
 	case outboxpause.FieldReason:
 		return m.OldReason(ctx)
+	case outboxpause.FieldPerSecond:
+		return m.OldPerSecond(ctx)
+	case outboxpause.FieldInFlight:
+		return m.OldInFlight(ctx)
 	}
 	return nil, fmt.Errorf("unknown OutboxPause field %s", name)
 }
@@ -4134,6 +4883,20 @@ func (m *OutboxPauseMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetReason(v)
 		return nil
+	case outboxpause.FieldPerSecond:
+		v, ok := value.(float64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPerSecond(v)
+		return nil
+	case outboxpause.FieldInFlight:
+		v, ok := value.(int32)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetInFlight(v)
+		return nil
 	}
 	return fmt.Errorf("unknown OutboxPause field %s", name)
 }
@@ -4141,13 +4904,26 @@ func (m *OutboxPauseMutation) SetField(name string, value ent.Value) error {
 // AddedFields returns all numeric fields that were incremented/decremented during
 // this mutation.
 func (m *OutboxPauseMutation) AddedFields() []string {
-	return nil
+	var fields []string
+	if m.addper_second != nil {
+		fields = append(fields, outboxpause.FieldPerSecond)
+	}
+	if m.addin_flight != nil {
+		fields = append(fields, outboxpause.FieldInFlight)
+	}
+	return fields
 }
 
 // AddedField returns the numeric value that was incremented/decremented on a field
 // with the given name. The second boolean return value indicates that this field
 // was not set, or was not defined in the schema.
 func (m *OutboxPauseMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case outboxpause.FieldPerSecond:
+		return m.AddedPerSecond()
+	case outboxpause.FieldInFlight:
+		return m.AddedInFlight()
+	}
 	return nil, false
 }
 
@@ -4156,6 +4932,20 @@ func (m *OutboxPauseMutation) AddedField(name string) (ent.Value, bool) {
 // type.
 func (m *OutboxPauseMutation) AddField(name string, value ent.Value) error {
 	switch name {
+	case outboxpause.FieldPerSecond:
+		v, ok := value.(float64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddPerSecond(v)
+		return nil
+	case outboxpause.FieldInFlight:
+		v, ok := value.(int32)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddInFlight(v)
+		return nil
 	}
 	return fmt.Errorf("unknown OutboxPause numeric field %s", name)
 }
@@ -4166,6 +4956,12 @@ func (m *OutboxPauseMutation) ClearedFields() []string {
 	var fields []string
 	if m.FieldCleared(outboxpause.FieldEndsAt) {
 		fields = append(fields, outboxpause.FieldEndsAt)
+	}
+	if m.FieldCleared(outboxpause.FieldPerSecond) {
+		fields = append(fields, outboxpause.FieldPerSecond)
+	}
+	if m.FieldCleared(outboxpause.FieldInFlight) {
+		fields = append(fields, outboxpause.FieldInFlight)
 	}
 	return fields
 }
@@ -4183,6 +4979,12 @@ func (m *OutboxPauseMutation) ClearField(name string) error {
 	switch name {
 	case outboxpause.FieldEndsAt:
 		m.ClearEndsAt()
+		return nil
+	case outboxpause.FieldPerSecond:
+		m.ClearPerSecond()
+		return nil
+	case outboxpause.FieldInFlight:
+		m.ClearInFlight()
 		return nil
 	}
 	return fmt.Errorf("unknown OutboxPause nullable field %s", name)
@@ -4203,6 +5005,12 @@ func (m *OutboxPauseMutation) ResetField(name string) error {
 		return nil
 	case outboxpause.FieldReason:
 		m.ResetReason()
+		return nil
+	case outboxpause.FieldPerSecond:
+		m.ResetPerSecond()
+		return nil
+	case outboxpause.FieldInFlight:
+		m.ResetInFlight()
 		return nil
 	}
 	return fmt.Errorf("unknown OutboxPause field %s", name)

@@ -73,7 +73,9 @@ type OutboxEvent struct {
 	// ReplayOf holds the value of the "replay_of" field.
 	ReplayOf *entschema.ID `json:"replay_of,omitempty"`
 	// Receipt holds the value of the "receipt" field.
-	Receipt      *string `json:"receipt,omitempty"`
+	Receipt *string `json:"receipt,omitempty"`
+	// ErrorGroup holds the value of the "error_group" field.
+	ErrorGroup   *string `json:"error_group,omitempty"`
 	selectValues sql.SelectValues
 }
 
@@ -94,7 +96,7 @@ func (*OutboxEvent) scanValues(columns []string) ([]any, error) {
 			values[i] = new(entschema.Time)
 		case outboxevent.FieldSchemaVersion, outboxevent.FieldAggregateVersion, outboxevent.FieldKeySeq, outboxevent.FieldStatus, outboxevent.FieldAttempts, outboxevent.FieldClaimNo, outboxevent.FieldLostClaims:
 			values[i] = new(sql.NullInt64)
-		case outboxevent.FieldEventID, outboxevent.FieldEventType, outboxevent.FieldTopic, outboxevent.FieldAggregateType, outboxevent.FieldAggregateID, outboxevent.FieldTenantID, outboxevent.FieldPartitionKey, outboxevent.FieldContentType, outboxevent.FieldClaimedBy, outboxevent.FieldLastErrorCode, outboxevent.FieldLastError, outboxevent.FieldReceipt:
+		case outboxevent.FieldEventID, outboxevent.FieldEventType, outboxevent.FieldTopic, outboxevent.FieldAggregateType, outboxevent.FieldAggregateID, outboxevent.FieldTenantID, outboxevent.FieldPartitionKey, outboxevent.FieldContentType, outboxevent.FieldClaimedBy, outboxevent.FieldLastErrorCode, outboxevent.FieldLastError, outboxevent.FieldReceipt, outboxevent.FieldErrorGroup:
 			values[i] = new(sql.NullString)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -300,6 +302,13 @@ func (_m *OutboxEvent) assignValues(columns []string, values []any) error {
 				_m.Receipt = new(string)
 				*_m.Receipt = value.String
 			}
+		case outboxevent.FieldErrorGroup:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field error_group", values[i])
+			} else if value.Valid {
+				_m.ErrorGroup = new(string)
+				*_m.ErrorGroup = value.String
+			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
 		}
@@ -444,6 +453,11 @@ func (_m *OutboxEvent) String() string {
 	builder.WriteString(", ")
 	if v := _m.Receipt; v != nil {
 		builder.WriteString("receipt=")
+		builder.WriteString(*v)
+	}
+	builder.WriteString(", ")
+	if v := _m.ErrorGroup; v != nil {
+		builder.WriteString("error_group=")
 		builder.WriteString(*v)
 	}
 	builder.WriteByte(')')

@@ -292,6 +292,20 @@ func (_c *OutboxEventCreate) SetNillableReceipt(v *string) *OutboxEventCreate {
 	return _c
 }
 
+// SetErrorGroup sets the "error_group" field.
+func (_c *OutboxEventCreate) SetErrorGroup(v string) *OutboxEventCreate {
+	_c.mutation.SetErrorGroup(v)
+	return _c
+}
+
+// SetNillableErrorGroup sets the "error_group" field if the given value is not nil.
+func (_c *OutboxEventCreate) SetNillableErrorGroup(v *string) *OutboxEventCreate {
+	if v != nil {
+		_c.SetErrorGroup(*v)
+	}
+	return _c
+}
+
 // SetID sets the "id" field.
 func (_c *OutboxEventCreate) SetID(v entschema.ID) *OutboxEventCreate {
 	_c.mutation.SetID(v)
@@ -499,6 +513,10 @@ func (_c *OutboxEventCreate) createSpec() (*OutboxEvent, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.Receipt(); ok {
 		_spec.SetField(outboxevent.FieldReceipt, field.TypeString, value)
 		_node.Receipt = &value
+	}
+	if value, ok := _c.mutation.ErrorGroup(); ok {
+		_spec.SetField(outboxevent.FieldErrorGroup, field.TypeString, value)
+		_node.ErrorGroup = &value
 	}
 	return _node, _spec
 }

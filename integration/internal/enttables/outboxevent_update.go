@@ -535,6 +535,26 @@ func (_u *OutboxEventUpdate) ClearReceipt() *OutboxEventUpdate {
 	return _u
 }
 
+// SetErrorGroup sets the "error_group" field.
+func (_u *OutboxEventUpdate) SetErrorGroup(v string) *OutboxEventUpdate {
+	_u.mutation.SetErrorGroup(v)
+	return _u
+}
+
+// SetNillableErrorGroup sets the "error_group" field if the given value is not nil.
+func (_u *OutboxEventUpdate) SetNillableErrorGroup(v *string) *OutboxEventUpdate {
+	if v != nil {
+		_u.SetErrorGroup(*v)
+	}
+	return _u
+}
+
+// ClearErrorGroup clears the value of the "error_group" field.
+func (_u *OutboxEventUpdate) ClearErrorGroup() *OutboxEventUpdate {
+	_u.mutation.ClearErrorGroup()
+	return _u
+}
+
 // Mutation returns the OutboxEventMutation object of the builder.
 func (_u *OutboxEventUpdate) Mutation() *OutboxEventMutation {
 	return _u.mutation
@@ -725,6 +745,12 @@ func (_u *OutboxEventUpdate) sqlSave(ctx context.Context) (_node int, err error)
 	}
 	if _u.mutation.ReceiptCleared() {
 		_spec.ClearField(outboxevent.FieldReceipt, field.TypeString)
+	}
+	if value, ok := _u.mutation.ErrorGroup(); ok {
+		_spec.SetField(outboxevent.FieldErrorGroup, field.TypeString, value)
+	}
+	if _u.mutation.ErrorGroupCleared() {
+		_spec.ClearField(outboxevent.FieldErrorGroup, field.TypeString)
 	}
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
@@ -1253,6 +1279,26 @@ func (_u *OutboxEventUpdateOne) ClearReceipt() *OutboxEventUpdateOne {
 	return _u
 }
 
+// SetErrorGroup sets the "error_group" field.
+func (_u *OutboxEventUpdateOne) SetErrorGroup(v string) *OutboxEventUpdateOne {
+	_u.mutation.SetErrorGroup(v)
+	return _u
+}
+
+// SetNillableErrorGroup sets the "error_group" field if the given value is not nil.
+func (_u *OutboxEventUpdateOne) SetNillableErrorGroup(v *string) *OutboxEventUpdateOne {
+	if v != nil {
+		_u.SetErrorGroup(*v)
+	}
+	return _u
+}
+
+// ClearErrorGroup clears the value of the "error_group" field.
+func (_u *OutboxEventUpdateOne) ClearErrorGroup() *OutboxEventUpdateOne {
+	_u.mutation.ClearErrorGroup()
+	return _u
+}
+
 // Mutation returns the OutboxEventMutation object of the builder.
 func (_u *OutboxEventUpdateOne) Mutation() *OutboxEventMutation {
 	return _u.mutation
@@ -1473,6 +1519,12 @@ func (_u *OutboxEventUpdateOne) sqlSave(ctx context.Context) (_node *OutboxEvent
 	}
 	if _u.mutation.ReceiptCleared() {
 		_spec.ClearField(outboxevent.FieldReceipt, field.TypeString)
+	}
+	if value, ok := _u.mutation.ErrorGroup(); ok {
+		_spec.SetField(outboxevent.FieldErrorGroup, field.TypeString, value)
+	}
+	if _u.mutation.ErrorGroupCleared() {
+		_spec.ClearField(outboxevent.FieldErrorGroup, field.TypeString)
 	}
 	_node = &OutboxEvent{config: _u.config}
 	_spec.Assign = _node.assignValues

@@ -24,7 +24,11 @@ type OutboxPause struct {
 	// Actor holds the value of the "actor" field.
 	Actor string `json:"actor,omitempty"`
 	// Reason holds the value of the "reason" field.
-	Reason       string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// PerSecond holds the value of the "per_second" field.
+	PerSecond *float64 `json:"per_second,omitempty"`
+	// InFlight holds the value of the "in_flight" field.
+	InFlight     *int32 `json:"in_flight,omitempty"`
 	selectValues sql.SelectValues
 }
 
@@ -37,6 +41,10 @@ func (*OutboxPause) scanValues(columns []string) ([]any, error) {
 			values[i] = &sql.NullScanner{S: new(entschema.Time)}
 		case outboxpause.FieldPausedAt:
 			values[i] = new(entschema.Time)
+		case outboxpause.FieldPerSecond:
+			values[i] = new(sql.NullFloat64)
+		case outboxpause.FieldInFlight:
+			values[i] = new(sql.NullInt64)
 		case outboxpause.FieldID, outboxpause.FieldActor, outboxpause.FieldReason:
 			values[i] = new(sql.NullString)
 		default:
@@ -84,6 +92,20 @@ func (_m *OutboxPause) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field reason", values[i])
 			} else if value.Valid {
 				_m.Reason = value.String
+			}
+		case outboxpause.FieldPerSecond:
+			if value, ok := values[i].(*sql.NullFloat64); !ok {
+				return fmt.Errorf("unexpected type %T for field per_second", values[i])
+			} else if value.Valid {
+				_m.PerSecond = new(float64)
+				*_m.PerSecond = value.Float64
+			}
+		case outboxpause.FieldInFlight:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field in_flight", values[i])
+			} else if value.Valid {
+				_m.InFlight = new(int32)
+				*_m.InFlight = int32(value.Int64)
 			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
@@ -134,6 +156,16 @@ func (_m *OutboxPause) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("reason=")
 	builder.WriteString(_m.Reason)
+	builder.WriteString(", ")
+	if v := _m.PerSecond; v != nil {
+		builder.WriteString("per_second=")
+		builder.WriteString(fmt.Sprintf("%v", *v))
+	}
+	builder.WriteString(", ")
+	if v := _m.InFlight; v != nil {
+		builder.WriteString("in_flight=")
+		builder.WriteString(fmt.Sprintf("%v", *v))
+	}
 	builder.WriteByte(')')
 	return builder.String()
 }

@@ -52,6 +52,34 @@ func (_c *OutboxPauseCreate) SetReason(v string) *OutboxPauseCreate {
 	return _c
 }
 
+// SetPerSecond sets the "per_second" field.
+func (_c *OutboxPauseCreate) SetPerSecond(v float64) *OutboxPauseCreate {
+	_c.mutation.SetPerSecond(v)
+	return _c
+}
+
+// SetNillablePerSecond sets the "per_second" field if the given value is not nil.
+func (_c *OutboxPauseCreate) SetNillablePerSecond(v *float64) *OutboxPauseCreate {
+	if v != nil {
+		_c.SetPerSecond(*v)
+	}
+	return _c
+}
+
+// SetInFlight sets the "in_flight" field.
+func (_c *OutboxPauseCreate) SetInFlight(v int32) *OutboxPauseCreate {
+	_c.mutation.SetInFlight(v)
+	return _c
+}
+
+// SetNillableInFlight sets the "in_flight" field if the given value is not nil.
+func (_c *OutboxPauseCreate) SetNillableInFlight(v *int32) *OutboxPauseCreate {
+	if v != nil {
+		_c.SetInFlight(*v)
+	}
+	return _c
+}
+
 // SetID sets the "id" field.
 func (_c *OutboxPauseCreate) SetID(v string) *OutboxPauseCreate {
 	_c.mutation.SetID(v)
@@ -151,6 +179,14 @@ func (_c *OutboxPauseCreate) createSpec() (*OutboxPause, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.Reason(); ok {
 		_spec.SetField(outboxpause.FieldReason, field.TypeString, value)
 		_node.Reason = value
+	}
+	if value, ok := _c.mutation.PerSecond(); ok {
+		_spec.SetField(outboxpause.FieldPerSecond, field.TypeFloat64, value)
+		_node.PerSecond = &value
+	}
+	if value, ok := _c.mutation.InFlight(); ok {
+		_spec.SetField(outboxpause.FieldInFlight, field.TypeInt32, value)
+		_node.InFlight = &value
 	}
 	return _node, _spec
 }

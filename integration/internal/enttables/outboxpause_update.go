@@ -90,6 +90,60 @@ func (_u *OutboxPauseUpdate) SetNillableReason(v *string) *OutboxPauseUpdate {
 	return _u
 }
 
+// SetPerSecond sets the "per_second" field.
+func (_u *OutboxPauseUpdate) SetPerSecond(v float64) *OutboxPauseUpdate {
+	_u.mutation.ResetPerSecond()
+	_u.mutation.SetPerSecond(v)
+	return _u
+}
+
+// SetNillablePerSecond sets the "per_second" field if the given value is not nil.
+func (_u *OutboxPauseUpdate) SetNillablePerSecond(v *float64) *OutboxPauseUpdate {
+	if v != nil {
+		_u.SetPerSecond(*v)
+	}
+	return _u
+}
+
+// AddPerSecond adds value to the "per_second" field.
+func (_u *OutboxPauseUpdate) AddPerSecond(v float64) *OutboxPauseUpdate {
+	_u.mutation.AddPerSecond(v)
+	return _u
+}
+
+// ClearPerSecond clears the value of the "per_second" field.
+func (_u *OutboxPauseUpdate) ClearPerSecond() *OutboxPauseUpdate {
+	_u.mutation.ClearPerSecond()
+	return _u
+}
+
+// SetInFlight sets the "in_flight" field.
+func (_u *OutboxPauseUpdate) SetInFlight(v int32) *OutboxPauseUpdate {
+	_u.mutation.ResetInFlight()
+	_u.mutation.SetInFlight(v)
+	return _u
+}
+
+// SetNillableInFlight sets the "in_flight" field if the given value is not nil.
+func (_u *OutboxPauseUpdate) SetNillableInFlight(v *int32) *OutboxPauseUpdate {
+	if v != nil {
+		_u.SetInFlight(*v)
+	}
+	return _u
+}
+
+// AddInFlight adds value to the "in_flight" field.
+func (_u *OutboxPauseUpdate) AddInFlight(v int32) *OutboxPauseUpdate {
+	_u.mutation.AddInFlight(v)
+	return _u
+}
+
+// ClearInFlight clears the value of the "in_flight" field.
+func (_u *OutboxPauseUpdate) ClearInFlight() *OutboxPauseUpdate {
+	_u.mutation.ClearInFlight()
+	return _u
+}
+
 // Mutation returns the OutboxPauseMutation object of the builder.
 func (_u *OutboxPauseUpdate) Mutation() *OutboxPauseMutation {
 	return _u.mutation
@@ -145,6 +199,24 @@ func (_u *OutboxPauseUpdate) sqlSave(ctx context.Context) (_node int, err error)
 	}
 	if value, ok := _u.mutation.Reason(); ok {
 		_spec.SetField(outboxpause.FieldReason, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.PerSecond(); ok {
+		_spec.SetField(outboxpause.FieldPerSecond, field.TypeFloat64, value)
+	}
+	if value, ok := _u.mutation.AddedPerSecond(); ok {
+		_spec.AddField(outboxpause.FieldPerSecond, field.TypeFloat64, value)
+	}
+	if _u.mutation.PerSecondCleared() {
+		_spec.ClearField(outboxpause.FieldPerSecond, field.TypeFloat64)
+	}
+	if value, ok := _u.mutation.InFlight(); ok {
+		_spec.SetField(outboxpause.FieldInFlight, field.TypeInt32, value)
+	}
+	if value, ok := _u.mutation.AddedInFlight(); ok {
+		_spec.AddField(outboxpause.FieldInFlight, field.TypeInt32, value)
+	}
+	if _u.mutation.InFlightCleared() {
+		_spec.ClearField(outboxpause.FieldInFlight, field.TypeInt32)
 	}
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
@@ -225,6 +297,60 @@ func (_u *OutboxPauseUpdateOne) SetNillableReason(v *string) *OutboxPauseUpdateO
 	if v != nil {
 		_u.SetReason(*v)
 	}
+	return _u
+}
+
+// SetPerSecond sets the "per_second" field.
+func (_u *OutboxPauseUpdateOne) SetPerSecond(v float64) *OutboxPauseUpdateOne {
+	_u.mutation.ResetPerSecond()
+	_u.mutation.SetPerSecond(v)
+	return _u
+}
+
+// SetNillablePerSecond sets the "per_second" field if the given value is not nil.
+func (_u *OutboxPauseUpdateOne) SetNillablePerSecond(v *float64) *OutboxPauseUpdateOne {
+	if v != nil {
+		_u.SetPerSecond(*v)
+	}
+	return _u
+}
+
+// AddPerSecond adds value to the "per_second" field.
+func (_u *OutboxPauseUpdateOne) AddPerSecond(v float64) *OutboxPauseUpdateOne {
+	_u.mutation.AddPerSecond(v)
+	return _u
+}
+
+// ClearPerSecond clears the value of the "per_second" field.
+func (_u *OutboxPauseUpdateOne) ClearPerSecond() *OutboxPauseUpdateOne {
+	_u.mutation.ClearPerSecond()
+	return _u
+}
+
+// SetInFlight sets the "in_flight" field.
+func (_u *OutboxPauseUpdateOne) SetInFlight(v int32) *OutboxPauseUpdateOne {
+	_u.mutation.ResetInFlight()
+	_u.mutation.SetInFlight(v)
+	return _u
+}
+
+// SetNillableInFlight sets the "in_flight" field if the given value is not nil.
+func (_u *OutboxPauseUpdateOne) SetNillableInFlight(v *int32) *OutboxPauseUpdateOne {
+	if v != nil {
+		_u.SetInFlight(*v)
+	}
+	return _u
+}
+
+// AddInFlight adds value to the "in_flight" field.
+func (_u *OutboxPauseUpdateOne) AddInFlight(v int32) *OutboxPauseUpdateOne {
+	_u.mutation.AddInFlight(v)
+	return _u
+}
+
+// ClearInFlight clears the value of the "in_flight" field.
+func (_u *OutboxPauseUpdateOne) ClearInFlight() *OutboxPauseUpdateOne {
+	_u.mutation.ClearInFlight()
 	return _u
 }
 
@@ -313,6 +439,24 @@ func (_u *OutboxPauseUpdateOne) sqlSave(ctx context.Context) (_node *OutboxPause
 	}
 	if value, ok := _u.mutation.Reason(); ok {
 		_spec.SetField(outboxpause.FieldReason, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.PerSecond(); ok {
+		_spec.SetField(outboxpause.FieldPerSecond, field.TypeFloat64, value)
+	}
+	if value, ok := _u.mutation.AddedPerSecond(); ok {
+		_spec.AddField(outboxpause.FieldPerSecond, field.TypeFloat64, value)
+	}
+	if _u.mutation.PerSecondCleared() {
+		_spec.ClearField(outboxpause.FieldPerSecond, field.TypeFloat64)
+	}
+	if value, ok := _u.mutation.InFlight(); ok {
+		_spec.SetField(outboxpause.FieldInFlight, field.TypeInt32, value)
+	}
+	if value, ok := _u.mutation.AddedInFlight(); ok {
+		_spec.AddField(outboxpause.FieldInFlight, field.TypeInt32, value)
+	}
+	if _u.mutation.InFlightCleared() {
+		_spec.ClearField(outboxpause.FieldInFlight, field.TypeInt32)
 	}
 	_node = &OutboxPause{config: _u.config}
 	_spec.Assign = _node.assignValues

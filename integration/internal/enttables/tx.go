@@ -16,6 +16,8 @@ type Tx struct {
 	OutboxAudit *OutboxAuditClient
 	// OutboxEvent is the client for interacting with the OutboxEvent builders.
 	OutboxEvent *OutboxEventClient
+	// OutboxGroup is the client for interacting with the OutboxGroup builders.
+	OutboxGroup *OutboxGroupClient
 	// OutboxKey is the client for interacting with the OutboxKey builders.
 	OutboxKey *OutboxKeyClient
 	// OutboxPause is the client for interacting with the OutboxPause builders.
@@ -157,6 +159,7 @@ func (tx *Tx) Client() *Client {
 func (tx *Tx) init() {
 	tx.OutboxAudit = NewOutboxAuditClient(tx.config)
 	tx.OutboxEvent = NewOutboxEventClient(tx.config)
+	tx.OutboxGroup = NewOutboxGroupClient(tx.config)
 	tx.OutboxKey = NewOutboxKeyClient(tx.config)
 	tx.OutboxPause = NewOutboxPauseClient(tx.config)
 	tx.OutboxPlan = NewOutboxPlanClient(tx.config)

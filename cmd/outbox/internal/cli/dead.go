@@ -121,16 +121,21 @@ func (a *app) printDead(rows []deadRow, limit int) {
 
 // short is a text in one line of a table.
 func short(s string) string {
-	s = strings.Map(func(r rune) rune {
+	s = singleLine(s)
+	if r := []rune(s); len(r) > 80 {
+		return string(r[:79]) + "…"
+	}
+	return s
+}
+
+// singleLine has no control characters.
+func singleLine(s string) string {
+	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
 	}, s)
-	if r := []rune(s); len(r) > 80 {
-		return string(r[:79]) + "…"
-	}
-	return s
 }
 
 // change is what redrive and discard did, or would do.

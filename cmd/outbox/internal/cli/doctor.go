@@ -38,7 +38,10 @@ type limits struct {
 	deadTuples  int64
 	dedupWindow time.Duration // of the consumers; 0: not known
 	overdue     time.Duration // of effects
+	lease       time.Duration // of work under idempotency keys; 0: that of keys that are held
 	to          string        // the broker; empty: not known
+	rabbitAPI   string        // address of the management API of RabbitMQ; empty: not known
+	keysPrefix  string        // of the tables of idempotency keys
 }
 
 // examination is one run of doctor.
@@ -71,12 +74,17 @@ func (a *app) doctorCommand() *cobra.Command {
   pooler        a pooler that shares sessions is between (PostgreSQL)
   versions      migrations that are missing, or newer than this program; tables of other prefixes
   effects       dead effects, and due ones whose event is gone
+  leases        events and effects that were taken over because a lease ended; work under idempotency
+                keys that takes longer than its lease
   retention     with --dedup-window: events that are kept for longer than consumers remember them
-  broker        with --to kafka://...: topics that lose events that they have accepted
+  broker        with --to kafka://...: topics that lose events that they have accepted; with
+                --to amqp://...: exchanges and queues that are missing, and with --rabbitmq-api those
+                that lose events that they have accepted
 
-These cannot be seen from here: a lease that is shorter than a publish takes (the metrics and the log
-of the relay tell it), and whether queues and exchanges of RabbitMQ are durable (only its management
-API tells it).
+The table of keys has the lease of keys that are held now, and how long work took that succeeded at
+once; --lease gives the lease that you have set. How long effects, publishes and handlers of the inbox
+take is in no table: their metrics tell it. A worker whose handlers may run for longer than Lease says
+so in its log.
 
 It changes nothing. Exit code 3 says that a check failed; with --strict a warning counts too.`,
 		Args: cobra.NoArgs,
@@ -97,6 +105,9 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 			if x.to == "" {
 				x.to = a.Getenv("OUTBOX_TO")
 			}
+			if x.rabbitAPI == "" {
+				x.rabbitAPI = a.Getenv("OUTBOX_RABBITMQ_API")
+			}
 			all := x.examine(ctx)
 			if err := a.print(all, func() { a.printFindings(all) }); err != nil {
 				return err
@@ -116,7 +127,11 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 	f.DurationVar(&l.skew, "max-skew", 2*time.Second, "how far the clocks may be apart")
 	f.DurationVar(&l.dedupWindow, "dedup-window", 0, "how long consumers remember events; 0: not checked")
 	f.DurationVar(&l.overdue, "max-overdue", overdueAfter, "how long an effect may be due")
+	f.DurationVar(&l.lease, "lease", 0, "the lease of idempotency keys; 0: that of keys that are held now")
 	f.StringVar(&l.to, "to", "", "the broker of the relay (default: $OUTBOX_TO)")
+	f.StringVar(&l.rabbitAPI, "rabbitmq-api", "",
+		"RabbitMQ's management API, as http://user:password@host:15672 (default: $OUTBOX_RABBITMQ_API)")
+	f.StringVar(&l.keysPrefix, "keys-prefix", "", "prefix of the tables of idempotency keys")
 	f.StringVar(&a.effectsPrefix, "effects-prefix", "", "prefix of the tables of effects")
 	f.Int64Var(&l.deadTuples, "max-dead-tuples", 100_000, "dead tuples of the table of events (PostgreSQL)")
 	return c
@@ -162,6 +177,7 @@ func (x *examination) examine(ctx context.Context) (all []finding) {
 		{"pooler", x.pooler},
 		{"versions", x.versions},
 		{"effects", x.effects},
+		{"leases", x.leases},
 		{"retention", x.retention},
 		{"broker", x.broker},
 	} {

@@ -11,11 +11,18 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// broker asks the broker of --to for settings that lose events. Only Kafka tells them to a client.
-func (x *examination) broker(ctx context.Context) (all []finding, err error) {
-	if !strings.HasPrefix(x.to, "kafka://") {
-		return nil, nil
+// broker asks the broker of --to for settings that lose events.
+func (x *examination) broker(ctx context.Context) ([]finding, error) {
+	switch scheme, _, _ := strings.Cut(x.to, "://"); scheme {
+	case "kafka":
+		return x.kafka(ctx)
+	case "amqp", "amqps":
+		return x.rabbitMQ(ctx)
 	}
+	return nil, nil
+}
+
+func (x *examination) kafka(ctx context.Context) (all []finding, err error) {
 	hosts, rest := splitHosts(x.to)
 	u, err := url.Parse("kafka://" + userOf(hosts) + "brokers" + rest)
 	if err != nil {

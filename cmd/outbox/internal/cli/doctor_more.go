@@ -136,7 +136,8 @@ func (x *examination) effects(ctx context.Context) (all []finding, err error) {
 				Check: "effects", Level: levelWarning,
 				Found: fmt.Sprintf("%d effects of %s are dead", b.Dead, b.Channel),
 				Cause: "their destination refused them, and the worker has given them up",
-				Fix:   "see `outbox effects list`, mend the cause, then `outbox effects redrive`",
+				Fix: "see `outbox effects list`, mend the cause, then `outbox effects redrive` or " +
+					"`outbox effects discard`",
 			})
 		}
 		overdue, err := store.Overdue(ctx, b.Channel, x.overdue, maxOverdue)

@@ -18,6 +18,7 @@ import (
 
 var effectStatuses = []command.Status{
 	command.StatusPending, command.StatusProcessing, command.StatusCompleted, command.StatusFailed, command.StatusDead,
+	command.StatusDiscarded,
 }
 
 // effectState is the backlog of a channel.
@@ -63,8 +64,8 @@ func (a *app) effectsCommand() *cobra.Command {
 	maxDead, maxAge := int64(-1), time.Duration(0)
 	c := group(&cobra.Command{
 		Use:   "effects",
-		Short: "Count the effects that wait, list them, and redrive the dead ones",
-		Long: `effects counts the effects of each channel that are not completed:
+		Short: "Count the effects that wait, list them, and redrive or discard the dead ones",
+		Long: `effects counts the effects of each channel that are neither completed nor discarded:
 
   pending  waits, is being executed, or will be tried again
   dead     given up: waits for a person
@@ -73,7 +74,7 @@ func (a *app) effectsCommand() *cobra.Command {
 At most 100,000 of a channel are counted; a plus behind a number says that there may be more. With
 --max-dead or --max-age it ends with exit code 3 when there are more dead effects, or older ones.`,
 		Example: "  outbox effects\n  outbox effects list --status dead --channel mail",
-	}, a.effectsListCommand(), a.effectsRedriveCommand())
+	}, a.effectsListCommand(), a.effectsRedriveCommand(), a.effectsDiscardCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return a.withEffects(c, func(ctx context.Context, _ *database, q *command.Queue) error {
@@ -166,7 +167,7 @@ func (a *app) effectsListCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			i := slices.IndexFunc(effectStatuses, func(s command.Status) bool { return s.String() == status })
 			if i < 0 {
-				return usage("--status %q: it is pending, processing, completed, failed or dead", status)
+				return usage("--status %q: it is pending, processing, completed, failed, dead or discarded", status)
 			}
 			if q.Limit < 1 || q.Limit > 1000 {
 				return usage("--limit %d: it is 1 to 1000", q.Limit)
@@ -183,7 +184,7 @@ func (a *app) effectsListCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&status, "status", "dead", "pending, processing, completed, failed or dead")
+	f.StringVar(&status, "status", "dead", "pending, processing, completed, failed, dead or discarded")
 	f.StringVar(&q.Channel, "channel", "", "only effects of this channel")
 	f.StringVar(&q.Tenant, "tenant", "", "only effects of this tenant")
 	f.StringVar(&q.After, "after", "", "only effects after this id")
@@ -210,57 +211,85 @@ func (a *app) printEffects(rows []effectRow, limit int) {
 	}
 }
 
-// effectsChange is what `outbox effects redrive` prints.
+// effectsChange is what `outbox effects redrive` and `outbox effects discard` print.
 type effectsChange struct {
 	DryRun  bool `json:"dry_run"`
 	Effects int  `json:"effects"`
 	Changed int  `json:"changed"`
 }
 
+// effectsMutation is redrive or discard of effects.
+type effectsMutation struct {
+	command.Query
+	who
+	name        string
+	all, dryRun bool
+	do          func(q *command.Queue, ctx context.Context, tx core.Tx, id, actor, reason string) (bool, error)
+	others      string // why an effect was not changed
+}
+
 func (a *app) effectsRedriveCommand() *cobra.Command {
-	var w who
-	var q command.Query
-	var all, dryRun bool
-	c := &cobra.Command{
-		Use:   "redrive (ID... | --all) --reason TEXT",
-		Short: "Have dead effects executed again, with fresh attempts",
-		Long: `redrive makes dead effects pending again, and wakes their workers. An effect that may have happened
+	return a.effectsMutationCommand(
+		effectsMutation{
+			name: "redrive", do: (*command.Queue).Redrive,
+			others: "do not exist, are completed or discarded, or are being executed",
+		},
+		"Have dead effects executed again, with fresh attempts",
+		`redrive makes dead effects pending again, and wakes their workers. An effect that may have happened
 before it died happens again, unless its destination knows its idempotency key. An id may also be
-that of a pending or failed effect that no event wakes: it is executed at once.
+that of a pending or failed effect that no event wakes: it is executed at once.`,
+		"  outbox effects redrive --all --channel mail --reason 'relay of mails repaired'")
+}
+
+func (a *app) effectsDiscardCommand() *cobra.Command {
+	return a.effectsMutationCommand(
+		effectsMutation{name: "discard", do: (*command.Queue).Discard, others: "are not dead"},
+		"End dead effects without executing them",
+		`discard ends dead effects: they are never executed, and cannot be redriven. They stay until
+the retention of the queue ends. Until then the same effect is not written again.`,
+		"  outbox effects discard --all --channel mail --tenant acme --reason 'customer left, INC-42'")
+}
+
+func (a *app) effectsMutationCommand(m effectsMutation, shortText, long, example string) *cobra.Command {
+	c := &cobra.Command{
+		Use:   m.name + " (ID... | --all) --reason TEXT",
+		Short: shortText,
+		Long: long + `
 
 Actor and reason are stored with the effect. Without a terminal the command needs --yes, or it is
 refused (exit code 5). Exit code 4 says that fewer effects were changed than were named: the others
-are completed, or are being executed. An effect cannot be discarded: leave it dead.`,
-		Example: "  outbox effects redrive --all --channel mail --reason 'relay of mails repaired'",
+` + m.others + `.`,
+		Example: example,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
-			case all == (len(args) > 0):
+			case m.all == (len(args) > 0):
 				return usage("name the effects: ids, or --all with a filter")
-			case len(args) > 0 && (q.Channel != "" || q.Tenant != ""):
+			case len(args) > 0 && (m.Channel != "" || m.Tenant != ""):
 				return usage("--channel and --tenant are for --all")
 			}
-			if !dryRun {
-				if err := w.check(); err != nil {
+			if !m.dryRun {
+				if err := m.check(); err != nil {
 					return err
 				}
 			}
 			return a.withEffects(c, func(ctx context.Context, db *database, queue *command.Queue) error {
-				return a.effectsRedrive(ctx, db, queue, q, w, args, dryRun)
+				return a.effectsMutate(ctx, db, queue, m, args)
 			})
 		},
 	}
-	w.flags(c)
+	m.flags(c)
 	f := c.Flags()
-	f.BoolVar(&all, "all", false, "every dead effect that the filter selects")
-	f.BoolVar(&dryRun, "dry-run", false, "count, and change nothing")
-	f.StringVar(&q.Channel, "channel", "", "only effects of this channel")
-	f.StringVar(&q.Tenant, "tenant", "", "only effects of this tenant")
+	f.BoolVar(&m.all, "all", false, "every dead effect that the filter selects")
+	f.BoolVar(&m.dryRun, "dry-run", false, "count, and change nothing")
+	f.StringVar(&m.Channel, "channel", "", "only effects of this channel")
+	f.StringVar(&m.Tenant, "tenant", "", "only effects of this tenant")
 	return c
 }
 
-func (a *app) effectsRedrive(
-	ctx context.Context, db *database, queue *command.Queue, q command.Query, w who, ids []string, dryRun bool,
+func (a *app) effectsMutate(
+	ctx context.Context, db *database, queue *command.Queue, m effectsMutation, ids []string,
 ) (err error) {
+	q := m.Query
 	q.Status, q.Limit = command.StatusDead, 1000
 	for len(ids) == 0 || q.After != "" {
 		page, err := queue.List(ctx, q)
@@ -273,19 +302,19 @@ func (a *app) effectsRedrive(
 		}
 		q.After = page[len(page)-1].ID
 	}
-	done := effectsChange{DryRun: dryRun, Effects: len(ids)}
+	done := effectsChange{DryRun: m.dryRun, Effects: len(ids)}
 	if !a.json {
-		a.sayf("redrive: %d effects\n", len(ids))
+		a.sayf("%s: %d effects\n", m.name, len(ids))
 	}
-	if len(ids) > 0 && !dryRun {
-		if err := a.confirm(w.yes, fmt.Sprintf("redrive %d effects of %s?", len(ids), db.name)); err != nil {
+	if len(ids) > 0 && !m.dryRun {
+		if err := a.confirm(m.yes, fmt.Sprintf("%s %d effects of %s?", m.name, len(ids), db.name)); err != nil {
 			return err
 		}
 		tx := sqltx.NewTransactor(db.DB, db.dialect)
 		for _, id := range ids { // each in a transaction of its own: an effect locks a row that its worker wants
-			var redriven bool
+			var changed bool
 			err = tx.RunInTx(ctx, func(ctx context.Context, tx core.Tx) (err error) {
-				redriven, err = queue.Redrive(ctx, tx, id, w.actor, w.reason)
+				changed, err = m.do(queue, ctx, tx, id, m.actor, m.reason)
 				return err
 			})
 			if errors.Is(err, command.ErrNoEffect) {
@@ -295,13 +324,13 @@ func (a *app) effectsRedrive(
 			if err != nil {
 				break
 			}
-			if redriven {
+			if changed {
 				done.Changed++
 			}
 		}
 	}
 	perr := a.print(done, func() {
-		if !dryRun {
+		if !m.dryRun {
 			a.sayf("%d effects changed\n", done.Changed)
 		}
 	})
@@ -311,9 +340,8 @@ func (a *app) effectsRedrive(
 			done.Effects, err)
 	case err != nil:
 		return err
-	case !dryRun && done.Changed < done.Effects:
-		return exit(ExitPartial, "%d of %d effects are changed: the others do not exist, are completed, or are being "+
-			"executed", done.Changed, done.Effects)
+	case !m.dryRun && done.Changed < done.Effects:
+		return exit(ExitPartial, "%d of %d effects are changed: the others %s", done.Changed, done.Effects, m.others)
 	}
 	return perr
 }

@@ -14,8 +14,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 )
 
-// Statuses of the rows of the table inbox_failure.
-var inboxStatuses = map[string]int{"redriven": 0, "processing": 1, "failed": 3, "dead": 4}
+// inboxStatuses are the statuses of the messages in the table inbox_failure, as inboxStatusOf
+// returns them.
+var inboxStatuses = map[string]int{"discarded": -1, "redriven": 0, "processing": 1, "failed": 3, "dead": 4}
+
+// inboxStatusOf is the status of a row. A discarded message is stored like a redriven one, with
+// another code.
+const inboxStatusOf = "CASE WHEN status = 0 AND COALESCE(last_error_code, '') = 'discarded' THEN -1 ELSE status END"
 
 func inboxStatus(n int) string {
 	for name, status := range inboxStatuses {
@@ -69,7 +74,7 @@ func (a *app) inboxCommand() *cobra.Command {
 	maxDead := int64(-1)
 	c := group(&cobra.Command{
 		Use:   "inbox",
-		Short: "Count the messages that consumers failed with, list them, and redrive the dead ones",
+		Short: "Count the messages that consumers failed with, list them, and redrive or discard the dead ones",
 		Long: `inbox counts the messages that the handlers of consumers have failed with:
 
   failed      will be tried again when it is delivered again
@@ -78,10 +83,10 @@ func (a *app) inboxCommand() *cobra.Command {
   processing  another program wrote that it works on it
 
 At most 100,000 are counted; a plus behind a number says that there may be more. Messages that were
-processed are not among them.`,
+processed or discarded are not among them.`,
 		Example: "  outbox inbox\n  outbox inbox list --status dead\n" +
 			"  outbox inbox redrive --consumer mailer --all --reason 'bug 17 repaired'",
-	}, a.inboxListCommand(), a.inboxRedriveCommand())
+	}, a.inboxListCommand(), a.inboxRedriveCommand(), a.inboxDiscardCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return a.withInbox(c, func(ctx context.Context, db *database, _ *sqlinbox.Store) error {
@@ -131,7 +136,8 @@ func (a *app) inboxBacklog(ctx context.Context, db *database) (b inboxBacklog, e
 	}
 	rows, err := db.QueryContext(ctx, "SELECT consumer, handler, status, COUNT(*), MIN("+db.micros("received_at")+
 		") FROM (SELECT consumer, handler, status, received_at FROM "+db.quote(a.schema, a.prefix+"inbox_failure")+
-		" LIMIT "+strconv.Itoa(maxCounted)+") f GROUP BY consumer, handler, status ORDER BY consumer, handler")
+		" WHERE "+inboxStatusOf+" >= 0 LIMIT "+strconv.Itoa(maxCounted)+
+		") f GROUP BY consumer, handler, status ORDER BY consumer, handler")
 	if err != nil {
 		return b, err
 	}
@@ -206,14 +212,15 @@ func (a *app) inboxListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List messages that consumers failed with, those that were received first at the top",
-		Long: `list lists the messages that handlers have failed with, each with its last failure. The inbox has no
-payloads: they are in the broker, or in its dead-letter queue.`,
+		Long: `list lists the messages that handlers have failed with, each with its last failure. A message that
+a person redrove or discarded has the actor and the reason in its place. The inbox has no payloads:
+they are in the broker, or in its dead-letter queue.`,
 		Example: "  outbox inbox list --status dead --consumer mailer\n" +
 			"  outbox inbox list --event 01998b8c-2f6e-7a11-9d3b-8d1c0e3b5a10",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if _, ok := inboxStatuses[f.status]; !ok && f.status != "" {
-				return usage("--status %q: it is failed, dead, redriven or processing", f.status)
+				return usage("--status %q: it is failed, dead, redriven, discarded or processing", f.status)
 			}
 			if limit < 1 || limit > 10_000 {
 				return usage("--limit %d: it is 1 to 10000", limit)
@@ -228,18 +235,18 @@ payloads: they are in the broker, or in its dead-letter queue.`,
 		},
 	}
 	f.flags(c)
-	c.Flags().StringVar(&f.status, "status", "", "failed, dead, redriven or processing (default: all)")
+	c.Flags().StringVar(&f.status, "status", "", "failed, dead, redriven, discarded or processing (default: all)")
 	c.Flags().StringVar(&f.eventID, "event", "", "only this event")
 	c.Flags().IntVar(&limit, "limit", 100, "messages to list, up to 10000")
 	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
-		[]string{"failed", "dead", "redriven", "processing"}, cobra.ShellCompDirectiveNoFileComp))
+		[]string{"failed", "dead", "redriven", "discarded", "processing"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
 func (a *app) inboxRows(ctx context.Context, db *database, f inboxFilter, limit int) (all []inboxRow, err error) {
 	query := "SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type, ''), COALESCE(source_topic, ''), " +
-		"COALESCE(partition_key, ''), status, attempts, COALESCE(last_error_code, ''), COALESCE(last_error, ''), " +
-		db.micros("received_at") + ", " + db.micros("failed_at") + " FROM " +
+		"COALESCE(partition_key, ''), " + inboxStatusOf + ", attempts, COALESCE(last_error_code, ''), " +
+		"COALESCE(last_error, ''), " + db.micros("received_at") + ", " + db.micros("failed_at") + " FROM " +
 		db.quote(a.schema, a.prefix+"inbox_failure")
 	var conds []string
 	var args []any
@@ -254,7 +261,8 @@ func (a *app) inboxRows(ctx context.Context, db *database, f inboxFilter, limit 
 		}
 	}
 	if f.status != "" {
-		conds = append(conds, "status = "+strconv.Itoa(inboxStatuses[f.status]))
+		status := inboxStatuses[f.status]
+		conds = append(conds, "status = "+strconv.Itoa(max(status, 0)), inboxStatusOf+" = "+strconv.Itoa(status))
 	}
 	if len(conds) > 0 {
 		query += " WHERE " + strings.Join(conds, " AND ")
@@ -300,70 +308,93 @@ func (a *app) printInboxRows(rows []inboxRow, limit int) {
 	}
 }
 
-// inboxChange is what `outbox inbox redrive` prints.
+// inboxChange is what `outbox inbox redrive` and `outbox inbox discard` print.
 type inboxChange struct {
 	DryRun   bool `json:"dry_run"`
 	Messages int  `json:"messages"`
 	Changed  int  `json:"changed"`
 }
 
+// inboxMutation is redrive or discard of dead messages.
+type inboxMutation struct {
+	inboxFilter
+	who
+	name        string
+	all, dryRun bool
+	do          func(s *sqlinbox.Store, ctx context.Context, keys []inbox.Key, actor, reason string) (int, error)
+}
+
 func (a *app) inboxRedriveCommand() *cobra.Command {
-	var f inboxFilter
-	var w who
-	var all, dryRun bool
-	c := &cobra.Command{
-		Use:   "redrive --consumer NAME (EVENT... | --all) --reason TEXT",
-		Short: "Let dead messages be processed when they are delivered again",
-		Long: `redrive lets dead messages of a consumer be processed, with fresh attempts, when they are delivered
+	return a.inboxMutationCommand(inboxMutation{name: "redrive", do: (*sqlinbox.Store).Redrive},
+		"Let dead messages be processed when they are delivered again",
+		`redrive lets dead messages of a consumer be processed, with fresh attempts, when they are delivered
 again: from the dead-letter queue, or by a replay. It delivers nothing, because the inbox has no
-payloads. Actor and reason are stored with the message until then. A message that is to be left out
-for good needs no command: it stays dead, and is acknowledged when it comes again.
+payloads. Actor and reason are stored with the message until then. A message that is never to be
+processed is for: outbox inbox discard.
 
 If the consumers have a Cache in front of the table, redrive in the service (Inbox.Redrive), or empty
-the cache. Without a terminal the command needs --yes, or it is refused (exit code 5). Exit code 4
-says that fewer messages were changed than were selected.`,
-		Example: "  outbox inbox redrive --consumer mailer --all --dry-run",
+the cache.`)
+}
+
+func (a *app) inboxDiscardCommand() *cobra.Command {
+	return a.inboxMutationCommand(inboxMutation{name: "discard", do: (*sqlinbox.Store).Discard},
+		"End dead messages without processing them",
+		`discard ends dead messages of a consumer. When one is delivered again it is acknowledged and
+not handled, as one that was processed. It cannot be redriven. Actor and reason are stored with the
+message until the retention of the consumer ends. A copy in a dead-letter queue stays there. If the
+consumers have a Cache in front of the table, there is nothing to do about it.`)
+}
+
+func (a *app) inboxMutationCommand(m inboxMutation, shortText, long string) *cobra.Command {
+	c := &cobra.Command{
+		Use:   m.name + " --consumer NAME (EVENT... | --all) --reason TEXT",
+		Short: shortText,
+		Long: long + `
+
+Without a terminal the command needs --yes, or it is refused (exit code 5). Exit code 4 says that
+fewer messages were changed than were selected.`,
+		Example: "  outbox inbox " + m.name + " --consumer mailer --all --dry-run",
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
-			case f.consumer == "":
+			case m.consumer == "":
 				return usage("--consumer is missing: `outbox inbox` lists them")
-			case all == (len(args) > 0):
+			case m.all == (len(args) > 0):
 				return usage("name the messages: ids of events, or --all")
 			}
-			if !dryRun {
-				if err := w.check(); err != nil {
+			if !m.dryRun {
+				if err := m.check(); err != nil {
 					return err
 				}
 			}
 			return a.withInbox(c, func(ctx context.Context, db *database, store *sqlinbox.Store) error {
-				return a.inboxRedrive(ctx, db, store, f, w, args, dryRun)
+				return a.inboxMutate(ctx, db, store, m, args)
 			})
 		},
 	}
-	f.flags(c)
-	w.flags(c)
-	c.Flags().BoolVar(&all, "all", false, "every dead message that the filter selects")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "count, and change nothing")
+	m.inboxFilter.flags(c)
+	m.who.flags(c)
+	c.Flags().BoolVar(&m.all, "all", false, "every dead message that the filter selects")
+	c.Flags().BoolVar(&m.dryRun, "dry-run", false, "count, and change nothing")
 	return c
 }
 
-func (a *app) inboxRedrive(
-	ctx context.Context, db *database, store *sqlinbox.Store, f inboxFilter, w who, ids []string, dryRun bool,
+func (a *app) inboxMutate(
+	ctx context.Context, db *database, store *sqlinbox.Store, m inboxMutation, ids []string,
 ) error {
-	keys, err := deadKeys(ctx, store, f, ids)
+	keys, err := deadKeys(ctx, store, m.inboxFilter, ids)
 	if err != nil {
 		return err
 	}
-	done := inboxChange{DryRun: dryRun, Messages: len(keys)}
+	done := inboxChange{DryRun: m.dryRun, Messages: len(keys)}
 	if !a.json {
-		a.sayf("redrive: %d dead messages of consumer %s\n", len(keys), f.consumer)
+		a.sayf("%s: %d dead messages of consumer %s\n", m.name, len(keys), m.consumer)
 	}
-	if len(keys) > 0 && !dryRun {
-		if err := a.confirm(w.yes, fmt.Sprintf("redrive %d messages of %s?", len(keys), db.name)); err != nil {
+	if len(keys) > 0 && !m.dryRun {
+		if err := a.confirm(m.yes, fmt.Sprintf("%s %d messages of %s?", m.name, len(keys), db.name)); err != nil {
 			return err
 		}
 		for chunk := range slices.Chunk(keys, 500) {
-			n, e := store.Redrive(ctx, chunk, w.actor, w.reason)
+			n, e := m.do(store, ctx, chunk, m.actor, m.reason)
 			if done.Changed += n; e != nil {
 				err = e
 				break
@@ -371,7 +402,7 @@ func (a *app) inboxRedrive(
 		}
 	}
 	perr := a.print(done, func() {
-		if !dryRun {
+		if !m.dryRun {
 			a.sayf("%d messages changed\n", done.Changed)
 		}
 	})
@@ -381,7 +412,7 @@ func (a *app) inboxRedrive(
 			done.Messages, err)
 	case err != nil:
 		return err
-	case !dryRun && (done.Changed < done.Messages || missing(keys, ids)):
+	case !m.dryRun && (done.Changed < done.Messages || missing(keys, ids)):
 		return exit(ExitPartial, "%d messages are changed: the others are not dead", done.Changed)
 	}
 	return perr

@@ -92,6 +92,50 @@ func TestInbox(t *testing.T) {
 	})
 }
 
+// Dead messages are discarded. They are counted no more, and listed with the person and the reason.
+func TestInboxDiscard(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up", "--tables", "inbox")
+		ids := []string{core.NewEventID(), core.NewEventID(), core.NewEventID()}
+		w.failInbox("mailer", ids[0], true)
+		w.failInbox("mailer", ids[1], true)
+		w.failInbox("mailer", ids[2], false)
+
+		w.require(w.run("inbox", "discard", "--all", "--reason", "x"), ExitUsage, "--consumer")
+		w.require(w.run("inbox", "discard", "--all", "--consumer", "mailer"), ExitUsage, "--reason")
+		w.require(w.run("inbox", "discard", "--all", "--consumer", "mailer", "--reason", "x"), ExitRefused, "2 dead")
+		w.ok("inbox", "discard", "--all", "--consumer", "mailer", "--dry-run")
+		var b inboxBacklog
+		if w.json(&b, "inbox"); b.Dead != 2 {
+			w.Errorf("a dry run has changed %+v", b)
+		}
+		discard := strings.Fields("inbox discard --consumer mailer --reason spam --actor ada --yes")
+		w.require(w.run(append(discard, ids[0], ids[2])...), ExitPartial, "1 messages are changed")
+		w.ok(strings.Fields("inbox redrive --consumer mailer --all --reason repaired --yes")...)
+		w.require(w.run("inbox", "redrive", "--consumer", "mailer", ids[0], "--reason", "x", "--yes"), ExitPartial,
+			"0 messages are changed")
+		w.failInbox("mailer", ids[1], true)
+		var done inboxChange
+		if code := w.json(&done, append(discard, "--all")...); code != ExitOK || done.Messages != 1 ||
+			done.Changed != 1 {
+			w.Errorf("exit code %d, %+v", code, done)
+		}
+		if w.json(&b, "inbox"); b.Dead != 0 || len(b.Handlers) != 1 || b.Handlers[0].Redriven != 0 ||
+			b.Handlers[0].Failed != 1 {
+			w.Errorf("discarded messages are counted: %+v", b)
+		}
+		var rows []inboxRow
+		if w.json(&rows, "inbox", "list", "--status", "discarded"); len(rows) != 2 ||
+			rows[0].Status != "discarded" || rows[0].Error != "ada: spam" {
+			w.Errorf("%+v", rows)
+		}
+		if w.json(&rows, "inbox", "list", "--status", "redriven"); len(rows) != 0 {
+			w.Errorf("%+v", rows)
+		}
+	})
+}
+
 // deadEffect writes an effect that has died.
 func (w *world) deadEffect(key string) (id string) {
 	w.Helper()
@@ -175,6 +219,40 @@ func TestEffects(t *testing.T) {
 		var s outboxState // the event of the first enqueue, and that of the redrive
 		if w.json(&s, "status"); s.Pending != 6 {
 			w.Errorf("the workers are not woken: %+v", s)
+		}
+	})
+}
+
+// Dead effects are discarded: they are no longer dead, and no worker is woken for them.
+func TestEffectsDiscard(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.ok("migrate", "up", "--tables", "effects")
+		ids := []string{w.deadEffect("1"), w.deadEffect("2"), w.deadEffect("3")}
+		w.require(w.run("effects", "discard", ids[0]), ExitUsage, "--reason")
+		w.require(w.run("effects", "discard", ids[0], "--reason", "x"), ExitRefused, "--yes")
+		w.require(w.run("effects", "discard", "--all", "--dry-run"), ExitOK, "3 effects")
+		w.require(w.run("effects", "discard", ids[0], core.NewEventID(), "--reason", "spam", "--actor", "ada", "--yes"),
+			ExitPartial, "1 of 2 effects are changed: the others are not dead")
+		w.require(w.run("effects", "redrive", ids[0], "--reason", "x", "--yes"), ExitPartial, "0 of 1 effects")
+		var done effectsChange
+		if code := w.json(&done, "effects", "discard", "--all", "--channel", "mail", "--reason", "x",
+			"--yes"); code != ExitOK || done.Changed != 2 {
+			w.Errorf("exit code %d, %+v", code, done)
+		}
+		w.require(w.run("effects"), ExitOK, "no effect waits, and none is dead")
+		var rows []effectRow
+		if w.json(&rows, "effects", "list", "--status", "discarded"); len(rows) != 3 || rows[0].ID != ids[0] ||
+			rows[0].Status != "discarded" || rows[0].Error != "ada: spam" || rows[0].DoneAt == nil {
+			w.Errorf("%+v", rows)
+		}
+		if w.json(&rows, "effects", "list", "--status", "completed"); len(rows) != 0 {
+			w.Errorf("discarded effects are completed: %+v", rows)
+		}
+		var s outboxState // the events of the enqueues
+		if w.json(&s, "status"); s.Pending != 3 {
+			w.Errorf("workers are woken: %+v", s)
 		}
 	})
 }

@@ -15,12 +15,17 @@ import (
 
 // withOps runs fn with the operator's API of the database.
 func (a *app) withOps(c *cobra.Command, fn func(ctx context.Context, api *ops.API) error) error {
-	return a.withOutbox(c, func(ctx context.Context, _ *database, ob *core.Outbox) error {
+	return a.withOpsOn(c, func(ctx context.Context, _ *database, api *ops.API) error { return fn(ctx, api) })
+}
+
+// withOpsOn is withOps for a command that names the database.
+func (a *app) withOpsOn(c *cobra.Command, fn func(ctx context.Context, db *database, api *ops.API) error) error {
+	return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
 		api, err := ops.New(ob)
 		if err != nil {
 			return err
 		}
-		return fn(ctx, api)
+		return fn(ctx, db, api)
 	})
 }
 
@@ -234,47 +239,5 @@ func (a *app) explainCommand() *cobra.Command {
 				})
 			})
 		},
-	}
-}
-
-func (a *app) groupsCommand() *cobra.Command {
-	var f ops.Filter
-	c := &cobra.Command{
-		Use:   "groups",
-		Short: "Group the dead and the retrying events by their failure, the largest group first",
-		Long: `groups groups events that failed alike: the same code, topic, type, and text without its numbers and
-ids. "outbox list --group" lists the events of a group.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-				g, err := api.Groups(ctx, f)
-				if err != nil {
-					return err
-				}
-				if g.Groups == nil {
-					g.Groups = []ops.Group{}
-				}
-				return a.print(g, func() { a.printGroups(g) })
-			})
-		},
-	}
-	filterFlags(c, &f)
-	return c
-}
-
-func (a *app) printGroups(g ops.Groups) {
-	if len(g.Groups) == 0 {
-		a.sayf("no event has failed\n")
-		return
-	}
-	t := &table{}
-	t.add("GROUP", "DEAD", "RETRYING", "BLOCKED", "FIRST", "LAST", "TOPIC", "TYPE", "CODE", "ERROR")
-	for _, v := range g.Groups {
-		t.add(v.Fingerprint, strconv.Itoa(v.Dead), strconv.Itoa(v.Retrying), strconv.Itoa(v.BlockedKeys),
-			moment(v.First), moment(v.Last), v.Topic, v.Type, v.ErrorCode, short(v.Pattern))
-	}
-	t.write(a.Out)
-	if g.Truncated {
-		a.note("there are more events than were read: the numbers are those of the events that were read")
 	}
 }

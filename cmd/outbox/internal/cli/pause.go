@@ -2,17 +2,20 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
 // pauseRow is a pause as commands print it.
 type pauseRow struct {
 	All    bool       `json:"all"`
-	Topic  string     `json:"topic,omitempty"` // empty if all
+	Topic  string     `json:"topic,omitempty"`
+	Tenant string     `json:"tenant,omitempty"`
 	Since  time.Time  `json:"since"`
 	Until  *time.Time `json:"until,omitempty"` // missing: until it is resumed
 	Actor  string     `json:"actor"`
@@ -20,7 +23,9 @@ type pauseRow struct {
 }
 
 func pauseRowOf(p core.Pause) pauseRow {
-	row := pauseRow{All: p.All, Topic: p.Topic, Since: p.Since, Actor: p.Actor, Reason: p.Reason}
+	row := pauseRow{
+		All: p.All, Topic: p.Topic, Tenant: p.Tenant, Since: p.Since, Actor: p.Actor, Reason: p.Reason,
+	}
 	if !p.Until.IsZero() {
 		row.Until = &p.Until
 	}
@@ -29,43 +34,69 @@ func pauseRowOf(p core.Pause) pauseRow {
 
 // name is how people name what is paused.
 func (p pauseRow) name() string {
-	if p.All {
+	switch {
+	case p.All:
 		return "everything"
+	case p.Tenant != "":
+		return "tenant " + p.Tenant
 	}
 	return "destination " + p.Topic
 }
 
 // argument is what `outbox resume` takes.
 func (p pauseRow) argument() string {
-	if p.All {
+	switch {
+	case p.All:
 		return "--all"
+	case p.Tenant != "":
+		return "--tenant " + shellWord(p.Tenant)
 	}
 	return p.Topic
+}
+
+// shellWord quotes a word for a shell, if it needs that.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_.:@/-", r)
+	}
+	if strings.TrimFunc(s, plain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // target is what a command pauses or resumes.
 type target struct {
 	who
-	all bool
+	all    bool
+	tenant string
 }
 
 func (t *target) flags(c *cobra.Command) {
 	t.who.flags(c)
 	c.Flags().BoolVar(&t.all, "all", false, "every destination")
+	c.Flags().StringVar(&t.tenant, "tenant", "", "the events of one tenant")
 }
 
-// topic checks the arguments and returns the topic, which is empty for everything.
-func (t *target) topic(args []string) (string, error) {
-	if t.all == (len(args) > 0) {
-		return "", usage("name one topic, or --all for every destination")
+// row checks the arguments and returns what they name.
+func (t *target) row(args []string) (row pauseRow, err error) {
+	named := len(args)
+	for _, given := range []bool{t.all, t.tenant != ""} {
+		if given {
+			named++
+		}
+	}
+	if named != 1 {
+		return row, usage("name one topic, or --tenant, or --all for every destination")
 	}
 	if err := t.check(); err != nil {
-		return "", err
+		return row, err
 	}
-	if t.all {
-		return "", nil
+	row = pauseRow{All: t.all, Tenant: t.tenant, Actor: t.actor, Reason: t.reason}
+	if len(args) > 0 {
+		row.Topic = args[0]
 	}
-	return args[0], nil
+	return row, nil
 }
 
 func (a *app) pauseCommand() *cobra.Command {
@@ -73,12 +104,12 @@ func (a *app) pauseCommand() *cobra.Command {
 	var lasts time.Duration
 	var until string
 	c := &cobra.Command{
-		Use:   "pause (TOPIC | --all) --reason TEXT",
-		Short: "Stop publishing to a destination, or to all of them, on every relay",
-		Long: `pause stops the events of a topic, or of all topics, on every relay, until a time or until
+		Use:   "pause (TOPIC | --tenant ID | --all) --reason TEXT",
+		Short: "Stop publishing to a destination, of a tenant or everything, on every relay",
+		Long: `pause stops the events of a topic, of a tenant, or all events, on every relay, until a time or until
 "outbox resume". It is stored, so it holds over restarts. Services go on publishing: the events wait
 in the table, keep their order and spend no attempts. The relays follow within 3 s. They finish what
-they have begun to send. Another pause of the same topic replaces the first.
+they have begun to send. Another pause of the same topic or tenant replaces the first.
 
 --until takes a time such as 2026-11-23T18:00:00Z. --for counts from now, by the clock of this
 machine. Both are compared with the clock of the database.
@@ -86,37 +117,29 @@ machine. Both are compared with the clock of the database.
 Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
 --yes, or it is refused (exit code 5).`,
 		Example: "  outbox pause orders --for 30m --reason 'broker upgrade'\n" +
+			"  outbox pause --tenant acme --reason 'wrong prices, INC-42'\n" +
 			"  outbox pause --all --reason 'restore of db1, INC-42' --yes",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			topic, err := t.topic(args)
+			row, err := t.row(args)
 			if err != nil {
 				return err
 			}
-			req := core.PauseRequest{All: t.all, Topic: topic, Actor: t.actor, Reason: t.reason}
-			switch {
-			case lasts != 0 && until != "":
-				return usage("give --for or --until, not both")
-			case lasts < 0:
-				return usage("--for %s: it is negative", lasts)
-			case lasts > 0:
-				req.Until = a.now().Add(lasts)
-			case until != "":
-				if req.Until, err = time.Parse(time.RFC3339, until); err != nil {
-					return usage("--until: it is a time such as 2026-11-23T18:00:00Z")
-				}
+			req := core.PauseRequest{
+				All: row.All, Topic: row.Topic, Tenant: row.Tenant, Actor: row.Actor, Reason: row.Reason,
 			}
-			return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
-				name := pauseRow{All: t.all, Topic: topic}.name()
+			if req.Until, err = a.end(lasts, until); err != nil {
+				return err
+			}
+			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
+				name := row.name()
 				if err := a.confirm(t.yes, "pause "+name+" of "+db.name+"?"); err != nil {
 					return err
 				}
-				if err := ob.Pause(ctx, req); err != nil {
+				if err := api.Pause(ctx, req); err != nil {
 					return err
 				}
-				row := pauseRow{
-					All: t.all, Topic: topic, Since: a.now().UTC(), Actor: t.actor, Reason: t.reason,
-				}
+				row.Since = a.now().UTC()
 				if !req.Until.IsZero() {
 					utc := req.Until.UTC()
 					row.Until = &utc
@@ -137,42 +160,64 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 	return c
 }
 
+// end is the time that --for or --until names. It is zero without both.
+func (a *app) end(lasts time.Duration, until string) (time.Time, error) {
+	switch {
+	case lasts != 0 && until != "":
+		return time.Time{}, usage("give --for or --until, not both")
+	case lasts < 0:
+		return time.Time{}, usage("--for %s: it is negative", lasts)
+	case lasts > 0:
+		return a.now().Add(lasts), nil
+	case until == "":
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, until)
+	if err != nil {
+		return time.Time{}, usage("--until: it is a time such as 2026-11-23T18:00:00Z")
+	}
+	return at, nil
+}
+
 // resumed is what `outbox resume` prints.
 type resumed struct {
 	All     bool   `json:"all"`
 	Topic   string `json:"topic,omitempty"`
+	Tenant  string `json:"tenant,omitempty"`
 	Resumed bool   `json:"resumed"` // false: it was not paused
 }
 
 func (a *app) resumeCommand() *cobra.Command {
 	var t target
 	c := &cobra.Command{
-		Use:   "resume (TOPIC | --all) --reason TEXT",
+		Use:   "resume (TOPIC | --tenant ID | --all) --reason TEXT",
 		Short: "End a pause",
-		Long: `resume ends the pause of a topic, or with --all the pause of everything, which leaves the pauses of
-single topics. The relays go on within 3 s. "outbox pauses" lists what is paused.
+		Long: `resume ends the pause of a topic or a tenant, or with --all the pause of everything, which leaves the
+pauses of single topics and tenants. The relays go on within 3 s. "outbox pauses" lists what is
+paused.
 
 Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
 --yes, or it is refused (exit code 5).`,
-		Example: "  outbox resume orders --reason 'broker upgraded'",
-		Args:    cobra.MaximumNArgs(1),
+		Example: "  outbox resume orders --reason 'broker upgraded'\n" +
+			"  outbox resume --tenant acme --reason 'INC-42 is over'",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			topic, err := t.topic(args)
+			row, err := t.row(args)
 			if err != nil {
 				return err
 			}
-			return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
-				name := pauseRow{All: t.all, Topic: topic}.name()
+			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
+				name := row.name()
 				if err := a.confirm(t.yes, "resume "+name+" of "+db.name+"?"); err != nil {
 					return err
 				}
-				done, err := ob.Resume(ctx, core.ResumeRequest{
-					All: t.all, Topic: topic, Actor: t.actor, Reason: t.reason,
+				done, err := api.Resume(ctx, core.ResumeRequest{
+					All: row.All, Topic: row.Topic, Tenant: row.Tenant, Actor: row.Actor, Reason: row.Reason,
 				})
 				if err != nil {
 					return err
 				}
-				return a.print(resumed{All: t.all, Topic: topic, Resumed: done}, func() {
+				return a.print(resumed{All: row.All, Topic: row.Topic, Tenant: row.Tenant, Resumed: done}, func() {
 					if done {
 						a.sayf("%s goes on\n", name)
 					} else {
@@ -192,8 +237,8 @@ func (a *app) pausesCommand() *cobra.Command {
 		Short: "List what is paused: since when, until when, by whom and why",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withOutbox(c, func(ctx context.Context, _ *database, ob *core.Outbox) error {
-				list, err := ob.Pauses(ctx)
+			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+				list, err := api.Pauses(ctx)
 				if err != nil {
 					return err
 				}
@@ -210,17 +255,20 @@ func (a *app) printPauses(rows []pauseRow) {
 		return
 	}
 	t := &table{}
-	t.add("TOPIC", "SINCE", "UNTIL", "ACTOR", "REASON")
+	t.add("PAUSED", "SINCE", "UNTIL", "ACTOR", "REASON")
 	for _, p := range rows {
 		until := "resumed"
 		if p.Until != nil {
 			until = moment(*p.Until)
 		}
-		topic := p.Topic
-		if p.All {
-			topic = "(all)"
+		what := p.Topic
+		switch {
+		case p.All:
+			what = "(all)"
+		case p.Tenant != "":
+			what = "tenant " + short(p.Tenant)
 		}
-		t.add(topic, moment(p.Since), until, short(p.Actor), short(p.Reason))
+		t.add(what, moment(p.Since), until, short(p.Actor), short(p.Reason))
 	}
 	t.write(a.Out)
 }

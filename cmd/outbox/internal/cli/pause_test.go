@@ -35,6 +35,11 @@ func TestPause(t *testing.T) {
 			w.Fatalf("refused commands have paused %+v", rows)
 		}
 
+		w.ok("pause", "orders", "--reason", "broker upgrade", "--yes") // by the user of the system
+		if w.json(&rows, "pauses"); len(rows) != 1 || rows[0].Actor == "" {
+			w.Fatalf("without an actor: %+v", rows)
+		}
+		w.ok("resume", "orders", "--reason", "upgraded", "--yes")
 		w.require(command("pause", "orders", "--for", "1h", "--yes"), ExitOK, "destination orders is paused until 20")
 		w.drain(nil, core.BlockKey)
 		w.require(w.answer("y\n", append([]string{"pause", "--all"}, why...)...), ExitOK, "everything is paused")
@@ -53,6 +58,21 @@ func TestPause(t *testing.T) {
 			w.Fatalf("%+v", reasons)
 		}
 
+		tenant := "it's acme"
+		waits := core.NewEventID()
+		w.publish(core.Event{ID: waits, Type: "placed", Topic: "other", TenantID: tenant})
+		w.require(command("pause", "orders", "--tenant", tenant, "--yes"), ExitUsage, "--tenant")
+		w.require(command("pause", "--all", "--tenant", tenant, "--yes"), ExitUsage, "--tenant")
+		w.require(command("pause", "--tenant", tenant, "--yes"), ExitOK, "tenant it's acme is paused until `outbox "+
+			`resume --tenant 'it'\''s acme'`+"`")
+		w.json(&rows, "pauses")
+		if len(rows) != 3 || rows[2].Tenant != tenant || rows[2].Topic != "" || rows[2].All {
+			w.Fatalf("%+v", rows)
+		}
+		w.require(w.run("pauses"), ExitOK, "tenant it's acme")
+		w.require(w.run("status"), ExitOK, "tenant it's acme is paused by ann")
+		w.require(w.run("doctor"), ExitUnhealthy, `outbox resume --tenant 'it'\''s acme' --reason`)
+
 		var page ops.Page
 		if w.json(&page, "list", "--status", "done"); len(page.Events) != 0 {
 			w.Errorf("during the pause %+v are done", page.Events)
@@ -60,10 +80,16 @@ func TestPause(t *testing.T) {
 		w.require(command("resume", "--all", "--yes"), ExitOK, "everything goes on")
 		w.require(command("resume", "--all", "--yes"), ExitOK, "was not paused")
 		w.require(command("resume", "orders", "--yes"), ExitOK, "destination orders goes on")
+		if w.json(&reasons, "explain", waits); len(reasons) != 1 || reasons[0].Reason != ops.ReasonPaused {
+			w.Fatalf("%+v", reasons)
+		}
+		w.require(command("resume", "--tenant", tenant, "--yes"), ExitOK, "tenant it's acme goes on")
+		w.require(command("resume", "--tenant", tenant, "--yes"), ExitOK, "was not paused")
+		w.require(w.run("audit", "--topic", core.AuditTenant+tenant), ExitOK, "pause", "resume")
 		w.require(w.run("pauses"), ExitOK, "nothing is paused")
 		w.require(w.run("audit", "--actor", "ann", "--topic", "orders"), ExitOK, "pause", "resume", "broker upgrade")
 		w.drain(nil, core.BlockKey)
-		if w.json(&page, "list", "--status", "done"); len(page.Events) != 1 {
+		if w.json(&page, "list", "--status", "done"); len(page.Events) != 2 {
 			w.Errorf("after the pause %+v are done", page.Events)
 		}
 	})

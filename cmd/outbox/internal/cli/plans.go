@@ -70,6 +70,9 @@ func (a *app) printPlan(p ops.StoredPlan) error {
 				a.sayf(", %d published, %d failed", p.Succeeded, p.Failed)
 			case ops.ActionDiscard:
 			}
+			if n := p.Changed - p.Succeeded - p.Failed; n > 0 && p.Action != ops.ActionDiscard {
+				a.sayf(", %d open when it was last looked", n)
+			}
 			a.sayf("\n")
 		}
 		if p.Action == ops.ActionReplay && p.Events > 0 && !p.State.Ended() {
@@ -88,7 +91,7 @@ func noteOf(p ops.StoredPlan) string {
 	if p.Note == "" {
 		return ""
 	}
-	return ": " + short(p.Note)
+	return ": " + singleLine(p.Note)
 }
 
 func radiusOf(p ops.StoredPlan) change {
@@ -196,16 +199,20 @@ func (a *app) planProgress(p ops.StoredPlan) (show func(ops.StoredPlan), finish 
 }
 
 func (a *app) plansCommand() *cobra.Command {
-	return group(&cobra.Command{
+	list := a.plansListCommand()
+	c := group(&cobra.Command{
 		Use:   "plans",
 		Short: "Stored plans: list, show, pause, cancel",
-		Long: `plans shows the plans that outbox redrive plan, discard plan and replay plan have stored, and stops
-those that run. Plans are deleted 90 days after their end.`,
-	}, a.plansListCommand(), a.plansShowCommand(),
+		Long: `plans lists the newest plans that outbox redrive plan, discard plan and replay plan have stored. Its
+commands show one, or stop one that runs. Plans are deleted 90 days after their end.`,
+		Example: "  outbox plans --json",
+	}, list, a.plansShowCommand(),
 		a.plansEndCommand("pause", "Stop a plan until it is applied again",
 			func(api *ops.API) endPlan { return api.PausePlan }),
 		a.plansEndCommand("cancel", "End a plan, so that it cannot be applied any more",
 			func(api *ops.API) endPlan { return api.CancelPlan }))
+	c.RunE = list.RunE
+	return c
 }
 
 func (a *app) plansListCommand() *cobra.Command {

@@ -30,7 +30,7 @@ type relayFlags struct {
 	publishTimeout          time.Duration
 	pollInterval            time.Duration
 	shutdownTimeout         time.Duration
-	keep                    time.Duration
+	keep, keepDiscarded     time.Duration
 	deleteOnSuccess         bool
 	skipDead, noWake, noJan bool
 }
@@ -44,6 +44,8 @@ func (f *relayFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 20*time.Second,
 		"how long the relay takes to stop; kill it no earlier")
 	flags.DurationVar(&f.keep, "keep", 7*24*time.Hour, "how long published events stay in the table")
+	flags.DurationVar(&f.keepDiscarded, "keep-discarded", 0,
+		"how long discarded events stay in the table; 0: as --keep")
 	flags.BoolVar(&f.deleteOnSuccess, "delete-on-success", false, "delete events when they are published")
 	flags.BoolVar(&f.skipDead, "skip-dead", false, "a dead event does not hold up its key (DeadPolicy SkipDead)")
 	flags.BoolVar(&f.noWake, "no-wake", false, "only poll, and do not listen for commits of other processes")

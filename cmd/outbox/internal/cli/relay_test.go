@@ -78,14 +78,14 @@ func TestRelayConfiguration(t *testing.T) {
 	base := relayFlags{workers: 32, keep: time.Hour, pollInterval: time.Second}
 	all, err := a.configured([]byte(`{"outboxes": [
 		{"name": "shop", "database_url": "${SHOP_URL}?sslmode=disable", "to": "redis://r", "workers": 4,
-		 "keep": "24h", "delete_on_success": true, "schema": "s", "prefix": "p_"},
+		 "keep": "24h", "keep_discarded": "48h", "delete_on_success": true, "schema": "s", "prefix": "p_"},
 		{"name": "mail", "database_url": "sqlite:$x", "to": "redis://r"}]}`), base)
 	if err != nil {
 		t.Fatal(err)
 	}
 	shop, mail := base, base
 	shop.to, shop.workers, shop.keep, shop.deleteOnSuccess = "redis://r", 4, 24*time.Hour, true
-	mail.to = "redis://r"
+	shop.keepDiscarded, mail.to = 48*time.Hour, "redis://r"
 	if len(all) != 2 || all[0].relayFlags != shop || all[1].relayFlags != mail || all[0].name != "shop" ||
 		all[0].databaseURL != env["SHOP_URL"]+"?sslmode=disable" || all[0].schema != "s" || all[0].prefix != "p_" ||
 		all[1].databaseURL != "sqlite:$x" {

@@ -181,8 +181,10 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, registr
 	cfg := core.Config{
 		Repository: table, Publisher: o.dest.Publisher, Workers: o.workers, PublishTimeout: o.publishTimeout,
 		PollInterval: o.pollInterval, ShutdownTimeout: o.shutdownTimeout, DisableJanitor: o.noJan,
-		Retention: core.Retention{Keep: o.keep, DeleteOnSuccess: o.deleteOnSuccess},
-		Wake:      core.WakePolicy{Disable: o.noWake}, Logger: o.logger, Observer: metrics.Outbox(),
+		Retention: core.Retention{
+			Keep: o.keep, KeepDiscarded: o.keepDiscarded, DeleteOnSuccess: o.deleteOnSuccess,
+		},
+		Wake: core.WakePolicy{Disable: o.noWake}, Logger: o.logger, Observer: metrics.Outbox(),
 	}
 	if o.skipDead {
 		cfg.DeadPolicy = core.SkipDead

@@ -53,6 +53,7 @@ type outboxState struct {
 	Topics      []topicState `json:"topics"`
 	Relays      []relayRow   `json:"relays"` // null: not known
 	Pauses      []pauseRow   `json:"pauses"` // null: not known
+	Rates       []rateRow    `json:"rates"`  // null: not known
 }
 
 // countTopics reads at most maxCounted events in the order of an index, in each of three parts:
@@ -183,6 +184,9 @@ func (a *app) state(ctx context.Context, db *database) (s outboxState, err error
 	if pauses, err := ob.Pauses(ctx); err == nil { // tables of the version before have none
 		s.Pauses = converted(pauses, pauseRowOf)
 	}
+	if rates, err := ob.Rates(ctx); err == nil {
+		s.Rates = converted(rates, rateRowOf)
+	}
 	relays, err := ob.Relays(ctx)
 	if err != nil { // tables of the version before have no row for each relay
 		return s, nil //nolint:nilerr // then it is not known, and everything else is
@@ -210,7 +214,7 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Count what waits, what is leased, what is retried and what is dead, by topic",
 		Long: `status counts the open and the dead events of each topic, lists the relays, and says what is
-paused. At most 100,000 of each kind are counted; a plus behind a number says that there may be more.
+paused or limited. At most 100,000 of each kind are counted; a plus behind a number says that there may be more.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it
@@ -296,6 +300,10 @@ func (a *app) printState(s outboxState) {
 	for _, p := range s.Pauses {
 		a.sayf("%s\n", a.paint(yellow, fmt.Sprintf("%s is paused by %s since %s: %s", p.name(), short(p.Actor),
 			moment(p.Since), short(p.Reason))))
+	}
+	for _, r := range s.Rates {
+		a.sayf("%s\n", a.paint(yellow, fmt.Sprintf("destination %s gets %s by %s since %s: %s", r.Topic, r.limits(),
+			short(r.Actor), moment(r.Since), short(r.Reason))))
 	}
 	switch {
 	case s.Relays == nil:

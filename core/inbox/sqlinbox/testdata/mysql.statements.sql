@@ -1,6 +1,12 @@
 -- cleanup_delete of 2
 DELETE FROM `my_inbox_seen` WHERE (handler_id = ? AND tenant_id = ? AND event_id = ?) OR (handler_id = ? AND tenant_id = ? AND event_id = ?)
 
+-- cleanup_discarded_delete of 2
+DELETE FROM `my_inbox_failure` WHERE (consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?) OR (consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?)
+
+-- cleanup_discarded_find
+SELECT handler, tenant_id, event_id FROM `my_inbox_failure` WHERE consumer = ? AND status = 0 AND last_error_code = 'discarded' AND received_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY received_at LIMIT ? FOR UPDATE SKIP LOCKED
+
 -- cleanup_find
 SELECT tenant_id, event_id FROM `my_inbox_seen` WHERE handler_id = ? AND processed_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY processed_at LIMIT ? FOR UPDATE SKIP LOCKED
 
@@ -21,6 +27,9 @@ SELECT tenant_id, event_id, CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, co
 
 -- dead
 SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',received_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',failed_at),0) FROM `my_inbox_failure` WHERE consumer = ? AND status = 4
+
+-- discard
+UPDATE `my_inbox_failure` SET status = 0, attempts = 0, last_error_code = 'discarded', last_error = ?, received_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4
 
 -- fail
 UPDATE `my_inbox_failure` SET status = ?, attempts = ?, last_error_code = ?, last_error = ?, failed_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?

@@ -1,6 +1,9 @@
 -- cleanup
 DELETE FROM "app"."inbox_seen" WHERE ctid = ANY (ARRAY(SELECT ctid FROM "app"."inbox_seen" WHERE handler_id = $1 AND processed_at < statement_timestamp() - $2::bigint * interval '1 microsecond' ORDER BY processed_at LIMIT $3::bigint FOR UPDATE SKIP LOCKED))
 
+-- cleanup_discarded
+DELETE FROM "app"."inbox_failure" WHERE ctid = ANY (ARRAY(SELECT ctid FROM "app"."inbox_failure" WHERE consumer = $1 AND status = 0 AND last_error_code = 'discarded' AND received_at < statement_timestamp() - $2::bigint * interval '1 microsecond' ORDER BY received_at LIMIT $3::bigint FOR UPDATE SKIP LOCKED))
+
 -- cleanup_keys
 DELETE FROM "app"."inbox_key" WHERE ctid = ANY (ARRAY(SELECT ctid FROM "app"."inbox_key" WHERE consumer = $1 AND updated_at < statement_timestamp() - $2::bigint * interval '1 microsecond' LIMIT $3::bigint FOR UPDATE SKIP LOCKED))
 
@@ -15,6 +18,9 @@ INSERT INTO "app"."inbox_key" AS k (consumer, handler, tenant_id, topic, partiti
 
 -- dead
 SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from received_at)*1000000)::bigint, COALESCE((extract(epoch from failed_at)*1000000)::bigint,0) FROM "app"."inbox_failure" WHERE consumer = ? AND status = 4
+
+-- discard
+UPDATE "app"."inbox_failure" SET status = 0, attempts = 0, last_error_code = 'discarded', last_error = $1, received_at = statement_timestamp(), updated_at = statement_timestamp() WHERE consumer = $2 AND handler = $3 AND tenant_id = $4 AND event_id = $5 AND status = 4
 
 -- fail
 UPDATE "app"."inbox_failure" SET status = $1, attempts = $2, last_error_code = $3, last_error = $4, failed_at = statement_timestamp(), updated_at = statement_timestamp() WHERE consumer = $5 AND handler = $6 AND tenant_id = $7 AND event_id = $8

@@ -1,6 +1,9 @@
 -- cleanup
 DELETE FROM "inbox_seen" WHERE rowid IN (SELECT rowid FROM "inbox_seen" WHERE handler_id = ? AND processed_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY processed_at LIMIT ?)
 
+-- cleanup_discarded
+DELETE FROM "inbox_failure" WHERE rowid IN (SELECT rowid FROM "inbox_failure" WHERE consumer = ? AND status = 0 AND last_error_code = 'discarded' AND received_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY received_at LIMIT ?)
+
 -- cleanup_keys
 DELETE FROM "inbox_key" WHERE (consumer, handler, tenant_id, topic, partition_key) IN (SELECT consumer, handler, tenant_id, topic, partition_key FROM "inbox_key" WHERE consumer = ? AND updated_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? LIMIT ?)
 
@@ -15,6 +18,9 @@ INSERT INTO "inbox_key" AS k (consumer, handler, tenant_id, topic, partition_key
 
 -- dead
 SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), received_at, COALESCE(failed_at,0) FROM "inbox_failure" WHERE consumer = ? AND status = 4
+
+-- discard
+UPDATE "inbox_failure" SET status = 0, attempts = 0, last_error_code = 'discarded', last_error = ?, received_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4
 
 -- fail
 UPDATE "inbox_failure" SET status = ?, attempts = ?, last_error_code = ?, last_error = ?, failed_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?

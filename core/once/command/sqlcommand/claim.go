@@ -88,9 +88,10 @@ func (s *Store) end(ctx context.Context, what, text string, claim command.Claim,
 			return err
 		}
 		var status command.Status
-		var owner string
+		var code, owner string
 		var fence int64
-		found, err := sqlkit.FirstRow(ctx, q, s.sql.who, []any{claim.ID}, &status, &owner, &fence)
+		found, err := sqlkit.FirstRow(ctx, q, s.sql.who, []any{claim.ID}, &status, &code, &owner, &fence)
+		status = statusOf(status, code)
 		switch {
 		case err != nil:
 			return err

@@ -24,6 +24,11 @@ const (
 	// A lease that ends later than any valid lease was written by a clock that jumped.
 	commandStale = "status = 1 AND (lease_until <= {now} OR lease_until > {in})"
 
+	// discarded is the code of an effect that a person has discarded. Its status is 2, as that of a
+	// completed one, which has no code. So every version of this package leaves it alone, and
+	// deletes it in time.
+	discarded = "discarded"
+
 	commandOverdue = " AND available_at < {ago} AND (status <> 1 OR lease_until < {ago} OR lease_until > {in}) " +
 		"ORDER BY available_at, id LIMIT ?"
 	// since is when the effect began to wait. After a failure that is created_at, because a failure
@@ -40,11 +45,13 @@ type statements struct {
 	look, see, get, getTx string
 	list                  string // without its end; its parameters are written as ?
 
-	claim, extend, complete, fail, dead, who, redrive string
-	overdue, pending, channel                         string
+	claim, extend, complete, fail, dead, who, redrive, discard string
+	overdue, pending, channel                                  string
 
 	insert  sqlstore.Insert
 	cleanup sqlstore.Cleanup
+
+	old, remove string // for Archive
 }
 
 // variant has the parts that differ between the databases in more than words.
@@ -125,11 +132,13 @@ func newStatements(n sqlstore.Names) *statements {
 			"updated_at = {now} WHERE " + commandClaimIs),
 		dead: text("SELECT channel, COUNT(*) FROM (SELECT channel FROM {command} WHERE status = 4 LIMIT ?) " +
 			"parked_commands GROUP BY channel"),
-		who: text("SELECT status, COALESCE(owner,''), fence FROM {command} WHERE id = ?"),
+		who: text("SELECT status, COALESCE(last_error_code,''), COALESCE(owner,''), fence FROM {command} WHERE id = ?"),
 		redrive: text("UPDATE {command} SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until " +
 			"= NULL, " +
 			"last_error_code = 'redriven', last_error = ?, " +
 			"available_at = {now}, updated_at = {now} WHERE id = ? AND (status IN (0, 3, 4) OR " + commandStale + ")"),
+		discard: text("UPDATE {command} SET status = 2, owner = NULL, lease_until = NULL, last_error_code = '" +
+			discarded + "', last_error = ?, updated_at = {now}, done_at = {now} WHERE id = ? AND status = 4"),
 
 		overdue: text(commandRead + v.open + commandOverdue),
 		pending: text(commandPending + v.open + commandPendingEnd),
@@ -139,5 +148,7 @@ func newStatements(n sqlstore.Names) *statements {
 			Guarded: text(v.guarded),
 		},
 		cleanup: v.cleanup(n),
+		old:     text(commandRead + "status = 2 AND done_at < {ago} ORDER BY done_at LIMIT ?"),
+		remove:  n.Expand("DELETE FROM {command} WHERE status = 2 AND id IN "),
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -37,7 +39,10 @@ type Store struct {
 	sql *statements
 }
 
-var _ command.Store = (*Store)(nil)
+var (
+	_ command.Store    = (*Store)(nil)
+	_ command.Archiver = (*Store)(nil)
+)
 
 // New returns the Store for the table in db. If cfg names no dialect, New asks the database, for at
 // most ten seconds. Otherwise New sends no statement. Call Migrate to create the table, or Check to
@@ -151,12 +156,34 @@ func (r *commandRecord) scan(rows core.Rows) error {
 			return fmt.Errorf("headers of effect %s: %w", r.ID, err)
 		}
 	}
-	r.left = time.Duration(left) * time.Microsecond
+	r.Status, r.left = statusOf(r.Status, r.ErrorCode), time.Duration(left)*time.Microsecond
 	r.CreatedAt, r.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
 	if done != 0 {
 		r.DoneAt = time.UnixMicro(done).UTC()
 	}
 	return nil
+}
+
+// statusOf returns the status of an effect from what the row says.
+func statusOf(stored command.Status, code string) command.Status {
+	if stored == command.StatusCompleted && code == discarded {
+		return command.StatusDiscarded
+	}
+	return stored
+}
+
+// statusIs returns the condition for the rows of a status, as the end of a statement that begins
+// with "status = ".
+func statusIs(s command.Status) string {
+	const ended = "2 AND COALESCE(last_error_code,'') "
+	switch s {
+	case command.StatusCompleted:
+		return ended + "<> '" + discarded + "'"
+	case command.StatusDiscarded:
+		return ended + "= '" + discarded + "'"
+	case command.StatusPending, command.StatusProcessing, command.StatusFailed, command.StatusDead:
+	}
+	return strconv.Itoa(int(s))
 }
 
 func (s *Store) read(ctx context.Context, q sqlkit.Querier, text string,
@@ -190,7 +217,7 @@ func (s *Store) Find(ctx context.Context, tenant, channel, key string) (command.
 
 // List implements command.Store.
 func (s *Store) List(ctx context.Context, q command.Query) (list []command.Record, err error) {
-	if q.Status > command.StatusDead {
+	if q.Status > command.StatusDiscarded {
 		return nil, fmt.Errorf("%w: unknown %s", once.ErrInvalidRequest, q.Status)
 	}
 	limit := q.Limit
@@ -198,7 +225,7 @@ func (s *Store) List(ctx context.Context, q command.Query) (list []command.Recor
 		limit = 100
 	}
 	// The status is a part of the text, so that the database can use partial indexes.
-	text, args := s.sql.list+strconv.Itoa(int(q.Status)), []any{}
+	text, args := s.sql.list+statusIs(q.Status), []any{}
 	for _, part := range []struct{ text, arg string }{
 		{" AND channel = ?", q.Channel},
 		{" AND tenant_id = ?", q.Tenant},
@@ -240,10 +267,71 @@ func (s *Store) RedriveTx(ctx context.Context, tx core.Tx, id,
 	return r.Record, n == 1 && found, s.db.Wrap(what, sqlstore.TxError(err))
 }
 
+// DiscardTx implements command.Store.
+func (s *Store) DiscardTx(ctx context.Context, tx core.Tx, id, note string) (discarded bool, err error) {
+	const what = "discard command in transaction"
+	if err := s.db.Join(tx); err != nil {
+		return false, s.db.Wrap(what, err)
+	}
+	n, err := tx.Exec(ctx, s.sql.discard, sqlstore.Column(note, 2048), id)
+	if err != nil || n == 1 {
+		return n == 1, s.db.Wrap(what, sqlstore.TxError(err))
+	}
+	_, found, err := s.read(ctx, tx, s.sql.getTx, id)
+	if err == nil && !found {
+		err = command.ErrNoEffect
+	}
+	return false, s.db.Wrap(what, sqlstore.TxError(err))
+}
+
 // Cleanup implements command.Store.
 func (s *Store) Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
 	if limit <= 0 {
 		return 0, nil
 	}
 	return s.sql.cleanup.Run(ctx, s.db, "clean up commands", nil, sqlstore.Micros(keep), int64(limit))
+}
+
+// Archive implements command.Archiver. Effects are deleted by their ids: a completed or discarded
+// effect stays so.
+func (s *Store) Archive(ctx context.Context, keep time.Duration, limit int,
+	fn func(ctx context.Context, effects []command.Record) error,
+) (deleted int, err error) {
+	if limit <= 0 {
+		return 0, nil
+	}
+	const what = "archive commands"
+	var old []command.Record
+	args := []any{sqlstore.Micros(keep), int64(limit)}
+	err = s.db.Single(ctx, what, func(q sqlkit.Querier) error {
+		old = nil
+		return sqlkit.EachRow(ctx, q, s.sql.old, args, func(rows core.Rows) error {
+			var r commandRecord
+			err := r.scan(rows)
+			old = append(old, r.Record)
+			return err
+		})
+	})
+	if err != nil || len(old) == 0 {
+		return 0, err
+	}
+	if err := fn(ctx, old); err != nil {
+		return 0, err
+	}
+	err = s.db.InTx(ctx, what, func(q sqlkit.Querier) error {
+		deleted = 0
+		for chunk := range slices.Chunk(old, sqlstore.DeleteChunk) {
+			args := make([]any, len(chunk))
+			for i := range chunk {
+				args[i] = chunk[i].ID
+			}
+			n, err := q.Exec(ctx, s.db.Statement(s.sql.remove+"(?"+strings.Repeat(", ?", len(chunk)-1)+")"), args...)
+			if err != nil {
+				return err
+			}
+			deleted += int(n)
+		}
+		return nil
+	})
+	return deleted, err
 }

@@ -33,6 +33,18 @@ func (f OutboxEventFunc) Mutate(ctx context.Context, m enttables.Mutation) (entt
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *enttables.OutboxEventMutation", m)
 }
 
+// The OutboxGroupFunc type is an adapter to allow the use of ordinary
+// function as OutboxGroup mutator.
+type OutboxGroupFunc func(context.Context, *enttables.OutboxGroupMutation) (enttables.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f OutboxGroupFunc) Mutate(ctx context.Context, m enttables.Mutation) (enttables.Value, error) {
+	if mv, ok := m.(*enttables.OutboxGroupMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *enttables.OutboxGroupMutation", m)
+}
+
 // The OutboxKeyFunc type is an adapter to allow the use of ordinary
 // function as OutboxKey mutator.
 type OutboxKeyFunc func(context.Context, *enttables.OutboxKeyMutation) (enttables.Value, error)

@@ -65,6 +65,7 @@ var (
 		{Name: "last_error", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "text", "postgres": "text", "sqlite3": "text"}},
 		{Name: "replay_of", Type: field.TypeUUID, Nullable: true, SchemaType: map[string]string{"mysql": "binary(16)", "postgres": "uuid", "sqlite3": "blob"}},
 		{Name: "receipt", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "text", "postgres": "text", "sqlite3": "text"}},
+		{Name: "error_group", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "varchar(16)", "postgres": "text", "sqlite3": "text"}},
 	}
 	// OutboxEventTable holds the schema information for the "outbox_event" table.
 	OutboxEventTable = &schema.Table{
@@ -98,6 +99,20 @@ var (
 			},
 		},
 	}
+	// OutboxGroupColumns holds the columns for the "outbox_group" table.
+	OutboxGroupColumns = []*schema.Column{
+		{Name: "fingerprint", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(16)", "postgres": "text", "sqlite3": "text"}},
+		{Name: "note", Type: field.TypeString, SchemaType: map[string]string{"mysql": "text", "postgres": "text", "sqlite3": "text"}},
+		{Name: "muted_until", Type: field.TypeOther, Nullable: true, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
+		{Name: "actor", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(255)", "postgres": "text", "sqlite3": "text"}},
+		{Name: "updated_at", Type: field.TypeOther, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
+	}
+	// OutboxGroupTable holds the schema information for the "outbox_group" table.
+	OutboxGroupTable = &schema.Table{
+		Name:       "outbox_group",
+		Columns:    OutboxGroupColumns,
+		PrimaryKey: []*schema.Column{OutboxGroupColumns[0]},
+	}
 	// OutboxKeyColumns holds the columns for the "outbox_key" table.
 	OutboxKeyColumns = []*schema.Column{
 		{Name: "lane", Type: field.TypeUUID, SchemaType: map[string]string{"mysql": "binary(16)", "postgres": "bytea", "sqlite3": "blob"}},
@@ -120,6 +135,8 @@ var (
 		{Name: "ends_at", Type: field.TypeOther, Nullable: true, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
 		{Name: "actor", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(255)", "postgres": "text", "sqlite3": "text"}},
 		{Name: "reason", Type: field.TypeString, SchemaType: map[string]string{"mysql": "text", "postgres": "text", "sqlite3": "text"}},
+		{Name: "per_second", Type: field.TypeFloat64, Nullable: true, SchemaType: map[string]string{"mysql": "double", "postgres": "double precision", "sqlite3": "real"}},
+		{Name: "in_flight", Type: field.TypeInt32, Nullable: true},
 	}
 	// OutboxPauseTable holds the schema information for the "outbox_pause" table.
 	OutboxPauseTable = &schema.Table{
@@ -168,6 +185,7 @@ var (
 	Tables = []*schema.Table{
 		OutboxAuditTable,
 		OutboxEventTable,
+		OutboxGroupTable,
 		OutboxKeyTable,
 		OutboxPauseTable,
 		OutboxPlanTable,
@@ -184,6 +202,12 @@ func init() {
 	}
 	OutboxEventTable.Annotation = &entsql.Annotation{
 		Table:     "outbox_event",
+		Charset:   "utf8mb4",
+		Collation: "utf8mb4_bin",
+		Options:   "ENGINE = InnoDB",
+	}
+	OutboxGroupTable.Annotation = &entsql.Annotation{
+		Table:     "outbox_group",
 		Charset:   "utf8mb4",
 		Collation: "utf8mb4_bin",
 		Options:   "ENGINE = InnoDB",

@@ -67,6 +67,8 @@ const (
 	FieldReplayOf = "replay_of"
 	// FieldReceipt holds the string denoting the receipt field in the database.
 	FieldReceipt = "receipt"
+	// FieldErrorGroup holds the string denoting the error_group field in the database.
+	FieldErrorGroup = "error_group"
 	// Table holds the table name of the outboxevent in the database.
 	Table = "outbox_event"
 )
@@ -102,6 +104,7 @@ var Columns = []string{
 	FieldLastError,
 	FieldReplayOf,
 	FieldReceipt,
+	FieldErrorGroup,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -245,4 +248,9 @@ func ByReplayOf(opts ...sql.OrderTermOption) OrderOption {
 // ByReceipt orders the results by the receipt field.
 func ByReceipt(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldReceipt, opts...).ToFunc()
+}
+
+// ByErrorGroup orders the results by the error_group field.
+func ByErrorGroup(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldErrorGroup, opts...).ToFunc()
 }

@@ -188,6 +188,11 @@ func Receipt(v string) predicate.OutboxEvent {
 	return predicate.OutboxEvent(sql.FieldEQ(FieldReceipt, v))
 }
 
+// ErrorGroup applies equality check predicate on the "error_group" field. It's identical to ErrorGroupEQ.
+func ErrorGroup(v string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldEQ(FieldErrorGroup, v))
+}
+
 // EventIDEQ applies the EQ predicate on the "event_id" field.
 func EventIDEQ(v string) predicate.OutboxEvent {
 	return predicate.OutboxEvent(sql.FieldEQ(FieldEventID, v))
@@ -1716,6 +1721,81 @@ func ReceiptEqualFold(v string) predicate.OutboxEvent {
 // ReceiptContainsFold applies the ContainsFold predicate on the "receipt" field.
 func ReceiptContainsFold(v string) predicate.OutboxEvent {
 	return predicate.OutboxEvent(sql.FieldContainsFold(FieldReceipt, v))
+}
+
+// ErrorGroupEQ applies the EQ predicate on the "error_group" field.
+func ErrorGroupEQ(v string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldEQ(FieldErrorGroup, v))
+}
+
+// ErrorGroupNEQ applies the NEQ predicate on the "error_group" field.
+func ErrorGroupNEQ(v string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldNEQ(FieldErrorGroup, v))
+}
+
+// ErrorGroupIn applies the In predicate on the "error_group" field.
+func ErrorGroupIn(vs ...string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldIn(FieldErrorGroup, vs...))
+}
+
+// ErrorGroupNotIn applies the NotIn predicate on the "error_group" field.
+func ErrorGroupNotIn(vs ...string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldNotIn(FieldErrorGroup, vs...))
+}
+
+// ErrorGroupGT applies the GT predicate on the "error_group" field.
+func ErrorGroupGT(v string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldGT(FieldErrorGroup, v))
+}
+
+// ErrorGroupGTE applies the GTE predicate on the "error_group" field.
+func ErrorGroupGTE(v string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldGTE(FieldErrorGroup, v))
+}
+
+// ErrorGroupLT applies the LT predicate on the "error_group" field.
+func ErrorGroupLT(v string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldLT(FieldErrorGroup, v))
+}
+
+// ErrorGroupLTE applies the LTE predicate on the "error_group" field.
+func ErrorGroupLTE(v string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldLTE(FieldErrorGroup, v))
+}
+
+// ErrorGroupContains applies the Contains predicate on the "error_group" field.
+func ErrorGroupContains(v string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldContains(FieldErrorGroup, v))
+}
+
+// ErrorGroupHasPrefix applies the HasPrefix predicate on the "error_group" field.
+func ErrorGroupHasPrefix(v string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldHasPrefix(FieldErrorGroup, v))
+}
+
+// ErrorGroupHasSuffix applies the HasSuffix predicate on the "error_group" field.
+func ErrorGroupHasSuffix(v string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldHasSuffix(FieldErrorGroup, v))
+}
+
+// ErrorGroupIsNil applies the IsNil predicate on the "error_group" field.
+func ErrorGroupIsNil() predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldIsNull(FieldErrorGroup))
+}
+
+// ErrorGroupNotNil applies the NotNil predicate on the "error_group" field.
+func ErrorGroupNotNil() predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldNotNull(FieldErrorGroup))
+}
+
+// ErrorGroupEqualFold applies the EqualFold predicate on the "error_group" field.
+func ErrorGroupEqualFold(v string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldEqualFold(FieldErrorGroup, v))
+}
+
+// ErrorGroupContainsFold applies the ContainsFold predicate on the "error_group" field.
+func ErrorGroupContainsFold(v string) predicate.OutboxEvent {
+	return predicate.OutboxEvent(sql.FieldContainsFold(FieldErrorGroup, v))
 }
 
 // And groups predicates with the AND operator between them.

@@ -19,6 +19,10 @@ const (
 	FieldActor = "actor"
 	// FieldReason holds the string denoting the reason field in the database.
 	FieldReason = "reason"
+	// FieldPerSecond holds the string denoting the per_second field in the database.
+	FieldPerSecond = "per_second"
+	// FieldInFlight holds the string denoting the in_flight field in the database.
+	FieldInFlight = "in_flight"
 	// Table holds the table name of the outboxpause in the database.
 	Table = "outbox_pause"
 )
@@ -30,6 +34,8 @@ var Columns = []string{
 	FieldEndsAt,
 	FieldActor,
 	FieldReason,
+	FieldPerSecond,
+	FieldInFlight,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -68,4 +74,14 @@ func ByActor(opts ...sql.OrderTermOption) OrderOption {
 // ByReason orders the results by the reason field.
 func ByReason(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldReason, opts...).ToFunc()
+}
+
+// ByPerSecond orders the results by the per_second field.
+func ByPerSecond(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldPerSecond, opts...).ToFunc()
+}
+
+// ByInFlight orders the results by the in_flight field.
+func ByInFlight(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldInFlight, opts...).ToFunc()
 }

@@ -83,6 +83,16 @@ func Reason(v string) predicate.OutboxPause {
 	return predicate.OutboxPause(sql.FieldEQ(FieldReason, v))
 }
 
+// PerSecond applies equality check predicate on the "per_second" field. It's identical to PerSecondEQ.
+func PerSecond(v float64) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldEQ(FieldPerSecond, v))
+}
+
+// InFlight applies equality check predicate on the "in_flight" field. It's identical to InFlightEQ.
+func InFlight(v int32) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldEQ(FieldInFlight, v))
+}
+
 // PausedAtEQ applies the EQ predicate on the "paused_at" field.
 func PausedAtEQ(v entschema.Time) predicate.OutboxPause {
 	return predicate.OutboxPause(sql.FieldEQ(FieldPausedAt, v))
@@ -301,6 +311,106 @@ func ReasonEqualFold(v string) predicate.OutboxPause {
 // ReasonContainsFold applies the ContainsFold predicate on the "reason" field.
 func ReasonContainsFold(v string) predicate.OutboxPause {
 	return predicate.OutboxPause(sql.FieldContainsFold(FieldReason, v))
+}
+
+// PerSecondEQ applies the EQ predicate on the "per_second" field.
+func PerSecondEQ(v float64) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldEQ(FieldPerSecond, v))
+}
+
+// PerSecondNEQ applies the NEQ predicate on the "per_second" field.
+func PerSecondNEQ(v float64) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldNEQ(FieldPerSecond, v))
+}
+
+// PerSecondIn applies the In predicate on the "per_second" field.
+func PerSecondIn(vs ...float64) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldIn(FieldPerSecond, vs...))
+}
+
+// PerSecondNotIn applies the NotIn predicate on the "per_second" field.
+func PerSecondNotIn(vs ...float64) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldNotIn(FieldPerSecond, vs...))
+}
+
+// PerSecondGT applies the GT predicate on the "per_second" field.
+func PerSecondGT(v float64) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldGT(FieldPerSecond, v))
+}
+
+// PerSecondGTE applies the GTE predicate on the "per_second" field.
+func PerSecondGTE(v float64) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldGTE(FieldPerSecond, v))
+}
+
+// PerSecondLT applies the LT predicate on the "per_second" field.
+func PerSecondLT(v float64) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldLT(FieldPerSecond, v))
+}
+
+// PerSecondLTE applies the LTE predicate on the "per_second" field.
+func PerSecondLTE(v float64) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldLTE(FieldPerSecond, v))
+}
+
+// PerSecondIsNil applies the IsNil predicate on the "per_second" field.
+func PerSecondIsNil() predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldIsNull(FieldPerSecond))
+}
+
+// PerSecondNotNil applies the NotNil predicate on the "per_second" field.
+func PerSecondNotNil() predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldNotNull(FieldPerSecond))
+}
+
+// InFlightEQ applies the EQ predicate on the "in_flight" field.
+func InFlightEQ(v int32) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldEQ(FieldInFlight, v))
+}
+
+// InFlightNEQ applies the NEQ predicate on the "in_flight" field.
+func InFlightNEQ(v int32) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldNEQ(FieldInFlight, v))
+}
+
+// InFlightIn applies the In predicate on the "in_flight" field.
+func InFlightIn(vs ...int32) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldIn(FieldInFlight, vs...))
+}
+
+// InFlightNotIn applies the NotIn predicate on the "in_flight" field.
+func InFlightNotIn(vs ...int32) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldNotIn(FieldInFlight, vs...))
+}
+
+// InFlightGT applies the GT predicate on the "in_flight" field.
+func InFlightGT(v int32) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldGT(FieldInFlight, v))
+}
+
+// InFlightGTE applies the GTE predicate on the "in_flight" field.
+func InFlightGTE(v int32) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldGTE(FieldInFlight, v))
+}
+
+// InFlightLT applies the LT predicate on the "in_flight" field.
+func InFlightLT(v int32) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldLT(FieldInFlight, v))
+}
+
+// InFlightLTE applies the LTE predicate on the "in_flight" field.
+func InFlightLTE(v int32) predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldLTE(FieldInFlight, v))
+}
+
+// InFlightIsNil applies the IsNil predicate on the "in_flight" field.
+func InFlightIsNil() predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldIsNull(FieldInFlight))
+}
+
+// InFlightNotNil applies the NotNil predicate on the "in_flight" field.
+func InFlightNotNil() predicate.OutboxPause {
+	return predicate.OutboxPause(sql.FieldNotNull(FieldInFlight))
 }
 
 // And groups predicates with the AND operator between them.

@@ -12,6 +12,9 @@ type OutboxAudit func(*sql.Selector)
 // OutboxEvent is the predicate function for outboxevent builders.
 type OutboxEvent func(*sql.Selector)
 
+// OutboxGroup is the predicate function for outboxgroup builders.
+type OutboxGroup func(*sql.Selector)
+
 // OutboxKey is the predicate function for outboxkey builders.
 type OutboxKey func(*sql.Selector)
 

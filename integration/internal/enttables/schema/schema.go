@@ -25,6 +25,9 @@ type OutboxPlan struct{ ent.Schema }
 // OutboxPause is the table of the pauses.
 type OutboxPause struct{ ent.Schema }
 
+// OutboxGroup is the table of the notes on groups of failures.
+type OutboxGroup struct{ ent.Schema }
+
 // Mixin brings the table.
 func (OutboxEvent) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Event{}} }
 
@@ -42,3 +45,6 @@ func (OutboxPlan) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Plan{}} }
 
 // Mixin brings the table.
 func (OutboxPause) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Pause{}} }
+
+// Mixin brings the table.
+func (OutboxGroup) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Group{}} }

@@ -1,0 +1,371 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+)
+
+const (
+	rabbitTimeout = 10 * time.Second
+	rabbitAnswer  = 8 << 20 // bytes of an answer of the management API
+	rabbitDepth   = 8       // exchanges that are bound behind each other
+)
+
+// rabbitTarget is where the events of a topic go.
+type rabbitTarget struct {
+	topic    string
+	exchange string // empty: to the queue
+	key      string // the routing key
+}
+
+// rabbitMQ asks RabbitMQ whether exchanges and queues keep what they have accepted. The management
+// API tells it. A client can only tell whether they exist.
+func (x *examination) rabbitMQ(ctx context.Context) ([]finding, error) {
+	u, err := url.Parse(x.to)
+	if err != nil { // its text has the password
+		return nil, usage("--to: it is no address of RabbitMQ")
+	}
+	set, err := settings(u, amqpParameters, "topology", "exchange")
+	if err != nil {
+		return nil, usage("--to: %w", err)
+	}
+	if set["topology"] == "topic" && set["exchange"] == "" {
+		return nil, usage("--to: topology=topic is with exchange=NAME")
+	}
+	topics, err := x.recentTopics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var targets []rabbitTarget
+	for _, topic := range topics {
+		switch set["topology"] {
+		case "", "fanout":
+			targets = append(targets, rabbitTarget{topic: topic, exchange: topic})
+		case "topic":
+			targets = append(targets, rabbitTarget{topic: topic, exchange: set["exchange"], key: topic})
+		default:
+			targets = append(targets, rabbitTarget{topic: topic, key: topic})
+		}
+	}
+	where, err := amqp091.ParseURI(u.String())
+	if err != nil {
+		return nil, usage("--to: %w", err)
+	}
+	if x.rabbitAPI == "" {
+		return askRabbit(u.String(), targets)
+	}
+	base, err := url.Parse(x.rabbitAPI)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		return nil, usage("--rabbitmq-api: it is no address as http://user:password@host:15672")
+	}
+	api := rabbitAPI{base: base, vhost: where.Vhost, client: &http.Client{Timeout: rabbitTimeout}}
+	return api.examine(ctx, targets)
+}
+
+// askRabbit asks a client's questions: whether exchanges and queues exist. It makes none.
+func askRabbit(address string, targets []rabbitTarget) (all []finding, err error) {
+	conn, err := amqp091.DialConfig(address, amqp091.Config{
+		Dial: amqp091.DefaultDial(rabbitTimeout), Heartbeat: rabbitTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	for _, t := range targets {
+		ch, err := conn.Channel() // a refusal closes it
+		if err != nil {
+			return all, err
+		}
+		if t.exchange != "" {
+			err = ch.ExchangeDeclarePassive(t.exchange, "fanout", true, false, false, false, nil)
+		} else {
+			_, err = ch.QueueDeclarePassive(t.key, true, false, false, false, nil)
+		}
+		_ = ch.Close()
+		if refusal, ok := errors.AsType[*amqp091.Error](err); ok && refusal.Code == amqp091.NotFound {
+			all = append(all, t.missing())
+		} else if err != nil {
+			return all, err
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, fine("broker", fmt.Sprintf("RabbitMQ has what %d topics need; whether it keeps their "+
+			"events, its management API tells: --rabbitmq-api", len(targets))))
+	}
+	return all, nil
+}
+
+func (t rabbitTarget) missing() finding {
+	what := fmt.Sprintf("exchange %q", short(t.exchange))
+	if t.exchange == "" {
+		what = fmt.Sprintf("queue %q", short(t.key))
+	}
+	return finding{
+		Check: "broker", Level: levelWarning,
+		Found: fmt.Sprintf("RabbitMQ has no %s for the topic %s", what, short(t.topic)),
+		Cause: "its events wait until there is one, unless the publisher declares it with its first event",
+		Fix:   "start the consumer, which declares it, or declare it durable",
+	}
+}
+
+// rabbitAPI is the management API of RabbitMQ.
+type rabbitAPI struct {
+	base   *url.URL
+	vhost  string
+	client *http.Client
+}
+
+// rabbitExchange is an exchange, as far as it matters here.
+type rabbitExchange struct {
+	Name       string `json:"name"`
+	Type       string `json:"type"`
+	Durable    bool   `json:"durable"`
+	AutoDelete bool   `json:"auto_delete"`
+}
+
+type rabbitBinding struct {
+	Destination     string `json:"destination"`
+	DestinationType string `json:"destination_type"`
+	RoutingKey      string `json:"routing_key"`
+}
+
+// rabbitQueue is a queue, as far as it matters here.
+type rabbitQueue struct {
+	Name       string         `json:"name"`
+	Type       string         `json:"type"`
+	Durable    bool           `json:"durable"`
+	AutoDelete bool           `json:"auto_delete"`
+	Exclusive  bool           `json:"exclusive"`
+	Arguments  map[string]any `json:"arguments"`
+	Policy     map[string]any `json:"effective_policy_definition"`
+	Members    []string       `json:"members"` // of a quorum queue
+}
+
+// set returns a setting of the queue: that of its arguments, else that of its policies.
+func (q rabbitQueue) set(name string) any {
+	if v, ok := q.Arguments["x-"+name]; ok {
+		return v
+	}
+	return q.Policy[name]
+}
+
+// get reads a thing of the virtual host. It returns false if there is none.
+func (a rabbitAPI) get(ctx context.Context, v any, path ...string) (found bool, err error) {
+	escaped := []string{"api", path[0], url.PathEscape(a.vhost)}
+	for _, p := range path[1:] {
+		escaped = append(escaped, url.PathEscape(p))
+	}
+	u := *a.base
+	u.User = nil
+	address := strings.TrimSuffix(u.String(), "/") + "/" + strings.Join(escaped, "/")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return false, err
+	}
+	if user := a.base.User; user != nil {
+		password, _ := user.Password()
+		req.SetBasicAuth(user.Username(), password)
+	}
+	resp, err := a.client.Do(req)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return false, nil
+	default:
+		return false, fmt.Errorf("the management API of RabbitMQ answers %s: it needs a user with the tag management "+
+			"and rights on the virtual host", resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, rabbitAnswer)).Decode(v); err != nil {
+		return false, fmt.Errorf("the management API of RabbitMQ: %w", err)
+	}
+	return true, nil
+}
+
+// examine follows each topic to its queues, and judges all that it meets.
+func (a rabbitAPI) examine(ctx context.Context, targets []rabbitTarget) (all []finding, err error) {
+	exchanges, queues := map[string]rabbitExchange{}, map[string]bool{}
+	for _, t := range targets {
+		if t.exchange == "" {
+			queues[t.key] = true
+			continue
+		}
+		reached := map[string]bool{}
+		found, err := a.follow(ctx, t.exchange, t.key, rabbitDepth, exchanges, reached)
+		switch {
+		case err != nil:
+			return all, err
+		case !found:
+			all = append(all, t.missing())
+		case len(reached) == 0:
+			all = append(all, finding{
+				Check: "broker", Level: levelWarning, Found: "no queue of RabbitMQ takes events of " + short(t.topic),
+				Cause: "its events wait, or are dead after one was taken before; with AllowUnroutable they are lost",
+				Fix:   "start the consumer, which binds its queue, or bind a durable one",
+			})
+		}
+		maps.Copy(queues, reached)
+	}
+	for _, name := range slices.Sorted(maps.Keys(exchanges)) {
+		all = append(all, judgeExchange(exchanges[name])...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		var q rabbitQueue
+		found, err := a.get(ctx, &q, "queues", name)
+		switch {
+		case err != nil:
+			return all, err
+		case !found:
+			all = append(all, rabbitTarget{topic: name, key: name}.missing())
+		default:
+			all = append(all, judgeQueue(q)...)
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, fine("broker", fmt.Sprintf("%d queues of RabbitMQ keep what they have accepted",
+			len(queues))))
+	}
+	return all, nil
+}
+
+// follow collects the exchanges and the queues that an event with the routing key reaches. It
+// returns false if there is no such exchange.
+func (a rabbitAPI) follow(ctx context.Context, name, key string, depth int, exchanges map[string]rabbitExchange,
+	queues map[string]bool,
+) (found bool, err error) {
+	var e rabbitExchange
+	if found, err = a.get(ctx, &e, "exchanges", name); err != nil || !found {
+		return found, err
+	}
+	exchanges[name] = e
+	var bindings []rabbitBinding
+	if _, err := a.get(ctx, &bindings, "exchanges", name, "bindings", "source"); err != nil {
+		return true, err
+	}
+	for _, b := range bindings {
+		switch {
+		case !routes(e.Type, b.RoutingKey, key):
+		case b.DestinationType == "queue":
+			queues[b.Destination] = true
+		case depth > 1:
+			if _, err := a.follow(ctx, b.Destination, key, depth-1, exchanges, queues); err != nil {
+				return true, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// routes reports whether a binding takes a routing key.
+func routes(exchangeType, pattern, key string) bool {
+	switch exchangeType {
+	case "direct":
+		return pattern == key
+	case "topic":
+		return matches(strings.Split(pattern, "."), strings.Split(key, "."))
+	}
+	return true
+}
+
+// matches reports whether the words of a routing key are those of a pattern, in which * is a word
+// and # is any number of words.
+func matches(pattern, words []string) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(words) == 0
+	case pattern[0] == "#":
+		return matches(pattern[1:], words) || len(words) > 0 && matches(pattern, words[1:])
+	}
+	return len(words) > 0 && (pattern[0] == "*" || pattern[0] == words[0]) && matches(pattern[1:], words[1:])
+}
+
+// judgeExchange says what of an exchange loses events.
+func judgeExchange(e rabbitExchange) (all []finding) {
+	what := ""
+	switch {
+	case !e.Durable:
+		what = "is not durable: a restart of RabbitMQ removes it"
+	case e.AutoDelete:
+		what = "is removed with its last binding"
+	default:
+		return nil
+	}
+	return []finding{{
+		Check: "broker", Level: levelWarning, Found: fmt.Sprintf("exchange %s %s", short(e.Name), what),
+		Cause: "its bindings go with it: events reach no queue, or not all queues, from then on",
+		Fix:   "delete it while nothing is published, and declare it durable and without auto-delete",
+	}}
+}
+
+// judgeQueue says what of a queue loses events that it has accepted.
+func judgeQueue(q rabbitQueue) (all []finding) {
+	warn := func(found, cause, fix string) {
+		all = append(all, finding{
+			Check: "broker", Level: levelWarning, Found: "queue " + short(q.Name) + " " + found, Cause: cause, Fix: fix,
+		})
+	}
+	const again = "its settings cannot be changed: declare another queue, bind it, and let consumers empty this one"
+	switch {
+	case !q.Durable:
+		warn("is not durable", "a restart of RabbitMQ removes it and its messages", again)
+	case q.Exclusive:
+		warn("is exclusive", "it and its messages are removed with the connection of its consumer", again)
+	case q.AutoDelete:
+		warn("is removed with its last consumer", "its messages go with it, and later events do not reach it", again)
+	case q.set("ha-mode") != nil:
+		warn("is a mirrored classic queue",
+			"a mirror that takes over may lack messages that were confirmed; RabbitMQ 4 has no mirrors",
+			"use a quorum queue (x-queue-type=quorum); "+again)
+	case q.Type == "classic":
+		warn("is a classic queue", "one node has its messages, and they are lost with the disk of that node",
+			"use a quorum queue (x-queue-type=quorum) on three nodes; "+again)
+	case q.Type == "quorum" && len(q.Members) == 1:
+		warn("has one member", "one node has its messages, and they are lost with the disk of that node",
+			"give it members on three nodes: `rabbitmq-queues grow`")
+	}
+	if v := q.set("expires"); v != nil {
+		warn(fmt.Sprintf("is removed after %s without a consumer", millis(v)),
+			"a consumer that is down for so long loses all its messages", "remove x-expires (policy: expires)")
+	}
+	if q.Type == "stream" || q.set("dead-letter-exchange") != nil { // messages are not dropped, they move
+		return all
+	}
+	const letters = ", or give the queue a dead-letter exchange with a durable queue"
+	if v := q.set("message-ttl"); v != nil {
+		warn("drops messages after "+millis(v), "a consumer that is slower or down loses events",
+			"remove x-message-ttl (policy: message-ttl)"+letters)
+	}
+	limited := q.set("max-length") != nil || q.set("max-length-bytes") != nil
+	if overflow, _ := q.set("overflow").(string); limited && !strings.HasPrefix(overflow, "reject-publish") {
+		warn("drops its oldest messages when it is full (x-overflow=drop-head)", "a backlog of consumers loses events",
+			"set x-overflow=reject-publish (policy: overflow), with which events wait in the outbox"+letters)
+	}
+	if v := q.set("delivery-limit"); v != nil {
+		warn(fmt.Sprintf("drops a message after %v deliveries", v),
+			"an event whose consumer crashes or gives it back so often is lost",
+			"remove the delivery limit"+letters)
+	}
+	return all
+}
+
+// millis is a duration in milliseconds, as JSON has it.
+func millis(v any) string {
+	if ms, ok := v.(float64); ok {
+		return age(time.Duration(ms) * time.Millisecond)
+	}
+	return fmt.Sprint(v)
+}

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// rabbitWorld is a database with events of these topics.
+func rabbitWorld(t *testing.T, topics ...string) *world {
+	t.Helper()
+	address, dialect := newSQLite(t)
+	w := &world{T: t, name: "sqlite", address: address, dialect: dialect, env: map[string]string{}}
+	w.ok("migrate", "up")
+	for _, topic := range topics {
+		w.publish(core.Event{Type: "order.placed", Topic: topic})
+	}
+	return w
+}
+
+// Exchanges and queues that are missing are found by a client, which makes none.
+func TestDoctorRabbitMQ(t *testing.T) {
+	t.Parallel()
+	here, missing := unique(), unique()
+	w, address := rabbitWorld(t, here, missing), strings.TrimSuffix(server(t, "OUTBOX_TEST_RABBITMQ"), "/")
+	conn, err := amqp091.Dial(address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.ExchangeDeclare(here, "fanout", false, true, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(here, false, true, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = ch.ExchangeDelete(here, false, false)
+		_, _ = ch.QueueDelete(here, false, false, false)
+	}()
+	for range 2 {
+		w.requireFinding(levelWarning, "broker", `no exchange "`+missing, "--to", address)
+		w.requireFinding(levelWarning, "broker", `no queue "`+missing, "--to", address+"/?topology=queue")
+	}
+	w.exec("DELETE FROM outbox_event WHERE topic = '" + missing + "'")
+	w.requireFinding(levelOK, "broker", "what 1 topics need", "--to", address)
+	w.requireFinding(levelOK, "broker", "what 1 topics need", "--to", address+"/?topology=queue")
+}
+
+// rabbitRecorded answers as the management API of RabbitMQ 3.10 did: testdata/rabbitmq-api.json has
+// its answers, without what doctor does not read. The members of the queue "safe" are written by
+// hand.
+func rabbitRecorded(t *testing.T) (address string) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/rabbitmq-api.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answers map[string]json.RawMessage
+	if err := json.Unmarshal(text, &answers); err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(resp http.ResponseWriter, req *http.Request) {
+		user, password, _ := req.BasicAuth()
+		answer, found := answers[req.URL.EscapedPath()]
+		switch {
+		case user != "reader" || password != "secret":
+			resp.WriteHeader(http.StatusUnauthorized)
+			answer = json.RawMessage(`{"error":"not_authorized","reason":"Login failed"}`)
+		case !found:
+			resp.WriteHeader(http.StatusNotFound)
+			answer = json.RawMessage(`{"error":"Object Not Found","reason":"Not Found"}`)
+		}
+		_, _ = resp.Write(answer)
+	}))
+	t.Cleanup(s.Close)
+	return strings.Replace(s.URL, "http://", "http://reader:secret@", 1)
+}
+
+// Exchanges and queues that lose events are found in the management API, each with its fault.
+func TestDoctorRabbitMQSettings(t *testing.T) {
+	t.Parallel()
+	api := rabbitRecorded(t)
+	for _, c := range []struct {
+		topic, to string
+		want      []string // none: all is well
+	}{
+		{"orders", "", []string{
+			"queue careful has one member", "queue careful drops a message after 3 deliveries",
+			"exchange loose is not durable", "queue mirrored is a mirrored classic queue",
+			"queue mirrored drops its oldest messages when it is full", "queue moved has one member",
+			"queue own is removed with its last consumer", "queue retried has one member",
+			"queue retried drops a message after 3 deliveries", "queue short is a classic queue",
+			"queue short is removed after 15m without a consumer", "queue short drops messages after 1m",
+			"queue short drops its oldest messages when it is full", "queue temp is not durable",
+		}},
+		{"wanted", "", []string{"exchange brief is removed with its last binding"}},
+		{"unbound", "", []string{"no queue of RabbitMQ takes events of unbound"}},
+		{"nowhere", "", []string{`no exchange "nowhere"`}},
+		{"temp", "?topology=queue", []string{"queue temp is not durable"}},
+		{"nowhere", "?topology=queue", []string{`no queue "nowhere"`}},
+		{"safe", "?topology=queue", nil},
+		{"order.placed", "?topology=topic&exchange=events", nil},
+		{"order.placed.late", "?topology=topic&exchange=events", []string{"no queue of RabbitMQ takes"}},
+		{"stock", "?topology=topic&exchange=events", []string{
+			"queue short is a classic", "queue short is removed", "queue short drops messages", "queue short drops its",
+		}},
+	} {
+		t.Run(c.topic+c.to, func(t *testing.T) {
+			t.Parallel()
+			w := rabbitWorld(t, c.topic)
+			args := []string{"--to", "amqp://guest:guest@broker:5672/" + c.to, "--rabbitmq-api", api}
+			if c.want == nil {
+				w.requireFinding(levelOK, "broker", "1 queues of RabbitMQ keep", args...)
+			}
+			for _, part := range c.want {
+				w.requireFinding(levelWarning, "broker", part, args...)
+			}
+			var all []finding
+			w.json(&all, append([]string{"doctor"}, args...)...)
+			n := 0
+			for _, f := range all {
+				if f.Check == "broker" {
+					n++
+				}
+			}
+			if n != max(1, len(c.want)) {
+				t.Errorf("%d findings: %+v", n, all)
+			}
+		})
+	}
+}
+
+// The management API of a running RabbitMQ answers as the recorded one does.
+func TestDoctorRabbitMQAnswers(t *testing.T) {
+	t.Parallel()
+	address, api := server(t, "OUTBOX_TEST_RABBITMQ"), server(t, "OUTBOX_TEST_RABBITMQ_API")
+	temp, short, moved, unbound, missing := unique(), unique(), unique(), unique(), unique()
+	conn, err := amqp091.Dial(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	queue := func(name string, durable bool, args amqp091.Table) {
+		t.Helper()
+		_, err := ch.QueueDeclare(name, durable, false, false, false, args)
+		do(err)
+		t.Cleanup(func() { _, _ = ch.QueueDelete(name, false, false, false) })
+	}
+	queue(temp, false, nil)
+	queue(short, true, amqp091.Table{
+		"x-queue-type": "quorum", "x-message-ttl": int32(60000), "x-max-length": int32(10), "x-overflow": "drop-head",
+	})
+	queue(moved, true, nil)
+	for _, exchange := range []string{moved, unbound} {
+		do(ch.ExchangeDeclare(exchange, "fanout", exchange == unbound, false, false, false, nil))
+		t.Cleanup(func() { _ = ch.ExchangeDelete(exchange, false, false) })
+	}
+	do(ch.QueueBind(moved, "", moved, false, nil))
+	for _, c := range []struct {
+		topic, to string
+		want      []string
+	}{
+		{temp, "?topology=queue", []string{"queue " + temp + " is not durable"}},
+		{short, "?topology=queue", []string{
+			"queue " + short + " has one member", "queue " + short + " drops messages after 1m",
+			"queue " + short + " drops its oldest messages when it is full",
+		}},
+		{moved, "", []string{"exchange " + moved + " is not durable", "queue " + moved + " is a classic queue"}},
+		{unbound, "", []string{"no queue of RabbitMQ takes events of " + unbound}},
+		{missing, "", []string{`no exchange "` + missing + `"`}},
+		{missing, "?topology=queue", []string{`no queue "` + missing + `"`}},
+	} {
+		w := rabbitWorld(t, c.topic)
+		to := strings.TrimSuffix(address, "/") + "/" + c.to
+		for _, part := range c.want {
+			w.requireFinding(levelWarning, "broker", part, "--to", to, "--rabbitmq-api", api)
+		}
+	}
+}
+
+// An API that does not answer as one is a warning, and its password is not shown.
+func TestDoctorRabbitMQRefuses(t *testing.T) {
+	t.Parallel()
+	w := rabbitWorld(t, "orders")
+	to := "amqp://guest:hidden@broker:5672/"
+	w.env["OUTBOX_RABBITMQ_API"] = strings.Replace(rabbitRecorded(t), "secret", "hidden", 1)
+	for _, c := range [][]string{
+		{"401", "doctor", "--to", to},
+		{"is no address", "doctor", "--to", to, "--rabbitmq-api", "broker:15672"},
+		{"could not be checked", "doctor", "--to", to, "--rabbitmq-api", "http://guest:hidden@127.0.0.1:1"},
+		{"topology=topic is with", "doctor", "--to", to + "?topology=topic"},
+	} {
+		r := w.run(c[1:]...)
+		w.require(r, ExitUnhealthy, c[0]) // nobody relays the topic
+		if strings.Contains(r.out+r.err, "hidden") {
+			t.Errorf("the password is shown: %s%s", r.out, r.err)
+		}
+	}
+}

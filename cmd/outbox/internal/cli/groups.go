@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ormoutbox/ormoutbox/core/ops"
+)
+
+// groupList is what `outbox groups` prints.
+type groupList struct {
+	ops.Groups
+	Muted int `json:"muted"` // groups that are left out, because they are muted
+}
+
+func (a *app) groupsCommand() *cobra.Command {
+	var f ops.Filter
+	var muted bool
+	c := &cobra.Command{
+		Use:   "groups",
+		Short: "Group the dead and the retrying events by their failure, the largest group first",
+		Long: `groups groups events that failed alike: the same code, topic, type, and text without its numbers and
+ids. "outbox list --group" lists the events of a group. "outbox groups note" stores a note on a
+group. "outbox groups mute" leaves a group out of this list until a time. Metrics, alerts and every
+other command count its events as before.`,
+		Example: "  outbox groups --topic orders",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+				g, err := api.Groups(ctx, f)
+				if err != nil {
+					return err
+				}
+				list := groupList{Groups: g}
+				if !muted {
+					list.Groups.Groups = slices.DeleteFunc(g.Groups, func(g ops.Group) bool { return g.Muted })
+					list.Muted = len(g.Groups) - len(list.Groups.Groups)
+				}
+				if len(list.Groups.Groups) == 0 {
+					list.Groups.Groups = []ops.Group{}
+				}
+				return a.print(list, func() { a.printGroups(list) })
+			})
+		},
+	}
+	filterFlags(c, &f)
+	c.Flags().BoolVar(&muted, "muted", false, "muted groups too")
+	c.AddCommand(a.groupNoteCommand(), a.groupMuteCommand(), a.groupUnmuteCommand())
+	return c
+}
+
+func (a *app) printGroups(g groupList) {
+	if len(g.Groups.Groups) == 0 && g.Muted == 0 {
+		a.sayf("no event has failed\n")
+		return
+	}
+	if len(g.Groups.Groups) > 0 {
+		t := &table{}
+		t.add("GROUP", "DEAD", "RETRYING", "BLOCKED", "FIRST", "LAST", "TOPIC", "TYPE", "CODE", "ERROR", "NOTE")
+		for _, v := range g.Groups.Groups {
+			t.add(v.Fingerprint, strconv.Itoa(v.Dead), strconv.Itoa(v.Retrying), strconv.Itoa(v.BlockedKeys),
+				moment(v.First), moment(v.Last), v.Topic, v.Type, v.ErrorCode, short(v.Pattern), groupNote(v))
+		}
+		t.write(a.Out)
+	}
+	if g.Muted > 0 {
+		a.sayf("%d muted (--muted shows them)\n", g.Muted)
+	}
+	if g.Truncated {
+		a.note("there are more events than were read: the numbers are those of the events that were read")
+	}
+}
+
+// groupNote is what people stored about a group, and who it was.
+func groupNote(g ops.Group) string {
+	text := short(g.Stored.Note)
+	if g.Muted {
+		if text != "" {
+			text += ", "
+		}
+		text += "muted until " + moment(g.Stored.MutedUntil)
+	}
+	if text != "" {
+		text += " (" + short(g.Stored.Actor) + ")"
+	}
+	return text
+}
+
+// groupChanged is what the commands that change a group print.
+type groupChanged struct {
+	Fingerprint string     `json:"fingerprint"`
+	Note        *string    `json:"note,omitempty"`
+	MutedUntil  *time.Time `json:"muted_until,omitempty"`
+	Unmuted     bool       `json:"unmuted,omitempty"`
+}
+
+func (a *app) groupNoteCommand() *cobra.Command {
+	var by who
+	c := &cobra.Command{
+		Use:   "note FINGERPRINT TEXT",
+		Short: "Store a note on a group of failures",
+		Long: `note stores a note on a group of failures in place of the one before. An empty text removes it.
+"outbox groups" shows the fingerprints and the notes.
+
+It changes no event, so it does not ask. Actor, reason and note are stored. The reason is "a note"
+without --reason.`,
+		Example: "  outbox groups note 3f1c5a7be0d9a421 'billing drops v1, INC-42'",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			if by.reason == "" {
+				by.reason = "a note"
+			}
+			return a.changeGroup(c, &by, args[0], func(ctx context.Context, api *ops.API, req ops.GroupRequest) error {
+				if err := api.NoteGroup(ctx, args[1], req); err != nil {
+					return err
+				}
+				return a.print(groupChanged{Fingerprint: args[0], Note: &args[1]}, func() {
+					a.sayf("the note on group %s is stored\n", args[0])
+				})
+			})
+		},
+	}
+	by.reasonFlags(c)
+	return c
+}
+
+func (a *app) groupMuteCommand() *cobra.Command {
+	var by who
+	var lasts time.Duration
+	var until string
+	c := &cobra.Command{
+		Use:   "mute FINGERPRINT (--for DURATION | --until TIME) --reason TEXT",
+		Short: "Leave a group of failures out of `outbox groups` until a time",
+		Long: `mute says that a group of failures is known. "outbox groups" leaves it out until the time, and counts
+what it leaves out. Metrics, alerts and every other command count its events as before.
+
+It changes no event, so it does not ask. Actor and reason are stored in the audit table, in the same
+transaction.`,
+		Example: "  outbox groups mute 3f1c5a7be0d9a421 --for 48h --reason 'fixed by release 7, INC-42'",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			end, err := a.end(lasts, until)
+			if err == nil && end.IsZero() {
+				err = usage("--for or --until is missing: until when is the group muted?")
+			}
+			if err != nil {
+				return err
+			}
+			return a.changeGroup(c, &by, args[0], func(ctx context.Context, api *ops.API, req ops.GroupRequest) error {
+				if err := api.MuteGroup(ctx, end, req); err != nil {
+					return err
+				}
+				end = end.UTC()
+				return a.print(groupChanged{Fingerprint: args[0], MutedUntil: &end}, func() {
+					a.sayf("group %s is muted until %s\n", args[0], moment(end))
+				})
+			})
+		},
+	}
+	by.reasonFlags(c)
+	c.Flags().DurationVar(&lasts, "for", 0, "how long, such as 48h")
+	c.Flags().StringVar(&until, "until", "", "until when, such as 2026-11-23T18:00:00Z")
+	return c
+}
+
+func (a *app) groupUnmuteCommand() *cobra.Command {
+	var by who
+	c := &cobra.Command{
+		Use:     "unmute FINGERPRINT --reason TEXT",
+		Short:   "Show a muted group of failures again",
+		Example: "  outbox groups unmute 3f1c5a7be0d9a421 --reason 'release 7 did not fix it'",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.changeGroup(c, &by, args[0], func(ctx context.Context, api *ops.API, req ops.GroupRequest) error {
+				if err := api.UnmuteGroup(ctx, req); err != nil {
+					return err
+				}
+				return a.print(groupChanged{Fingerprint: args[0], Unmuted: true}, func() {
+					a.sayf("group %s is not muted\n", args[0])
+				})
+			})
+		},
+	}
+	by.reasonFlags(c)
+	return c
+}
+
+// changeGroup runs fn for a person. A group that nobody knows is a mistake of that person.
+func (a *app) changeGroup(c *cobra.Command, by *who, fingerprint string,
+	fn func(ctx context.Context, api *ops.API, req ops.GroupRequest) error,
+) error {
+	if err := by.check(); err != nil {
+		return err
+	}
+	return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+		err := fn(ctx, api, ops.GroupRequest{Fingerprint: fingerprint, Actor: by.actor, Reason: by.reason})
+		if errors.Is(err, ops.ErrNoGroup) {
+			return usage("%w: outbox groups lists them", err)
+		}
+		return err
+	})
+}

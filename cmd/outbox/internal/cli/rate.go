@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// rateRow is the rate of a destination as commands print it.
+type rateRow struct {
+	Topic     string    `json:"topic"`
+	PerSecond float64   `json:"per_second"` // 0: any number
+	InFlight  int       `json:"in_flight"`  // 0: any number
+	Since     time.Time `json:"since"`
+	Actor     string    `json:"actor"`
+	Reason    string    `json:"reason"`
+}
+
+func rateRowOf(r core.Rate) rateRow { return rateRow(r) }
+
+// limits says in words what the destination gets.
+func (r rateRow) limits() string {
+	perSecond := strconv.FormatFloat(r.PerSecond, 'f', -1, 64) + " events a second"
+	inFlight := strconv.Itoa(r.InFlight) + " in flight"
+	switch {
+	case r.PerSecond == 0 && r.InFlight == 0:
+		return "no limit"
+	case r.InFlight == 0:
+		return "at most " + perSecond
+	case r.PerSecond == 0:
+		return "at most " + inFlight
+	}
+	return "at most " + perSecond + " and " + inFlight
+}
+
+func (a *app) rateCommand() *cobra.Command {
+	var w who
+	var row rateRow
+	var off bool
+	c := &cobra.Command{
+		Use:   "rate TOPIC (--per-second N | --in-flight N | --off) --reason TEXT",
+		Short: "Limit what a destination gets from all relays together",
+		Long: `rate limits how many events a second a destination gets, how many are on their way to it at the same
+time, or both. The limits replace earlier ones of the destination. They are stored, so they hold over
+restarts, until "outbox rate TOPIC --off". Services go on publishing: the events wait in the table,
+keep their order and spend no attempts.
+
+Each living relay that takes the topic gets an equal share of the limits. The relays follow within
+3 s. A relay that has less to do leaves a part of its share unused. The share of --in-flight is at
+least 1 for each relay.
+
+Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
+--yes, or it is refused (exit code 5).`,
+		Example: "  outbox rate webhooks --per-second 20 --in-flight 4 --reason 'the partner asks for it'\n" +
+			"  outbox rate webhooks --off --reason 'contract changed'",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			row.Topic = args[0]
+			if err := w.check(); err != nil {
+				return err
+			}
+			if off == (row.PerSecond != 0 || row.InFlight != 0) {
+				return usage("give --per-second, --in-flight or both, or --off")
+			}
+			return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
+				ask := "set destination " + row.Topic + " of " + db.name + " to " + row.limits() + "?"
+				if err := a.confirm(w.yes, ask); err != nil {
+					return err
+				}
+				if err := ob.SetRate(ctx, core.RateRequest{
+					Topic: row.Topic, PerSecond: row.PerSecond, InFlight: row.InFlight, Actor: w.actor,
+					Reason: w.reason,
+				}); err != nil {
+					return err
+				}
+				row.Since, row.Actor, row.Reason = a.now().UTC(), w.actor, w.reason
+				return a.print(row, func() { a.sayf("destination %s gets %s\n", row.Topic, row.limits()) })
+			})
+		},
+	}
+	w.flags(c)
+	c.Flags().Float64Var(&row.PerSecond, "per-second", 0, "events a second, 0.001 to 1000000; 0: any number")
+	c.Flags().IntVar(&row.InFlight, "in-flight", 0, "events on their way at once, at most 100000; 0: any number")
+	c.Flags().BoolVar(&off, "off", false, "end the limits of the destination")
+	return c
+}
+
+func (a *app) ratesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rates",
+		Short: "List the limits of destinations: since when, by whom and why",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.withOutbox(c, func(ctx context.Context, _ *database, ob *core.Outbox) error {
+				list, err := ob.Rates(ctx)
+				if err != nil {
+					return err
+				}
+				rows := converted(list, rateRowOf)
+				return a.print(rows, func() { a.printRates(rows) })
+			})
+		},
+	}
+}
+
+func (a *app) printRates(rows []rateRow) {
+	if len(rows) == 0 {
+		a.sayf("no destination has a limit\n")
+		return
+	}
+	orAny := func(s string) string {
+		if s == "0" {
+			return "any"
+		}
+		return s
+	}
+	t := &table{}
+	t.add("TOPIC", "PER SECOND", "IN FLIGHT", "SINCE", "ACTOR", "REASON")
+	for _, r := range rows {
+		t.add(r.Topic, orAny(strconv.FormatFloat(r.PerSecond, 'f', -1, 64)), orAny(strconv.Itoa(r.InFlight)),
+			moment(r.Since), short(r.Actor), short(r.Reason))
+	}
+	t.write(a.Out)
+}

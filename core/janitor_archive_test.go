@@ -1,0 +1,115 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+func archiveNothing(context.Context, []core.ArchivedEvent) error { return nil }
+
+// archiveWorld is a relay with an archive, which published five events and discarded one.
+func archiveWorld(t *testing.T, keep core.Retention, cleaned func(rows int)) (repo *outboxtest.Repository,
+	log *bytes.Buffer,
+) {
+	t.Helper()
+	repo, log = outboxtest.NewRepository(), &bytes.Buffer{}
+	ob, err := core.New(core.Config{
+		Repository: repo, Publisher: &outboxtest.Publisher{}, Retention: keep,
+		Logger:   slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Observer: &core.Observer{Cleaned: func(_ string, rows int) { cleaned(rows) }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish := func(events ...core.Event) {
+		err := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			_, err := ob.Publish(ctx, tx, events...)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(core.Event{Type: "discarded", Delay: time.Hour})
+	id := repo.Rows()[0].ID
+	if _, err := ob.Discard(t.Context(), core.AdminRequest{
+		IDs: []core.RowID{id}, Actor: "ann", Reason: "a test", Force: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- ob.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	for range 5 {
+		publish(core.Event{Type: "published"})
+	}
+	return repo, log
+}
+
+// Rows of an archive that fails stay, however it fails. The janitor comes back to them.
+func TestArchiveFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls, archived, deleted atomic.Int64
+		repo, log := archiveWorld(t, core.Retention{
+			Keep: time.Hour, CleanupInterval: time.Minute,
+			Archive: func(ctx context.Context, rows []core.ArchivedEvent) error {
+				if d, ok := ctx.Deadline(); !ok || time.Until(d) > time.Minute {
+					t.Errorf("the context of the archive ends %v", d)
+				}
+				switch calls.Add(1) {
+				case 1:
+					return errors.New("the disk is full")
+				case 2:
+					panic("of the archive")
+				}
+				archived.Add(int64(len(rows)))
+				return nil
+			},
+		}, func(rows int) { deleted.Add(int64(rows)) })
+		time.Sleep(30 * time.Minute)
+		if n := calls.Load(); n != 0 {
+			t.Errorf("%d calls for rows that are young", n)
+		}
+		for calls.Load() < 2 {
+			time.Sleep(10 * time.Second)
+		}
+		if n := len(repo.Rows()); n != 6 || deleted.Load() != 0 {
+			t.Errorf("%d rows are left and %d were deleted after two failures, want 6 and 0", n, deleted.Load())
+		}
+		time.Sleep(time.Hour)
+		if n := len(repo.Rows()); n != 0 || archived.Load() != 6 || deleted.Load() != 6 {
+			t.Errorf("%d rows are left, %d archived, %d deleted, want 0, 6 and 6", n, archived.Load(), deleted.Load())
+		}
+		for _, want := range []string{"the disk is full", "panic: of the archive"} {
+			if !strings.Contains(log.String(), "Retention.Archive: "+want) {
+				t.Errorf("no %q in the log:\n%s", want, log)
+			}
+		}
+	})
+}
+
+// Discarded rows have a time of their own.
+func TestJanitorByStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, _ := archiveWorld(t, core.Retention{Keep: time.Hour, KeepDiscarded: 10 * time.Hour}, func(int) {})
+		time.Sleep(5 * time.Hour)
+		if rows := repo.Rows(); len(rows) != 1 || rows[0].Status != outboxtest.StatusDiscarded {
+			t.Errorf("%+v is left, want the discarded row", rows)
+		}
+		time.Sleep(6 * time.Hour)
+		if rows := repo.Rows(); len(rows) != 0 {
+			t.Errorf("%+v is left", rows)
+		}
+	})
+}

@@ -1,0 +1,223 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
+)
+
+// The gauges that come from the database: see Set.Samples.
+var (
+	BacklogMessages = Desc{
+		Name: "outbox_backlog_messages", Labels: []string{"state"},
+		Help: "Events that are not finished, counted up to a limit. Use max over processes.",
+	}
+	BacklogOldestAge = Desc{
+		Name: "outbox_backlog_oldest_age_seconds",
+		Help: "Age of the oldest pending event, by the clock of the database; 0 without one.",
+	}
+	BlockedKeys = Desc{
+		Name: "outbox_blocked_keys", Help: "Keys that a dead event holds up, counted up to a limit.",
+	}
+	Pauses = Desc{
+		Name: "outbox_pauses", Labels: []string{"scope"},
+		Help: "Pauses of operators that hold: of everything (1 or 0), of single destinations and of tenants.",
+	}
+	RateLimits = Desc{
+		Name: "outbox_rate_limits", Help: "Destinations with a rate that an operator has set.",
+	}
+	UnrelayedTopics = Desc{
+		Name: "outbox_unrelayed_topics", Help: "Topics with pending events that no living relay takes.",
+	}
+	EffectMessages = Desc{
+		Name: "effect_backlog_messages", Labels: []string{"channel", "state"},
+		Help: "Effects that are not finished, counted up to a limit. Use max over processes.",
+	}
+	EffectOldestAge = Desc{
+		Name: "effect_backlog_oldest_age_seconds", Labels: []string{"channel"},
+		Help: "How long the oldest pending effect has been due, by the clock of the database; 0 without one.",
+	}
+)
+
+// Watched returns the gauges that come from the database.
+func Watched() []Desc {
+	return []Desc{
+		BacklogMessages, BacklogOldestAge, BlockedKeys, Pauses, RateLimits, UnrelayedTopics, EffectMessages,
+		EffectOldestAge,
+	}
+}
+
+// Sample is the value of one series of a gauge that comes from the database.
+type Sample struct {
+	Desc   Desc
+	Values []string // of the labels
+	Value  float64
+}
+
+// Backlogger is what Watch asks: a *core.Outbox. If it has the methods Pauses, Rates and
+// UnrelayedTopics of one, it is asked for these too.
+type Backlogger interface {
+	Backlog(ctx context.Context) (core.Backlog, error)
+}
+
+// EffectBacklogger is what WatchEffects asks: a *command.Queue.
+type EffectBacklogger interface {
+	Backlog(ctx context.Context) ([]command.Backlog, error)
+}
+
+// operated is implemented by *core.Outbox.
+type operated interface {
+	Pauses(ctx context.Context) ([]core.Pause, error)
+	Rates(ctx context.Context) ([]core.Rate, error)
+	UnrelayedTopics(ctx context.Context) ([]string, error)
+}
+
+// watch asks the database for the gauges.
+type watch struct {
+	every, timeout time.Duration
+	maxLabels      int
+	failed         Counter
+
+	mu              sync.Mutex // held while the database is asked: scrapes wait for one answer
+	outbox, effects []*source
+}
+
+// source is one question and its last answer.
+type source struct {
+	ask   func(ctx context.Context) ([]Sample, error)
+	every time.Duration
+	asked time.Time
+	last  []Sample // nil after a failure
+}
+
+func newWatch(m Meter, cfg Config) *watch {
+	return &watch{
+		every: cfg.BacklogEvery, timeout: cfg.BacklogTimeout, maxLabels: cfg.MaxLabels,
+		failed: counter(m, "outbox_backlog_errors_total",
+			"Queries for the gauges that come from the database that failed. Those gauges are missing meanwhile.")(),
+	}
+}
+
+// Watch says which outbox Samples asks. A second call replaces it.
+func (s *Set) Watch(outbox Backlogger) {
+	w := s.watch
+	sources := []*source{{every: w.every, ask: func(ctx context.Context) ([]Sample, error) {
+		b, err := outbox.Backlog(ctx)
+		return []Sample{
+			{BacklogMessages, []string{"pending"}, float64(b.Pending)},
+			{BacklogMessages, []string{"dead"}, float64(b.Dead)},
+			{BacklogOldestAge, nil, b.OldestAge.Seconds()},
+			{BlockedKeys, nil, float64(b.BlockedKeys)},
+		}, err
+	}}}
+	if o, ok := outbox.(operated); ok {
+		sources = append(sources, &source{every: w.every, ask: func(ctx context.Context) ([]Sample, error) {
+			return pauses(ctx, o)
+		}}, &source{every: w.every, ask: func(ctx context.Context) ([]Sample, error) {
+			list, err := o.Rates(ctx)
+			return []Sample{{RateLimits, nil, float64(len(list))}}, err
+		}}, &source{
+			every: 4 * w.every, // it reads more rows than the others
+			ask: func(ctx context.Context) ([]Sample, error) {
+				list, err := o.UnrelayedTopics(ctx)
+				return []Sample{{UnrelayedTopics, nil, float64(len(list))}}, err
+			},
+		})
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.outbox = sources
+}
+
+func pauses(ctx context.Context, o operated) ([]Sample, error) {
+	list, err := o.Pauses(ctx)
+	all, topics, tenants := 0, 0, 0
+	for _, p := range list {
+		switch {
+		case p.All:
+			all++
+		case p.Tenant != "":
+			tenants++
+		default:
+			topics++
+		}
+	}
+	return []Sample{
+		{Pauses, []string{"all"}, float64(all)},
+		{Pauses, []string{"topic"}, float64(topics)},
+		{Pauses, []string{"tenant"}, float64(tenants)},
+	}, err
+}
+
+// WatchEffects says whose backlog of effects Samples asks for. A second call replaces it.
+func (s *Set) WatchEffects(queue EffectBacklogger) {
+	w := s.watch
+	ask := func(ctx context.Context) ([]Sample, error) {
+		list, err := queue.Backlog(ctx)
+		var all []Sample
+		var rest command.Backlog // of the channels above the limit
+		for n, b := range list {
+			if n >= w.maxLabels {
+				rest.Channel = other
+				rest.Pending, rest.Dead = rest.Pending+b.Pending, rest.Dead+b.Dead
+				rest.OldestAge = max(rest.OldestAge, b.OldestAge)
+				continue
+			}
+			all = append(all, effectSamples(b)...)
+		}
+		if rest.Channel != "" {
+			all = append(all, effectSamples(rest)...)
+		}
+		return all, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.effects = []*source{{every: w.every, ask: ask}}
+}
+
+func effectSamples(b command.Backlog) []Sample {
+	return []Sample{
+		{EffectMessages, []string{b.Channel, "pending"}, float64(b.Pending)},
+		{EffectMessages, []string{b.Channel, "dead"}, float64(b.Dead)},
+		{EffectOldestAge, []string{b.Channel}, b.OldestAge.Seconds()},
+	}
+}
+
+// Samples returns the values of the gauges of Watched, from the database if the last answers are
+// older than Config.BacklogEvery, and those of UnrelayedTopics if they are older than four times
+// that. The gauges of a query that failed are missing, because an old figure would hide an outage;
+// a failure is counted. Gauges are missing without a failure if nothing is watched, or if the
+// tables of before have no such rows.
+func (s *Set) Samples(ctx context.Context) (all []Sample) {
+	w := s.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, of := range [2][]*source{w.outbox, w.effects} {
+		for _, src := range of {
+			if src.asked.IsZero() || time.Since(src.asked) >= src.every {
+				w.refresh(ctx, src)
+			}
+			all = append(all, src.last...)
+		}
+	}
+	return all
+}
+
+func (w *watch) refresh(ctx context.Context, src *source) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	var err error
+	src.last, err = src.ask(ctx)
+	src.asked = time.Now()
+	if err == nil {
+		return
+	}
+	src.last = nil
+	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, core.ErrNoTables) {
+		w.failed.Add(1)
+	}
+}

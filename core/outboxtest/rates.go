@@ -1,0 +1,46 @@
+package outboxtest
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+var _ core.RateStore = (*Repository)(nil)
+
+// SetRate implements core.RateStore.
+func (r *Repository) SetRate(ctx context.Context, req core.RateRequest) error {
+	if err := checkWho(req.Actor, req.Reason); err != nil {
+		return err
+	}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	defer r.mu.Unlock()
+	if r.rates == nil {
+		r.rates = map[string]core.Rate{}
+	}
+	delete(r.rates, req.Topic)
+	if req.PerSecond > 0 || req.InFlight > 0 {
+		r.rates[req.Topic] = core.Rate{
+			Topic: req.Topic, PerSecond: req.PerSecond, InFlight: req.InFlight, Since: r.now(), Actor: req.Actor,
+			Reason: req.Reason,
+		}
+	}
+	r.auditNoRow(core.AuditRate, req.Topic, req.Actor, req.Reason)
+	return nil
+}
+
+// Rates implements core.RateStore.
+func (r *Repository) Rates(ctx context.Context) (all []core.Rate, err error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	for _, topic := range slices.Sorted(maps.Keys(r.rates)) {
+		all = append(all, r.rates[topic])
+	}
+	return all, nil
+}

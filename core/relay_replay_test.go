@@ -1,0 +1,171 @@
+package core_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+)
+
+// replayOrders returns a table in which n events of the topic orders were published and are due
+// again as a replay, half of them with keys.
+func replayOrders(t *testing.T, n int) *outboxtest.Repository {
+	t.Helper()
+	w := newWorld(t, core.Config{})
+	repo := w.repo
+	events := make([]core.Event, n)
+	for i := range events {
+		events[i] = core.Event{Type: "placed", Topic: "orders"}
+		if i%2 == 0 {
+			events[i].Key = string(rune('a' + i/2%10))
+		}
+	}
+	w.publish(events...)
+	if err := w.ob.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.atRest(n)
+	p := ops.StoredPlan{ID: "p", Plan: ops.Plan{Action: ops.ActionReplay}}
+	for _, row := range repo.Rows() {
+		p.IDs = append(p.IDs, row.ID)
+	}
+	if err := repo.InsertPlan(t.Context(), p, "plan", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	p.Version = 1
+	if p, _, err := repo.ChangePlan(t.Context(), ops.PlanChange{
+		Plan: p, IDs: p.IDs, Request: core.AdminRequest{Actor: "ada", Reason: "lost"},
+	}); err != nil || p.Changed != n {
+		t.Fatalf("replayed %d of %d events: %v", p.Changed, n, err)
+	}
+	return repo
+}
+
+// allReplayed fails the test unless n replays arrived once each, in the order of their keys.
+func allReplayed(t *testing.T, pub *slowly, n int) {
+	t.Helper()
+	pub.mu.Lock()
+	defer pub.mu.Unlock()
+	got := slices.DeleteFunc(slices.Clone(pub.got), func(d core.Delivery) bool { return d.ReplayOf.IsZero() })
+	once := map[core.RowID]bool{}
+	for _, d := range got {
+		once[d.ReplayOf] = true
+	}
+	if len(got) != n || len(once) != n {
+		t.Errorf("%d copies of %d replayed events arrived, want %d", len(got), len(once), n)
+	}
+	inOrder(t, got)
+}
+
+// Many replayed events are due at a slow destination. Events that come later find a worker and room
+// at once: those of the fast path, those that another process has written, and retries. The replay
+// goes on beside them.
+func TestReplaysHoldUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := replayOrders(t, 1000), &slowly{takes: time.Second}
+		cfg := core.Config{Publisher: pub, Workers: 4, ColdEvents: 60, ClaimBatch: 30}
+		w := join(t, repo, nil, cfg)
+		w.run()
+		time.Sleep(5500 * time.Millisecond)
+		if n := len(pub.times("orders")); n != 12 || pub.most["orders"] != 2 {
+			t.Errorf("%d replays in 5.5 s, %d at most at once; want 12 and half of the workers", n, pub.most["orders"])
+		}
+		other := join(t, repo, nil, core.Config{}) // it does not relay
+		other.publish(core.Event{Type: "cold"}, core.Event{Type: "later", Delay: 10 * time.Second})
+		w.publish(core.Event{Type: "hot"})
+		time.Sleep(time.Millisecond)
+		if n := len(pub.times("hot")); n != 1 {
+			t.Errorf("an event of the fast path was published %d times at once", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := len(pub.times("cold")); n != 1 || w.hot.Load() != 1 {
+			t.Errorf("an event of another process was published %d times in 2 s, and %d took the fast path", n,
+				w.hot.Load())
+		}
+		time.Sleep(11 * time.Second)
+		if n := len(pub.times("later")); n != 1 {
+			t.Errorf("an event that became due after 10 s was published %d times after 13 s", n)
+		}
+		time.Sleep(20 * time.Minute)
+		allReplayed(t, pub, 1000)
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A replay to a destination with a rate leaves room for its other events, and goes on.
+func TestReplaysAtALimitedDestination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := replayOrders(t, 200), &slowly{}
+		other := join(t, repo, nil, core.Config{})
+		operator, err := core.New(core.Config{Repository: repo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		setRate(t, operator, "orders", 10, 0)
+		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
+		for range 5 {
+			time.Sleep(1500 * time.Millisecond)
+			other.publish(core.Event{Type: "live", Topic: "orders"})
+			(&pausing{Repository: repo}).publish(t, ob, core.Event{Type: "live", Topic: "orders", Key: "k"})
+		}
+		time.Sleep(2500 * time.Millisecond) // 10 s in all
+		live := 0
+		pub.mu.Lock()
+		for _, d := range pub.got {
+			if d.Type == "live" {
+				live++
+			}
+		}
+		pub.mu.Unlock()
+		if n := len(pub.times("orders")); live != 10 || n < 40 || n > 105 {
+			t.Errorf("%d of 10 live events, and %d events in 10 s; want 40 to 100", live, n)
+		}
+		time.Sleep(5 * time.Minute)
+		allReplayed(t, pub, 200)
+		stop()
+	})
+}
+
+// Drain publishes replayed events too, whatever number is due.
+func TestDrainPublishesReplays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := replayOrders(t, 100), &slowly{}
+		w := join(t, repo, nil, core.Config{Publisher: pub, ColdEvents: 10, ClaimBatch: 5})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := w.ob.Drain(ctx); err != nil {
+			t.Fatal(err)
+		}
+		allReplayed(t, pub, 100)
+	})
+}
+
+// A destination that was stopped is probed with replayed events if it has no others, and then gets
+// all of them.
+func TestReplaysAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := replayOrders(t, 100), &outboxtest.Publisher{}
+		pub.Outage("orders", nil)
+		w := join(t, repo, pub, core.Config{ColdEvents: 10, ClaimBatch: 5})
+		w.run()
+		time.Sleep(5 * time.Minute)
+		pub.Restore("orders")
+		time.Sleep(2 * time.Minute)
+		w.atRest(200)
+		if got := pub.Accepted(); len(got) != 100 {
+			t.Errorf("%d of 100 replays were published", len(got))
+		} else {
+			inOrder(t, got)
+		}
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

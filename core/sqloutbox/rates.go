@@ -1,0 +1,88 @@
+package sqloutbox
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+)
+
+var _ core.RateStore = (*Repository)(nil)
+
+// rateStatements are the statements about rates of destinations. They are rows of the table of
+// pauses.
+type rateStatements struct {
+	set, remove, rates string
+}
+
+// rateTopic begins the column target of a rate. The topic follows.
+const rateTopic = "rate:"
+
+const (
+	rateHead   = "INSERT INTO {pause} (target, paused_at, per_second, in_flight, actor, reason)\nVALUES "
+	rateUpsert = "\nON CONFLICT (target) DO UPDATE SET (paused_at, per_second, in_flight, actor, reason) = " +
+		"(excluded.paused_at, excluded.per_second, excluded.in_flight, excluded.actor, excluded.reason)"
+
+	postgresSetRate = rateHead + "($1::text, {now}, $2::double precision, $3::integer, $4::text, $5::text)" + rateUpsert
+	sqliteSetRate   = rateHead + "(?, {now}, ?, ?, ?, ?)" + rateUpsert
+	mysqlSetRate    = rateHead + "(?, {now}, ?, ?, ?, ?)\n" +
+		"ON DUPLICATE KEY UPDATE paused_at = VALUES(paused_at), per_second = VALUES(per_second), " +
+		"in_flight = VALUES(in_flight), actor = VALUES(actor), reason = VALUES(reason)"
+
+	selectRates = "SELECT target, COALESCE(per_second, 0), COALESCE(in_flight, 0), {us:paused_at}, actor, reason\n" +
+		"FROM {pause} WHERE target LIKE '" + rateTopic + "%' ORDER BY target LIMIT " + pausesShown
+)
+
+func newRateStatements(n names) rateStatements {
+	s := rateStatements{set: sqliteSetRate, remove: "DELETE FROM {pause} WHERE target = ?", rates: selectRates}
+	switch n.dialect.name {
+	case core.Postgres:
+		s.set, s.remove = postgresSetRate, "DELETE FROM {pause} WHERE target = $1::text"
+	case core.MySQL:
+		s.set = mysqlSetRate
+	case core.SQLite:
+	}
+	for _, text := range []*string{&s.set, &s.remove, &s.rates} {
+		*text = n.expand(*text)
+	}
+	return s
+}
+
+// SetRate implements core.RateStore.
+func (r *Repository) SetRate(ctx context.Context, req core.RateRequest) error {
+	who := core.AdminRequest{Actor: req.Actor, Reason: req.Reason}
+	if err := checkAdmin(who); err != nil {
+		return err
+	}
+	return noTables(r.inTx(ctx, "set rate", func(q sqlkit.Querier) (err error) {
+		if req.PerSecond == 0 && req.InFlight == 0 {
+			_, err = q.Exec(ctx, r.rates.remove, rateTopic+req.Topic)
+		} else {
+			_, err = q.Exec(ctx, r.rates.set, rateTopic+req.Topic, req.PerSecond, int64(req.InFlight), req.Actor,
+				req.Reason)
+		}
+		if err != nil {
+			return err
+		}
+		return r.database.auditWhole(ctx, q, core.AuditRate, req.Topic, who)
+	}))
+}
+
+// Rates implements core.RateStore.
+func (r *Repository) Rates(ctx context.Context) (all []core.Rate, err error) {
+	err = r.single(ctx, "rates", func(q sqlkit.Querier) error {
+		all = nil
+		return sqlkit.EachRow(ctx, q, r.rates.rates, nil, func(res core.Rows) error {
+			var rate core.Rate
+			var target string
+			var since int64
+			err := res.Scan(&target, &rate.PerSecond, &rate.InFlight, &since, &rate.Actor, &rate.Reason)
+			rate.Topic, rate.Since = strings.TrimPrefix(target, rateTopic), time.UnixMicro(since).UTC()
+			all = append(all, rate)
+			return err
+		})
+	})
+	return all, noTables(err)
+}

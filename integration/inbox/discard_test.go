@@ -1,0 +1,61 @@
+package inbox_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/inbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+)
+
+// To a version without Discard, a discarded event is one that was processed. Its row says who
+// discarded it and why, and goes with the event.
+func TestInboxDiscardedRow(t *testing.T) {
+	t.Parallel()
+	eachInbox(t, func(t *testing.T, w *inboxWorld) {
+		in := w.another(named, func(c *inbox.Config) { c.Retention, c.BrokerRetention = 2*time.Hour, time.Hour })
+		park := func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(errOnce) }
+		var keys []inbox.Key
+		for _, id := range []string{"old", "young", "dead", "redriven"} {
+			_, _ = in.Middleware(park)(inboxMessage(id))
+			keys = append(keys, inbox.Key{Consumer: "billing", Handler: "h", EventID: id})
+		}
+		n, err := in.Discard(t.Context(), inbox.DiscardRequest{Keys: keys[:2], Actor: "ada", Reason: "spam"})
+		if n != 2 || err != nil {
+			t.Fatalf("%d discarded, %v", n, err)
+		}
+		n, err = in.Redrive(t.Context(), inbox.RedriveRequest{Keys: keys[3:], Actor: "ada", Reason: "mended"})
+		if n != 1 || err != nil {
+			t.Fatalf("%d redriven, %v", n, err)
+		}
+		if status, _ := w.status("old"); status != 2 {
+			t.Errorf("status %d, want that of a processed event", status)
+		}
+		const noted = "SELECT COUNT(*) FROM inbox_failure WHERE status = 0 AND last_error_code = 'discarded' AND " +
+			"last_error = 'ada: spam'"
+		if n := fixture.Count(t, w.pool, noted); n != 2 {
+			t.Errorf("%d rows name the actor and the reason, want 2", n)
+		}
+		_, err = in.Middleware(w.handler)(inboxMessage("old"))
+		fixture.NoError(t, err)
+		w.wantEffects(map[string]int{})
+		w.hears("duplicate", 1)
+
+		ago := map[core.Dialect]string{
+			core.Postgres: "now() - interval '3 hours'", core.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 3 HOUR",
+			core.SQLite: "(unixepoch() - 10800) * 1000000",
+		}[w.db.Dialect]
+		fixture.MustExec(t, w.pool, "UPDATE inbox_seen SET processed_at = "+ago+" WHERE event_id = 'old'")
+		fixture.MustExec(t, w.pool, "UPDATE inbox_failure SET received_at = "+ago+" WHERE event_id <> 'young'")
+		if n, err := in.Cleanup(t.Context()); n != 1 || err != nil {
+			t.Errorf("deleted %d, %v", n, err)
+		}
+		if n := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM inbox_failure WHERE event_id <> 'old'"); n != 3 ||
+			fixture.Count(t, w.pool, "SELECT COUNT(*) FROM inbox_failure") != 3 {
+			t.Errorf("the rows of the failures that are left are not those of the events that are left: %d", n)
+		}
+	})
+}

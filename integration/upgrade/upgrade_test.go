@@ -1,0 +1,144 @@
+package upgrade_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// process is a running program.
+type process struct {
+	*testing.T
+	name  string
+	in    io.WriteCloser
+	out   *bufio.Scanner
+	ended func() error
+}
+
+func start(t *testing.T, name, program string, db testdb.DB, b *broker) *process {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, name, string(db.Dialect), db.DSN, b.URL)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	fixture.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	fixture.NoError(t, err)
+	fixture.NoError(t, cmd.Start())
+	return &process{T: t, name: name, in: in, out: bufio.NewScanner(out), ended: cmd.Wait}
+}
+
+// do has the process do something, and waits until it is done.
+func (p *process) do(format string, args ...any) {
+	p.Helper()
+	if _, err := fmt.Fprintf(p.in, format+"\n", args...); err != nil {
+		p.Fatalf("%s: %v", p.name, err)
+	}
+	if !p.out.Scan() || p.out.Text() != "ok" {
+		p.Fatalf("%s ended at %q", p.name, fmt.Sprintf(format, args...))
+	}
+}
+
+// stop ends the process, which must have no error.
+func (p *process) stop() {
+	p.Helper()
+	if err := p.in.Close(); err != nil {
+		p.Errorf("%s: %v", p.name, err)
+	}
+	if err := p.ended(); err != nil {
+		p.Errorf("%s: %v", p.name, err)
+	}
+}
+
+// A process of the version before and one of the present version produce and relay at once, on the
+// present tables. Every event arrives once, and in the order of its key. Both see each other's
+// relay. Both try refused events again, and redrive what either of them has given up.
+func TestVersionBeforeOnThePresentTables(t *testing.T) {
+	t.Parallel()
+	before, present := build(t, unpack(t)), build(t, fixture.Root(t))
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+		fixture.NoError(t, err)
+		fixture.NoError(t, repo.Migrate(t.Context()))
+		ob, err := core.New(core.Config{Repository: repo})
+		fixture.NoError(t, err)
+		fixture.NoError(t, ob.SetRate(t.Context(), core.RateRequest{ // a row that the version before does not know
+			Topic: "orders", PerSecond: 10_000, Actor: "ada", Reason: "test",
+		}))
+		b := newBroker(t)
+		processes := []*process{start(t, "before", before, db, b), start(t, "present", present, db, b)}
+		for _, p := range processes {
+			p.do("relays")
+		}
+
+		const rounds, eventsOf = 6, 2
+		all := make(chan struct{})
+		for _, p := range processes {
+			go func() {
+				defer func() { all <- struct{}{} }()
+				for n := range rounds {
+					for _, typ := range []string{"paid", "flaky"} {
+						p.do("produce %s shared", typ)
+						p.do("produce %s k%d", typ, n%3)
+						p.do("produce %s -", typ)
+					}
+				}
+				p.do("produce poison %s", p.name) // followed by one that waits for it
+				p.do("produce paid %s", p.name)
+			}()
+		}
+		for range processes {
+			<-all
+		}
+		want := len(processes) * rounds * 2 * 3 * eventsOf
+		await(t, b, want)
+		fixture.AwaitIn(t, time.Minute, "the first poisoned event of each process is dead", func() bool {
+			return fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status = 3") == int64(len(processes))
+		})
+		b.mend()
+		for n, p := range processes { // what the other one has produced
+			p.do("redrive %s", processes[1-n].name)
+		}
+		want += len(processes) * 2 * eventsOf
+		await(t, b, want)
+		for _, p := range processes {
+			p.stop()
+		}
+
+		got, last, by := b.taken(), map[string]int64{}, map[string]int{}
+		for _, d := range got {
+			by[d.By]++
+			if d.Key == "" {
+				continue
+			}
+			if last[d.Key] != 0 && d.Seq != last[d.Key]+1 {
+				t.Errorf("%s sent number %d of the key %s after number %d", d.By, d.Seq, d.Key, last[d.Key])
+			}
+			last[d.Key] = d.Seq
+		}
+		if len(got) != want || by["before"] == 0 || by["present"] == 0 {
+			t.Errorf("%d events of %d arrived: %v", len(got), want, by)
+		}
+		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status <> 1"); n != 0 {
+			t.Errorf("%d events are not done", n)
+		}
+		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_relay"); n != 0 {
+			t.Errorf("%d heartbeats are left", n)
+		}
+	})
+}
+
+// await waits until so many events have arrived.
+func await(t *testing.T, b *broker, n int) {
+	t.Helper()
+	fixture.AwaitIn(t, time.Minute, fmt.Sprintf("%d events arrive", n), func() bool { return len(b.taken()) >= n })
+}

@@ -182,7 +182,7 @@ func TestInboxDatabaseRestart(t *testing.T) {
 				func() bool { return w.heardSoFar("failed") > 5*events })
 			server.Up(t)
 			wait()
-			pool.SetMaxIdleConns(-1) // a connection from before the kill may still lie in it
+			w.pool.SetMaxIdleConns(-1) // a connection from before the kill may still lie in it
 			w.wantAll(events, &dlt)
 		})
 	}

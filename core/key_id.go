@@ -3,6 +3,8 @@ package core
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
+	"fmt"
 )
 
 // KeyID identifies the events that are published in order: those of one tenant, topic and key. It
@@ -13,6 +15,19 @@ type KeyID [16]byte
 
 // IsZero reports whether k is the zero value.
 func (k KeyID) IsZero() bool { return k == KeyID{} }
+
+// MarshalText returns k in hexadecimal digits.
+func (k KeyID) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(k[:])), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *KeyID) UnmarshalText(text []byte) error {
+	b, err := hex.DecodeString(string(text))
+	if err != nil || len(b) != len(k) {
+		return fmt.Errorf("outbox: %q is no KeyID: it has 32 hexadecimal digits", clip(string(text), 64))
+	}
+	copy(k[:], b)
+	return nil
+}
 
 // NewKeyID returns the KeyID of a key.
 func NewKeyID(tenant, topic, key string) KeyID {

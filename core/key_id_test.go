@@ -2,7 +2,9 @@ package core_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -51,5 +53,23 @@ func TestStoredBytesAreStable(t *testing.T) {
 	if got, want := rowID(t, "018f3e2a-7b1c-7def-8123-456789abcdef", "orders").String(),
 		"018f3e2a-7b1c-8def-8a7a-600d26bce434"; got != want {
 		t.Errorf("row id %s, want %s", got, want)
+	}
+}
+
+// In JSON a KeyID is 32 hexadecimal digits, as databases show it.
+func TestKeyIDText(t *testing.T) {
+	k := core.NewKeyID("", "t", "k")
+	text, err := json.Marshal(k)
+	if err != nil || string(text) != fmt.Sprintf(`"%x"`, k[:]) {
+		t.Errorf("%s, %v", text, err)
+	}
+	var back core.KeyID
+	if err := json.Unmarshal(text, &back); err != nil || back != k {
+		t.Errorf("%x, %v; want %x", back, err, k)
+	}
+	for _, wrong := range []string{`""`, `"12"`, `"` + strings.Repeat("x", 32) + `"`} {
+		if err := json.Unmarshal([]byte(wrong), &back); err == nil || back != k {
+			t.Errorf("%s is taken: %x, %v", wrong, back, err)
+		}
 	}
 }

@@ -78,6 +78,22 @@ func (a *API) List(ctx context.Context, q ListQuery) (Page, error) {
 	return Page(s), err
 }
 
+// Rows returns the rows with these ids, in this order. It leaves out ids that no row has. It reads
+// one row a query.
+func (a *API) Rows(ctx context.Context, ids ...core.RowID) (events []Event, err error) {
+	for _, id := range ids {
+		if id.IsZero() {
+			continue
+		}
+		s, err := a.store.ScanEvents(ctx, Scan{ID: id, Limit: 1, Look: 1})
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, s.Events...)
+	}
+	return events, nil
+}
+
 // Count is a number of events that was counted up to a limit.
 type Count struct {
 	N    int  `json:"n"`
@@ -151,10 +167,10 @@ func (a *API) find(ctx context.Context, id string) ([]Event, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	if row, err := core.ParseRowID(id); err == nil && !row.IsZero() {
-		s, err := a.store.ScanEvents(ctx, Scan{ID: row, Limit: 1, Look: 1})
-		if err != nil || len(s.Events) > 0 {
-			return s.Events, err
+	if row, err := core.ParseRowID(id); err == nil {
+		found, err := a.Rows(ctx, row)
+		if err != nil || len(found) > 0 {
+			return found, err
 		}
 	}
 	s, err := a.store.ScanEvents(ctx, Scan{Filter: f, Limit: MaxLimit, Look: MaxLook})

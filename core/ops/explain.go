@@ -78,6 +78,9 @@ func (a *API) Explain(ctx context.Context, id string) ([]Explanation, error) {
 		if err != nil {
 			return nil, err
 		}
+		if !e.ReplayOf.IsZero() {
+			x.Text += fmt.Sprintf(" It publishes row %s again, as a replay.", e.ReplayOf)
+		}
 		all = append(all, x)
 	}
 	return all, nil
@@ -319,8 +322,11 @@ func (x *Explanation) behind() {
 		}
 	default:
 		x.Text += "no relay has claimed yet."
+		if o.ErrorCode != "" {
+			x.Text += " Its last publish failed: " + failure(o) + "."
+		}
 	}
-	x.Fix = fmt.Sprintf("Wait for %[1]s, or Discard it: `outbox explain %[1]s`.", o.ID)
+	x.Fix = fmt.Sprintf("Wait for %[1]s, and see what holds it: `outbox explain %[1]s`.", o.ID)
 }
 
 func (x *Explanation) notDue() {
@@ -330,16 +336,26 @@ func (x *Explanation) notDue() {
 	if e.ErrorCode != "" {
 		x.Text = fmt.Sprintf("It is tried again at %s, after %s: %s.", at(e.AvailableAt), times(e.Attempts, "refusal"),
 			failure(e))
-		x.Fix = fmt.Sprintf("Wait, or Discard %[1]s: `outbox show %[1]s`.", e.ID)
+		x.Fix = "Remove the cause and wait. " + orDiscard(e.ID)
 	}
+}
+
+// orDiscard is for an event that waits and that nobody may want any more.
+func orDiscard(id core.RowID) string {
+	return fmt.Sprintf("Or Discard %[1]s, and it is never published: `outbox discard %[1]s --reason WHY`.", id)
 }
 
 func (x *Explanation) ready() {
 	x.Reason = ReasonReady
-	x.Text = fmt.Sprintf("It is due since %s and nothing holds it: no relay has claimed it yet.",
-		at(x.Event.AvailableAt))
+	e := &x.Event
+	x.Text = fmt.Sprintf("It is due since %s and nothing holds it: no relay has claimed it yet.", at(e.AvailableAt))
 	x.Fix = fmt.Sprintf("See which relay takes destination %s, and whether its log names an error: `outbox status`.",
-		x.Event.Topic)
+		e.Topic)
+	if e.ErrorCode != "" { // a relay probes a destination that is down again and again
+		x.Text = fmt.Sprintf("It is due since %s and the next relay takes it. Its last publish failed: %s.",
+			at(e.AvailableAt), failure(e))
+		x.Fix = "Remove the cause: the relay tries it again by itself. " + orDiscard(e.ID)
+	}
 }
 
 func (x *Explanation) limited(r *core.Rate) {

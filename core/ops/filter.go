@@ -53,10 +53,11 @@ func (f *Filter) check() error {
 		f.EventID = canonicalID(f.EventID)
 	}
 	if f.Key != "" && f.Topic == "" {
-		return invalid("Filter.Key needs Filter.Topic, because a key is one of a topic")
+		return invalid("a filter with a key needs the topic too, because a key is one of a topic")
 	}
 	if !f.CreatedFrom.IsZero() && !f.CreatedBefore.IsZero() && !f.CreatedFrom.Before(f.CreatedBefore) {
-		return invalid("Filter.CreatedFrom is not before Filter.CreatedBefore")
+		return invalid("the filter ends before it begins: it selects events from %s on, created before %s",
+			f.CreatedFrom.UTC().Format(time.RFC3339), f.CreatedBefore.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

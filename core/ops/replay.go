@@ -103,18 +103,18 @@ func (a *API) doneRows(ctx context.Context, ids []core.RowID) (events []Event, e
 			continue
 		}
 		seen[id] = true
-		s, err := a.store.ScanEvents(ctx, Scan{ID: id, Limit: 1, Look: 1})
+		found, err := a.Rows(ctx, id)
 		switch {
 		case err != nil:
 			return nil, err
-		case len(s.Events) == 0:
+		case len(found) == 0:
 			return nil, invalid("no row has the id %s: it was deleted after the retention, or it is no row id", id)
-		case s.Events[0].Status != StatusDone:
-			return nil, invalid("row %s is %s: only done events can be replayed", id, s.Events[0].Status)
-		case !s.Events[0].ReplayOf.IsZero():
-			return nil, invalid("row %s is a replay: replay row %s", id, s.Events[0].ReplayOf)
+		case found[0].Status != StatusDone:
+			return nil, invalid("row %s is %s: only done events can be replayed", id, found[0].Status)
+		case !found[0].ReplayOf.IsZero():
+			return nil, invalid("row %s is a replay: replay row %s", id, found[0].ReplayOf)
 		}
-		events = append(events, s.Events[0])
+		events = append(events, found[0])
 	}
 	return events, nil
 }
@@ -133,8 +133,8 @@ func (a *API) doneEvents(ctx context.Context, f Filter, limit int) (events []Eve
 			}
 		}
 		if len(events) > limit {
-			return nil, invalid("the filter selects more than %d events: narrow it with CreatedFrom and "+
-				"CreatedBefore, and make several plans", limit)
+			return nil, invalid("the filter selects more than %d events: narrow it to a shorter time, and make several "+
+				"plans", limit)
 		}
 		if s.Next == "" {
 			return events, nil

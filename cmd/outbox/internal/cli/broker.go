@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"slices"
@@ -47,12 +48,12 @@ type brokerSettings struct {
 
 // openBroker reads the address of --to. No broker has to answer yet.
 func openBroker(ctx context.Context, address string, s brokerSettings) (*broker, error) {
-	scheme, _, _ := strings.Cut(address, "://")
+	scheme, _, found := strings.Cut(address, "://")
 	open := map[string]func(context.Context, *url.URL, brokerSettings) (*watermillbridge.Publisher, error){
 		"kafka": openKafka, "amqp": openAMQP, "amqps": openAMQP, "nats": openNATS, "tls": openNATS,
 		"redis": openRedis, "rediss": openRedis,
 	}[scheme]
-	if open == nil {
+	if open == nil || !found {
 		return nil, usage("--to names no broker that is known:\n%s", brokerHelp)
 	}
 	hosts, rest := address, ""
@@ -205,10 +206,19 @@ func openRedis(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridg
 		return nil, err
 	}
 	opt.PoolSize = max(opt.PoolSize, s.workers)
+	redis.SetLogger(redisLog{s.logger}) // else it writes lines of its own to the standard error
 	p, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: redis.NewClient(opt)},
 		watermill.NewSlogLogger(s.logger))
 	if err != nil {
 		return nil, err
 	}
 	return watermillbridge.NewPublisher(p, watermillbridge.Config{Classifier: redisbridge.Classify, Logger: s.logger})
+}
+
+// redisLog is the log of the client of Redis. It has no levels: what it says is mostly about
+// connections that it opens again.
+type redisLog struct{ *slog.Logger }
+
+func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
+	l.WarnContext(ctx, singleLine(fmt.Sprintf(format, args...)), "component", "redis")
 }

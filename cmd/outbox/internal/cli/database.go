@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
@@ -51,9 +52,20 @@ func (a *app) openFile(ctx context.Context, absent, create bool) (*database, err
 	}
 	db.SetMaxOpenConns(8)
 	if err := db.PingContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s does not answer: %w", db.name, err), db.Close())
+		return nil, errors.Join(db.unreachable(err), db.Close())
 	}
 	return db, nil
+}
+
+// unreachable tells a server that refuses from one that does not answer.
+func (db *database) unreachable(err error) error {
+	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return fmt.Errorf("%s refuses the connection: %s (SQLSTATE %s)", db.name, refusal.Message, refusal.Code)
+	}
+	if _, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return fmt.Errorf("%s refuses the connection: %w", db.name, err)
+	}
+	return fmt.Errorf("%s does not answer: %w", db.name, err)
 }
 
 // connect reads the address of the command. It sends nothing. The file of SQLite must be there,

@@ -28,6 +28,10 @@ func (f *deadFilter) flags(c *cobra.Command) {
 	c.Flags().StringVar(&f.tenant, "tenant", "", "only events of this tenant")
 }
 
+func (f deadFilter) filter() ops.Filter {
+	return ops.Filter{Statuses: []ops.Status{ops.StatusDead}, Topic: f.topic, Type: f.eventType, TenantID: f.tenant}
+}
+
 func (f deadFilter) query() core.DeadQuery {
 	return core.DeadQuery{Topic: f.topic, Type: f.eventType, TenantID: f.tenant}
 }
@@ -143,6 +147,7 @@ type change struct {
 	Action  string         `json:"action"`
 	DryRun  bool           `json:"dry_run"`
 	Events  int            `json:"events"`
+	Waiting int            `json:"waiting,omitempty"` // those of Events that are not dead
 	Keys    int            `json:"keys"`
 	Topics  map[string]int `json:"topics"`
 	Oldest  *time.Time     `json:"oldest,omitempty"`
@@ -157,6 +162,7 @@ type mutation struct {
 	name        string
 	all, dryRun bool
 	skipDead    bool
+	force       bool // discard: events that a relay holds too
 }
 
 func (a *app) redriveCommand() *cobra.Command {
@@ -167,9 +173,11 @@ appended at the end of its key.`)
 }
 
 func (a *app) discardCommand() *cobra.Command {
-	return a.mutationCommand("discard", "End dead events without publishing them",
-		`discard ends dead events without publishing them. Their keys go on. The rows stay until the retention
-ends, and cannot be opened again.`)
+	return a.mutationCommand("discard", "End events without publishing them",
+		`discard ends events without publishing them. Their keys go on. The rows stay until the retention
+ends, and cannot be opened again. An event that is named by its row id may also be one that waits, as
+the only event that its destination always refuses. An event that a relay publishes at that moment is
+left alone: repeat the command, or --force ends it, and it may still be published once.`)
 }
 
 func (a *app) mutationCommand(name, shortText, long string) *cobra.Command {
@@ -198,6 +206,9 @@ For many events, store a plan and apply it: outbox ` + name + ` plan.`,
 	f.BoolVar(&m.all, "all", false, "every dead event that the filter selects")
 	f.BoolVar(&m.dryRun, "dry-run", false, "print what would be changed, and change nothing")
 	f.BoolVar(&m.skipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
+	if name == string(ops.ActionDiscard) {
+		f.BoolVar(&m.force, "force", false, "also events that a relay holds: they may still be published once")
+	}
 	m.who.flags(c)
 	c.AddCommand(a.planCommand(ops.Action(name)), a.applyCommand(ops.Action(name)))
 	return c
@@ -219,7 +230,9 @@ func (m *mutation) check(args []string) (ids []core.RowID, err error) {
 		if err != nil {
 			return nil, usage("%s: %w", short(arg), err)
 		}
-		ids = append(ids, id)
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
 	}
 	return ids, nil
 }
@@ -242,26 +255,24 @@ func (a *app) mutate(ctx context.Context, m mutation, args []string) error {
 	if err != nil {
 		return err
 	}
-	selected, err := selectDead(ctx, ob, m.query(), ids)
+	selected, err := a.selected(ctx, ob, m, ids)
 	if err != nil {
 		return withTables(err)
 	}
 	done := blastRadius(m, selected)
-	if len(selected) < len(ids) {
-		a.note("%d of %d ids are of no dead event", len(ids)-len(selected), len(ids))
-	}
 	if !a.json {
 		a.printRadius(done)
 	}
 	if len(selected) > 0 && !m.dryRun {
-		if err := a.confirm(m.yes, fmt.Sprintf("%s %d events of %s?", m.name, len(selected), db.name)); err != nil {
+		ask := fmt.Sprintf("%s %s of %s?", m.name, many(len(selected), "event"), db.name)
+		if err := a.confirm(m.yes, ask); err != nil {
 			return err
 		}
 		err = a.work(ctx, ob, m, selected, &done)
 	}
 	perr := a.print(done, func() {
 		if !m.dryRun {
-			a.sayf("%d events changed\n", done.Changed)
+			a.sayf("%s changed\n", many(done.Changed, "event"))
 		}
 	})
 	switch {
@@ -271,48 +282,65 @@ func (a *app) mutate(ctx context.Context, m mutation, args []string) error {
 	case err != nil:
 		return err
 	case !m.dryRun && (done.Changed < done.Events || done.Events < len(ids)):
-		return exit(ExitPartial, "%d of %d events are changed: the others are no longer dead",
-			done.Changed, max(done.Events, len(ids)))
+		return exit(ExitPartial, "%d of %d events are changed: the others have changed before, or a relay publishes "+
+			"them; `outbox explain ID` says what an event waits for", done.Changed, max(done.Events, len(ids)))
 	}
 	return perr
 }
 
-// selectDead reads the dead events that a query selects, or those with the ids.
-func selectDead(
-	ctx context.Context, ob *core.Outbox, q core.DeadQuery, ids []core.RowID,
-) (all []core.DeadEvent, err error) {
-	q.Limit = 1000
-	for {
-		page, err := ob.ListDead(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range page {
-			if len(ids) == 0 || slices.Contains(ids, d.ID) {
-				d.Event.Payload, d.Event.Headers = nil, nil
-				all = append(all, d)
-			}
-		}
-		if len(page) < q.Limit {
-			return all, nil
-		}
-		q.After = page[len(page)-1].ID
+// selected reads the dead events that the flags select, or the rows with the ids: those that are
+// dead, and for a discard those that wait too.
+func (a *app) selected(
+	ctx context.Context, ob *core.Outbox, m mutation, ids []core.RowID,
+) (all []ops.Event, err error) {
+	api, err := ops.New(ob)
+	if err != nil {
+		return nil, err
 	}
+	if len(ids) == 0 {
+		q := ops.ListQuery{Filter: m.filter(), Limit: ops.MaxLimit}
+		for {
+			page, err := api.List(ctx, q)
+			if all = append(all, page.Events...); err != nil || page.Next == "" {
+				return all, err
+			}
+			q.After = page.Next
+		}
+	}
+	for _, id := range ids {
+		rows, err := api.Rows(ctx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(rows) == 0:
+			a.note("no row has the id %s", id)
+		case rows[0].Status == ops.StatusDead, rows[0].Status.Open() && m.name == string(ops.ActionDiscard):
+			all = append(all, rows[0])
+		case rows[0].Status.Open():
+			a.note("row %s is %s, not dead: `outbox explain %[1]s`", id, rows[0].Status)
+		default:
+			a.note("row %s is %s: it has ended", id, rows[0].Status)
+		}
+	}
+	return all, nil
 }
 
 // blastRadius says what a change touches.
-func blastRadius(m mutation, events []core.DeadEvent) change {
+func blastRadius(m mutation, events []ops.Event) change {
 	c := change{Action: m.name, DryRun: m.dryRun, Events: len(events), Topics: map[string]int{}}
 	keys := map[[3]string]bool{}
-	for _, d := range events {
-		c.Topics[d.Event.Topic]++
-		if d.Event.Key != "" {
-			keys[[3]string{d.Event.TenantID, d.Event.Topic, d.Event.Key}] = true
+	for _, e := range events {
+		c.Topics[e.Topic]++
+		if e.Status.Open() {
+			c.Waiting++
 		}
-		if at := d.CreatedAt; c.Oldest == nil || at.Before(*c.Oldest) {
+		if e.Key != "" {
+			keys[[3]string{e.TenantID, e.Topic, e.Key}] = true
+		}
+		if at := e.CreatedAt; c.Oldest == nil || at.Before(*c.Oldest) {
 			c.Oldest = &at
 		}
-		if at := d.CreatedAt; c.Newest == nil || at.After(*c.Newest) {
+		if at := e.CreatedAt; c.Newest == nil || at.After(*c.Newest) {
 			c.Newest = &at
 		}
 	}
@@ -325,7 +353,10 @@ func (a *app) printRadius(c change) {
 	if c.Action == string(ops.ActionReplay) {
 		status = "done"
 	}
-	a.sayf("%s: %d %s events of %d keys\n", c.Action, c.Events, status, c.Keys)
+	if c.Waiting > 0 {
+		status = fmt.Sprintf("dead and %d waiting", c.Waiting)
+	}
+	a.sayf("%s: %d %s %s of %s\n", c.Action, c.Events-c.Waiting, status, plural(c.Events, "event"), many(c.Keys, "key"))
 	if c.Events == 0 {
 		return
 	}
@@ -339,16 +370,16 @@ func (a *app) printRadius(c change) {
 }
 
 // work changes the events, and tells the relays.
-func (a *app) work(ctx context.Context, ob *core.Outbox, m mutation, events []core.DeadEvent, done *change) error {
+func (a *app) work(ctx context.Context, ob *core.Outbox, m mutation, events []ops.Event, done *change) error {
 	do := ob.Redrive
 	if m.name == "discard" {
 		do = ob.Discard
 	}
 	add, finish := a.progress(0, len(events))
 	defer finish()
-	ids := converted(events, func(d core.DeadEvent) core.RowID { return d.ID })
+	ids := converted(events, func(e ops.Event) core.RowID { return e.ID })
 	for chunk := range slices.Chunk(ids, 500) {
-		n, err := do(ctx, core.AdminRequest{IDs: chunk, Actor: m.actor, Reason: m.reason})
+		n, err := do(ctx, core.AdminRequest{IDs: chunk, Actor: m.actor, Reason: m.reason, Force: m.force})
 		done.Changed += n
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
@@ -100,9 +101,9 @@ func TestDeadAndRedrive(t *testing.T) {
 		if len(rows) != 2 || rows[0].Topic != "mails" {
 			w.Fatalf("%+v", rows)
 		}
-		page := rows
-		w.json(&rows, "dead", "--topic", "mails", "--after", page[1].ID)
-		if len(rows) != 1 || rows[0].ID <= page[1].ID {
+		first, second := rows[0].ID, rows[1].ID
+		w.json(&rows, "dead", "--topic", "mails", "--after", second)
+		if len(rows) != 1 || rows[0].ID <= second {
 			w.Errorf("the next page is %+v", rows)
 		}
 
@@ -133,7 +134,7 @@ func TestDeadAndRedrive(t *testing.T) {
 
 		w.json(&rows, "dead")
 		var c change
-		code := w.json(&c, "discard", rows[0].ID, page[0].ID, "--yes", "--reason", "lost")
+		code := w.json(&c, "discard", rows[0].ID, first, rows[0].ID, "--yes", "--reason", "lost")
 		if code != ExitPartial || c.Changed != 1 || c.Events != 1 || c.Topics["orders"] != 1 {
 			w.Errorf("discard of a dead and a published event: exit code %d, %+v", code, c)
 		}
@@ -157,4 +158,93 @@ func TestAge(t *testing.T) {
 	if got := short("a\nb" + strings.Repeat("x", 100)); !strings.HasPrefix(got, "a b") || len([]rune(got)) != 80 {
 		t.Errorf("short: %q", got)
 	}
+}
+
+// A person ends an event that waits: one that its destination always refuses never becomes dead if
+// nothing else is acknowledged there. One that a relay holds needs --force.
+func TestDiscardWaiting(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		mail := core.Event{Type: "mail", Topic: "mails", Key: "ada"}
+		w.publish(mail, mail)
+		w.drain(core.Transient(errors.New("no route")), core.BlockKey)
+		var page ops.Page
+		w.json(&page, "list", "--status", "new,retry")
+		if len(page.Events) != 2 {
+			w.Fatalf("%+v", page)
+		}
+		first, second := page.Events[0].ID.String(), page.Events[1].ID.String()
+		w.require(w.run("redrive", first, "--reason", "x", "--yes"), ExitPartial, "not dead", "outbox explain "+first)
+		w.require(w.run("discard", "--all", "--reason", "x", "--yes"), ExitOK, "discard: 0 dead events of 0 keys")
+		w.require(w.run("discard", first, "--reason", "x"), ExitRefused, "0 dead and 1 waiting event of 1 key")
+
+		w.exec("UPDATE outbox_event SET lease_until = " + map[core.Dialect]string{
+			core.Postgres: "now() + interval '1 hour'", core.MySQL: "UTC_TIMESTAMP(6) + INTERVAL 1 HOUR",
+			core.SQLite: sqliteNow + " + 3600000000",
+		}[w.dialect])
+		w.require(w.run("discard", first, "--reason", "x", "--yes"), ExitPartial, "0 of 1 events are changed",
+			"outbox explain ID")
+		w.require(w.run("discard", first, "--reason", "spam", "--yes", "--force"), ExitOK, "1 event changed")
+		w.require(w.run("explain", first), ExitOK, "discarded it at", "spam")
+		w.require(w.run("discard", first, "--reason", "x", "--yes"), ExitPartial, "is discarded: it has ended")
+		w.require(w.run("discard", core.NewEventID(), "--reason", "x", "--yes"), ExitPartial, "no row has the id")
+		w.require(w.run("explain", second), ExitOK, "holds it until")
+		w.require(w.run("redrive", "--all", "--force", "--reason", "x"), ExitUsage, "unknown flag: --force")
+	})
+}
+
+// A person who misspells a name, or names what is not there, is told so.
+func TestWrongNames(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		if w.dialect != core.SQLite {
+			r := w.run("list")
+			w.require(r, ExitFailed, "outbox migrate up")
+			if strings.Contains(r.err, "AutoCreate") {
+				w.Errorf("the advice is that for programs: %s", r.err)
+			}
+			var all []finding
+			w.json(&all, "doctor")
+			for _, f := range all {
+				if strings.Contains(f.Found, "could not be checked") {
+					w.Errorf("the tables are missing, and doctor says %+v too", f)
+				}
+			}
+		}
+		w.ok("migrate", "up")
+		w.publish(core.Event{Type: "mail", Topic: "mails", TenantID: "acme"})
+		who := []string{"--reason", "INC-7", "--yes"}
+		for _, c := range []struct {
+			command string
+			hint    bool
+		}{
+			{"pause mails", false},
+			{"pause mail", true},
+			{"pause --tenant acme", false},
+			{"pause --tenant acne", true},
+			{"pause --all", false},
+			{"rate mails --per-second 5", false},
+			{"rate mail --per-second 5", true},
+			{"rate mail --off", false},
+		} {
+			r := w.run(append(strings.Fields(c.command), who...)...)
+			w.require(r, ExitOK)
+			if got := strings.Contains(r.err, "is that its name?"); got != c.hint {
+				w.Errorf("outbox %s: a hint %t, want %t: %s", c.command, got, c.hint, r.err)
+			}
+		}
+		w.require(w.run("redrive", "apply", "nope", "--yes"), ExitFailed, "no such plan", "`outbox plans`")
+		w.require(w.run("redrive", "plan", "--group", "nope", "--reason", "x"), ExitOK, "nothing is stored",
+			"outbox groups")
+		for _, to := range []string{"kafka", "kafka:9092", "localhost:9092", "redis"} {
+			w.require(w.run("relay", "--to", to), ExitUsage, "names no broker that is known")
+		}
+		address := w.address
+		if w.dialect != core.SQLite {
+			before, query, _ := strings.Cut(address, "?")
+			w.address = before + "_is_not_here?" + query
+			w.require(w.run("status"), ExitFailed, "refuses the connection")
+		}
+	})
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -51,7 +52,8 @@ type examination struct {
 	schema, prefix string
 	effectsPrefix  string
 	limits
-	now func() time.Time
+	now      func() time.Time
+	noTables bool // tables or columns are missing
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -113,10 +115,10 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 				return err
 			}
 			if n := count(all, levelFailure); n > 0 {
-				return exit(ExitUnhealthy, "%d checks failed", n)
+				return exit(ExitUnhealthy, "%s failed", many(n, "check"))
 			}
 			if n := count(all, levelWarning); strict && n > 0 {
-				return exit(ExitUnhealthy, "%d warnings", n)
+				return exit(ExitUnhealthy, "%s", many(n, "warning"))
 			}
 			return nil
 		},
@@ -182,10 +184,13 @@ func (x *examination) examine(ctx context.Context) (all []finding) {
 		{"broker", x.broker},
 	} {
 		found, err := c.run(ctx)
+		if x.noTables { // the first check has said so
+			err = nil
+		}
 		if err != nil {
 			found = append(found, finding{
 				Check: c.name, Level: levelWarning, Found: "could not be checked: " + firstLine(err.Error()),
-				Fix: "read the error: the tables or a right may be missing",
+				Fix: "if a right is missing, grant it; if the database was busy, call doctor again",
 			})
 		}
 		all = append(all, found...)
@@ -207,6 +212,7 @@ func (x *examination) tables(ctx context.Context) ([]finding, error) {
 	if err == nil {
 		return []finding{fine("tables", "they are those of this version")}, nil
 	}
+	x.noTables = lacksTables(err)
 	_, list, _ := strings.Cut(err.Error(), "\n") // a difference on each line
 	if list == "" {
 		list = err.Error()
@@ -392,6 +398,9 @@ func (x *examination) vacuum(ctx context.Context) ([]finding, error) {
   false),
  COALESCE(pg_stat_get_dead_tuples(c.oid), 0)
 FROM pg_class c WHERE c.oid = to_regclass($1::text)`, x.db.quote(x.schema, x.prefix+"event")).Scan(&on, &tuples)
+	if errors.Is(err, sql.ErrNoRows) { // there is no such table
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -463,7 +472,8 @@ func (x *examination) dead(ctx context.Context) ([]finding, error) {
 	if b.Dead > 0 {
 		return []finding{{
 			Check: "dead", Level: levelWarning,
-			Found: fmt.Sprintf("%d events are dead, and block %d keys", b.Dead, b.BlockedKeys),
+			Found: fmt.Sprintf("dead: %s; blocked by them: %s", many(int(b.Dead), "event"),
+				many(int(b.BlockedKeys), "key")),
 			Cause: "their destination refused them, and the relay has given them up",
 			Fix:   "see `outbox dead`, mend the cause, then `outbox redrive` or `outbox discard`",
 		}}, nil

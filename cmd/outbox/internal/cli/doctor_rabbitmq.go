@@ -99,9 +99,20 @@ func askRabbit(address string, targets []rabbitTarget) (all []finding, err error
 			return all, err
 		}
 	}
-	if len(all) == 0 {
-		all = append(all, fine("broker", fmt.Sprintf("RabbitMQ has what %d topics need; whether it keeps their "+
-			"events, its management API tells: --rabbitmq-api", len(targets))))
+	exchanges := slices.ContainsFunc(targets, func(t rabbitTarget) bool { return t.exchange != "" })
+	switch {
+	case len(all) > 0:
+	case exchanges:
+		all = append(all, finding{
+			Check: "broker", Level: levelWarning,
+			Found: fmt.Sprintf("RabbitMQ has the exchanges of %s; no client can see whether queues are bound to them",
+				many(len(targets), "topic")),
+			Cause: "an event that no queue takes is refused, and waits",
+			Fix:   "give doctor the management API: --rabbitmq-api http://user:password@host:15672",
+		})
+	default:
+		all = append(all, fine("broker", fmt.Sprintf("RabbitMQ has the queues of %s; whether it keeps their "+
+			"events, its management API tells: --rabbitmq-api", many(len(targets), "topic"))))
 	}
 	return all, nil
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -50,10 +51,26 @@ func (a *app) withOutbox(
 		return err
 	case errors.Is(err, core.ErrInvalidRequest):
 		return usage("%w", err)
+	case errors.Is(err, ops.ErrNoPlan):
+		return fmt.Errorf("%w: `outbox plans` lists them", err)
 	case err != nil:
 		return withTables(err)
 	}
 	return nil
+}
+
+// hintUnseen tells the person that no event in the table has what a command was for: it may be
+// misspelled. A failure of the question is no failure of the command.
+func (a *app) hintUnseen(ctx context.Context, api *ops.API, f ops.Filter) {
+	n, err := api.Count(ctx, f)
+	if err != nil || n.N > 0 || n.More {
+		return
+	}
+	what := fmt.Sprintf("topic %q", short(f.Topic))
+	if f.Topic == "" {
+		what = fmt.Sprintf("tenant %q", short(f.TenantID))
+	}
+	a.note("no event in the table has the %s: is that its name?", what)
 }
 
 // filterFlags are those of ops.Filter.
@@ -62,12 +79,41 @@ func filterFlags(c *cobra.Command, f *ops.Filter) {
 	c.Flags().StringVar(&f.Type, "type", "", "only events of this type")
 	c.Flags().StringVar(&f.TenantID, "tenant", "", "only events of this tenant")
 	c.Flags().StringVar(&f.ErrorCode, "error-code", "", "only events whose last failure has this code")
+	c.Flags().Var((*moments)(&f.CreatedFrom), "since", "only events created since: a time, or how long ago, as 2h")
+	c.Flags().Var((*moments)(&f.CreatedBefore), "until", "only events created before: a time, or how long ago, as 1h")
 }
+
+// moments is a flag whose value is a time, or how long ago that was.
+type moments time.Time
+
+func (m *moments) Set(s string) error {
+	if ago, err := time.ParseDuration(s); err == nil {
+		if ago < 0 {
+			return fmt.Errorf("%s is negative: it is how long ago", s)
+		}
+		*m = moments(time.Now().Add(-ago))
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return errors.New("it is a time such as 2026-11-23T18:00:00Z, or how long ago, such as 2h")
+	}
+	*m = moments(at)
+	return nil
+}
+
+func (m *moments) String() string {
+	if at := time.Time(*m); !at.IsZero() {
+		return at.UTC().Format(time.RFC3339)
+	}
+	return ""
+}
+
+func (m *moments) Type() string { return "time" }
 
 func (a *app) listCommand() *cobra.Command {
 	var q ops.ListQuery
 	var statuses []string
-	var since time.Duration
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List events, without their payloads",
@@ -84,8 +130,8 @@ then a page may be short: the last line says how to go on.`,
 				}
 				q.Statuses = append(q.Statuses, s)
 			}
-			if since > 0 {
-				q.CreatedFrom = time.Now().Add(-since)
+			if q.Limit < 1 || q.Limit > ops.MaxLimit {
+				return usage("--limit %d: it is 1 to %d", q.Limit, ops.MaxLimit)
 			}
 			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
 				page, err := api.List(ctx, q)
@@ -109,7 +155,6 @@ then a page may be short: the last line says how to go on.`,
 	f.StringSliceVar(&statuses, "status", nil, "new, retry, dead, done, discarded (default: all)")
 	f.StringVar(&q.Key, "key", "", "only events of this key; needs --topic")
 	f.StringVar(&q.Fingerprint, "group", "", "only events of this failure group, see outbox groups")
-	f.DurationVar(&since, "since", 0, "only events of this last time")
 	f.BoolVar(&q.Newest, "newest", false, "the newest first")
 	f.IntVar(&q.Limit, "limit", ops.DefaultLimit, "events on a page, up to 1000")
 	f.StringVar(&q.After, "after", "", "the next page: what the last line of the page before says")
@@ -129,6 +174,9 @@ func (a *app) printEvents(events []ops.Event) {
 		status := e.Status.String()
 		if e.Leased() {
 			status += ", leased"
+		}
+		if !e.ReplayOf.IsZero() {
+			status += ", replay"
 		}
 		t.add(e.ID.String(), status, e.Topic, e.Type, orDash(e.Key), strconv.Itoa(e.Attempts), moment(e.CreatedAt),
 			orDash(short(e.Error)))
@@ -177,6 +225,9 @@ func (a *app) printDetails(d ops.Details, payload bool) {
 	add("row", d.ID.String())
 	add("event", d.EventID)
 	add("status", d.Status.String())
+	if !d.ReplayOf.IsZero() {
+		add("replay of", d.ReplayOf.String())
+	}
 	add("topic", d.Topic)
 	add("type", d.Type)
 	add("tenant", d.TenantID)
@@ -222,14 +273,16 @@ func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain ID",
 		Short: "Say why an event is where it is, and what changes that",
-		Args:  cobra.ExactArgs(1),
+		Long: `explain says in one sentence why an event is where it is, and names the command that changes it. The
+id is that of a row or of an event. Exit code 1 says that no row has that id.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
 				all, err := api.Explain(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return a.print(all, func() {
+				err = a.print(all, func() {
 					for _, x := range all {
 						a.sayf("%s\n", x.Text)
 						if x.Fix != "" {
@@ -237,6 +290,10 @@ func (a *app) explainCommand() *cobra.Command {
 						}
 					}
 				})
+				if err == nil && all[0].Reason == ops.ReasonUnknown {
+					err = exit(ExitFailed, "no event has the id %s", short(args[0]))
+				}
+				return err
 			})
 		},
 	}

@@ -30,7 +30,14 @@ func TestListShowExplainGroups(t *testing.T) {
 		mail := page.Events[0].ID.String()
 		w.require(w.run("list", "--limit", "1"), ExitOK, "there may be more: --after")
 		w.require(w.run("list", "--status", "lost"), ExitUsage, "lost")
-		w.require(w.run("list", "--key", "ada"), ExitUsage, "Topic")
+		w.require(w.run("list", "--key", "ada"), ExitUsage, "outbox: invalid request: a filter with a key")
+		w.require(w.run("list", "--limit", "0"), ExitUsage, "it is 1 to 1000")
+		w.require(w.run("list", "--limit", "1001"), ExitUsage, "it is 1 to 1000")
+		w.require(w.run("list", "--since", "1h", "--until", "2h"), ExitUsage, "ends before it begins")
+		w.require(w.run("list", "--since", "yesterday"), ExitUsage, "how long ago, such as 2h")
+		w.require(w.run("list", "--until", "-2h"), ExitUsage, "is negative")
+		w.require(w.run("list", "--until", "1h"), ExitOK, "no event\n")
+		w.require(w.run("list", "--since", "1h", "--until", "2100-01-01T00:00:00Z"), ExitOK, "mails")
 
 		var groups ops.Groups
 		if w.json(&groups, "groups"); len(groups.Groups) != 1 || groups.Groups[0].Dead != 3 {
@@ -54,7 +61,7 @@ func TestListShowExplainGroups(t *testing.T) {
 		if w.json(&why, "explain", mail); len(why) != 1 || why[0].Reason != ops.ReasonUnrelayed {
 			w.Errorf("explain: %+v", why)
 		}
-		w.require(w.run("explain", core.NewEventID()), ExitOK, "No event has the id")
+		w.require(w.run("explain", core.NewEventID()), ExitFailed, "No event has the id")
 	})
 }
 
@@ -93,6 +100,11 @@ func TestCommandsOfExplain(t *testing.T) {
 					args = append(args, "--yes")
 					w.drain(core.Permanent(errNoTotal), core.BlockKey) // it is dead again
 				}
+				for i, arg := range args {
+					if arg == "--reason" {
+						args[i+1] = "because"
+					}
+				}
 				r := w.run(args...)
 				if r.code != ExitOK && (args[0] != "doctor" || r.code != ExitUnhealthy) || r.out == "" {
 					w.Errorf("outbox %s: exit code %d\n%s%s", c[1], r.code, r.out, r.err)
@@ -106,7 +118,8 @@ func TestCommandsOfExplain(t *testing.T) {
 		explain(core.NewEventID(), ops.ReasonUnknown, 1)
 		explain(second, ops.ReasonBlocked, 2)
 		explain(first, ops.ReasonDiscarded, 0)
-		if runs["redrive"] != 1 || runs["discard"] != 1 || runs["show"] != 1 {
+		explain(later, ops.ReasonDiscarded, 0)
+		if runs["redrive"] != 1 || runs["discard"] != 2 {
 			w.Errorf("commands %v", runs)
 		}
 	})

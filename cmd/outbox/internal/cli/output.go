@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -79,6 +80,17 @@ func moment(t time.Time) string {
 		return "-"
 	}
 	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// many is a number of things: 1 event, 2 events.
+func many(n int, thing string) string { return strconv.Itoa(n) + " " + plural(n, thing) }
+
+// plural is the word for n things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return thing
+	}
+	return thing + "s"
 }
 
 // orDash is a cell that is not empty.

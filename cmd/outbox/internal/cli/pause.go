@@ -139,6 +139,9 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				if err := api.Pause(ctx, req); err != nil {
 					return err
 				}
+				if !req.All {
+					a.hintUnseen(ctx, api, ops.Filter{Topic: req.Topic, TenantID: req.Tenant})
+				}
 				row.Since = a.now().UTC()
 				if !req.Until.IsZero() {
 					utc := req.Until.UTC()

@@ -172,7 +172,8 @@ func (a *app) apply(ctx context.Context, api *ops.API, where string, action ops.
 	if !a.json {
 		a.printRadius(radiusOf(p))
 	}
-	if err := a.confirm(yes, fmt.Sprintf("%s %d events of %s?", action, p.Events-p.Position, where)); err != nil {
+	ask := fmt.Sprintf("%s %s of %s?", action, many(p.Events-p.Position, "event"), where)
+	if err := a.confirm(yes, ask); err != nil {
 		return err
 	}
 	show, finish := a.planProgress(p)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
 // rateRow is the rate of a destination as commands print it.
@@ -76,6 +77,9 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 					Reason: w.reason,
 				}); err != nil {
 					return err
+				}
+				if api, err := ops.New(ob); err == nil && !off {
+					a.hintUnseen(ctx, api, ops.Filter{Topic: row.Topic})
 				}
 				row.Since, row.Actor, row.Reason = a.now().UTC(), w.actor, w.reason
 				return a.print(row, func() { a.sayf("destination %s gets %s\n", row.Topic, row.limits()) })

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +22,6 @@ func (a *app) replayPlanCommand() *cobra.Command {
 	var f ops.Filter
 	var o ops.ReplayOptions
 	var w who
-	var since time.Duration
 	var dryRun bool
 	c := &cobra.Command{
 		Use:   "plan [ROW-ID...] --dedup-window DURATION --reason TEXT",
@@ -52,9 +50,6 @@ second time. If more than --limit events are selected, nothing is stored either.
 				}
 				o.IDs = append(o.IDs, id)
 			}
-			if since > 0 {
-				f.CreatedFrom = time.Now().Add(-since)
-			}
 			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
 				p, err := api.PlanReplay(ctx, f, o)
 				if err != nil {
@@ -68,7 +63,6 @@ second time. If more than --limit events are selected, nothing is stored either.
 	w.reasonFlags(c)
 	flags := c.Flags()
 	flags.StringVar(&f.Key, "key", "", "only events of this key; needs --topic")
-	flags.DurationVar(&since, "since", 0, "only events that were created within this time, such as 2h")
 	flags.DurationVar(&o.DedupWindow, "dedup-window", 0, "how long the consumers remember an event")
 	flags.IntVar(&o.Limit, "limit", 0, "events of the plan, up to 10000 (default: 10000)")
 	flags.BoolVar(&dryRun, "dry-run", false, "print what the plan would have, and store nothing")
@@ -83,6 +77,12 @@ func (a *app) storePlan(ctx context.Context, api *ops.API, p ops.Plan, w who, dr
 		if stored, err = api.StorePlan(ctx, p, w.actor, w.reason); err != nil {
 			return err
 		}
+	}
+	if len(p.IDs) == 0 && !dryRun {
+		a.note("nothing is stored: no such event is selected")
+	}
+	if p.Filter.Fingerprint != "" && len(p.IDs) == 0 {
+		a.note("outbox groups lists the groups of failures")
 	}
 	return a.printPlan(stored)
 }

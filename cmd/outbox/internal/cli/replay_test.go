@@ -23,7 +23,7 @@ func TestReplay(t *testing.T) {
 		w.require(w.run("replay", "plan", "x", window, "--reason", "INC-7"), ExitUsage, "row id")
 		w.require(w.run("replay", "plan", "--dedup-window=1us", "--reason", "INC-7"), ExitFailed, "forgotten")
 		w.require(w.run("replay", "plan", window, "--limit=2", "--reason", "INC-7"), ExitUsage, "more than 2 events")
-		w.require(w.run("replay", "plan", window, "--dry-run"), ExitOK, "3 done events of 1 keys")
+		w.require(w.run("replay", "plan", window, "--dry-run"), ExitOK, "3 done events of 1 key")
 		w.require(w.run("plans", "list"), ExitOK, "no plan is stored")
 		var p ops.StoredPlan
 		w.json(&p, "replay", "plan", "--topic=orders", "--since=1h", window, "--reason", "INC-7")

@@ -47,7 +47,7 @@ func Run(ctx context.Context, args []string, env Environment) int {
 		if code == ExitFailed && !a.began { // flags and arguments are read before
 			code = ExitUsage
 		}
-		a.note("outbox: %s", strings.TrimSpace(err.Error()))
+		a.note("outbox: %s", strings.TrimPrefix(strings.TrimSpace(err.Error()), "outbox: "))
 		if code == ExitUsage && !strings.Contains(err.Error(), "--help") {
 			a.note("outbox: see outbox --help")
 		}

@@ -259,10 +259,33 @@ With --max-dead or --max-age it ends with exit code 3 when there are more dead e
 
 // withTables adds the command that creates missing tables.
 func withTables(err error) error {
-	if text := err.Error(); strings.Contains(text, "sqloutbox.Migrations") || errors.Is(err, core.ErrNoTables) {
-		return fmt.Errorf("%w\n(`outbox migrate up` creates or upgrades the tables)", err)
+	if !lacksTables(err) {
+		return err
 	}
-	return err
+	return &noTablesError{err}
+}
+
+// lacksTables reports whether tables or columns are missing.
+func lacksTables(err error) bool {
+	return errors.Is(err, core.ErrNoTables) || err != nil && strings.Contains(err.Error(), adviceForCode)
+}
+
+// adviceForCode begins the advice that errors of missing tables have for programs. Here a command
+// does it.
+const adviceForCode = " (create or upgrade the tables with "
+
+// noTablesError is an error of missing tables with the advice for the command line.
+type noTablesError struct{ err error }
+
+func (e *noTablesError) Unwrap() error { return e.err }
+
+func (e *noTablesError) Error() string {
+	text := e.err.Error()
+	if before, rest, found := strings.Cut(text, adviceForCode); found {
+		_, after, _ := strings.Cut(rest, ")")
+		text = before + after
+	}
+	return text + "\n(`outbox migrate up` creates or upgrades the tables)"
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -173,6 +173,18 @@ func ExampleAPI_PlanDiscard() {
 	// Output: discard 1 <nil>
 }
 
+func ExampleAPI_PlanRows() {
+	api, _, _ := poisoned()
+	ctx := context.Background()
+	dead, err := api.List(ctx, ops.ListQuery{Filter: ops.Filter{Statuses: []ops.Status{ops.StatusDead}}})
+	if err != nil {
+		panic(err)
+	}
+	plan, err := api.PlanRows(ctx, ops.ActionRedrive, dead.Events[0].ID)
+	fmt.Println(plan.Action, len(plan.IDs), err)
+	// Output: redrive 1 <nil>
+}
+
 // Done events are published again if the consumers remember them for long enough.
 func ExampleAPI_PlanReplay() {
 	api, ob, ids := poisoned()

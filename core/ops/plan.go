@@ -75,6 +75,53 @@ func (a *API) PlanDiscard(ctx context.Context, f Filter, limit int) (Plan, error
 	return a.plan(ctx, ActionDiscard, f, limit)
 }
 
+// PlanRows plans to redrive or discard the rows with these ids, at most MaxPlan. Rows that the
+// action cannot change, and ids that no row has, are refused with an error wrapping
+// core.ErrInvalidRequest: a redrive changes dead events, a discard also those that wait. It changes
+// nothing, and reads one row a query. PlanReplay takes ids too.
+func (a *API) PlanRows(ctx context.Context, action Action, ids ...core.RowID) (Plan, error) {
+	if action != ActionRedrive && action != ActionDiscard {
+		return Plan{}, invalid("rows are planned to redrive or to discard, not to %.32q", string(action))
+	}
+	if len(ids) == 0 || len(ids) > MaxPlan {
+		return Plan{}, invalid("a plan has 1 to %d events, not %d", MaxPlan, len(ids))
+	}
+	events, err := a.distinctRows(ctx, ids, func(e *Event) error {
+		if e.Status == StatusDead || action == ActionDiscard && e.Status.Open() {
+			return nil
+		}
+		return invalid("row %s is %s: there is nothing to %s", e.ID, e.Status, action)
+	})
+	if err != nil {
+		return Plan{}, err
+	}
+	return newPlan(action, Filter{}, events), nil
+}
+
+// distinctRows reads the rows with these ids, each once. It refuses ids that no row has, and rows
+// that check refuses.
+func (a *API) distinctRows(ctx context.Context, ids []core.RowID, check func(*Event) error) (events []Event, err error) {
+	seen := make(map[core.RowID]bool, len(ids))
+	for _, id := range ids {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		found, err := a.Rows(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, invalid("no row has the id %s: it was deleted after the retention, or it is no row id", id)
+		}
+		if err := check(&found[0]); err != nil {
+			return nil, err
+		}
+		events = append(events, found[0])
+	}
+	return events, nil
+}
+
 func (a *API) plan(ctx context.Context, action Action, f Filter, limit int) (Plan, error) {
 	if err := f.check(); err != nil {
 		return Plan{}, err

@@ -52,7 +52,7 @@ func (a *API) PlanReplay(ctx context.Context, f Filter, o ReplayOptions) (Plan, 
 	var events []Event
 	var err error
 	if len(o.IDs) > 0 {
-		events, err = a.doneRows(ctx, o.IDs)
+		events, err = a.distinctRows(ctx, o.IDs, replayable)
 	} else {
 		events, err = a.doneEvents(ctx, f, o.Limit)
 	}
@@ -95,28 +95,15 @@ func (o *ReplayOptions) check(f *Filter) error {
 	return nil
 }
 
-// doneRows reads the rows with these ids.
-func (a *API) doneRows(ctx context.Context, ids []core.RowID) (events []Event, err error) {
-	seen := make(map[core.RowID]bool, len(ids))
-	for _, id := range ids {
-		if seen[id] {
-			continue
-		}
-		seen[id] = true
-		found, err := a.Rows(ctx, id)
-		switch {
-		case err != nil:
-			return nil, err
-		case len(found) == 0:
-			return nil, invalid("no row has the id %s: it was deleted after the retention, or it is no row id", id)
-		case found[0].Status != StatusDone:
-			return nil, invalid("row %s is %s: only done events can be replayed", id, found[0].Status)
-		case !found[0].ReplayOf.IsZero():
-			return nil, invalid("row %s is a replay: replay row %s", id, found[0].ReplayOf)
-		}
-		events = append(events, found[0])
+// replayable refuses a row that cannot be replayed.
+func replayable(e *Event) error {
+	switch {
+	case e.Status != StatusDone:
+		return invalid("row %s is %s: only done events can be replayed", e.ID, e.Status)
+	case !e.ReplayOf.IsZero():
+		return invalid("row %s is a replay: replay row %s", e.ID, e.ReplayOf)
 	}
-	return events, nil
+	return nil
 }
 
 // doneEvents reads the events that a filter selects, without those of replays.

@@ -151,6 +151,64 @@ func TestApplyDiscard(t *testing.T) {
 	})
 }
 
+// A plan of ids has these rows, each once, in the order of their keys. It is refused if the action
+// cannot change one of them.
+func TestPlanRows(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		w, ctx := newWorld(t, db, core.Config{}), t.Context()
+		event := w.Publish(core.Event{Type: "dead.a", Topic: "t", Key: "k"},
+			core.Event{Type: "a", Topic: "t", Key: "k"}, core.Event{Type: "dead.a"}, core.Event{Type: "a"}, core.Event{Type: "dead.b"})
+		w.drain()
+		var row []core.RowID
+		for _, id := range event {
+			row = append(row, w.one(id).ID)
+		}
+		p, err := w.api.PlanRows(ctx, ops.ActionRedrive, row[2], row[0], row[2])
+		if err != nil || len(p.IDs) != 2 || p.Keys != 1 || !slices.Contains(p.IDs, row[0]) ||
+			!slices.Contains(p.IDs, row[2]) {
+			t.Fatalf("%+v %v", p, err)
+		}
+		discard, err := w.api.PlanRows(ctx, ops.ActionDiscard, row[1], row[0])
+		if err != nil || !slices.Equal(discard.IDs, []core.RowID{row[0], row[1]}) {
+			t.Fatalf("%+v %v", discard, err)
+		}
+		for name, plan := range map[string]func() (ops.Plan, error){
+			"redrive of a waiting row": func() (ops.Plan, error) {
+				return w.api.PlanRows(ctx, ops.ActionRedrive, row[1])
+			},
+			"discard of a done row": func() (ops.Plan, error) {
+				return w.api.PlanRows(ctx, ops.ActionDiscard, row[3])
+			},
+			"an unknown row": func() (ops.Plan, error) {
+				return w.api.PlanRows(ctx, ops.ActionDiscard, row[0], core.RowID{1})
+			},
+			"replay":  func() (ops.Plan, error) { return w.api.PlanRows(ctx, ops.ActionReplay, row[3]) },
+			"nothing": func() (ops.Plan, error) { return w.api.PlanRows(ctx, ops.ActionRedrive) },
+			"too many": func() (ops.Plan, error) {
+				return w.api.PlanRows(ctx, ops.ActionRedrive, make([]core.RowID, ops.MaxPlan+1)...)
+			},
+		} {
+			if _, err := plan(); !errors.Is(err, core.ErrInvalidRequest) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		stored, err := w.api.StorePlan(ctx, discard, "ada", "spam")
+		fixture.NoError(t, err)
+		stored, err = w.api.RunPlan(ctx, stored.ID, ops.RunOptions{Actor: "ada"})
+		if err != nil || stored.Changed != 2 {
+			t.Fatalf("%+v %v", stored, err)
+		}
+		for i, want := range []ops.Status{
+			ops.StatusDiscarded, ops.StatusDiscarded, ops.StatusDead, ops.StatusDone, ops.StatusDead,
+		} {
+			if got := w.one(event[i]).Status; got != want {
+				t.Errorf("event %d is %s, want %s", i, got, want)
+			}
+		}
+	})
+}
+
 // A plan is refused, and nothing changes, without an actor, without a reason, without events, after
 // somebody changed it, and for events that cannot be changed so.
 func TestPlanRefused(t *testing.T) {

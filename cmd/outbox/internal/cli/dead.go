@@ -225,6 +225,11 @@ func (m *mutation) check(args []string) (ids []core.RowID, err error) {
 	if err := m.who.check(); err != nil && !m.dryRun {
 		return nil, err
 	}
+	return rowIDs(args)
+}
+
+// rowIDs reads the ids of rows, each once.
+func rowIDs(args []string) (ids []core.RowID, err error) {
 	for _, arg := range args {
 		id, err := core.ParseRowID(arg)
 		if err != nil {

@@ -191,6 +191,12 @@ func TestDiscardWaiting(t *testing.T) {
 		w.require(w.run("discard", core.NewEventID(), "--reason", "x", "--yes"), ExitPartial, "no row has the id")
 		w.require(w.run("explain", second), ExitOK, "holds it until")
 		w.require(w.run("redrive", "--all", "--force", "--reason", "x"), ExitUsage, "unknown flag: --force")
+
+		plan := []string{"discard", "plan", second, "--reason", "spam"}
+		w.require(w.run("redrive", "plan", second, "--dry-run"), ExitUsage, "there is nothing to redrive")
+		w.require(w.run("redrive", "plan", "nonsense", "--dry-run"), ExitUsage, "nonsense")
+		w.require(w.run(append(plan, "--topic", "mails")...), ExitUsage, "not both")
+		w.require(w.run(plan...), ExitOK, "is planned", "outbox discard apply")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -20,24 +21,35 @@ func (a *app) planCommand(action ops.Action) *cobra.Command {
 	var limit int
 	var dryRun bool
 	c := &cobra.Command{
-		Use:   "plan --reason TEXT",
+		Use:   "plan [ROW-ID...] --reason TEXT",
 		Short: "Store which dead events to " + string(action) + ", and change nothing yet",
-		Long: fmt.Sprintf(`plan freezes the dead events that the filter selects, up to 10,000, and stores them.
-It prints how many there are, how old they are, and where they go. Events that die later are not in
-the plan. outbox %s apply works it off.`, action),
+		Long: fmt.Sprintf(`plan freezes the events with these row ids, or the dead events that the filter selects,
+up to 10,000, and stores them. It prints how many there are, how old they are, and where they go.
+Events that die later are not in the plan. outbox %s apply works it off.`, action),
 		Example: fmt.Sprintf("  outbox %s plan --topic orders --reason 'schema repaired, INC-42'\n"+
 			"  outbox %[1]s plan --group 3f2c1a... --dry-run", action),
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil && !dryRun {
 				return err
 			}
+			ids, err := rowIDs(args)
+			if err == nil && len(ids) > 0 && !reflect.ValueOf(f).IsZero() {
+				err = usage("give row ids or a filter, not both")
+			}
+			if err != nil {
+				return err
+			}
 			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-				make := api.PlanRedrive
+				plan := api.PlanRedrive
 				if action == ops.ActionDiscard {
-					make = api.PlanDiscard
+					plan = api.PlanDiscard
 				}
-				p, err := make(ctx, f, limit)
+				if len(ids) > 0 {
+					plan = func(ctx context.Context, _ ops.Filter, _ int) (ops.Plan, error) {
+						return api.PlanRows(ctx, action, ids...)
+					}
+				}
+				p, err := plan(ctx, f, limit)
 				if err != nil {
 					return err
 				}
@@ -47,7 +59,6 @@ the plan. outbox %s apply works it off.`, action),
 	}
 	filterFlags(c, &f)
 	w.reasonFlags(c)
-	c.Flags().StringVar(&f.Fingerprint, "group", "", "only events of this failure group, see outbox groups")
 	c.Flags().IntVar(&limit, "limit", 0, "events of the plan, up to 10000 (default: 10000)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what the plan would have, and store nothing")
 	return c

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
@@ -43,12 +42,9 @@ second time. If more than --limit events are selected, nothing is stored either.
 			if o.DedupWindow <= 0 {
 				return usage("--dedup-window is missing: how long do the consumers remember an event, such as 168h?")
 			}
-			for _, arg := range args {
-				id, err := core.ParseRowID(arg)
-				if err != nil {
-					return usage("%w", err)
-				}
-				o.IDs = append(o.IDs, id)
+			var err error
+			if o.IDs, err = rowIDs(args); err != nil {
+				return err
 			}
 			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
 				p, err := api.PlanReplay(ctx, f, o)
@@ -62,7 +58,6 @@ second time. If more than --limit events are selected, nothing is stored either.
 	filterFlags(c, &f)
 	w.reasonFlags(c)
 	flags := c.Flags()
-	flags.StringVar(&f.Key, "key", "", "only events of this key; needs --topic")
 	flags.DurationVar(&o.DedupWindow, "dedup-window", 0, "how long the consumers remember an event")
 	flags.IntVar(&o.Limit, "limit", 0, "events of the plan, up to 10000 (default: 10000)")
 	flags.BoolVar(&dryRun, "dry-run", false, "print what the plan would have, and store nothing")

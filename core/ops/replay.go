@@ -120,8 +120,8 @@ func (a *API) doneEvents(ctx context.Context, f Filter, limit int) (events []Eve
 			}
 		}
 		if len(events) > limit {
-			return nil, invalid("the filter selects more than %d events: narrow it to a shorter time, and make several "+
-				"plans", limit)
+			return nil, invalid("the filter selects more than %d events: narrow it to a shorter time, and make "+
+				"several plans", limit)
 		}
 		if s.Next == "" {
 			return events, nil

@@ -161,7 +161,7 @@ func (w *busyWorld) relay(ctx context.Context) {
 }
 
 // follow is how long relays may take to follow a pause: 3 seconds, and more on a busy machine.
-const follow = 5 * time.Second
+const follow = 10 * time.Second
 
 // pauser pauses topics or tenants, and now and then everything.
 func (w *busyWorld) pauser(ctx context.Context, p *fixture.Process, tenants bool) {
@@ -180,7 +180,7 @@ func (w *busyWorld) pauser(ctx context.Context, p *fixture.Process, tenants bool
 			return
 		}
 		from := time.Now()
-		wait(ctx, follow+3*time.Second)
+		wait(ctx, follow+2*time.Second)
 		to := time.Now()
 		_, err := p.Outbox.Resume(context.WithoutCancel(ctx), core.ResumeRequest{
 			All: req.All, Topic: req.Topic, Tenant: req.Tenant, Actor: "ada", Reason: "over",
@@ -280,7 +280,7 @@ func TestOperatorsAtOnce(t *testing.T) {
 		own := fixture.NewProcess(t, db, w.config())
 		api, err := ops.New(own.Outbox)
 		fixture.NoError(t, err)
-		busy, calm := context.WithTimeout(t.Context(), 20*time.Second)
+		busy, calm := context.WithTimeout(t.Context(), 30*time.Second)
 		defer calm()
 		var relays, others sync.WaitGroup
 		on, off := context.WithCancel(t.Context())

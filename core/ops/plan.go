@@ -100,7 +100,9 @@ func (a *API) PlanRows(ctx context.Context, action Action, ids ...core.RowID) (P
 
 // distinctRows reads the rows with these ids, each once. It refuses ids that no row has, and rows
 // that check refuses.
-func (a *API) distinctRows(ctx context.Context, ids []core.RowID, check func(*Event) error) (events []Event, err error) {
+func (a *API) distinctRows(
+	ctx context.Context, ids []core.RowID, check func(*Event) error,
+) (events []Event, err error) {
 	seen := make(map[core.RowID]bool, len(ids))
 	for _, id := range ids {
 		if seen[id] {

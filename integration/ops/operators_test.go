@@ -268,8 +268,8 @@ func (w *busyWorld) plan(ctx context.Context, api *ops.API, make func() (ops.Pla
 }
 
 // Producers, relays that come and go, a limit of producers, an archive that fails, pauses, rates,
-// redrives, discards and replays, all at once: no event is lost, invented, or out of its order, none
-// is deleted that the archive has not got, and none of what is paused goes out.
+// redrives, discards and replays, all at once: no event is lost, invented, or out of its order,
+// none is deleted that the archive has not got, and none of what is paused goes out.
 func TestOperatorsAtOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

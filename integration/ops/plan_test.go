@@ -158,7 +158,8 @@ func TestPlanRows(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		w, ctx := newWorld(t, db, core.Config{}), t.Context()
 		event := w.Publish(core.Event{Type: "dead.a", Topic: "t", Key: "k"},
-			core.Event{Type: "a", Topic: "t", Key: "k"}, core.Event{Type: "dead.a"}, core.Event{Type: "a"}, core.Event{Type: "dead.b"})
+			core.Event{Type: "a", Topic: "t", Key: "k"}, core.Event{Type: "dead.a"},
+			core.Event{Type: "a"}, core.Event{Type: "dead.b"})
 		w.drain()
 		var row []core.RowID
 		for _, id := range event {

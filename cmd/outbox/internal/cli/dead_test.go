@@ -246,9 +246,8 @@ func TestWrongNames(t *testing.T) {
 		for _, to := range []string{"kafka", "kafka:9092", "localhost:9092", "redis"} {
 			w.require(w.run("relay", "--to", to), ExitUsage, "names no broker that is known")
 		}
-		address := w.address
 		if w.dialect != core.SQLite {
-			before, query, _ := strings.Cut(address, "?")
+			before, query, _ := strings.Cut(w.address, "?")
 			w.address = before + "_is_not_here?" + query
 			w.require(w.run("status"), ExitFailed, "refuses the connection")
 		}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -161,33 +160,32 @@ func (a *app) printFindings(all []finding) {
 	}
 }
 
-// examine runs every check. A check that cannot be run is a warning.
+// examine runs every check. A check that cannot be run is a warning, but not if it reads tables
+// that are missing: the first check has said so.
 func (x *examination) examine(ctx context.Context) (all []finding) {
 	for _, c := range []struct {
-		name string
-		run  func(context.Context) ([]finding, error)
+		name  string
+		run   func(context.Context) ([]finding, error)
+		reads bool // the tables
 	}{
-		{"tables", x.tables},
-		{"durability", x.durability},
-		{"isolation", x.isolation},
-		{"clock", x.clock},
-		{"transactions", x.transactions},
-		{"vacuum", x.vacuum},
-		{"relays", x.relays},
-		{"pauses", x.pauses},
-		{"dead", x.dead},
-		{"pooler", x.pooler},
-		{"versions", x.versions},
-		{"effects", x.effects},
-		{"leases", x.leases},
-		{"retention", x.retention},
-		{"broker", x.broker},
+		{"tables", x.tables, false},
+		{"durability", x.durability, false},
+		{"isolation", x.isolation, false},
+		{"clock", x.clock, false},
+		{"transactions", x.transactions, false},
+		{"vacuum", x.vacuum, true},
+		{"relays", x.relays, true},
+		{"pauses", x.pauses, true},
+		{"dead", x.dead, true},
+		{"pooler", x.pooler, false},
+		{"versions", x.versions, false},
+		{"effects", x.effects, true},
+		{"leases", x.leases, true},
+		{"retention", x.retention, true},
+		{"broker", x.broker, true},
 	} {
 		found, err := c.run(ctx)
-		if x.noTables { // the first check has said so
-			err = nil
-		}
-		if err != nil {
+		if err != nil && (!c.reads || !x.noTables) {
 			found = append(found, finding{
 				Check: c.name, Level: levelWarning, Found: "could not be checked: " + firstLine(err.Error()),
 				Fix: "if a right is missing, grant it; if the database was busy, call doctor again",
@@ -398,9 +396,6 @@ func (x *examination) vacuum(ctx context.Context) ([]finding, error) {
   false),
  COALESCE(pg_stat_get_dead_tuples(c.oid), 0)
 FROM pg_class c WHERE c.oid = to_regclass($1::text)`, x.db.quote(x.schema, x.prefix+"event")).Scan(&on, &tuples)
-	if errors.Is(err, sql.ErrNoRows) { // there is no such table
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -62,8 +62,8 @@ func (a *app) withOutbox(
 // hintUnseen tells the person that no event in the table has what a command was for: it may be
 // misspelled. A failure of the question is no failure of the command.
 func (a *app) hintUnseen(ctx context.Context, api *ops.API, f ops.Filter) {
-	n, err := api.Count(ctx, f)
-	if err != nil || n.N > 0 || n.More {
+	page, err := api.List(ctx, ops.ListQuery{Filter: f, Limit: 1})
+	if err != nil || len(page.Events) > 0 || page.Next != "" {
 		return
 	}
 	what := fmt.Sprintf("topic %q", short(f.Topic))

@@ -336,14 +336,20 @@ func (r *planRun) stop(ctx context.Context, note string) error {
 func (r *planRun) interrupted(ctx context.Context, why error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	p, found, err := r.store.ReadPlan(ctx, r.p.ID) // the last change may have happened
-	if err != nil || !found || p.State != PlanRunning || p.Worker != r.p.Worker {
-		return // if the database is away, the lease ends
-	}
-	r.p = p
-	r.p.State, r.p.Note = PlanPaused, "its process ended"
+	note := "its process ended"
 	if !errors.Is(why, context.Canceled) {
-		r.p.Note = fmt.Sprintf("its process could not go on: %.200s", why)
+		note = fmt.Sprintf("its process could not go on: %.200s", why)
 	}
-	_, _ = r.change(ctx, PlanChange{})
+	for {
+		// The change that was interrupted may have happened, or happen between the two statements below.
+		p, found, err := r.store.ReadPlan(ctx, r.p.ID)
+		if err != nil || !found || p.State != PlanRunning || p.Worker != r.p.Worker {
+			return // if the database is away, the lease ends
+		}
+		r.p = p
+		r.p.State, r.p.Note = PlanPaused, note
+		if ok, err := r.change(ctx, PlanChange{}); ok || err != nil {
+			return
+		}
+	}
 }

@@ -20,11 +20,17 @@ import (
 func planned(t *testing.T) (*ops.API, *outboxtest.Repository, ops.StoredPlan) {
 	t.Helper()
 	table := outboxtest.NewRepository()
+	api, stored := plannedIn(t, table, table.Transactor())
+	return api, table, stored
+}
+
+func plannedIn(t *testing.T, table core.Repository, txs core.Transactor) (*ops.API, ops.StoredPlan) {
+	t.Helper()
 	ob, err := core.New(core.Config{Repository: table})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = table.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) (err error) {
+	err = txs.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) (err error) {
 		for i := range 100 {
 			_, err = ob.Publish(ctx, tx, core.Event{Type: "order.placed", Topic: "orders", Key: fmt.Sprint(i)})
 			if err != nil {
@@ -48,7 +54,7 @@ func planned(t *testing.T) (*ops.API, *outboxtest.Repository, ops.StoredPlan) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return api, table, stored
+	return api, stored
 }
 
 // A rate spreads the changes over time, and a plan that runs for long keeps its lease.
@@ -101,6 +107,42 @@ func TestRunPlanThatAnotherProcessTook(t *testing.T) {
 		now, err := api.StoredPlan(t.Context(), stored.ID)
 		if err != nil || now.Version != taken.Version || now.Changed != p.Changed || !now.Running() {
 			t.Errorf("%+v %v", now, err)
+		}
+	})
+}
+
+// lateTable is a table in which the last change of a run that is interrupted happens late: after the
+// run has read the plan, and before it stores that the plan is paused.
+type lateTable struct {
+	*outboxtest.Repository
+	late int // how many changes come late
+}
+
+func (r *lateTable) ChangePlan(ctx context.Context, c ops.PlanChange) (ops.StoredPlan, bool, error) {
+	if c.Plan.State == ops.PlanPaused && r.late > 0 {
+		r.late--
+		last := c.Plan
+		last.State = ops.PlanRunning
+		if _, ok, err := r.Repository.ChangePlan(ctx, ops.PlanChange{Plan: last, Lease: time.Minute}); !ok || err != nil {
+			return c.Plan, false, errors.Join(errors.New("the plan was changed meanwhile"), err)
+		}
+	}
+	return r.Repository.ChangePlan(ctx, c)
+}
+
+// A server may carry out a statement after its client has given up.
+func TestRunPlanInterruptedInItsLastChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := &lateTable{Repository: outboxtest.NewRepository(), late: 2}
+		api, stored := plannedIn(t, table, table.Transactor())
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, err := api.RunPlan(ctx, stored.ID, ops.RunOptions{Actor: "ada", Rate: 2}); err == nil {
+			t.Error("a run whose context ended returned no error")
+		}
+		p, err := api.StoredPlan(t.Context(), stored.ID)
+		if err != nil || p.State != ops.PlanPaused || table.late != 0 {
+			t.Errorf("%+v, %d late changes to come, %v", p, table.late, err)
 		}
 	})
 }

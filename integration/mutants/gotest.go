@@ -22,7 +22,8 @@ var errBuild = errors.New("it does not compile")
 // returns the program.
 func build(ctx context.Context, root, dir, pkg string, changed map[string]string) (program string, err error) {
 	program = filepath.Join(dir, "test.bin")
-	args := []string{"test", "-c", "-ldflags=-s -w", "-o", program}
+	// Our own packages, nearly all of which a mutant compiles anew, are not optimized: it takes two thirds of the time.
+	args := []string{"test", "-c", "-ldflags=-s -w", "-gcflags=" + ownPackages + "=-N -l", "-o", program}
 	if len(changed) > 0 {
 		overlay, err := writeOverlay(root, dir, changed)
 		if err != nil {
@@ -37,6 +38,8 @@ func build(ctx context.Context, root, dir, pkg string, changed map[string]string
 	}
 	return program, nil
 }
+
+const ownPackages = "github.com/ormoutbox/ormoutbox/..."
 
 // writeOverlay writes the changed files into dir, and the list that go test -overlay reads.
 func writeOverlay(root, dir string, changed map[string]string) (string, error) {

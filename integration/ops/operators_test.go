@@ -280,7 +280,7 @@ func TestOperatorsAtOnce(t *testing.T) {
 		own := fixture.NewProcess(t, db, w.config())
 		api, err := ops.New(own.Outbox)
 		fixture.NoError(t, err)
-		busy, calm := context.WithTimeout(t.Context(), 30*time.Second)
+		busy, calm := context.WithTimeout(t.Context(), 15*time.Second)
 		defer calm()
 		var relays, others sync.WaitGroup
 		on, off := context.WithCancel(t.Context())

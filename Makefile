@@ -57,6 +57,8 @@ WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestReposito
 WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgBouncerFlightIsCut|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy
 # The longest ones first, so that none of them is left to run alone at the end.
 LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench cli sql relay brokers ops command upgrade inbox once)
+# `make test` begins with these, for the same reason.
+LONGEST := ./core $(addprefix ./integration/,repository gorm ent bun pgxoutbox endtoend sql)
 # `make test` runs 300 schedules of it with the race detector, and `make test-long` all without: they take an eighth of the time.
 SIMULATION := TestSimulation.*
 # Set, `make test` leaves out all that a `make test-long` after it runs whole.
@@ -71,7 +73,7 @@ test: services-up gotestsum promtool ## the tests of every module against real s
 	@echo 'make test: about 8 minutes on two idle cores, and longer the first time, when everything is compiled;' \
 		'packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
-	scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '^($(LONG)$(if $(LONG_FOLLOWS),|$(WHOLE)))$$' $(TESTFLAGS) work || status=$$?; \
+	scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '^($(LONG)$(if $(LONG_FOLLOWS),|$(WHOLE)))$$' $(TESTFLAGS) $(LONGEST) work || status=$$?; \
 	echo "ran with $$(go env GOVERSION), over $$(scripts/modules | wc -l) modules: $$(scripts/modules | xargs)"; \
 	echo "'make test-long' runs what takes long; the servers are still up: 'make services-down' stops them"; \
 	exit $$status

@@ -21,6 +21,8 @@ type (
 	RedriveRequest = engine.RedriveRequest
 	// DiscardRequest names dead events that a person wants never processed.
 	DiscardRequest = engine.DiscardRequest
+	// ArchivedEvent is an event that Config.Archive gets before its row is deleted.
+	ArchivedEvent = engine.ArchivedEvent
 	// Observer has callbacks for each result of an Inbox.
 	Observer = engine.Observer
 	// Tracer has callbacks for traces.
@@ -28,6 +30,9 @@ type (
 	// Info describes one delivery of an event.
 	Info = engine.Info
 )
+
+// ArchiveEvents is how many events Config.Archive gets at most in one call.
+const ArchiveEvents = engine.ArchiveEvents
 
 // Defaults of Config.
 const (

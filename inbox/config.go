@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -110,6 +111,13 @@ type Config struct {
 	// CleanupInterval is how often Run deletes rows that are older than Retention. Default: 10
 	// minutes.
 	CleanupInterval time.Duration
+	// Archive gets processed and discarded events before Cleanup deletes them, at most
+	// ArchiveEvents at once. If it returns an error or panics, they stay, Cleanup returns the
+	// error, and the next cleanup begins with them. Events may come again: after a crash, and if
+	// two processes clean up at once. An archive must know their Key. It must end when ctx does.
+	// Every process that cleans up needs it. The keys of OnlyNewer are not archived. Store must be
+	// an Archiver, as a sqlinbox.Store is. Default: none.
+	Archive func(ctx context.Context, events []ArchivedEvent) error
 
 	// Observer has callbacks for metrics, one for each kind of result. Default: none.
 	Observer *Observer
@@ -148,7 +156,7 @@ func (c Config) engine(from translation) engine.Config {
 		MaxAttempts: c.MaxAttempts, MinAge: c.MinAge, Classifier: c.Classifier,
 		RetryPause: c.RetryPause, MaxRetryPause: c.MaxRetryPause, OnlyNewer: c.OnlyNewer, Cache: c.Cache,
 		Retention: c.Retention, BrokerRetention: c.BrokerRetention, ReplayWindow: c.ReplayWindow,
-		CleanupInterval: c.CleanupInterval, Observer: c.Observer, Tracer: c.Tracer, Logger: c.Logger,
+		CleanupInterval: c.CleanupInterval, Archive: c.Archive, Observer: c.Observer, Tracer: c.Tracer, Logger: c.Logger,
 	}
 }
 

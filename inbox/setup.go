@@ -302,6 +302,17 @@ func (l *lazyInbox) Cleanup(ctx context.Context, consumer string, keep time.Dura
 	return s.Cleanup(ctx, consumer, keep, limit)
 }
 
+// Archive implements Archiver.
+func (l *lazyInbox) Archive(ctx context.Context, consumer string, keep time.Duration, limit int,
+	fn func(ctx context.Context, events []ArchivedEvent) error,
+) (int, error) {
+	s, err := l.ready(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return s.Archive(ctx, consumer, keep, limit, fn)
+}
+
 // CleanupKeys implements Store.
 func (l *lazyInbox) CleanupKeys(ctx context.Context, consumer string, keep time.Duration, limit int) (int, error) {
 	s, err := l.ready(ctx)

@@ -88,24 +88,20 @@ var errForever = errors.New("inbox: Config.Retention is not set: everything is k
 
 // Cleanup deletes, in chunks, the processed and the discarded events and the keys of OnlyNewer of
 // this consumer that are older than Config.Retention. It returns how many it deleted. Rows of
-// failed and dead events stay. Any number of processes may call it at once.
+// failed and dead events stay. Any number of processes may call it at once. Config.Archive gets the
+// events first.
 func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) {
 	if in.cfg.Retention == 0 {
 		return 0, errForever
 	}
-	for _, clean := range []func(context.Context, string, time.Duration, int) (int, error){
-		in.cfg.Store.Cleanup,
-		in.cfg.Store.CleanupKeys,
-	} {
-		for {
-			n, err := clean(ctx, in.cfg.Consumer, in.cfg.Retention, cleanupChunk)
+	for _, some := range []func(context.Context) (int, bool, error){in.cleanSome, in.cleanKeys} {
+		for more := true; more; {
+			var n int
+			n, more, err = some(ctx)
 			deleted += n
 			in.obs.Cleaned(n, err)
 			if err != nil {
 				return deleted, err
-			}
-			if n < cleanupChunk {
-				break
 			}
 		}
 	}

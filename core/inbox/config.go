@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -84,6 +85,13 @@ type Config struct {
 	// CleanupInterval is how often Run deletes rows that are older than Retention. Default: 10
 	// minutes.
 	CleanupInterval time.Duration
+	// Archive gets processed and discarded events before Cleanup deletes them, at most
+	// ArchiveEvents at once. If it returns an error or panics, they stay, Cleanup returns the
+	// error, and the next cleanup begins with them. Events may come again: after a crash, and if
+	// two processes clean up at once. An archive must know their Key. It must end when ctx does.
+	// Every process that cleans up needs it. The keys of OnlyNewer are not archived. Store must be
+	// an Archiver, as a sqlinbox.Store is. Default: none.
+	Archive func(ctx context.Context, events []ArchivedEvent) error
 
 	// Observer has callbacks for metrics, one for each kind of result. Default: none.
 	Observer *Observer
@@ -112,6 +120,9 @@ func (c Config) Validate() error {
 	}
 	if isNil(c.Store) {
 		bad("Store is nil: use sqlinbox.New")
+	}
+	if _, ok := c.Store.(Archiver); c.Archive != nil && !isNil(c.Store) && !ok {
+		bad("Archive needs a Store that is an Archiver, and a %T is none", c.Store)
 	}
 	if slices.Contains(c.OnlyNewer, "") {
 		bad("OnlyNewer has an empty name")

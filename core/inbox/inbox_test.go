@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -317,4 +318,50 @@ func TestAtLeastOnceIsNotDoneByTheHandlersOwnKeys(t *testing.T) {
 		inbox.Ack, nil)
 	w.wants(b.Process(t.Context(), message("f"), func(context.Context, inbox.Message) error { return errHandler }),
 		inbox.Ack, nil)
+}
+
+// A broken archive keeps the events, and a panic in it does not end the program.
+func TestCleanupArchives(t *testing.T) {
+	var result error
+	panics, archived := false, 0
+	archive := func(_ context.Context, events []inbox.ArchivedEvent) error {
+		if panics {
+			panic("no archive")
+		}
+		if archived += len(events); len(events) > inbox.ArchiveEvents {
+			t.Errorf("%d events at once", len(events))
+		}
+		return result
+	}
+	w := newWorld(t, func(c *inbox.Config) {
+		c.Retention, c.BrokerRetention, c.Archive = 2*time.Hour, time.Hour, archive
+	})
+	const events = inbox.ArchiveEvents + 5
+	for i := range events {
+		r := w.in.Process(t.Context(), message(fmt.Sprint(i)), w.apply)
+		w.wants(r, inbox.Ack, nil)
+	}
+	w.store.ShiftClock(3 * time.Hour)
+	panics = true
+	n, err := w.in.Cleanup(t.Context())
+	if _, panicked := errors.AsType[*core.PanicError](err); n != 0 || !panicked || w.store.Processed() != events {
+		t.Errorf("a panic: deleted %d, %d are left, %v", n, w.store.Processed(), err)
+	}
+	panics, result = false, errHandler
+	if n, err := w.in.Cleanup(t.Context()); n != 0 || !errors.Is(err, errHandler) || w.store.Processed() != events {
+		t.Errorf("an error: deleted %d, %d are left, %v", n, w.store.Processed(), err)
+	}
+	result, archived = nil, 0
+	if n, err := w.in.Cleanup(t.Context()); n != events || err != nil || archived != events || w.store.Processed() != 0 {
+		t.Errorf("deleted %d, archived %d, %d are left, %v", n, archived, w.store.Processed(), err)
+	}
+
+	type noArchiver struct{ inbox.Store }
+	_, err = inbox.New(inbox.Config{
+		Consumer: "billing", Handler: "invoice", Transactor: w.repo.Transactor(), Store: noArchiver{w.store},
+		Archive: archive,
+	})
+	if err == nil || !strings.Contains(err.Error(), "Archive needs a Store that is an Archiver") {
+		t.Errorf("a store without archives: %v", err)
+	}
 }

@@ -4,26 +4,42 @@ import (
 	"context"
 	"errors"
 
+	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // Cleanup deletes the keys whose time to live is over, chunk by chunk, until none is left or ctx
-// ends. It returns how many it deleted. Any number of processes may call it at once.
+// ends. It returns how many it deleted. Any number of processes may call it at once. Config.Archive
+// gets the keys first.
 func (r *Runner) Cleanup(ctx context.Context) (deleted int, err error) {
 	if r.cfg.Store == nil {
 		return 0, errors.New("once: Cleanup needs Config.Store")
 	}
 	for {
-		n, err := r.cfg.Store.Cleanup(ctx, r.cfg.CleanupBatch)
+		n, more, err := r.cleanSome(ctx)
 		r.obs.Cleaned(n, err)
 		deleted += n
 		if err != nil {
 			return deleted, errtext.Errorf("%w: cleanup: %w", ErrStore, err)
 		}
-		if n < r.cfg.CleanupBatch {
+		if !more {
 			return deleted, nil
 		}
 	}
+}
+
+// cleanSome deletes a chunk, and reports whether there may be more.
+func (r *Runner) cleanSome(ctx context.Context) (deleted int, more bool, err error) {
+	limit := r.cfg.CleanupBatch
+	if r.cfg.Archive == nil {
+		deleted, err = r.cfg.Store.Cleanup(ctx, limit)
+		return deleted, deleted >= limit, err
+	}
+	deleted, err = r.cfg.Store.(Archiver).Archive(ctx, min(limit, ArchiveKeys),
+		func(ctx context.Context, keys []ArchivedKey) error {
+			return archive.Call(ctx, "Config.Archive", r.cfg.Archive, keys)
+		})
+	return deleted, deleted > 0, err
 }
 
 // Run cleans up every Config.CleanupInterval until ctx ends; then it returns nil. Errors of the

@@ -1,6 +1,7 @@
 package once
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -43,6 +44,14 @@ type Config struct {
 	// statement deletes. Default: 10 min and 1000.
 	CleanupInterval time.Duration
 	CleanupBatch    int
+	// Archive gets keys whose time to live is over before Cleanup deletes them, at most ArchiveKeys
+	// at once. If it returns an error or panics, they stay, Cleanup returns the error, and the next
+	// cleanup begins with them. Keys may come again: after a crash, and if two processes clean up
+	// at once. An archive must know their Key and Fence. It must end when ctx does. A key that is
+	// used again after its time to live, and before the cleanup, does not come. Every process that
+	// cleans up needs it. Store must be an Archiver, as that of package sqlonce is. Redis expires
+	// keys by itself and is none. Default: none.
+	Archive func(ctx context.Context, keys []ArchivedKey) error
 
 	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *Observer
@@ -81,6 +90,9 @@ func (c Config) Validate() error {
 	}
 	if c.Store == nil && c.TxStore == nil {
 		bad("Store is missing")
+	}
+	if _, ok := c.Store.(Archiver); c.Archive != nil && !ok {
+		bad("Archive needs a Store that is an Archiver, and a %T is none", c.Store)
 	}
 	if err := CheckLease(c.Lease); err != nil {
 		bad("Lease: %w", err)

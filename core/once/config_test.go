@@ -3,6 +3,7 @@ package once_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -110,5 +111,59 @@ func TestCleanupFails(t *testing.T) {
 	}
 	if err := txOnly.Run(t.Context()); err == nil {
 		t.Error("Run without a Store")
+	}
+}
+
+// A broken archive keeps the keys, and a panic in it does not end the program.
+func TestCleanupArchives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := outboxtest.NewOnceStore()
+		var result error
+		panics, archived := false, 0
+		r, err := once.New(once.Config{
+			Store: s, TTL: time.Hour,
+			Archive: func(_ context.Context, keys []once.ArchivedKey) error {
+				if panics {
+					panic("no archive")
+				}
+				if archived += len(keys); len(keys) > once.ArchiveKeys {
+					t.Errorf("%d keys at once", len(keys))
+				}
+				return result
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const keys = once.ArchiveKeys + 5
+		for i := range keys {
+			_, _, err := r.Do(t.Context(), once.Key{Scope: "s", ID: fmt.Sprint(i)}, once.Fingerprint{},
+				func(context.Context) (once.Result, error) { return once.Result{}, nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.ShiftClock(2 * time.Hour)
+		panics = true
+		if n, err := r.Cleanup(t.Context()); n != 0 || !errors.Is(err, once.ErrStore) ||
+			!strings.Contains(err.Error(), "Config.Archive: ") || s.Keys() != keys {
+			t.Errorf("a panic: deleted %d, %d are left, %v", n, s.Keys(), err)
+		}
+		panics, result = false, errDown
+		if n, err := r.Cleanup(t.Context()); n != 0 || !errors.Is(err, errDown) || s.Keys() != keys {
+			t.Errorf("an error: deleted %d, %d are left, %v", n, s.Keys(), err)
+		}
+		result, archived = nil, 0
+		if n, err := r.Cleanup(t.Context()); n != keys || err != nil || archived != keys || s.Keys() != 0 {
+			t.Errorf("deleted %d, archived %d, %d are left, %v", n, archived, s.Keys(), err)
+		}
+	})
+	type noArchiver struct{ once.Store }
+	_, err := once.New(once.Config{
+		Store:   noArchiver{outboxtest.NewOnceStore()},
+		Archive: func(context.Context, []once.ArchivedKey) error { return nil },
+	})
+	if err == nil || !strings.Contains(err.Error(), "Archive needs a Store that is an Archiver") {
+		t.Errorf("a store without archives: %v", err)
 	}
 }

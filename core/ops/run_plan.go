@@ -341,7 +341,8 @@ func (r *planRun) interrupted(ctx context.Context, why error) {
 		note = fmt.Sprintf("its process could not go on: %.200s", why)
 	}
 	for {
-		// The change that was interrupted may have happened, or happen between the two statements below.
+		// The change that was interrupted may have happened, or happen between the two
+		// statements below.
 		p, found, err := r.store.ReadPlan(ctx, r.p.ID)
 		if err != nil || !found || p.State != PlanRunning || p.Worker != r.p.Worker {
 			return // if the database is away, the lease ends

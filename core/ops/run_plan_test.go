@@ -111,8 +111,8 @@ func TestRunPlanThatAnotherProcessTook(t *testing.T) {
 	})
 }
 
-// lateTable is a table in which the last change of a run that is interrupted happens late: after the
-// run has read the plan, and before it stores that the plan is paused.
+// lateTable is a table in which the last change of a run that is interrupted happens late: after
+// the run has read the plan, and before it stores that the plan is paused.
 type lateTable struct {
 	*outboxtest.Repository
 	late int // how many changes come late
@@ -123,7 +123,8 @@ func (r *lateTable) ChangePlan(ctx context.Context, c ops.PlanChange) (ops.Store
 		r.late--
 		last := c.Plan
 		last.State = ops.PlanRunning
-		if _, ok, err := r.Repository.ChangePlan(ctx, ops.PlanChange{Plan: last, Lease: time.Minute}); !ok || err != nil {
+		_, ok, err := r.Repository.ChangePlan(ctx, ops.PlanChange{Plan: last, Lease: time.Minute})
+		if !ok || err != nil {
 			return c.Plan, false, errors.Join(errors.New("the plan was changed meanwhile"), err)
 		}
 	}

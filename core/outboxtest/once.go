@@ -23,6 +23,7 @@ type OnceStore struct {
 var (
 	_ once.AttemptStore = (*OnceStore)(nil)
 	_ once.TxStore      = (*OnceStore)(nil)
+	_ once.Archiver     = (*OnceStore)(nil)
 )
 
 // onceRow is one key.
@@ -34,6 +35,7 @@ type onceRow struct {
 	since       time.Time // when the first attempt began
 	leaseUntil  time.Time
 	expiresAt   time.Time
+	doneAt      time.Time
 	result      once.Result
 }
 
@@ -122,7 +124,7 @@ func (s *OnceStore) Complete(ctx context.Context, c once.Claim, res once.Result,
 		}
 		row, err := s.held(c, onceDone)
 		if row != nil {
-			row.status, row.result, row.expiresAt = onceDone, cloneResult(res), now.Add(ttl)
+			row.status, row.result, row.doneAt, row.expiresAt = onceDone, cloneResult(res), now, now.Add(ttl)
 		}
 		return err
 	})
@@ -171,6 +173,15 @@ func (s *OnceStore) Cleanup(ctx context.Context, limit int) (deleted int, err er
 		return 0, err
 	}
 	defer s.repo.mu.Unlock()
+	for _, k := range s.expired(limit) {
+		delete(s.rows, k)
+		deleted++
+	}
+	return deleted, nil
+}
+
+// expired returns the keys that Cleanup deletes. The caller holds the mutex.
+func (s *OnceStore) expired(limit int) []once.Key {
 	now := s.repo.now()
 	var expired []once.Key
 	for k, row := range s.rows {
@@ -180,9 +191,48 @@ func (s *OnceStore) Cleanup(ctx context.Context, limit int) (deleted int, err er
 		}
 	}
 	slices.SortFunc(expired, func(a, b once.Key) int { return s.rows[a].expiresAt.Compare(s.rows[b].expiresAt) })
-	for _, k := range expired[:min(limit, len(expired))] {
-		delete(s.rows, k)
-		deleted++
+	return expired[:min(limit, len(expired))]
+}
+
+// Archive implements once.Archiver.
+func (s *OnceStore) Archive(ctx context.Context, limit int,
+	fn func(ctx context.Context, keys []once.ArchivedKey) error,
+) (deleted int, err error) {
+	if err := s.repo.begin(ctx); err != nil {
+		return 0, err
+	}
+	var keys []once.ArchivedKey
+	seen := map[once.Key]onceRow{}
+	for _, k := range s.expired(limit) {
+		row := s.rows[k]
+		seen[k] = *row
+		a := once.ArchivedKey{
+			Key: k, Fingerprint: row.fingerprint, Owner: row.claim.Owner, Fence: row.claim.Fence,
+			Attempts: row.attempts, CreatedAt: row.since, ExpiresAt: row.expiresAt,
+		}
+		if row.status == onceDone {
+			a.Done, a.Result, a.DoneAt = true, cloneResult(row.result), row.doneAt
+		}
+		keys = append(keys, a)
+	}
+	s.repo.mu.Unlock()
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	if err := fn(ctx, keys); err != nil {
+		return 0, err
+	}
+	if err := s.repo.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer s.repo.mu.Unlock()
+	for k, was := range seen {
+		row, locked := s.rows[k], s.repo.locks[onceLock(k)] != nil
+		if row != nil && !locked && row.claim == was.claim && row.status == was.status &&
+			row.expiresAt.Equal(was.expiresAt) {
+			delete(s.rows, k)
+			deleted++
+		}
 	}
 	return deleted, nil
 }
@@ -261,7 +311,7 @@ func (s *OnceStore) AcquireTx(ctx context.Context, tx core.Tx, req once.Request)
 	err = s.within(ctx, tx, req.Key, func(t *Tx, now time.Time) error {
 		var row *onceRow
 		if got, row = s.decide(req, now); row != nil {
-			row.status, row.expiresAt = onceDone, now.Add(req.TTL)
+			row.status, row.doneAt, row.expiresAt = onceDone, now, now.Add(req.TTL)
 			s.put(t, req.Key, row)
 		}
 		return nil

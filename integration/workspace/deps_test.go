@@ -36,17 +36,22 @@ var rooms = map[string]room{
 	"core/ops": {ours: []string{
 		"core", "core/internal/errtext", "core/internal/failgroup", "core/internal/who",
 	}},
-	"core/sqloutbox":    {ours: []string{"core", "core/ops", "core/sqltx", "core/internal/..."}},
-	"core/adapter":      {ours: []string{"core", "core/sqloutbox", "core/internal/..."}},
-	"core/once":         {ours: []string{"core", "core/internal/errtext", "core/internal/textcheck"}},
+	"core/sqloutbox": {ours: []string{"core", "core/ops", "core/sqltx", "core/internal/..."}},
+	"core/adapter":   {ours: []string{"core", "core/sqloutbox", "core/internal/..."}},
+	"core/once": {ours: []string{
+		"core", "core/internal/archive", "core/internal/errtext", "core/internal/textcheck",
+	}},
 	"core/once/sqlonce": {ours: []string{"core", "core/once", "core/internal/..."}},
 	"core/once/httpkey": {ours: []string{"core", "core/once"}},
-	"core/once/command": {ours: []string{"core", "core/once", "core/internal/errtext", "core/internal/textcheck"}},
+	"core/once/command": {ours: []string{
+		"core", "core/once", "core/internal/archive", "core/internal/errtext", "core/internal/textcheck",
+	}},
 	"core/once/command/sqlcommand": {ours: []string{
 		"core", "core/once", "core/once/command", "core/internal/...",
 	}},
 	"core/inbox": {ours: []string{
-		"core", "core/cloudevents", "core/once", "core/internal/errtext", "core/internal/textcheck",
+		"core", "core/cloudevents", "core/once", "core/internal/archive", "core/internal/errtext",
+		"core/internal/textcheck",
 	}},
 	"core/inbox/inboxtest": {ours: []string{"core", "core/inbox"}},
 	"core/inbox/sqlinbox":  {ours: []string{"core", "core/inbox", "core/internal/..."}},

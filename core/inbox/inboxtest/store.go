@@ -26,7 +26,10 @@ type Store struct {
 	clock time.Duration // how far it is ahead of the time
 }
 
-var _ inbox.Store = (*Store)(nil)
+var (
+	_ inbox.Store    = (*Store)(nil)
+	_ inbox.Archiver = (*Store)(nil)
+)
 
 type status uint8
 
@@ -305,10 +308,54 @@ func (s *Store) change(keys []inbox.Key, actor, reason string, do func(*row)) (c
 func (s *Store) Cleanup(_ context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, k := range s.old(consumer, keep, limit) {
+		delete(s.rows, k)
+		deleted++
+	}
+	return deleted, nil
+}
+
+// old returns the keys of the events that Cleanup deletes. The caller holds the mutex.
+func (s *Store) old(consumer string, keep time.Duration, limit int) (keys []inbox.Key) {
 	for k, r := range s.rows {
-		if _, locked := s.locks[k]; deleted < limit && !locked && r.ended() && k.Consumer == consumer &&
+		if _, locked := s.locks[k]; len(keys) < limit && !locked && r.ended() && k.Consumer == consumer &&
 			s.now().Sub(r.changed) > keep {
-			delete(s.rows, k)
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// Archive implements inbox.Archiver.
+func (s *Store) Archive(ctx context.Context, consumer string, keep time.Duration, limit int,
+	fn func(ctx context.Context, events []inbox.ArchivedEvent) error,
+) (deleted int, err error) {
+	s.mu.Lock()
+	var events []inbox.ArchivedEvent
+	for _, k := range s.old(consumer, keep, limit) {
+		r := s.rows[k]
+		e := inbox.ArchivedEvent{Key: k, Source: r.Topic, Attempts: r.Attempts, EndedAt: r.changed.UTC()}
+		if r.Located {
+			e.Source = fmt.Sprintf("%s/%d/%d", r.Topic, r.Partition, r.Offset)
+		}
+		if r.status == discarded {
+			e.Discarded, e.Note = true, r.Text
+		}
+		events = append(events, e)
+	}
+	s.mu.Unlock()
+	if len(events) == 0 {
+		return 0, nil
+	}
+	if err := fn(ctx, events); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range events {
+		r, ok := s.rows[e.Key]
+		if _, locked := s.locks[e.Key]; ok && !locked && r.ended() && r.changed.Equal(e.EndedAt) {
+			delete(s.rows, e.Key)
 			deleted++
 		}
 	}

@@ -24,8 +24,7 @@ var mysqlVariant = variant{
 				"processed_at < {ago} ORDER BY processed_at LIMIT ?{skip}"),
 			Columns: 2,
 			Delete: func(keys int) string {
-				return n.Statement("DELETE FROM {seen} WHERE " + strings.Repeat("("+seenIs+") OR ", keys-1) +
-					"(" + seenIs + ")")
+				return n.Statement("DELETE FROM {seen} WHERE " + sqlstore.AnyOf(seenIs, keys))
 			},
 		}
 	},
@@ -34,8 +33,7 @@ var mysqlVariant = variant{
 			Find:    n.Statement("SELECT handler, tenant_id, event_id FROM {failure} WHERE " + failureOld + "{skip}"),
 			Columns: 3,
 			Delete: func(keys int) string {
-				return n.Statement("DELETE FROM {failure} WHERE " + strings.Repeat("("+failureIs+") OR ", keys-1) +
-					"(" + failureIs + ")")
+				return n.Statement("DELETE FROM {failure} WHERE " + sqlstore.AnyOf(failureIs, keys))
 			},
 		}
 	},

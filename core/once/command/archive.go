@@ -2,13 +2,13 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 )
 
-// ArchiveEffects is how many effects QueueConfig.Archive gets at most in one call.
+// ArchiveEffects is how many effects QueueConfig.Archive gets at most in one call, with payloads of
+// at most core.ArchiveBytes unless a single one is larger.
 const ArchiveEffects = 100
 
 // Archiver is implemented by a Store that can show effects before it deletes them. NewQueue refuses
@@ -29,22 +29,9 @@ func (q *Queue) cleanSome(ctx context.Context) (deleted int, more bool, err erro
 		return deleted, deleted >= limit, err
 	}
 	limit = min(limit, ArchiveEffects)
-	deleted, err = q.cfg.Store.(Archiver).Archive(ctx, q.cfg.Retention, limit, q.archive)
-	return deleted, deleted >= limit, err
-}
-
-// archive calls QueueConfig.Archive. A panic is an error, so that it does not end Run.
-func (q *Queue) archive(ctx context.Context, effects []Record) (err error) {
-	returned := false
-	defer func() {
-		if !returned {
-			err = core.NewPanicError(recover())
-		}
-		if err != nil {
-			err = fmt.Errorf("QueueConfig.Archive: %w", err)
-		}
-	}()
-	err = q.cfg.Archive(ctx, effects)
-	returned = true
-	return err
+	deleted, err = q.cfg.Store.(Archiver).Archive(ctx, q.cfg.Retention, limit,
+		func(ctx context.Context, effects []Record) error {
+			return archive.Call(ctx, "QueueConfig.Archive", q.cfg.Archive, effects)
+		})
+	return deleted, deleted > 0, err
 }

@@ -16,5 +16,8 @@ func Texts(cfg Config) (map[string]string, error) {
 	if c, ok := s.cleanup.(sqlstore.CleanupByKey); ok && err == nil {
 		texts["cleanup_delete of 2"] = c.Delete(2)
 	}
+	if err == nil {
+		texts["remove of 2"] = s.remove(2)
+	}
 	return texts, err
 }

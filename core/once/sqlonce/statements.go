@@ -1,14 +1,15 @@
 package sqlonce
 
 import (
-	"strings"
-
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
 const (
 	keyIs   = "scope = ? AND tenant = ? AND id = ?"
 	claimIs = keyIs + " AND owner = ? AND fence = ?"
+
+	// archivedIs is true for a key as Archive has read it: every change sets one of the times.
+	archivedIs = keyIs + " AND fence = ? AND {us:updated_at} = ? AND {us:expires_at} = ? AND status = ?"
 
 	readKey = "SELECT status, fence, attempts, fingerprint, COALESCE({left:lease_until},0), {left:expires_at}, " +
 		"{left:created_at}, result, COALESCE(result_type,''), " +
@@ -36,6 +37,8 @@ type statements struct {
 	insert, hold, done string
 	insertTx           sqlstore.Insert
 	cleanup            sqlstore.Cleanup
+	old                string // for Archive
+	remove             func(n int) string
 }
 
 // variant has the parts that differ between the databases in more than words.
@@ -67,8 +70,7 @@ var variants = sqlstore.Each[variant]{
 					"expires_at LIMIT ?{skip}"),
 				Columns: 3,
 				Delete: func(keys int) string {
-					return n.Statement("DELETE FROM {key} WHERE " + strings.Repeat("("+keyIs+") OR ", keys-1) + "(" +
-						keyIs + ")")
+					return n.Statement("DELETE FROM {key} WHERE " + sqlstore.AnyOf(keyIs, keys))
 				},
 			}
 		},
@@ -117,5 +119,9 @@ func newStatements(n sqlstore.Names) *statements {
 			Guarded: text(v.guarded),
 		},
 		cleanup: v.cleanup(n),
+		old: text("SELECT scope, tenant, id, fingerprint, owner, status, fence, attempts, {us:created_at}, " +
+			"{us:updated_at}, COALESCE({us:done_at},0), {us:expires_at}, result, COALESCE(result_type,''), " +
+			"COALESCE(result_meta,'') FROM {key} WHERE expires_at < {now} ORDER BY expires_at LIMIT ?"),
+		remove: func(rows int) string { return text("DELETE FROM {key} WHERE " + sqlstore.AnyOf(archivedIs, rows)) },
 	}
 }

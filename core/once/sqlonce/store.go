@@ -31,6 +31,7 @@ type Store struct {
 var (
 	_ once.AttemptStore = (*Store)(nil)
 	_ once.TxStore      = (*Store)(nil)
+	_ once.Archiver     = (*Store)(nil)
 )
 
 // New returns the Store for the table in db. If cfg names no dialect, New asks the database, for at

@@ -46,6 +46,7 @@ func TestOnceStore(t *testing.T, h OnceHarness) {
 		{"Attempts", onceAttemptCases()},
 		{"Result", onceResultCases()},
 		{"Expiry", onceExpiryCases()},
+		{"Archive", onceArchiveCases()},
 		{"Keys", onceKeyCases()},
 		{"Concurrency", onceConcurrencyCases()},
 	} {

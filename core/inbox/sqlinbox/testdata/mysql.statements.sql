@@ -37,6 +37,9 @@ UPDATE `my_inbox_failure` SET status = ?, attempts = ?, last_error_code = ?, las
 -- first_failure
 SELECT status, attempts, TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),received_at) FROM `my_inbox_failure` WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? FOR UPDATE
 
+-- forget
+DELETE FROM `my_inbox_failure` WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 0 AND last_error_code = 'discarded'
+
 -- handlers
 SELECT handler FROM `my_inbox_handler` WHERE consumer = ?
 
@@ -49,6 +52,9 @@ INSERT INTO `my_inbox_seen` (handler_id, tenant_id, event_id, source, attempts, 
 -- list
 INSERT IGNORE INTO `my_inbox_handler` (handler_id, consumer, handler) VALUES (?, ?, ?)
 
+-- old
+SELECT s.tenant_id, s.event_id, COALESCE(s.source,''), s.attempts, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',s.processed_at), CASE WHEN f.status IS NULL THEN 0 ELSE 1 END, COALESCE(f.last_error,'') FROM `my_inbox_seen` s LEFT JOIN `my_inbox_failure` f ON f.consumer = ? AND f.handler = ? AND f.tenant_id = s.tenant_id AND f.event_id = s.event_id AND f.status = 0 AND f.last_error_code = 'discarded' WHERE s.handler_id = ? AND s.processed_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY s.processed_at LIMIT ?
+
 -- open
 INSERT INTO `my_inbox_seen` (handler_id, tenant_id, event_id, source, attempts, processed_at) VALUES (?, ?, ?, ?, 0, NULL) ON DUPLICATE KEY UPDATE copies = copies + 1
 
@@ -60,6 +66,9 @@ DELETE FROM `my_inbox_failure` WHERE consumer = ? AND handler = ? AND tenant_id 
 
 -- redrive
 UPDATE `my_inbox_failure` SET status = 0, attempts = 0, last_error_code = 'redriven', last_error = ?, received_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4
+
+-- remove of 2
+DELETE FROM `my_inbox_seen` WHERE (handler_id = ? AND tenant_id = ? AND event_id = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',processed_at) = ?) OR (handler_id = ? AND tenant_id = ? AND event_id = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',processed_at) = ?)
 
 -- see
 SELECT CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, attempts FROM `my_inbox_seen` WHERE handler_id = ? AND tenant_id = ? AND event_id = ? FOR UPDATE

@@ -28,6 +28,9 @@ UPDATE "app"."inbox_failure" SET status = $1, attempts = $2, last_error_code = $
 -- first_failure
 SELECT status, attempts, (extract(epoch from received_at - statement_timestamp())*1000000)::bigint FROM "app"."inbox_failure" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4 FOR UPDATE
 
+-- forget
+DELETE FROM "app"."inbox_failure" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4 AND status = 0 AND last_error_code = 'discarded'
+
 -- handlers
 SELECT handler FROM "app"."inbox_handler" WHERE consumer = $1
 
@@ -36,6 +39,9 @@ INSERT INTO "app"."inbox_seen" (handler_id, tenant_id, event_id, source, attempt
 
 -- list
 INSERT INTO "app"."inbox_handler" (handler_id, consumer, handler) VALUES ($1, $2, $3) ON CONFLICT (handler_id) DO NOTHING
+
+-- old
+SELECT s.tenant_id, s.event_id, COALESCE(s.source,''), s.attempts, (extract(epoch from s.processed_at)*1000000)::bigint, CASE WHEN f.status IS NULL THEN 0 ELSE 1 END, COALESCE(f.last_error,'') FROM "app"."inbox_seen" s LEFT JOIN "app"."inbox_failure" f ON f.consumer = $1 AND f.handler = $2 AND f.tenant_id = s.tenant_id AND f.event_id = s.event_id AND f.status = 0 AND f.last_error_code = 'discarded' WHERE s.handler_id = $3 AND s.processed_at < statement_timestamp() - $4::bigint * interval '1 microsecond' ORDER BY s.processed_at LIMIT $5
 
 -- open
 INSERT INTO "app"."inbox_seen" (handler_id, tenant_id, event_id, source, attempts, processed_at) VALUES ($1, $2, $3, $4, 0, NULL) ON CONFLICT (handler_id, tenant_id, event_id) DO NOTHING
@@ -48,6 +54,9 @@ DELETE FROM "app"."inbox_failure" WHERE consumer = $1 AND handler = $2 AND tenan
 
 -- redrive
 UPDATE "app"."inbox_failure" SET status = 0, attempts = 0, last_error_code = 'redriven', last_error = $1, received_at = statement_timestamp(), updated_at = statement_timestamp() WHERE consumer = $2 AND handler = $3 AND tenant_id = $4 AND event_id = $5 AND status = 4
+
+-- remove of 2
+DELETE FROM "app"."inbox_seen" WHERE (handler_id = $1 AND tenant_id = $2 AND event_id = $3 AND (extract(epoch from processed_at)*1000000)::bigint = $4) OR (handler_id = $5 AND tenant_id = $6 AND event_id = $7 AND (extract(epoch from processed_at)*1000000)::bigint = $8)
 
 -- see
 SELECT CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, attempts FROM "app"."inbox_seen" WHERE handler_id = $1 AND tenant_id = $2 AND event_id = $3 FOR UPDATE

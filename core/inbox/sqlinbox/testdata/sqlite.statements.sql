@@ -28,6 +28,9 @@ UPDATE "inbox_failure" SET status = ?, attempts = ?, last_error_code = ?, last_e
 -- first_failure
 SELECT status, attempts, received_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "inbox_failure" WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?
 
+-- forget
+DELETE FROM "inbox_failure" WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 0 AND last_error_code = 'discarded'
+
 -- handlers
 SELECT handler FROM "inbox_handler" WHERE consumer = ?
 
@@ -36,6 +39,9 @@ INSERT INTO "inbox_seen" (handler_id, tenant_id, event_id, source, attempts, pro
 
 -- list
 INSERT INTO "inbox_handler" (handler_id, consumer, handler) VALUES (?, ?, ?) ON CONFLICT (handler_id) DO NOTHING
+
+-- old
+SELECT s.tenant_id, s.event_id, COALESCE(s.source,''), s.attempts, s.processed_at, CASE WHEN f.status IS NULL THEN 0 ELSE 1 END, COALESCE(f.last_error,'') FROM "inbox_seen" s LEFT JOIN "inbox_failure" f ON f.consumer = ? AND f.handler = ? AND f.tenant_id = s.tenant_id AND f.event_id = s.event_id AND f.status = 0 AND f.last_error_code = 'discarded' WHERE s.handler_id = ? AND s.processed_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY s.processed_at LIMIT ?
 
 -- open
 INSERT INTO "inbox_seen" (handler_id, tenant_id, event_id, source, attempts, processed_at) VALUES (?, ?, ?, ?, 0, NULL) ON CONFLICT (handler_id, tenant_id, event_id) DO NOTHING
@@ -48,6 +54,9 @@ DELETE FROM "inbox_failure" WHERE consumer = ? AND handler = ? AND tenant_id = ?
 
 -- redrive
 UPDATE "inbox_failure" SET status = 0, attempts = 0, last_error_code = 'redriven', last_error = ?, received_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4
+
+-- remove of 2
+DELETE FROM "inbox_seen" WHERE (handler_id = ? AND tenant_id = ? AND event_id = ? AND processed_at = ?) OR (handler_id = ? AND tenant_id = ? AND event_id = ? AND processed_at = ?)
 
 -- see
 SELECT CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, attempts FROM "inbox_seen" WHERE handler_id = ? AND tenant_id = ? AND event_id = ?

@@ -51,7 +51,8 @@ type statements struct {
 	insert  sqlstore.Insert
 	cleanup sqlstore.Cleanup
 
-	old, remove string // for Archive
+	old    string // for Archive
+	remove func(n int) string
 }
 
 // variant has the parts that differ between the databases in more than words.
@@ -149,6 +150,8 @@ func newStatements(n sqlstore.Names) *statements {
 		},
 		cleanup: v.cleanup(n),
 		old:     text(commandRead + "status = 2 AND done_at < {ago} ORDER BY done_at LIMIT ?"),
-		remove:  n.Expand("DELETE FROM {command} WHERE status = 2 AND id IN "),
+		remove: func(rows int) string {
+			return text("DELETE FROM {command} WHERE " + sqlstore.AnyOf("id = ? AND status = 2", rows))
+		},
 	}
 }

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -300,38 +298,14 @@ func (s *Store) Archive(ctx context.Context, keep time.Duration, limit int,
 	if limit <= 0 {
 		return 0, nil
 	}
-	const what = "archive commands"
-	var old []command.Record
-	args := []any{sqlstore.Micros(keep), int64(limit)}
-	err = s.db.Single(ctx, what, func(q sqlkit.Querier) error {
-		old = nil
-		return sqlkit.EachRow(ctx, q, s.sql.old, args, func(rows core.Rows) error {
+	a := sqlstore.Archive[command.Record]{
+		Find: s.sql.old, Delete: s.sql.remove,
+		Scan: func(rows core.Rows) (command.Record, int, error) {
 			var r commandRecord
 			err := r.scan(rows)
-			old = append(old, r.Record)
-			return err
-		})
-	})
-	if err != nil || len(old) == 0 {
-		return 0, err
+			return r.Record, len(r.Payload), err
+		},
+		Key: func(r command.Record) []any { return []any{r.ID} },
 	}
-	if err := fn(ctx, old); err != nil {
-		return 0, err
-	}
-	err = s.db.InTx(ctx, what, func(q sqlkit.Querier) error {
-		deleted = 0
-		for chunk := range slices.Chunk(old, sqlstore.DeleteChunk) {
-			args := make([]any, len(chunk))
-			for i := range chunk {
-				args[i] = chunk[i].ID
-			}
-			n, err := q.Exec(ctx, s.db.Statement(s.sql.remove+"(?"+strings.Repeat(", ?", len(chunk)-1)+")"), args...)
-			if err != nil {
-				return err
-			}
-			deleted += int(n)
-		}
-		return nil
-	})
-	return deleted, err
+	return a.Run(ctx, s.db, "archive commands", []any{sqlstore.Micros(keep), int64(limit)}, fn)
 }

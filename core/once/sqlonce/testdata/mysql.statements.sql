@@ -31,6 +31,9 @@ INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status,
 -- look
 SELECT status, fence, attempts, fingerprint, COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),expires_at), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),created_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE scope = ? AND tenant = ? AND id = ?
 
+-- old
+SELECT scope, tenant, id, fingerprint, owner, status, fence, attempts, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',expires_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE expires_at < UTC_TIMESTAMP(6) ORDER BY expires_at LIMIT ?
+
 -- release
 UPDATE `my_idempotency_key` SET status = 0, lease_until = NULL, updated_at = UTC_TIMESTAMP(6) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
 
@@ -39,6 +42,9 @@ UPDATE `my_idempotency_key` SET status = 0, attempts = ?, lease_until = NULL, up
 
 -- release_tx
 UPDATE `my_idempotency_key` SET status = 0, done_at = NULL, result = NULL, result_type = NULL, result_meta = NULL, updated_at = UTC_TIMESTAMP(6) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 2
+
+-- remove of 2
+DELETE FROM `my_idempotency_key` WHERE (scope = ? AND tenant = ? AND id = ? AND fence = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',expires_at) = ? AND status = ?) OR (scope = ? AND tenant = ? AND id = ? AND fence = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',expires_at) = ? AND status = ?)
 
 -- see
 SELECT status, fence, attempts, fingerprint, COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),expires_at), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),created_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE scope = ? AND tenant = ? AND id = ? FOR UPDATE

@@ -25,6 +25,9 @@ INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, stat
 -- look
 SELECT status, fence, attempts, fingerprint, COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), (extract(epoch from expires_at - statement_timestamp())*1000000)::bigint, (extract(epoch from created_at - statement_timestamp())*1000000)::bigint, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "app"."idempotency_key" WHERE scope = $1 AND tenant = $2 AND id = $3
 
+-- old
+SELECT scope, tenant, id, fingerprint, owner, status, fence, attempts, (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0), (extract(epoch from expires_at)*1000000)::bigint, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "app"."idempotency_key" WHERE expires_at < statement_timestamp() ORDER BY expires_at LIMIT $1
+
 -- release
 UPDATE "app"."idempotency_key" SET status = 0, lease_until = NULL, updated_at = statement_timestamp() WHERE scope = $1 AND tenant = $2 AND id = $3 AND owner = $4 AND fence = $5 AND status = 1
 
@@ -33,6 +36,9 @@ UPDATE "app"."idempotency_key" SET status = 0, attempts = $1, lease_until = NULL
 
 -- release_tx
 UPDATE "app"."idempotency_key" SET status = 0, done_at = NULL, result = NULL, result_type = NULL, result_meta = NULL, updated_at = statement_timestamp() WHERE scope = $1 AND tenant = $2 AND id = $3 AND owner = $4 AND fence = $5 AND status = 2
+
+-- remove of 2
+DELETE FROM "app"."idempotency_key" WHERE (scope = $1 AND tenant = $2 AND id = $3 AND fence = $4 AND (extract(epoch from updated_at)*1000000)::bigint = $5 AND (extract(epoch from expires_at)*1000000)::bigint = $6 AND status = $7) OR (scope = $8 AND tenant = $9 AND id = $10 AND fence = $11 AND (extract(epoch from updated_at)*1000000)::bigint = $12 AND (extract(epoch from expires_at)*1000000)::bigint = $13 AND status = $14)
 
 -- see
 SELECT status, fence, attempts, fingerprint, COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), (extract(epoch from expires_at - statement_timestamp())*1000000)::bigint, (extract(epoch from created_at - statement_timestamp())*1000000)::bigint, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "app"."idempotency_key" WHERE scope = $1 AND tenant = $2 AND id = $3 FOR UPDATE

@@ -25,6 +25,9 @@ INSERT INTO "idempotency_key" (scope, tenant, id, fingerprint, owner, status, fe
 -- look
 SELECT status, fence, attempts, fingerprint, COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), expires_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), created_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "idempotency_key" WHERE scope = ? AND tenant = ? AND id = ?
 
+-- old
+SELECT scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, COALESCE(done_at,0), expires_at, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "idempotency_key" WHERE expires_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) ORDER BY expires_at LIMIT ?
+
 -- release
 UPDATE "idempotency_key" SET status = 0, lease_until = NULL, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
 
@@ -33,6 +36,9 @@ UPDATE "idempotency_key" SET status = 0, attempts = ?, lease_until = NULL, updat
 
 -- release_tx
 UPDATE "idempotency_key" SET status = 0, done_at = NULL, result = NULL, result_type = NULL, result_meta = NULL, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 2
+
+-- remove of 2
+DELETE FROM "idempotency_key" WHERE (scope = ? AND tenant = ? AND id = ? AND fence = ? AND updated_at = ? AND expires_at = ? AND status = ?) OR (scope = ? AND tenant = ? AND id = ? AND fence = ? AND updated_at = ? AND expires_at = ? AND status = ?)
 
 -- see
 SELECT status, fence, attempts, fingerprint, COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), expires_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), created_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "idempotency_key" WHERE scope = ? AND tenant = ? AND id = ?

@@ -1,0 +1,57 @@
+package inbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/archive"
+)
+
+// ArchiveEvents is how many events Config.Archive gets at most in one call.
+const ArchiveEvents = 100
+
+// ArchivedEvent is an event that Config.Archive gets before Cleanup deletes it. The inbox has no
+// payloads.
+type ArchivedEvent struct {
+	Key Key
+	// Source is where the message was read: topic/partition/offset, or the topic alone. Empty: the
+	// message did not say.
+	Source string
+	// Attempts is how often the event was tried.
+	Attempts int
+	// EndedAt is when the event was processed or discarded, by the clock of the database.
+	EndedAt time.Time
+	// Discarded: a person ended the event, and no handler processed it. Note is the actor and the
+	// reason, as "ada: sent twice by mistake".
+	Discarded bool
+	Note      string
+}
+
+// Archiver is implemented by a Store that can show events before it deletes them. New refuses
+// Config.Archive without it.
+type Archiver interface {
+	// Archive gives at most limit events that Cleanup would delete to fn, and deletes them if it
+	// returns nil. It returns how many it deleted. It may call fn several times, with other events.
+	// No transaction is open while fn runs.
+	Archive(ctx context.Context, consumer string, keep time.Duration, limit int,
+		fn func(ctx context.Context, events []ArchivedEvent) error) (deleted int, err error)
+}
+
+// cleanSome deletes a chunk of events, and reports whether there may be more.
+func (in *Inbox) cleanSome(ctx context.Context) (deleted int, more bool, err error) {
+	if in.cfg.Archive == nil {
+		deleted, err = in.cfg.Store.Cleanup(ctx, in.cfg.Consumer, in.cfg.Retention, cleanupChunk)
+		return deleted, deleted >= cleanupChunk, err
+	}
+	deleted, err = in.cfg.Store.(Archiver).Archive(ctx, in.cfg.Consumer, in.cfg.Retention, ArchiveEvents,
+		func(ctx context.Context, events []ArchivedEvent) error {
+			return archive.Call(ctx, "Config.Archive", in.cfg.Archive, events)
+		})
+	return deleted, deleted > 0, err
+}
+
+// cleanKeys deletes a chunk of keys of OnlyNewer, and reports whether there may be more.
+func (in *Inbox) cleanKeys(ctx context.Context) (deleted int, more bool, err error) {
+	deleted, err = in.cfg.Store.CleanupKeys(ctx, in.cfg.Consumer, in.cfg.Retention, cleanupChunk)
+	return deleted, deleted >= cleanupChunk, err
+}

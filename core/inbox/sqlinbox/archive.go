@@ -1,0 +1,71 @@
+package sqlinbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
+)
+
+// archived is an event with the time of its row as the database has it.
+type archived struct {
+	inbox.ArchivedEvent
+	ended int64
+}
+
+// Archive implements inbox.Archiver. It calls fn for each handler of the consumer.
+func (s *Store) Archive(ctx context.Context, consumer string, keep time.Duration, limit int,
+	fn func(ctx context.Context, events []inbox.ArchivedEvent) error,
+) (deleted int, err error) {
+	if limit <= 0 {
+		return 0, nil
+	}
+	names, err := s.handlersOf(ctx, consumer)
+	for _, name := range names {
+		n, err := s.archive(ctx, s.handlers.of(consumer, name), keep, limit-deleted, fn)
+		deleted += n
+		if err != nil || deleted >= limit {
+			return deleted, err
+		}
+	}
+	return deleted, err
+}
+
+func (s *Store) archive(ctx context.Context, h *handler, keep time.Duration, limit int,
+	fn func(ctx context.Context, events []inbox.ArchivedEvent) error,
+) (deleted int, err error) {
+	a := sqlstore.Archive[archived]{
+		Find: s.sql.old, Delete: s.sql.remove,
+		Scan: func(rows core.Rows) (e archived, _ int, err error) {
+			var discarded int
+			e.Key.Consumer, e.Key.Handler = h.consumer, h.name
+			err = rows.Scan(&e.Key.Tenant, &e.Key.EventID, &e.Source, &e.Attempts, &e.ended, &discarded, &e.Note)
+			e.EndedAt, e.Discarded = time.UnixMicro(e.ended).UTC(), discarded == 1
+			return e, 0, err
+		},
+		Key: func(e archived) []any { return append(h.key(e.Key), e.ended) },
+		// An event that is new again must not find the row of a discarded one.
+		Also: func(ctx context.Context, q sqlkit.Querier, events []archived) error {
+			for _, e := range events {
+				if !e.Discarded {
+					continue
+				}
+				if _, err := q.Exec(ctx, s.sql.forget, failureKey(e.Key)...); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	args := []any{h.consumer, h.name, h.id, sqlstore.Micros(keep), int64(limit)}
+	return a.Run(ctx, s.db, "archive", args, func(ctx context.Context, rows []archived) error {
+		events := make([]inbox.ArchivedEvent, len(rows))
+		for i := range rows {
+			events[i] = rows[i].ArchivedEvent
+		}
+		return fn(ctx, events)
+	})
+}

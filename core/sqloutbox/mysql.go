@@ -53,8 +53,12 @@ func mariadbInsert(n int) string {
 	// The driver sends texts and bytes alike as CHAR, and a union would remove the blanks at their
 	// ends.
 	const bytes, text = "CAST(? AS BINARY)", "CAST(? AS CHAR)"
+	// A union makes a column as wide as its values have characters, and cuts values that have none:
+	// C2, say, only begins a character. UNCOMPRESS is not called, because no payload is NULL. Its
+	// type is LONGBLOB, so that of the column is, too.
+	const payload = "COALESCE(" + bytes + ", UNCOMPRESS(''))"
 	columns := strings.Join([]string{
-		bytes, text, text, "?", text, text, text, "?", text, text, bytes, "?", bytes, text, text,
+		bytes, text, text, "?", text, text, text, "?", text, text, bytes, "?", payload, text, text,
 		"?", text, "{in}", "{in}", text, "{now} FROM DUAL WHERE @@in_transaction = 1",
 	}, ", ")
 	return head + strings.Repeat("SELECT "+columns+" UNION ALL ", n-1) + "SELECT " + columns

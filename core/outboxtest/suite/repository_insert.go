@@ -25,6 +25,7 @@ func insertCases() []repositoryCase {
 		{"a delayed row waits", insertDelay},
 		{"many rows in one call", insertMany},
 		{"rows with large payloads in one call", insertLarge},
+		{"rows with payloads of a few bytes in one call", insertShort},
 	}
 }
 
@@ -258,6 +259,31 @@ func insertMany(f *fixture) {
 	req := request(nodeA)
 	req.Limit = 2000
 	f.wantSet(f.claimAny(req), rows...)
+}
+
+// insertShort inserts pairs of payloads that begin a character of UTF-8 and do not end it. A server
+// that counts characters finds none.
+func insertShort(f *fixture) {
+	want := map[core.RowID][]byte{}
+	for _, rest := range [][]byte{nil, {'Y'}, {1, 2}} {
+		for first := 0xbf; first <= 0xff; first++ {
+			rows := newRows(2, "topic", "")
+			for i := range rows {
+				rows[i].Event.Payload = append([]byte{byte(first)}, rest...)
+				want[rows[i].ID] = rows[i].Event.Payload
+			}
+			f.commit(rows...)
+		}
+	}
+	req := request(nodeA)
+	req.Limit = 2 * len(want)
+	claimed := f.claimAny(req)
+	f.must(len(claimed) == len(want), "claimed %d rows, want %d", len(claimed), len(want))
+	for _, c := range claimed {
+		if !bytes.Equal(c.Event.Payload, want[c.ID]) {
+			f.Errorf("payload %x, want %x", c.Event.Payload, want[c.ID])
+		}
+	}
 }
 
 func insertLarge(f *fixture) {

@@ -156,7 +156,8 @@ func (c Config) engine(from translation) engine.Config {
 		MaxAttempts: c.MaxAttempts, MinAge: c.MinAge, Classifier: c.Classifier,
 		RetryPause: c.RetryPause, MaxRetryPause: c.MaxRetryPause, OnlyNewer: c.OnlyNewer, Cache: c.Cache,
 		Retention: c.Retention, BrokerRetention: c.BrokerRetention, ReplayWindow: c.ReplayWindow,
-		CleanupInterval: c.CleanupInterval, Archive: c.Archive, Observer: c.Observer, Tracer: c.Tracer, Logger: c.Logger,
+		CleanupInterval: c.CleanupInterval, Archive: c.Archive,
+		Observer: c.Observer, Tracer: c.Tracer, Logger: c.Logger,
 	}
 }
 

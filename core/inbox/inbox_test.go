@@ -352,7 +352,8 @@ func TestCleanupArchives(t *testing.T) {
 		t.Errorf("an error: deleted %d, %d are left, %v", n, w.store.Processed(), err)
 	}
 	result, archived = nil, 0
-	if n, err := w.in.Cleanup(t.Context()); n != events || err != nil || archived != events || w.store.Processed() != 0 {
+	n, err = w.in.Cleanup(t.Context())
+	if n != events || err != nil || archived != events || w.store.Processed() != 0 {
 		t.Errorf("deleted %d, archived %d, %d are left, %v", n, archived, w.store.Processed(), err)
 	}
 

@@ -66,13 +66,21 @@ var packages = func() map[string]string {
 // declared in testdata, in a file with the page's name.
 func TestGoBlocksCompile(t *testing.T) {
 	t.Parallel()
-	exports := exportData(t)
+	fset, exports := token.NewFileSet(), exportData(t)
+	// One for all pages, because it reads each package once.
+	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		file, ok := exports[path]
+		if !ok {
+			return nil, fmt.Errorf("%s is not known here: add it to packages", path)
+		}
+		return os.Open(file)
+	})
 	blocks := 0
 	for _, page := range pages(t) {
 		t.Run(page, func(t *testing.T) {
 			found := goBlocks(t, page)
 			blocks += len(found)
-			check(t, page, found, exports)
+			check(t, page, found, fset, imports)
 		})
 	}
 	if blocks == 0 {
@@ -132,16 +140,8 @@ func goBlocks(t *testing.T, page string) (blocks []block) {
 }
 
 // check type-checks the blocks of a page. Names that are declared and not used are no mistake here.
-func check(t *testing.T, page string, blocks []block, exports map[string]string) {
+func check(t *testing.T, page string, blocks []block, fset *token.FileSet, imports types.Importer) {
 	t.Helper()
-	fset := token.NewFileSet()
-	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
-		file, ok := exports[path]
-		if !ok {
-			return nil, fmt.Errorf("%s is not known here: add it to packages", path)
-		}
-		return os.Open(file)
-	})
 	report := func(err error) {
 		if text := err.Error(); !strings.Contains(text, "declared and not used") &&
 			!strings.Contains(text, "imported and not used") &&

@@ -36,7 +36,8 @@ func (r *relay) refused(it *item, cause error) refusalVerdict {
 	}
 	_, marked := ClassOf(cause)
 	v := d.refusals.refused(it.id, it.attempts, marked, time.Now(), refusalLimits{
-		failures: r.cfg.Breaker.Failures, attempts: r.cfg.Retry.MaxAttempts, quiet: r.cfg.Breaker.MaxProbeInterval,
+		failures: r.cfg.Breaker.Failures, attempts: r.cfg.retry(it.delivery.Type).MaxAttempts,
+		quiet: r.cfg.Breaker.MaxProbeInterval,
 	})
 	if v == refusalOutage {
 		r.stopDestination(d, it, cause)

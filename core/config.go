@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 )
 
@@ -99,6 +100,9 @@ type Config struct {
 	MaxUnmarked int
 	// Retry says how refused events are tried again.
 	Retry RetryPolicy
+	// RetryByType has policies of single event types, in place of Retry. A zero field is that of
+	// Retry; MaxDelay is then at least BaseDelay. Default: none.
+	RetryByType map[string]RetryPolicy
 	// Breaker says when a destination is stopped and how it is probed.
 	Breaker BreakerPolicy
 	// MaxCrashes is how many processes may die while they publish a suspicious event before the
@@ -248,6 +252,10 @@ func (c Config) withDefaults() Config {
 	def(&c.Retry.BaseDelay, 200*time.Millisecond)
 	def(&c.Retry.MaxDelay, time.Minute)
 	def(&c.Retry.MaxAttempts, 10)
+	c.RetryByType = maps.Clone(c.RetryByType)
+	for typ, p := range c.RetryByType {
+		c.RetryByType[typ] = p.or(c.Retry)
+	}
 	def(&c.Breaker.Failures, 5)
 	def(&c.Breaker.ProbeInterval, time.Second)
 	def(&c.Breaker.MaxProbeInterval, max(2*time.Second, c.Breaker.ProbeInterval))
@@ -290,12 +298,11 @@ func (c Config) Validate() error {
 		"HotBytes": c.HotBytes, "ColdEvents": int64(c.ColdEvents), "ColdBytes": c.ColdBytes,
 		"ClaimBatch": int64(c.ClaimBatch), "KeyRun": int64(c.KeyRun),
 		"MarkBatch": int64(c.MarkBatch), "MaxUnmarked": int64(c.MaxUnmarked),
-		"Retry.MaxAttempts": int64(c.Retry.MaxAttempts), "Breaker.Failures": int64(c.Breaker.Failures),
-		"MaxCrashes": int64(c.MaxCrashes), "Retention.CleanupBatch": int64(c.Retention.CleanupBatch),
+		"Breaker.Failures": int64(c.Breaker.Failures),
+		"MaxCrashes":       int64(c.MaxCrashes), "Retention.CleanupBatch": int64(c.Retention.CleanupBatch),
 		"PublishTimeout": int64(c.PublishTimeout), "HotLease": int64(c.HotLease), "ClaimLease": int64(c.ClaimLease),
 		"LeaseMargin": int64(c.LeaseMargin), "MaxLease": int64(c.MaxLease), "PollInterval": int64(c.PollInterval),
 		"MaxPollInterval": int64(c.MaxPollInterval), "MarkDelay": int64(c.MarkDelay),
-		"Retry.BaseDelay": int64(c.Retry.BaseDelay), "Retry.MaxDelay": int64(c.Retry.MaxDelay),
 		"Breaker.ProbeInterval":    int64(c.Breaker.ProbeInterval),
 		"Breaker.MaxProbeInterval": int64(c.Breaker.MaxProbeInterval), "Retention.Keep": int64(c.Retention.Keep),
 		"BacklogLimit.Rows": int64(c.BacklogLimit.Rows), "BacklogLimit.Age": int64(c.BacklogLimit.Age),
@@ -317,8 +324,12 @@ func (c Config) Validate() error {
 	if c.MaxPollInterval < c.PollInterval {
 		bad("MaxPollInterval %s is shorter than PollInterval %s", c.MaxPollInterval, c.PollInterval)
 	}
-	if c.Retry.MaxDelay < c.Retry.BaseDelay {
-		bad("Retry.MaxDelay %s is shorter than Retry.BaseDelay %s", c.Retry.MaxDelay, c.Retry.BaseDelay)
+	c.Retry.validate("Retry", bad)
+	for typ, p := range c.RetryByType {
+		if typ == "" {
+			bad("RetryByType has an empty event type")
+		}
+		p.validate(fmt.Sprintf("RetryByType[%q]", clip(typ, 64)), bad)
 	}
 	if c.Breaker.MaxProbeInterval < c.Breaker.ProbeInterval {
 		bad("Breaker.MaxProbeInterval %s is shorter than Breaker.ProbeInterval %s", c.Breaker.MaxProbeInterval,

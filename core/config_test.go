@@ -73,6 +73,15 @@ func TestConfigEachProblem(t *testing.T) {
 		"MaxLease 29s is shorter":               func(c *core.Config) { c.MaxLease = 29 * s },
 		"MaxPollInterval 1s is shorter":         func(c *core.Config) { c.PollInterval, c.MaxPollInterval = 2*s, s },
 		"Retry.MaxDelay 1s is shorter":          func(c *core.Config) { c.Retry.BaseDelay, c.Retry.MaxDelay = 2*s, s },
+		`RetryByType["t"].MaxDelay 1s is shorter`: func(c *core.Config) {
+			c.RetryByType = map[string]core.RetryPolicy{"t": {BaseDelay: 2 * s, MaxDelay: s}}
+		},
+		`RetryByType["t"].MaxAttempts is negative`: func(c *core.Config) {
+			c.RetryByType = map[string]core.RetryPolicy{"t": {MaxAttempts: -1}}
+		},
+		"RetryByType has an empty event type": func(c *core.Config) {
+			c.RetryByType = map[string]core.RetryPolicy{"": {}}
+		},
 		"Breaker.MaxProbeInterval 1s is shorter": func(c *core.Config) {
 			c.Breaker.ProbeInterval, c.Breaker.MaxProbeInterval = 2*s, s
 		},

@@ -263,7 +263,7 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 		}
 		f.Kind, f.Delay = FailUnavailable, it.dest.pause()
 	case ClassTransient:
-		wasOpen := it.dest.open
+		wasOpen, retry := it.dest.open, r.cfg.retry(it.delivery.Type)
 		switch r.refused(it, p.err) {
 		case refusalOutage:
 			if wasOpen && it.probe {
@@ -271,15 +271,14 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 			}
 			f.Kind, f.Delay = FailUnavailable, it.dest.pause()
 		case refusalSpares:
-			f.Kind, f.Delay = FailUnavailable, min(r.cfg.Retry.delay(it.attempts+1, r.random()),
-				r.cfg.Breaker.MaxProbeInterval)
+			f.Kind, f.Delay = FailUnavailable, min(retry.delay(it.attempts+1, r.random()), r.cfg.Breaker.MaxProbeInterval)
 		case refusalCounts:
 			it.attempts++
-			if it.attempts >= r.cfg.Retry.MaxAttempts {
+			if it.attempts >= retry.MaxAttempts {
 				f.Kind = FailDead
 				break
 			}
-			f.Kind, f.Delay = FailRetry, r.cfg.Retry.delay(it.attempts, r.random())
+			f.Kind, f.Delay = FailRetry, retry.delay(it.attempts, r.random())
 		}
 	}
 
@@ -315,9 +314,13 @@ func (r *relay) classify(it *item, p published) Class {
 func (r *relay) noteDead(it *item, f Failure) {
 	d := it.delivery
 	r.notices.add(func() {
-		r.cfg.Logger.Error("outbox: event is dead: redrive or discard it", "component", "outbox", "event_id", d.ID,
-			"event_type", d.Type,
-			"destination", d.Topic, "row_id", d.RowID.String(), "attempt", d.Attempt, "error_code", f.Code, "err",
-			f.Message)
+		args := []any{
+			"component", "outbox", "event_id", d.ID, "event_type", d.Type, "destination", d.Topic,
+			"row_id", d.RowID.String(), "attempt", d.Attempt, "error_code", f.Code, "err", f.Message,
+		}
+		if !d.ReplayOf.IsZero() {
+			args = append(args, "replay_of", d.ReplayOf.String())
+		}
+		r.cfg.Logger.Error("outbox: event is dead: redrive or discard it", args...)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -58,6 +59,38 @@ func TestRetryThenDead(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.atRest(7)
 		inOrder(t, w.pub.Accepted())
+		w.stop()
+	})
+}
+
+// A type with a policy of its own is tried as that says, and the others as Retry says.
+func TestRetryByType(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mine := map[string]core.RetryPolicy{
+			"once": {MaxAttempts: 1}, "often": {BaseDelay: time.Millisecond, MaxDelay: time.Millisecond, MaxAttempts: 100},
+		}
+		w := newWorld(t, core.Config{Retry: core.RetryPolicy{MaxAttempts: 3}, RetryByType: mine})
+		delete(mine, "once") // a change of the caller's map changes nothing
+		w.run()
+		w.pub.FailFor(func(d core.Delivery) error {
+			if d.Type == "witness" {
+				return nil
+			}
+			return core.Transient(errors.New("refused"))
+		})
+		for _, typ := range []string{"once", "often", "other"} {
+			w.publish(core.Event{Type: typ, Topic: "shared", Key: typ})
+			w.publish(core.Event{Type: "witness", Topic: "shared"}) // shows that the destination works
+		}
+		time.Sleep(10 * time.Minute)
+		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
+		attempts := map[string]int{}
+		for _, e := range dead {
+			attempts[e.Event.Type] = e.Attempts
+		}
+		if want := map[string]int{"once": 1, "often": 100, "other": 3}; err != nil || !maps.Equal(attempts, want) {
+			t.Errorf("dead after 10 minutes: %v, %v, want %v", attempts, err, want)
+		}
 		w.stop()
 	})
 }

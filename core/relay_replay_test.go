@@ -2,7 +2,10 @@ package core_test
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,6 +169,42 @@ func TestReplaysAfterAnOutage(t *testing.T) {
 		}
 		if err := w.stop(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// The log says that an event that became dead is a replay, and of which row.
+func TestDeadReplayIsLoggedAsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		repo := replayOrders(t, 1)
+		replayed := repo.Rows()[0].ID
+		for _, row := range repo.Rows() {
+			if !row.ReplayOf.IsZero() {
+				replayed = row.ReplayOf
+			}
+		}
+		w := join(t, repo, nil, core.Config{
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+				return core.Permanent(errors.New("refused " + d.Topic))
+			}),
+		})
+		w.run()
+		time.Sleep(time.Minute)
+		w.publish(core.Event{Type: "placed", Topic: "fresh"})
+		time.Sleep(time.Minute)
+		if err := w.stop(); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(log.String()) {
+			if want := strings.Contains(line, "refused orders"); strings.Contains(line, "event is dead") &&
+				strings.Contains(line, "replay_of="+replayed.String()) != want {
+				t.Errorf("replay: %t: %s", want, line)
+			}
+		}
+		if n := strings.Count(log.String(), "event is dead"); n != 2 {
+			t.Errorf("%d dead events in the log, want 2:\n%s", n, log.String())
 		}
 	})
 }

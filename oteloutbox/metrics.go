@@ -25,8 +25,11 @@ type MetricsConfig struct {
 	// Topics have their series from the start, at zero: an alert on a rate works before the first
 	// event. Series of other topics begin with their first event.
 	Topics []string
-	// MaxLabels is how many different values each attribute may have: topics, handlers, routes.
-	// Further ones count as "_other". Default: 100. Topics have theirs in any case.
+	// Types are event types that have their series from the start, as Topics have.
+	Types []string
+	// MaxLabels is how many different values each attribute may have: topics, event types,
+	// handlers, routes. Further ones count as "_other". Default: 100. Topics and Types have theirs
+	// in any case.
 	MaxLabels int
 
 	// Messaging adds the metrics that the conventions of OpenTelemetry name for every client of a
@@ -68,7 +71,7 @@ func NewMetrics(cfg MetricsConfig) *Metrics {
 	}
 	m := meter{cfg.MeterProvider.Meter(ScopeName)}
 	set := metrics.New(m, metrics.Config{
-		Topics: cfg.Topics, MaxLabels: cfg.MaxLabels,
+		Topics: cfg.Topics, Types: cfg.Types, MaxLabels: cfg.MaxLabels,
 		BacklogEvery: cfg.BacklogEvery, BacklogTimeout: cfg.BacklogTimeout,
 	})
 	m.watched(set)

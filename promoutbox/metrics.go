@@ -19,8 +19,11 @@ type Config struct {
 	// Topics have their series from the start, at zero: an alert on a rate works before the first
 	// event. Series of other topics begin with their first event.
 	Topics []string
-	// MaxLabels is how many different values each label may have: topics, handlers, routes. Further
-	// ones count as "_other". Default: 100. Topics have theirs in any case.
+	// Types are event types that have their series from the start, as Topics have.
+	Types []string
+	// MaxLabels is how many different values each label may have: topics, event types, handlers,
+	// routes. Further ones count as "_other". Default: 100. Topics and Types have theirs in any
+	// case.
 	MaxLabels int
 	// ConstLabels are on every series. Two Metrics of one process need different ones.
 	ConstLabels prometheus.Labels
@@ -52,7 +55,7 @@ func New(cfg Config) *Metrics {
 		m.watched[d.Name] = f.desc(d)
 	}
 	m.set = metrics.New(f, metrics.Config{
-		Topics: cfg.Topics, MaxLabels: cfg.MaxLabels,
+		Topics: cfg.Topics, Types: cfg.Types, MaxLabels: cfg.MaxLabels,
 		BacklogEvery: cfg.BacklogEvery, BacklogTimeout: cfg.BacklogTimeout,
 	})
 	return m

@@ -85,7 +85,7 @@ func TestOutboxIsCounted(t *testing.T) {
 	o.FellBack("orders", core.FallbackFull)
 	published := func(path core.Path, result core.PublishResult) {
 		o.Published(core.PublishInfo{
-			Topic: "orders", Path: path, Result: result, Duration: time.Second, Lag: time.Minute,
+			Topic: "orders", Type: "order.placed", Path: path, Result: result, Duration: time.Second, Lag: time.Minute,
 		})
 	}
 	published(core.PathHot, core.PublishDone)
@@ -115,6 +115,8 @@ func TestOutboxIsCounted(t *testing.T) {
 	for _, outcome := range []string{"published", "retried", "dead", "unavailable"} {
 		want(t, m, 1, "outbox_relay_messages_total", topic, "path=cold", "outcome="+outcome)
 	}
+	want(t, m, 2, "outbox_relay_type_messages_total", "event_type=order.placed", "outcome=published")
+	want(t, m, 1, "outbox_relay_type_messages_total", "event_type=order.placed", "outcome=dead")
 	want(t, m, 5, "outbox_relay_publish_duration_seconds", topic)
 	want(t, m, 1, "outbox_delivery_lag_seconds", topic, "path=hot")
 	want(t, m, 1, "outbox_delivery_lag_seconds", topic, "path=cold")
@@ -232,16 +234,17 @@ func TestEveryValueHasASeries(t *testing.T) {
 	}
 	for _, file := range []struct {
 		path, constant string
+		series         float64 // that count a value
 		tell           func(value string)
 	}{
-		{"../core/observer.go", "Fallback", func(v string) { m.Outbox().FellBack("t", core.FallbackReason(v)) }},
-		{"../core/observer.go", "Publish", func(v string) {
+		{"../core/observer.go", "Fallback", 1, func(v string) { m.Outbox().FellBack("t", core.FallbackReason(v)) }},
+		{"../core/observer.go", "Publish", 2, func(v string) {
 			m.Outbox().Published(core.PublishInfo{Path: core.PathCold, Result: core.PublishResult(v)})
 		}},
-		{"../core/once/httpkey/observer.go", "", func(v string) {
+		{"../core/once/httpkey/observer.go", "", 1, func(v string) {
 			m.HTTP().Handled(httpkey.Info{Answer: httpkey.Answer(v)})
 		}},
-		{"../core/once/command/worker.go", "", func(v string) {
+		{"../core/once/command/worker.go", "", 1, func(v string) {
 			m.Effects()(command.ExecInfo{Result: command.ExecResult(v)})
 		}},
 	} {
@@ -256,7 +259,7 @@ func TestEveryValueHasASeries(t *testing.T) {
 		}
 		for _, value := range found {
 			before := count()
-			if file.tell(value[1]); count() != before+1 {
+			if file.tell(value[1]); count() != before+file.series {
 				t.Errorf("%s: %q is not counted", file.path, value[1])
 			}
 		}
@@ -264,7 +267,8 @@ func TestEveryValueHasASeries(t *testing.T) {
 }
 
 func TestKnownTopicsBeginAtZero(t *testing.T) {
-	m := promoutbox.New(promoutbox.Config{Topics: []string{"orders"}, MaxLabels: 1})
+	m := promoutbox.New(promoutbox.Config{Topics: []string{"orders"}, Types: []string{"order.placed"}, MaxLabels: 1})
+	want(t, m, 0, "outbox_relay_type_messages_total", "event_type=order.placed", "outcome=dead")
 	want(t, m, 0, "outbox_relay_messages_total", "destination=orders", "path=cold", "outcome=dead")
 	want(t, m, 0, "outbox_delivery_lag_seconds", "destination=orders", "path=hot")
 	want(t, m, 0, "outbox_relay_lease_conflicts_total", "transition=renew")
@@ -283,13 +287,16 @@ func TestLabelsAreBounded(t *testing.T) {
 	for i := range 50 {
 		wg.Go(func() {
 			m.Outbox().Inserted(fmt.Sprint("topic", i), true)
+			m.Outbox().Published(core.PublishInfo{
+				Topic: fmt.Sprint("topic", i), Type: fmt.Sprint("type", i), Path: core.PathHot, Result: core.PublishDone,
+			})
 			m.Inbox().Duplicate(inbox.Info{Event: inbox.Event{Key: inbox.Key{Consumer: "c", Handler: fmt.Sprint(i)}}})
 			m.HTTP().Handled(httpkey.Info{Route: fmt.Sprint("/", i), Answer: httpkey.Executed})
 		})
 	}
 	wg.Wait()
 	for _, f := range gather(t, m) {
-		for _, label := range []string{"destination", "handler", "route"} {
+		for _, label := range []string{"destination", "event_type", "handler", "route"} {
 			values := map[string]bool{}
 			for _, series := range f.GetMetric() {
 				for _, l := range series.GetLabel() {
@@ -386,7 +393,7 @@ func TestTwoOutboxesOfOneProcess(t *testing.T) {
 
 // Names follow the rules of Prometheus, and docs/metrics.md has each of them with its labels.
 func TestNames(t *testing.T) {
-	m := promoutbox.New(promoutbox.Config{Topics: []string{"t"}})
+	m := promoutbox.New(promoutbox.Config{Topics: []string{"t"}, Types: []string{"t"}})
 	m.Watch(&operated{})
 	m.WatchEffects(channels{{Channel: "mail"}})
 	m.Inbox().Dead(inbox.Info{})

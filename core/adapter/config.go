@@ -69,32 +69,33 @@ type Config struct {
 	// Node is the name of this process in the table. It and the fields below are described in
 	// core.Config, with their defaults.
 	Node            string
-	Workers         int                    // events that are published at once
-	PublishTimeout  time.Duration          // ends a publish
-	HotEvents       int                    // bounds the fast path
-	HotBytes        int64                  // bounds the fast path
-	ColdEvents      int                    // bounds the events that the poller holds
-	ColdBytes       int64                  // bounds the events that the poller holds
-	HotLease        time.Duration          // lease of the process that wrote the row
-	ClaimLease      time.Duration          // lease of the process that polled the row
-	LeaseMargin     time.Duration          // between a publish and the end of its lease
-	MaxLease        time.Duration          // the longest possible lease
-	PollInterval    time.Duration          // pause between polls
-	MaxPollInterval time.Duration          // the longest pause
-	Wake            core.WakePolicy        // how relays hear of other processes
-	ClaimBatch      int                    // rows that one claim takes
-	KeyRun          int                    // rows of one key that one claim takes
-	MarkBatch       int                    // marks that one statement writes
-	MarkDelay       time.Duration          // longest wait before marks are written
-	MaxUnmarked     int                    // most marks that wait to be written
-	Retry           core.RetryPolicy       // attempts and pauses of refused events
-	Breaker         core.BreakerPolicy     // pauses of destinations that fail
-	MaxCrashes      int                    // processes that may die during publishes of one event
-	DeadPolicy      core.DeadPolicy        // what a dead event means for its key
-	Classifier      func(error) core.Class // judges unmarked publish errors
-	Retention       core.Retention         // how long published rows are kept
-	DisableJanitor  bool                   // leave the cleanup to other processes
-	ShutdownTimeout time.Duration          // longest time for Run to return after its context has ended
+	Workers         int                         // events that are published at once
+	PublishTimeout  time.Duration               // ends a publish
+	HotEvents       int                         // bounds the fast path
+	HotBytes        int64                       // bounds the fast path
+	ColdEvents      int                         // bounds the events that the poller holds
+	ColdBytes       int64                       // bounds the events that the poller holds
+	HotLease        time.Duration               // lease of the process that wrote the row
+	ClaimLease      time.Duration               // lease of the process that polled the row
+	LeaseMargin     time.Duration               // between a publish and the end of its lease
+	MaxLease        time.Duration               // the longest possible lease
+	PollInterval    time.Duration               // pause between polls
+	MaxPollInterval time.Duration               // the longest pause
+	Wake            core.WakePolicy             // how relays hear of other processes
+	ClaimBatch      int                         // rows that one claim takes
+	KeyRun          int                         // rows of one key that one claim takes
+	MarkBatch       int                         // marks that one statement writes
+	MarkDelay       time.Duration               // longest wait before marks are written
+	MaxUnmarked     int                         // most marks that wait to be written
+	Retry           core.RetryPolicy            // attempts and pauses of refused events
+	RetryByType     map[string]core.RetryPolicy // attempts and pauses of single event types
+	Breaker         core.BreakerPolicy          // pauses of destinations that fail
+	MaxCrashes      int                         // processes that may die during publishes of one event
+	DeadPolicy      core.DeadPolicy             // what a dead event means for its key
+	Classifier      func(error) core.Class      // judges unmarked publish errors
+	Retention       core.Retention              // how long published rows are kept
+	DisableJanitor  bool                        // leave the cleanup to other processes
+	ShutdownTimeout time.Duration               // longest time for Run to return after its context has ended
 
 	// Logger gets warnings and errors for an operator. Default: core.DefaultLogger, which writes
 	// them to slog.Default(). To silence it: slog.New(slog.DiscardHandler).

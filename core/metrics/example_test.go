@@ -35,9 +35,12 @@ func (line) Observe(v float64) {}
 func ExampleNew() {
 	set := metrics.New(printer{}, metrics.Config{Topics: []string{"orders"}})
 	observer := set.Outbox() // for core.Config
-	observer.Published(core.PublishInfo{Topic: "orders", Path: core.PathHot, Result: core.PublishDone})
+	observer.Published(core.PublishInfo{
+		Topic: "orders", Type: "order.placed", Path: core.PathHot, Result: core.PublishDone,
+	})
 	// Output:
 	// outbox.relay.messages orders hot published 1
+	// outbox.relay.type.messages order.placed published 1
 	// outbox.fastpath.messages orders sent 1
 }
 

@@ -50,8 +50,11 @@ type Config struct {
 	// Topics have their series from the start, at zero: an alert on a rate works before the first
 	// event. Series of other topics begin with their first event.
 	Topics []string
-	// MaxLabels is how many different values each label may have: topics, handlers, routes. Further
-	// ones count as "_other". Default: 100. Topics have theirs in any case.
+	// Types are event types that have their series from the start, as Topics have.
+	Types []string
+	// MaxLabels is how many different values each label may have: topics, event types, handlers,
+	// routes. Further ones count as "_other". Default: 100. Topics and Types have theirs in any
+	// case.
 	MaxLabels int
 	// BacklogEvery is how old the answers of Set.Samples may be. Default: 15 s.
 	BacklogEvery time.Duration

@@ -24,6 +24,7 @@ var outcomes = map[core.PublishResult]string{
 // outboxMetrics are those of core.Observer.
 type outboxMetrics struct {
 	topics *series[*topicMetrics]
+	types  *series[map[core.PublishResult]Counter]
 
 	untracked Counter
 	claimSize histogramVec
@@ -57,6 +58,8 @@ func newOutboxMetrics(m Meter, cfg Config) *outboxMetrics {
 	relayed := counter(m, "outbox_relay_messages_total",
 		"Ends of publishes. Outcome: published, retried, dead, unavailable (no attempt was spent).",
 		"destination", "path", "outcome")
+	byType := counter(m, "outbox_relay_type_messages_total",
+		"Ends of publishes by event type. Outcome: as outbox_relay_messages_total.", "event_type", "outcome")
 	took := histogram(m, "outbox_relay_publish_duration_seconds", "Duration of publishes.", callBuckets, "destination")
 	lag := histogram(m, "outbox_delivery_lag_seconds",
 		"From the commit (hot) or the insert (cold) of an event until it was published.", lagBuckets,
@@ -99,6 +102,13 @@ func newOutboxMetrics(m Meter, cfg Config) *outboxMetrics {
 			}
 			return t
 		}, cfg.Topics...),
+		types: newSeries(cfg.MaxLabels, func(typ string) map[core.PublishResult]Counter {
+			t := map[core.PublishResult]Counter{}
+			for result, outcome := range outcomes {
+				t[result] = byType(typ, outcome)
+			}
+			return t
+		}, cfg.Types...),
 		untracked: counter(m, "outbox_enqueue_untracked_total",
 			"Rows in transactions whose commit the outbox cannot see: a pool bypasses the plugin.")(),
 		claimSize: with(histogram(m, "outbox_relay_claim_size", "Rows of each claim.", rowBuckets, "ordered"),
@@ -160,6 +170,9 @@ func (s *Set) Outbox() *core.Observer {
 func (o *outboxMetrics) published(info core.PublishInfo) {
 	t := o.topics.get(info.Topic)
 	if c, ok := t.relayed[info.Path][info.Result]; ok {
+		c.Add(1)
+	}
+	if c, ok := o.types.get(info.Type)[info.Result]; ok {
 		c.Add(1)
 	}
 	t.took.Observe(info.Duration.Seconds())

@@ -52,32 +52,33 @@ type OpenConfig struct {
 	// Node is the name of this process in the table. It and the fields below are described in
 	// core.Config, with their defaults.
 	Node            string
-	Workers         int                    // events that are published at once
-	PublishTimeout  time.Duration          // ends a publish
-	HotEvents       int                    // bounds the fast path
-	HotBytes        int64                  // bounds the fast path
-	ColdEvents      int                    // bounds the events that the poller holds
-	ColdBytes       int64                  // bounds the events that the poller holds
-	HotLease        time.Duration          // of a row to the process that wrote it
-	ClaimLease      time.Duration          // of a row to the process that polled it
-	LeaseMargin     time.Duration          // between a publish and the end of its lease
-	MaxLease        time.Duration          // the longest possible lease
-	PollInterval    time.Duration          // pause between polls
-	MaxPollInterval time.Duration          // the longest pause
-	Wake            core.WakePolicy        // how relays hear of other processes
-	ClaimBatch      int                    // rows that one claim takes
-	KeyRun          int                    // rows of one key that one claim takes
-	MarkBatch       int                    // marks that one statement writes
-	MarkDelay       time.Duration          // until marks are written
-	MaxUnmarked     int                    // marks that are not written yet
-	Retry           core.RetryPolicy       // of refused events
-	Breaker         core.BreakerPolicy     // of destinations that fail
-	MaxCrashes      int                    // processes that may die during publishes of one event
-	DeadPolicy      core.DeadPolicy        // what a dead event means for its key
-	Classifier      func(error) core.Class // of unmarked publish errors
-	Retention       core.Retention         // of published rows
-	DisableJanitor  bool                   // other processes clean up
-	ShutdownTimeout time.Duration          // of Run, after its context has ended
+	Workers         int                         // events that are published at once
+	PublishTimeout  time.Duration               // ends a publish
+	HotEvents       int                         // bounds the fast path
+	HotBytes        int64                       // bounds the fast path
+	ColdEvents      int                         // bounds the events that the poller holds
+	ColdBytes       int64                       // bounds the events that the poller holds
+	HotLease        time.Duration               // of a row to the process that wrote it
+	ClaimLease      time.Duration               // of a row to the process that polled it
+	LeaseMargin     time.Duration               // between a publish and the end of its lease
+	MaxLease        time.Duration               // the longest possible lease
+	PollInterval    time.Duration               // pause between polls
+	MaxPollInterval time.Duration               // the longest pause
+	Wake            core.WakePolicy             // how relays hear of other processes
+	ClaimBatch      int                         // rows that one claim takes
+	KeyRun          int                         // rows of one key that one claim takes
+	MarkBatch       int                         // marks that one statement writes
+	MarkDelay       time.Duration               // until marks are written
+	MaxUnmarked     int                         // marks that are not written yet
+	Retry           core.RetryPolicy            // of refused events
+	RetryByType     map[string]core.RetryPolicy // of single event types
+	Breaker         core.BreakerPolicy          // of destinations that fail
+	MaxCrashes      int                         // processes that may die during publishes of one event
+	DeadPolicy      core.DeadPolicy             // what a dead event means for its key
+	Classifier      func(error) core.Class      // of unmarked publish errors
+	Retention       core.Retention              // of published rows
+	DisableJanitor  bool                        // other processes clean up
+	ShutdownTimeout time.Duration               // of Run, after its context has ended
 
 	// Logger gets what an operator should look at. Default: core.DefaultLogger, which writes
 	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).

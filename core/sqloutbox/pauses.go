@@ -71,6 +71,19 @@ func pauseTarget(all bool, topic, tenant string) string {
 	return pauseTopic + topic
 }
 
+// blankEnd ends a target on MariaDB and MySQL whose last character is a blank: comparisons of texts
+// ignore blanks at the end there, so it would be the target without the blank. No topic and no
+// tenant has a control character.
+const blankEnd = "\x1f"
+
+// target is the value of the column target.
+func (r *Repository) target(text string) string {
+	if r.dialect == core.MySQL && strings.HasSuffix(text, " ") {
+		return text + blankEnd
+	}
+	return text
+}
+
 // pauseAudited is the topic of the audit row of a pause.
 func pauseAudited(topic, tenant string) string {
 	if tenant != "" {
@@ -90,7 +103,7 @@ func (r *Repository) Pause(ctx context.Context, p core.PauseRequest) error {
 		until = p.Until.UnixMicro()
 	}
 	return noTables(r.inTx(ctx, "pause", func(q sqlkit.Querier) error {
-		target := pauseTarget(p.All, p.Topic, p.Tenant)
+		target := r.target(pauseTarget(p.All, p.Topic, p.Tenant))
 		if _, err := q.Exec(ctx, r.pauses.pause, target, until, p.Actor, p.Reason); err != nil {
 			return err
 		}
@@ -105,7 +118,7 @@ func (r *Repository) Resume(ctx context.Context, p core.ResumeRequest) (resumed 
 		return false, err
 	}
 	err = r.inTx(ctx, "resume", func(q sqlkit.Querier) error {
-		n, err := q.Exec(ctx, r.pauses.resume, pauseTarget(p.All, p.Topic, p.Tenant))
+		n, err := q.Exec(ctx, r.pauses.resume, r.target(pauseTarget(p.All, p.Topic, p.Tenant)))
 		if resumed = n > 0; err != nil || !resumed {
 			return err
 		}
@@ -128,6 +141,7 @@ func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
 				return err
 			}
 			var topic, tenant bool
+			target = strings.TrimSuffix(target, blankEnd)
 			p.All = target == pauseAll
 			if p.Topic, topic = strings.CutPrefix(target, pauseTopic); !topic {
 				p.Topic = ""

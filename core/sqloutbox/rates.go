@@ -58,10 +58,10 @@ func (r *Repository) SetRate(ctx context.Context, req core.RateRequest) error {
 	}
 	return noTables(r.inTx(ctx, "set rate", func(q sqlkit.Querier) (err error) {
 		if req.PerSecond == 0 && req.InFlight == 0 {
-			_, err = q.Exec(ctx, r.rates.remove, rateTopic+req.Topic)
+			_, err = q.Exec(ctx, r.rates.remove, r.target(rateTopic+req.Topic))
 		} else {
-			_, err = q.Exec(ctx, r.rates.set, rateTopic+req.Topic, req.PerSecond, int64(req.InFlight), req.Actor,
-				req.Reason)
+			_, err = q.Exec(ctx, r.rates.set, r.target(rateTopic+req.Topic), req.PerSecond, int64(req.InFlight),
+				req.Actor, req.Reason)
 		}
 		if err != nil {
 			return err
@@ -79,7 +79,8 @@ func (r *Repository) Rates(ctx context.Context) (all []core.Rate, err error) {
 			var target string
 			var since int64
 			err := res.Scan(&target, &rate.PerSecond, &rate.InFlight, &since, &rate.Actor, &rate.Reason)
-			rate.Topic, rate.Since = strings.TrimPrefix(target, rateTopic), time.UnixMicro(since).UTC()
+			rate.Topic = strings.TrimPrefix(strings.TrimSuffix(target, blankEnd), rateTopic)
+			rate.Since = time.UnixMicro(since).UTC()
 			all = append(all, rate)
 			return err
 		})

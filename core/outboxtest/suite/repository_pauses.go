@@ -2,6 +2,7 @@ package suite
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ func pauseCases() []repositoryCase {
 		{"a pause is read as it was written", pauseRead},
 		{"another pause of the same topic replaces it", pauseReplaced},
 		{"a tenant is paused, whatever it contains", pauseTenants},
+		{"names that look alike are paused one by one", pauseLookAlikes},
 		{"a pause ends by the database's clock", pauseEnds},
 		{"resume removes one pause", pauseResumed},
 		{"pause and resume are audited", pauseAudited},
@@ -33,6 +35,7 @@ func rateCases() []repositoryCase {
 	all := []repositoryCase{
 		{"rates are read as they were written", rateRead},
 		{"another rate of the same topic replaces it", rateReplaced},
+		{"topics that look alike have rates of their own", rateLookAlikes},
 		{"rates are audited", rateAudited},
 	}
 	for i, c := range all {
@@ -88,6 +91,19 @@ func rateReplaced(f *fixture) {
 	f.must(got.PerSecond == 0 && got.InFlight == 3 && got.Actor == "bob", "rate %+v", got)
 	f.setRate("orders", 0, 0, "bob")
 	f.must(len(f.rates()) == 1 && f.rates()[0].Topic == "mails", "rates %+v", f.rates())
+}
+
+func rateLookAlikes(f *fixture) {
+	for i, topic := range lookAlikes {
+		f.setRate(topic, float64(i+1), i, "ann")
+	}
+	f.must(len(f.rates()) == len(lookAlikes), "rates %+v", f.rates())
+	for i, topic := range lookAlikes {
+		n := slices.IndexFunc(f.rates(), func(r core.Rate) bool { return r.Topic == topic })
+		f.must(n >= 0 && f.rates()[n].PerSecond == float64(i+1), "rate of %q in %+v", topic, f.rates())
+		f.setRate(topic, 0, 0, "ann")
+	}
+	f.must(len(f.rates()) == 0, "rates %+v", f.rates())
 }
 
 func rateAudited(f *fixture) {
@@ -207,6 +223,32 @@ func pauseTenants(f *fixture) {
 	f.must(f.resume(true, "") && f.resume(false, "acme") && f.resume(false, "tenant:acme"), "paused: %s", f.paused())
 	for _, name := range names {
 		f.must(resume(name) && !resume(name), "tenant %s was not resumed once", name)
+	}
+	f.must(f.paused() == "", "paused: %s", f.paused())
+}
+
+// lookAlikes are names that a database may take for the same: some are a name with blanks at its
+// end, or an accent written in two ways.
+var lookAlikes = []string{
+	"acme", "acme ", "acme  ", " acme", "ACME", "\u00e4cme", "a\u0308cme", "ac\u200bme", "\uff41cme",
+}
+
+func pauseLookAlikes(f *fixture) {
+	store := f.Repository.(core.PauseStore)
+	for _, name := range lookAlikes {
+		f.pause(core.PauseRequest{Topic: name, Actor: "ann", Reason: "of " + name})
+		f.pause(core.PauseRequest{Tenant: name, Actor: "ann", Reason: "of " + name})
+	}
+	for n, name := range lookAlikes {
+		all := f.pauses()
+		f.must(len(all) == 2*(len(lookAlikes)-n), "%d pauses: %+v", len(all), all)
+		for _, p := range all {
+			f.must(p.Reason == "of "+p.Topic+p.Tenant, "the pause of another: %+v", p)
+		}
+		f.must(f.resume(false, name), "topic %q was not resumed", name)
+		resumed, err := store.Resume(f.Context(), core.ResumeRequest{Tenant: name, Actor: "bob", Reason: "paid"})
+		f.check(err)
+		f.must(resumed, "tenant %q was not resumed", name)
 	}
 	f.must(f.paused() == "", "paused: %s", f.paused())
 }

@@ -199,7 +199,8 @@ type Retention struct {
 	// of the pool. SQLite locks nothing meanwhile.
 	//
 	// Archive must end when ctx does, a minute after the begin of the cleanup at the latest, and
-	// must not change the outbox. DeleteOnSuccess cannot be set with it: published rows would be
+	// must not change the outbox. A call that goes on for another second is left alone, so that Run
+	// can end: its rows stay, and the next call begins when it has returned. DeleteOnSuccess cannot be set with it: published rows would be
 	// deleted unseen. With partitions, rows are then deleted one by one, and a partition is dropped
 	// when it is empty. Set the same in every process with a janitor, or DisableJanitor: a janitor
 	// without Archive deletes unseen. Default: none.

@@ -2,15 +2,12 @@ package core
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 )
 
 // minKeyIdle is the shortest time without use after which a key row is collected.
 const minKeyIdle = 24 * time.Hour
-
-// archiveTimeout bounds a cleanup with Retention.Archive.
-const archiveTimeout = time.Minute
 
 // clean deletes published rows after their retention, and key rows that were unused for long. It
 // works in small chunks with pauses. Several processes may do it at once.
@@ -58,28 +55,12 @@ func (r *relay) cleanSome(ctx context.Context) (deleted int, more bool, err erro
 	if c, ok := r.repo().(Cleaner); ok && keep.special() {
 		req := CleanupRequest{Keep: keep.Keep, KeepDiscarded: keep.KeepDiscarded, Limit: keep.CleanupBatch}
 		if keep.Archive != nil {
-			req.Archive = r.archive
+			req.Archive = r.archive.call
 		}
 		return c.Clean(ctx, req)
 	}
 	deleted, err = r.repo().Cleanup(ctx, keep.Keep, keep.CleanupBatch)
 	return deleted, 2*deleted >= keep.CleanupBatch, err
-}
-
-// archive calls Retention.Archive. A panic is an error, so that it ends no relay.
-func (r *relay) archive(ctx context.Context, rows []ArchivedEvent) (err error) {
-	returned := false
-	defer func() {
-		if !returned {
-			err = NewPanicError(recover())
-		}
-		if err != nil {
-			err = fmt.Errorf("outbox: Retention.Archive: %w", err)
-		}
-	}()
-	err = r.cfg.Retention.Archive(ctx, rows)
-	returned = true
-	return err
 }
 
 // collectKeys scans a part of the key table and returns where to go on.
@@ -105,7 +86,7 @@ func (r *relay) collectKeys(ctx context.Context, cursor KeyID) KeyID {
 }
 
 func (r *relay) cleanupFailed(ctx context.Context, what string, err error) {
-	if ctx.Err() == nil {
+	if ctx.Err() == nil || errors.Is(err, errArchiveStuck) {
 		r.cfg.Logger.Warn("outbox: cleanup failed, it is tried again later", "component", "outbox", "what", what, "err",
 			errorText(err))
 	}

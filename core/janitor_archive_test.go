@@ -1,11 +1,10 @@
 package core_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,10 +18,10 @@ func archiveNothing(context.Context, []core.ArchivedEvent) error { return nil }
 
 // archiveWorld is a relay with an archive, which published five events and discarded one.
 func archiveWorld(t *testing.T, keep core.Retention, cleaned func(rows int)) (repo *outboxtest.Repository,
-	log *bytes.Buffer,
+	log *logLines,
 ) {
 	t.Helper()
-	repo, log = outboxtest.NewRepository(), &bytes.Buffer{}
+	repo, log = outboxtest.NewRepository(), &logLines{}
 	ob, err := core.New(core.Config{
 		Repository: repo, Publisher: &outboxtest.Publisher{}, Retention: keep,
 		Logger:   slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -50,7 +49,14 @@ func archiveWorld(t *testing.T, keep core.Retention, cleaned func(rows int)) (re
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- ob.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(time.Hour):
+			t.Error("Run has not returned an hour after its context ended")
+		}
+	})
 	for range 5 {
 		publish(core.Event{Type: "published"})
 	}
@@ -92,9 +98,51 @@ func TestArchiveFails(t *testing.T) {
 			t.Errorf("%d rows are left, %d archived, %d deleted, want 0, 6 and 6", n, archived.Load(), deleted.Load())
 		}
 		for _, want := range []string{"the disk is full", "panic: of the archive"} {
-			if !strings.Contains(log.String(), "Retention.Archive: "+want) {
-				t.Errorf("no %q in the log:\n%s", want, log)
+			if !log.has("Retention.Archive: " + want) {
+				t.Errorf("no %q in the log", want)
 			}
+		}
+	})
+}
+
+// An archive that ignores the end of its context keeps neither the janitor nor the end of Run. No
+// second call begins beside it, and its rows stay until a call returns.
+func TestArchiveHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls, deleted atomic.Int64
+		hang := make(chan struct{})
+		t.Cleanup(func() { close(hang) }) // after the cleanup of archiveWorld, which waits for Run
+		repo, log := archiveWorld(t, core.Retention{
+			Keep: time.Hour, CleanupInterval: time.Minute,
+			Archive: func(context.Context, []core.ArchivedEvent) error {
+				if calls.Add(1) == 2 {
+					runtime.Goexit()
+				}
+				<-hang
+				return nil
+			},
+		}, func(rows int) { deleted.Add(int64(rows)) })
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d calls at once, want 1", n)
+		}
+		if n := log.count("it has not returned although its context has ended"); n < 20 {
+			t.Errorf("the log names the archive that hangs %d times in an hour", n)
+		}
+		hang <- struct{}{} // its rows stay: nobody knows what the call had done when it was left alone
+		synctest.Wait()
+		if n := len(repo.Rows()); n != 6 || deleted.Load() != 0 {
+			t.Errorf("%d rows are left and %d were deleted, want 6 and 0", n, deleted.Load())
+		}
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if want := "runtime.Goexit"; !log.has("Retention.Archive", want) {
+			t.Errorf("no %q in the log", want)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := calls.Load(); n != 3 {
+			t.Errorf("%d calls after one that returned and one that ended its goroutine, want 3", n)
 		}
 	})
 }

@@ -34,6 +34,7 @@ type relay struct {
 	operators chan struct{} // what operators have set is to be read now
 	writer    writer
 	db        recovery
+	archive   archiver
 	life      lifetime
 }
 
@@ -69,6 +70,8 @@ func newRelay(o *Outbox) *relay {
 		writer:    writer{kick: make(chan struct{}, 1), abandon: make(chan struct{})},
 		life:      lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
 	}
+	r.archive.archive = o.cfg.Retention.Archive
+	r.archive.grace = min(archiveGrace, o.cfg.ShutdownTimeout/4)
 	r.life.vitals.started = time.Now()
 	r.crew = crew{size: r.cfg.Workers, alive: r.cfg.Workers, work: sync.NewCond(&r.mu)}
 	//nolint:fatcontext // its parent is context.Background

@@ -27,8 +27,8 @@ type archiver struct {
 	busy    atomic.Bool // a call has not returned, perhaps one that was left alone
 }
 
-// call returns an error soon after ctx ended, whatever Retention.Archive does. Until a call that was
-// left alone returns, each further one fails, so that no more than one goroutine is stuck.
+// call returns an error soon after ctx ended, whatever Retention.Archive does. Until a call that
+// was left alone returns, each further one fails, so that no more than one goroutine is stuck.
 func (a *archiver) call(ctx context.Context, rows []ArchivedEvent) error {
 	if a.busy.Swap(true) {
 		return fmt.Errorf("outbox: Retention.Archive: %w", errArchiveStuck)

@@ -200,10 +200,11 @@ type Retention struct {
 	//
 	// Archive must end when ctx does, a minute after the begin of the cleanup at the latest, and
 	// must not change the outbox. A call that goes on for another second is left alone, so that Run
-	// can end: its rows stay, and the next call begins when it has returned. DeleteOnSuccess cannot be set with it: published rows would be
-	// deleted unseen. With partitions, rows are then deleted one by one, and a partition is dropped
-	// when it is empty. Set the same in every process with a janitor, or DisableJanitor: a janitor
-	// without Archive deletes unseen. Default: none.
+	// can end: its rows stay, and the next call begins when it has returned. DeleteOnSuccess cannot
+	// be set with it: published rows would be deleted unseen. With partitions, rows are then
+	// deleted one by one, and a partition is dropped when it is empty. Set the same in every
+	// process with a janitor, or DisableJanitor: a janitor without Archive deletes unseen. Default:
+	// none.
 	Archive func(ctx context.Context, rows []ArchivedEvent) error
 	// CleanupInterval is the pause between runs of the janitor. Default: 1 min.
 	CleanupInterval time.Duration

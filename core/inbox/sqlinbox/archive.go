@@ -38,7 +38,7 @@ func (s *Store) archive(ctx context.Context, h *handler, keep time.Duration, lim
 	fn func(ctx context.Context, events []inbox.ArchivedEvent) error,
 ) (deleted int, err error) {
 	a := sqlstore.Archive[archived]{
-		Find: s.sql.old, Delete: s.sql.remove,
+		Find: s.sql.old, Lock: s.sql.lockOld, Delete: s.sql.remove,
 		Scan: func(rows core.Rows) (e archived, _ int, err error) {
 			var discarded int
 			e.Key.Consumer, e.Key.Handler = h.consumer, h.name
@@ -47,6 +47,7 @@ func (s *Store) archive(ctx context.Context, h *handler, keep time.Duration, lim
 			return e, 0, err
 		},
 		Key: func(e archived) []any { return append(h.key(e.Key), e.ended) },
+		ID:  func(e archived) []string { return []string{e.Key.Tenant, e.Key.EventID} },
 		// An event that is new again must not find the row of a discarded one.
 		Also: func(ctx context.Context, q sqlkit.Querier, events []archived) error {
 			for _, e := range events {

@@ -22,7 +22,7 @@ func Texts(cfg Config) (map[string]string, error) {
 	if c, ok := s.cleanupDiscarded.(sqlstore.CleanupByKey); ok {
 		texts["cleanup_discarded_delete of 2"] = c.Delete(2)
 	}
-	texts["remove of 2"] = s.remove(2)
+	texts["lock_old of 2"], texts["remove of 2"] = s.lockOld(2), s.remove(2)
 	switch db := s.database.(type) {
 	case *mysql:
 		texts["database_insert of 2"], texts["database_see of 2"] = db.insert(2), db.see(2)

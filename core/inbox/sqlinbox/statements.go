@@ -37,7 +37,7 @@ type statements struct {
 	cleanup          sqlstore.Cleanup
 	cleanupDiscarded sqlstore.Cleanup // about {failure}
 	old              string           // for Archive
-	remove           func(n int) string
+	lockOld, remove  func(n int) string
 	forget           string // about {failure}
 	database         database
 }
@@ -101,6 +101,10 @@ func newStatements(n sqlstore.Names) *statements {
 			"ON f.consumer = ? AND f.handler = ? AND f.tenant_id = s.tenant_id AND f.event_id = s.event_id AND " +
 			"f.status = 0 AND f.last_error_code = 'discarded' WHERE s.handler_id = ? AND s.processed_at < {ago} " +
 			"ORDER BY s.processed_at LIMIT ?"),
+		lockOld: func(rows int) string {
+			return text("SELECT tenant_id, event_id FROM {seen} WHERE " +
+				sqlstore.AnyOf(seenIs+" AND {us:processed_at} = ?", rows) + "{skip}")
+		},
 		remove: func(rows int) string {
 			return text("DELETE FROM {seen} WHERE " + sqlstore.AnyOf(seenIs+" AND {us:processed_at} = ?", rows))
 		},

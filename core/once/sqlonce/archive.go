@@ -24,10 +24,11 @@ func (s *Store) Archive(ctx context.Context, limit int, fn func(ctx context.Cont
 		return 0, nil
 	}
 	a := sqlstore.Archive[archived]{
-		Find: s.sql.old, Scan: scanArchived, Delete: s.sql.remove,
+		Find: s.sql.old, Scan: scanArchived, Lock: s.sql.lockOld, Delete: s.sql.remove,
 		Key: func(k archived) []any {
 			return []any{k.Key.Scope, k.Key.Tenant, k.Key.ID, k.Fence, k.updated, k.expires, k.status}
 		},
+		ID: func(k archived) []string { return []string{k.Key.Scope, k.Key.Tenant, k.Key.ID} },
 	}
 	return a.Run(ctx, s.db, "archive", []any{int64(limit)}, func(ctx context.Context, rows []archived) error {
 		keys := make([]once.ArchivedKey, len(rows))

@@ -17,7 +17,7 @@ func Texts(cfg Config) (map[string]string, error) {
 		texts["cleanup_delete of 2"] = c.Delete(2)
 	}
 	if err == nil {
-		texts["remove of 2"] = s.remove(2)
+		texts["lock_old of 2"], texts["remove of 2"] = s.lockOld(2), s.remove(2)
 	}
 	return texts, err
 }

@@ -38,7 +38,7 @@ type statements struct {
 	insertTx           sqlstore.Insert
 	cleanup            sqlstore.Cleanup
 	old                string // for Archive
-	remove             func(n int) string
+	lockOld, remove    func(n int) string
 }
 
 // variant has the parts that differ between the databases in more than words.
@@ -122,6 +122,9 @@ func newStatements(n sqlstore.Names) *statements {
 		old: text("SELECT scope, tenant, id, fingerprint, owner, status, fence, attempts, {us:created_at}, " +
 			"{us:updated_at}, COALESCE({us:done_at},0), {us:expires_at}, result, COALESCE(result_type,''), " +
 			"COALESCE(result_meta,'') FROM {key} WHERE expires_at < {now} ORDER BY expires_at LIMIT ?"),
+		lockOld: func(rows int) string {
+			return text("SELECT scope, tenant, id FROM {key} WHERE " + sqlstore.AnyOf(archivedIs, rows) + "{skip}")
+		},
 		remove: func(rows int) string { return text("DELETE FROM {key} WHERE " + sqlstore.AnyOf(archivedIs, rows)) },
 	}
 }

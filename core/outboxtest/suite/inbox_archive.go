@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
@@ -15,6 +16,7 @@ func inboxArchiveCases() []inboxCase {
 	return []inboxCase{
 		{"events are deleted after they were archived", inboxArchive},
 		{"an event that is processed anew while it is archived stays", inboxArchiveAnew},
+		{"an archive does not wait for the transaction of a copy", inboxArchiveLocked},
 	}
 }
 
@@ -112,4 +114,35 @@ func inboxArchiveAnew(f *inboxFixture) {
 	}
 	state, _ := f.beginOne(f.Store, inboxEvent("a"), nil)
 	f.wantState("the event that was processed anew", state, inbox.StateProcessed)
+}
+
+// inboxArchiveLocked has a transaction that got a copy of an old event while the archive has it. The
+// archive does not wait for its end: the two could end in a deadlock.
+func inboxArchiveLocked(f *inboxFixture) {
+	copied, other := inboxEvent("copied"), inboxEvent("other")
+	f.begin(nil, copied)
+	f.begin(nil, other)
+	err := f.Transactor.RunInTx(f.Context(), func(txCtx context.Context, tx core.Tx) error {
+		if tx.Dialect() == core.SQLite { // a transaction that writes keeps everybody waiting there
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+		defer cancel()
+		n, err := f.Another().(inbox.Archiver).Archive(ctx, "billing", -time.Hour, 100,
+			func(_ context.Context, events []inbox.ArchivedEvent) error {
+				if len(events) != 2 {
+					f.Errorf("the archive got %+v", events)
+				}
+				states, err := f.Store.BeginBatch(txCtx, tx, []inbox.Event{copied})
+				if err == nil {
+					f.wantState("the copy", states[0], inbox.StateProcessed)
+				}
+				return err
+			})
+		if err == nil && n == 0 {
+			f.Errorf("the archive deleted nothing")
+		}
+		return err
+	})
+	f.check(err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -109,4 +110,35 @@ func onceArchiveCompleted(f *onceFixture) {
 	f.check(err)
 	f.must(n == 0, "%d keys were deleted", n)
 	f.wantResult(f.acquire(onceRequest(keyOf("k"))).Result, once.Result{Meta: "late"})
+}
+
+// onceTxArchive takes a key in a transaction while the archive has it. The archive deletes the other
+// key while the transaction is open: if it waited, the two could end in a deadlock.
+func onceTxArchive(f *onceTxFixture) {
+	a, ok := f.Store.(once.Archiver)
+	if !ok {
+		return
+	}
+	for _, id := range []string{"taken", "free"} {
+		f.check(f.store.Complete(f.Context(), f.fresh(expiring(id)), once.Result{}, 10*time.Millisecond))
+	}
+	f.pass(shortLease)
+	tx := f.begin()
+	if tx.Dialect() == core.SQLite { // a transaction that writes keeps everybody waiting there
+		return
+	}
+	var c once.Claim
+	ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+	defer cancel()
+	n, err := a.Archive(ctx, 10, func(_ context.Context, keys []once.ArchivedKey) error {
+		f.must(len(keys) == 2, "the archive got %+v", keys)
+		c = f.freshTx(tx, onceRequest(keyOf("taken")))
+		return nil
+	})
+	f.check(err)
+	f.must(n == 1, "%d keys were deleted, want that which nobody has taken", n)
+	f.check(f.TxStore.CompleteTx(f.Context(), tx, c, once.Result{Meta: "m"}))
+	f.check(tx.Commit())
+	f.wantState(keyOf("free"), once.Fresh)
+	f.wantResult(f.acquire(onceRequest(keyOf("taken"))).Result, once.Result{Meta: "m"})
 }

@@ -337,6 +337,7 @@ func onceTxConcurrencyCases() []onceTxCase {
 		return false
 	}
 	return []onceTxCase{
+		{"an archive does not wait for a transaction", onceTxArchive},
 		{"of 16 duplicates one commits", func(f *onceTxFixture) {
 			var commits atomic.Int32
 			var wg sync.WaitGroup

@@ -52,6 +52,9 @@ INSERT INTO `my_inbox_seen` (handler_id, tenant_id, event_id, source, attempts, 
 -- list
 INSERT IGNORE INTO `my_inbox_handler` (handler_id, consumer, handler) VALUES (?, ?, ?)
 
+-- lock_old of 2
+SELECT tenant_id, event_id FROM `my_inbox_seen` WHERE (handler_id = ? AND tenant_id = ? AND event_id = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',processed_at) = ?) OR (handler_id = ? AND tenant_id = ? AND event_id = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',processed_at) = ?) FOR UPDATE SKIP LOCKED
+
 -- old
 SELECT s.tenant_id, s.event_id, COALESCE(s.source,''), s.attempts, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',s.processed_at), CASE WHEN f.status IS NULL THEN 0 ELSE 1 END, COALESCE(f.last_error,'') FROM `my_inbox_seen` s LEFT JOIN `my_inbox_failure` f ON f.consumer = ? AND f.handler = ? AND f.tenant_id = s.tenant_id AND f.event_id = s.event_id AND f.status = 0 AND f.last_error_code = 'discarded' WHERE s.handler_id = ? AND s.processed_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY s.processed_at LIMIT ?
 

@@ -40,6 +40,9 @@ INSERT INTO "app"."inbox_seen" (handler_id, tenant_id, event_id, source, attempt
 -- list
 INSERT INTO "app"."inbox_handler" (handler_id, consumer, handler) VALUES ($1, $2, $3) ON CONFLICT (handler_id) DO NOTHING
 
+-- lock_old of 2
+SELECT tenant_id, event_id FROM "app"."inbox_seen" WHERE (handler_id = $1 AND tenant_id = $2 AND event_id = $3 AND (extract(epoch from processed_at)*1000000)::bigint = $4) OR (handler_id = $5 AND tenant_id = $6 AND event_id = $7 AND (extract(epoch from processed_at)*1000000)::bigint = $8) FOR UPDATE SKIP LOCKED
+
 -- old
 SELECT s.tenant_id, s.event_id, COALESCE(s.source,''), s.attempts, (extract(epoch from s.processed_at)*1000000)::bigint, CASE WHEN f.status IS NULL THEN 0 ELSE 1 END, COALESCE(f.last_error,'') FROM "app"."inbox_seen" s LEFT JOIN "app"."inbox_failure" f ON f.consumer = $1 AND f.handler = $2 AND f.tenant_id = s.tenant_id AND f.event_id = s.event_id AND f.status = 0 AND f.last_error_code = 'discarded' WHERE s.handler_id = $3 AND s.processed_at < statement_timestamp() - $4::bigint * interval '1 microsecond' ORDER BY s.processed_at LIMIT $5
 

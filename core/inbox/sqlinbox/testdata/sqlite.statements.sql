@@ -40,6 +40,9 @@ INSERT INTO "inbox_seen" (handler_id, tenant_id, event_id, source, attempts, pro
 -- list
 INSERT INTO "inbox_handler" (handler_id, consumer, handler) VALUES (?, ?, ?) ON CONFLICT (handler_id) DO NOTHING
 
+-- lock_old of 2
+SELECT tenant_id, event_id FROM "inbox_seen" WHERE (handler_id = ? AND tenant_id = ? AND event_id = ? AND processed_at = ?) OR (handler_id = ? AND tenant_id = ? AND event_id = ? AND processed_at = ?)
+
 -- old
 SELECT s.tenant_id, s.event_id, COALESCE(s.source,''), s.attempts, s.processed_at, CASE WHEN f.status IS NULL THEN 0 ELSE 1 END, COALESCE(f.last_error,'') FROM "inbox_seen" s LEFT JOIN "inbox_failure" f ON f.consumer = ? AND f.handler = ? AND f.tenant_id = s.tenant_id AND f.event_id = s.event_id AND f.status = 0 AND f.last_error_code = 'discarded' WHERE s.handler_id = ? AND s.processed_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY s.processed_at LIMIT ?
 

@@ -51,8 +51,8 @@ type statements struct {
 	insert  sqlstore.Insert
 	cleanup sqlstore.Cleanup
 
-	old    string // for Archive
-	remove func(n int) string
+	old             string // for Archive
+	lockOld, remove func(n int) string
 }
 
 // variant has the parts that differ between the databases in more than words.
@@ -150,6 +150,9 @@ func newStatements(n sqlstore.Names) *statements {
 		},
 		cleanup: v.cleanup(n),
 		old:     text(commandRead + "status = 2 AND done_at < {ago} ORDER BY done_at LIMIT ?"),
+		lockOld: func(rows int) string {
+			return text("SELECT id FROM {command} WHERE " + sqlstore.AnyOf("id = ? AND status = 2", rows) + "{skip}")
+		},
 		remove: func(rows int) string {
 			return text("DELETE FROM {command} WHERE " + sqlstore.AnyOf("id = ? AND status = 2", rows))
 		},

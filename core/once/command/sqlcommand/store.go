@@ -299,13 +299,14 @@ func (s *Store) Archive(ctx context.Context, keep time.Duration, limit int,
 		return 0, nil
 	}
 	a := sqlstore.Archive[command.Record]{
-		Find: s.sql.old, Delete: s.sql.remove,
+		Find: s.sql.old, Lock: s.sql.lockOld, Delete: s.sql.remove,
 		Scan: func(rows core.Rows) (command.Record, int, error) {
 			var r commandRecord
 			err := r.scan(rows)
 			return r.Record, len(r.Payload), err
 		},
 		Key: func(r command.Record) []any { return []any{r.ID} },
+		ID:  func(r command.Record) []string { return []string{r.ID} },
 	}
 	return a.Run(ctx, s.db, "archive commands", []any{sqlstore.Micros(keep), int64(limit)}, fn)
 }

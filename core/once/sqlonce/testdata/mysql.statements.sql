@@ -28,6 +28,9 @@ INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status,
 -- insert_tx_plain
 INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES (?, ?, ?, ?, ?, 2, 1, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), NULL, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ON DUPLICATE KEY UPDATE seen = seen + 1
 
+-- lock_old of 2
+SELECT scope, tenant, id FROM `my_idempotency_key` WHERE (scope = ? AND tenant = ? AND id = ? AND fence = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',expires_at) = ? AND status = ?) OR (scope = ? AND tenant = ? AND id = ? AND fence = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',expires_at) = ? AND status = ?) FOR UPDATE SKIP LOCKED
+
 -- look
 SELECT status, fence, attempts, fingerprint, COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),expires_at), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),created_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE scope = ? AND tenant = ? AND id = ?
 

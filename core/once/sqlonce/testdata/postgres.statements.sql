@@ -22,6 +22,9 @@ INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, stat
 -- insert_tx_plain
 INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES ($1, $2, $3, $4, $5, 2, 1, 1, statement_timestamp(), statement_timestamp(), NULL, statement_timestamp(), statement_timestamp() + $6::bigint * interval '1 microsecond') ON CONFLICT (scope, tenant, id) DO NOTHING
 
+-- lock_old of 2
+SELECT scope, tenant, id FROM "app"."idempotency_key" WHERE (scope = $1 AND tenant = $2 AND id = $3 AND fence = $4 AND (extract(epoch from updated_at)*1000000)::bigint = $5 AND (extract(epoch from expires_at)*1000000)::bigint = $6 AND status = $7) OR (scope = $8 AND tenant = $9 AND id = $10 AND fence = $11 AND (extract(epoch from updated_at)*1000000)::bigint = $12 AND (extract(epoch from expires_at)*1000000)::bigint = $13 AND status = $14) FOR UPDATE SKIP LOCKED
+
 -- look
 SELECT status, fence, attempts, fingerprint, COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), (extract(epoch from expires_at - statement_timestamp())*1000000)::bigint, (extract(epoch from created_at - statement_timestamp())*1000000)::bigint, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "app"."idempotency_key" WHERE scope = $1 AND tenant = $2 AND id = $3
 

@@ -22,6 +22,9 @@ INSERT INTO "idempotency_key" (scope, tenant, id, fingerprint, owner, status, fe
 -- insert_tx_plain
 INSERT INTO "idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES (?, ?, ?, ?, ?, 2, 1, 1, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), NULL, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ON CONFLICT (scope, tenant, id) DO NOTHING
 
+-- lock_old of 2
+SELECT scope, tenant, id FROM "idempotency_key" WHERE (scope = ? AND tenant = ? AND id = ? AND fence = ? AND updated_at = ? AND expires_at = ? AND status = ?) OR (scope = ? AND tenant = ? AND id = ? AND fence = ? AND updated_at = ? AND expires_at = ? AND status = ?)
+
 -- look
 SELECT status, fence, attempts, fingerprint, COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), expires_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), created_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "idempotency_key" WHERE scope = ? AND tenant = ? AND id = ?
 

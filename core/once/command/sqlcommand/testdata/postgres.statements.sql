@@ -34,6 +34,9 @@ INSERT INTO "app"."side_effect_command" (id, tenant_id, channel, idempotency_key
 -- list
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE status = 
 
+-- lock_old of 2
+SELECT id FROM "app"."side_effect_command" WHERE (id = $1 AND status = 2) OR (id = $2 AND status = 2) FOR UPDATE SKIP LOCKED
+
 -- look
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE tenant_id = $1 AND channel = $2 AND idempotency_key = $3
 

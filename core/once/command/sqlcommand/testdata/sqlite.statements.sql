@@ -34,6 +34,9 @@ INSERT INTO "side_effect_command" (id, tenant_id, channel, idempotency_key, fing
 -- list
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), COALESCE(last_error_code,''), COALESCE(last_error,''), created_at, updated_at, COALESCE(done_at,0) FROM "side_effect_command" WHERE status = 
 
+-- lock_old of 2
+SELECT id FROM "side_effect_command" WHERE (id = ? AND status = 2) OR (id = ? AND status = 2)
+
 -- look
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), COALESCE(last_error_code,''), COALESCE(last_error,''), created_at, updated_at, COALESCE(done_at,0) FROM "side_effect_command" WHERE tenant_id = ? AND channel = ? AND idempotency_key = ?
 

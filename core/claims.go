@@ -75,7 +75,7 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		r.move(it, itemWaiting)
 		switch {
 		// no worker is left to publish it
-		case broken || r.life.phase >= phaseClosing || r.crew.alive == 0:
+		case broken || r.life.phase >= phaseClosing || r.noneLeft():
 			r.release(it, FallbackStopped, false)
 		case c.Err != nil:
 			r.giveUp(it, Failure{Code: codeUndecodable, Message: errorText(c.Err)})

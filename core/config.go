@@ -48,8 +48,14 @@ type Config struct {
 	// Node names this process in the column claimed_by. Default: host name and process id. A random
 	// suffix is added.
 	Node string
-	// Workers is how many events are published at once. Default: 32.
+	// Workers is how many events are published at once, or how many goroutines hand events over to
+	// an AsyncPublisher. Default: 32.
 	Workers int
+	// InFlight and InFlightBytes bound the events that an AsyncPublisher has and has not answered.
+	// InFlightBytes may be exceeded by one event. Other publishers get one event from each worker.
+	// Default: 1024 events, 16 MiB.
+	InFlight      int
+	InFlightBytes int64
 	// PublishTimeout ends a publish. A publisher that ignores it is abandoned after twice that
 	// time: the event counts as timed out, and may be published twice. Default: 5 s.
 	PublishTimeout time.Duration
@@ -89,8 +95,9 @@ type Config struct {
 	// MarkBatch, MarkDelay and MaxUnmarked say how marks of the fast path are written: in batches
 	// of MarkBatch, no later than MarkDelay, and with its publishing held back while MaxUnmarked
 	// are not written. A crash can repeat at most Workers + MarkBatch + MaxUnmarked events of the
-	// fast path. Its rate of publishing is at most MaxUnmarked divided by the duration of a mark.
-	// Default: 100, 5 ms, and 8 for each of the Workers, at least 256.
+	// fast path, with InFlight in place of Workers for an AsyncPublisher. Its rate of publishing is
+	// at most MaxUnmarked divided by the duration of a mark. Default: 100, 5 ms, and 8 for each of
+	// the Workers, at least 256, and at least InFlight with an AsyncPublisher.
 	//
 	// Marks of the events that the poller claimed are written in batches of ClaimBatch, or of half
 	// of ColdEvents if that is less, and no later than MarkDelay. A crash can repeat at most
@@ -235,6 +242,8 @@ func def[T comparable](v *T, d T) {
 func (c Config) withDefaults() Config {
 	def(&c.MaxPayload, 1<<20)
 	def(&c.Workers, 32)
+	def(&c.InFlight, 1024)
+	def(&c.InFlightBytes, 16<<20)
 	def(&c.PublishTimeout, 5*time.Second)
 	def(&c.HotEvents, 4096)
 	def(&c.HotBytes, 64<<20)
@@ -250,7 +259,7 @@ func (c Config) withDefaults() Config {
 	def(&c.KeyRun, 50)
 	def(&c.MarkBatch, 100)
 	def(&c.MarkDelay, 5*time.Millisecond)
-	def(&c.MaxUnmarked, max(256, 8*c.Workers))
+	def(&c.MaxUnmarked, c.defaultUnmarked())
 	def(&c.Retry.BaseDelay, 200*time.Millisecond)
 	def(&c.Retry.MaxDelay, time.Minute)
 	def(&c.Retry.MaxAttempts, 10)
@@ -280,6 +289,16 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// defaultUnmarked is the default of MaxUnmarked: so many that publishing goes on while a batch of
+// marks is written.
+func (c *Config) defaultUnmarked() int {
+	n := max(256, 8*c.Workers)
+	if _, async := publisherKinds(c.Publisher); async {
+		n = max(n, c.InFlight)
+	}
+	return n
+}
+
 // coldMarkBatch is how many marks of claimed events are a batch: as many as a claim has rows. The
 // poller claims again when half of its room is free, so a batch is not larger than that.
 func (c *Config) coldMarkBatch() int { return max(c.MarkBatch, min(c.ClaimBatch, (c.ColdEvents+1)/2)) }
@@ -297,7 +316,7 @@ func (c Config) Validate() error {
 	}
 	for name, n := range map[string]int64{
 		"MaxPayload": int64(c.MaxPayload), "Workers": int64(c.Workers), "HotEvents": int64(c.HotEvents),
-		"HotBytes": c.HotBytes, "ColdEvents": int64(c.ColdEvents), "ColdBytes": c.ColdBytes,
+		"InFlight": int64(c.InFlight), "InFlightBytes": c.InFlightBytes, "HotBytes": c.HotBytes, "ColdEvents": int64(c.ColdEvents), "ColdBytes": c.ColdBytes,
 		"ClaimBatch": int64(c.ClaimBatch), "KeyRun": int64(c.KeyRun),
 		"MarkBatch": int64(c.MarkBatch), "MaxUnmarked": int64(c.MaxUnmarked),
 		"Breaker.Failures": int64(c.Breaker.Failures),

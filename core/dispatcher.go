@@ -12,6 +12,10 @@ import (
 // of the fast path are not written, which bounds how many of its events a crash can repeat.
 func (r *relay) pick() *item {
 	for r.life.phase < phaseStopping {
+		if r.handovers.full() {
+			r.handovers.blocked = true
+			return nil
+		}
 		var now time.Time
 		var it *item
 		if len(r.dests.limited) > 0 {
@@ -34,6 +38,7 @@ func (r *relay) pick() *item {
 				r.crew.queue.suspects.out = it
 			}
 			r.move(it, itemPublishing)
+			r.takePlace(it)
 			r.taken(it, now)
 			return it
 		}
@@ -65,12 +70,21 @@ func (r *relay) worker() {
 			p.unsent = true
 		case renew && !r.renewToPublish(next):
 			p.lost = true
+		case next.handover != nil:
+			if !r.handOver(next.handover) {
+				return
+			}
+			continue
 		default:
 			it = next
 			p = r.publish(next)
 			it = nil
 		}
-		if !r.end(next, p) {
+		goOn := r.end(next, p)
+		if next.handover != nil { // it was not handed over
+			r.life.workers.Done()
+		}
+		if !goOn {
 			return
 		}
 	}
@@ -167,6 +181,7 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 	if it.probe {
 		it.dest.probing = false
 	}
+	r.freePlace(it)
 	r.lanes.leave(it)
 	switch {
 	case p.lost:

@@ -54,9 +54,9 @@
 //   - To write a publisher: [Publisher] or [PublisherFunc], which gets a [Delivery]; [Router], made
 //     by [NewRouter], combines several. [Permanent], [Transient], [Unavailable],
 //     [UnavailableForKey], [Unroutable] and [PutOff] say what an error means. A publisher may also
-//     be a [ReceiptPublisher], [SizeChecker], [TopicLister] or [TopicNamer]. [ClassOf] and
-//     [DefaultClassifier] return the [Class] of an error. [CheckHeader] tells whether an event can
-//     carry a header.
+//     be an [AsyncPublisher], [ReceiptPublisher], [SizeChecker], [TopicLister] or [TopicNamer].
+//     [ClassOf] and [DefaultClassifier] return the [Class] of an error. [CheckHeader] tells whether
+//     an event can carry a header.
 //   - To watch: [Observer] and [TeeObserver], with [ClaimInfo], [PublishInfo], [PublishResult],
 //     [Path], [FallbackReason], [ProbeInfo] and [PanicError]. [Tracer] is for traces. [ErrorText]
 //     returns the text of an error without credentials.

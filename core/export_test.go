@@ -28,7 +28,7 @@ func (o *Outbox) Held() int {
 			probes++
 		}
 	}
-	n := len(r.inflight.items) + probes + r.inflight.active() + r.inflight.hot.events + r.inflight.cold.events +
+	n := len(r.inflight.items) + probes + r.handovers.events + int(r.handovers.bytes) + r.inflight.active() + r.inflight.hot.events + r.inflight.cold.events +
 		r.marks.held
 	return n + r.marks.len() + len(r.marks.later.entries)
 }
@@ -43,7 +43,7 @@ func (o *Outbox) LateProbe() (topic string, late time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range r.dests.stopped {
-		if since := time.Since(d.nextAsk()); d.waitsForProbe() && r.crew.alive > 0 && since > late {
+		if since := time.Since(d.nextAsk()); d.waitsForProbe() && !r.noneLeft() && since > late {
 			topic, late = d.topic, since
 		}
 	}

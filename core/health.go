@@ -60,7 +60,7 @@ func (o *Outbox) Live() error {
 		return fmt.Errorf("outbox: the loop of Run has not turned for %s, more than %s", turned.Round(time.Second),
 			late)
 	}
-	if alive, stuck := r.crewState(); alive == 0 {
+	if none, stuck := r.crewState(); none {
 		return fmt.Errorf("outbox: all %d publishes are stuck: the publisher ignores the end of its context", stuck)
 	}
 	return nil
@@ -97,8 +97,8 @@ func (o *Outbox) Health(ctx context.Context) Health {
 	for _, topic := range h.Stopped {
 		problem(fmt.Errorf("outbox: destination %q is stopped", clip(topic, 64)))
 	}
-	alive, stuck := r.crewState()
-	if h.Stuck = stuck; stuck > 0 && alive > 0 {
+	none, stuck := r.crewState()
+	if h.Stuck = stuck; stuck > 0 && !none {
 		problem(fmt.Errorf("outbox: %d publishes are stuck: the publisher ignores the end of its context", stuck))
 	}
 	return h
@@ -107,10 +107,10 @@ func (o *Outbox) Health(ctx context.Context) Health {
 // turned returns how long ago the loop of Run turned.
 func (r *relay) turned() time.Duration { return max(0, r.life.vitals.since(&r.life.vitals.turned)) }
 
-func (r *relay) crewState() (alive, stuck int) {
+func (r *relay) crewState() (noneLeft bool, stuck int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.crew.alive, r.crew.stuck
+	return r.noneLeft(), r.stuck()
 }
 
 // healthCheck asks the database for all probes.

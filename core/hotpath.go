@@ -11,7 +11,7 @@ import (
 func (r *relay) reserve(rows []NewRow, claimNo int64) []*item {
 	r.mu.Lock()
 	defer r.unlock()
-	if r.life.phase >= phaseClosing || r.crew.alive == 0 {
+	if r.life.phase >= phaseClosing || r.noneLeft() {
 		return nil
 	}
 	var items []*item
@@ -178,7 +178,7 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 			r.fellBack(it, FallbackLate)
 			r.forget(it)
 			r.askForRow(&rows[i], it.lease.deadline.Add(r.cfg.LeaseMargin))
-		case r.dests.closedHot(it.dest, it.tenant, now) || r.crew.alive == 0:
+		case r.dests.closedHot(it.dest, it.tenant, now) || r.noneLeft():
 			r.giveBack(it, FallbackStopped, false)
 		default:
 			if it.dest.open {

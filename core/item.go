@@ -19,10 +19,11 @@ type item struct {
 	place    itemPlace
 	timing   itemTiming
 	mark     itemMark
-	attempts int  // refusals so far
-	suspect  bool // lost often enough to be suspicious: published beside no other suspect
-	probe    bool // tries a stopped destination
-	replay   bool // of low priority: it publishes a done event again, and is no probe
+	handover *handover // its publish, if an AsyncPublisher has its topic
+	attempts int       // refusals so far
+	suspect  bool      // lost often enough to be suspicious: published beside no other suspect
+	probe    bool      // tries a stopped destination
+	replay   bool      // of low priority: it publishes a done event again, and is no probe
 	// once its mark is written, the poller looks at its lane, or at the table if it is unordered:
 	// there may be more
 	wake bool

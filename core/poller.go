@@ -131,7 +131,7 @@ func (r *relay) wantedAt() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.wakes.next()
-	if r.crew.alive > 0 {
+	if !r.noneLeft() {
 		if probe := r.dests.nextAsk(); !probe.IsZero() && (at.IsZero() || probe.Before(at)) {
 			at = probe
 		}
@@ -290,7 +290,7 @@ func (r *relay) claimRequest() (req ClaimRequest, verdict claimVerdict) {
 	if r.life.phase >= phaseClosing {
 		return req, claimNothing
 	}
-	if req.Limit == 0 || r.crew.alive == 0 {
+	if req.Limit == 0 || r.noneLeft() {
 		r.wakes.wantRoom = true
 		return req, claimNoRoom
 	}

@@ -25,6 +25,29 @@ type ReceiptPublisher interface {
 	PublishWithReceipt(ctx context.Context, d Delivery) (receipt string, err error)
 }
 
+// AsyncPublisher is a Publisher that takes many events at once and answers for each of them, such
+// as that of franzbridge. The relay hands events over one after another and waits for no answer. So
+// a few workers keep a fast client busy. At most Config.InFlight events are handed over and not
+// answered, and never two of one key.
+//
+// A Router passes the call on. Another publisher that wraps an AsyncPublisher has to do the same,
+// or else the relay calls its Publish.
+type AsyncPublisher interface {
+	Publisher
+	// PublishAsync takes over d and returns at once: a call that waits keeps its worker. The
+	// publisher calls done when it knows how the publish has ended: without an error when the
+	// destination has accepted the event, and soon after the end of ctx in any case. ctx carries
+	// Config.PublishTimeout, of which up to a 64th may be over, and is not cancelled earlier. The
+	// receipt may be empty (see ReceiptPublisher).
+	//
+	// Any goroutine may call done, also before PublishAsync returns. Only the first call counts. A
+	// publish that is not answered within twice PublishTimeout is given up as stuck: its event
+	// counts as timed out, and is marked DONE if it is accepted after all. Up to Config.InFlight
+	// publishes that were given up are replaced by others. Neither PublishAsync nor what calls done
+	// may modify d.
+	PublishAsync(ctx context.Context, d Delivery, done func(receipt string, err error))
+}
+
 // SizeChecker is implemented by publishers that know which events their destination cannot take,
 // most of all too large ones, such as Router and those of kafkabridge and amqpbridge.
 // Outbox.Publish calls it before anything is written, and refuses such an event with

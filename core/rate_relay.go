@@ -147,7 +147,7 @@ func (r *relay) wakeParked(d *destination, now time.Time) {
 func (r *relay) looksDue(now time.Time) (due []*destination, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.dests.limited) == 0 || r.life.phase >= phaseClosing || r.crew.alive == 0 {
+	if len(r.dests.limited) == 0 || r.life.phase >= phaseClosing || r.noneLeft() {
 		return nil, false
 	}
 	for _, d := range r.dests.limited {
@@ -232,6 +232,10 @@ func (r *relay) limitedRequest(d *destination, l *rateLimit) (req ClaimRequest, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if verdict == claimNoRoom || d.limit != l || !r.dests.looks(d) {
+		return req, false
+	}
+	if req.Limit == 0 { // the verdict is claimNothing if every topic has a limit: the poller must wait all the same
+		r.wakes.wantRoom = true
 		return req, false
 	}
 	req.Only, req.Except, req.Limit = []string{d.topic}, nil, min(req.Limit, l.room(time.Now(), d.items))

@@ -21,15 +21,17 @@ type relay struct {
 	o   *Outbox
 	cfg *Config
 
-	mu       sync.Mutex
-	notices  notices
-	inflight inflight
-	lanes    lanes
-	dests    destinations
-	crew     crew
-	marks    marks
-	wakes    wakeups
-	poller   poller
+	mu        sync.Mutex
+	notices   notices
+	inflight  inflight
+	lanes     lanes
+	dests     destinations
+	crew      crew
+	handovers handovers
+	deadlines deadlines // has a mutex of its own
+	marks     marks
+	wakes     wakeups
+	poller    poller
 
 	operators chan struct{} // what operators have set is to be read now
 	writer    writer
@@ -73,6 +75,7 @@ func newRelay(o *Outbox) *relay {
 	r.archive.archive = o.cfg.Retention.Archive
 	r.archive.grace = min(archiveGrace, o.cfg.ShutdownTimeout/4)
 	r.life.vitals.started = time.Now()
+	r.handovers = newHandovers(r.cfg)
 	r.crew = crew{size: r.cfg.Workers, alive: r.cfg.Workers, work: sync.NewCond(&r.mu)}
 	//nolint:fatcontext // its parent is context.Background
 	r.life.publishes, r.life.cancelPublishes = context.WithCancel(context.Background())
@@ -209,7 +212,7 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 func (r *relay) standsStill() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.crew.alive == 0 && r.inflight.active() == 0
+	return r.noneLeft() && r.inflight.active() == 0
 }
 
 // drain counts the calls of Drain.
@@ -320,7 +323,7 @@ func (r *relay) shutdown(spent time.Duration) error {
 	<-r.life.renewDone
 	r.mu.Lock()
 	r.life.phase = phaseClosed
-	stuck := r.inflight.count[itemPublishing] + r.crew.stuck
+	stuck := r.inflight.count[itemPublishing] + r.stuck()
 	r.unlock()
 	r.writer.wake()
 	if stuck > 0 {
@@ -406,7 +409,7 @@ func (r *relay) forget(it *item) {
 
 // wakeForRoom wakes the poller if it waits for room or for a worker.
 func (r *relay) wakeForRoom() {
-	if r.crew.alive > 0 {
+	if !r.noneLeft() {
 		r.wakes.room()
 	}
 }

@@ -44,7 +44,13 @@ func (p *replays) move(it *item, from, to itemState) {
 }
 
 // mayReplay reports whether a worker may take a replayed event.
-func (r *relay) mayReplay() bool { return r.inflight.replays.underWay < (r.crew.alive+1)/2 }
+func (r *relay) mayReplay() bool {
+	places := r.crew.alive
+	if h := &r.handovers; h.all {
+		places = h.places()
+	}
+	return r.inflight.replays.underWay < (places+1)/2
+}
 
 // letIn reports whether a claimed row is to be published. A replayed event that finds no room is
 // not. One that probes a stopped destination counts as live, because live events wait for the

@@ -9,8 +9,9 @@ import (
 )
 
 // Router is a Publisher that sends each event to the publisher of its topic. Brokers and in-process
-// handlers can be mixed. The zero value has no routes. Add routes before use; after that it is safe
-// for use by several goroutines.
+// handlers can be mixed, and so can publishers of every kind: a relay finds an AsyncPublisher in
+// it. The zero value has no routes. Add routes before use; after that it is safe for use by several
+// goroutines.
 //
 //	r := core.NewRouter()
 //	r.Handle("orders", kafka)

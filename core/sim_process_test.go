@@ -33,6 +33,7 @@ type incarnation struct {
 	crash  context.CancelFunc
 	ctx    context.Context // ends at a crash of the process
 	dead   atomic.Bool
+	handed []*flight // what an asynchronous publisher has; guarded by the truth's mutex
 
 	// Guarded by the truth's mutex.
 	orders instructions
@@ -61,7 +62,7 @@ func (p *process) boot() {
 	cfg.Node = inc.name()
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.Repository = &simRepository{Repository: s.repo, sim: s, inc: inc}
-	cfg.Publisher = &simPublisher{sim: s, inc: inc}
+	cfg.Publisher = s.publisher(inc)
 	ob, err := core.New(cfg)
 	if err != nil {
 		panic(err)
@@ -89,6 +90,9 @@ func (i *incarnation) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	i.stop, i.stopped = cancel, make(chan error, 1)
 	i.stopAsked, i.ended = false, false
+	i.proc.sim.truth.mu.Lock()
+	i.handed = nil // a relay does not know what an earlier one has left behind
+	i.proc.sim.truth.mu.Unlock()
 	stopped := i.stopped
 	go func() { stopped <- i.ob.Run(ctx) }()
 }

@@ -17,6 +17,7 @@ const (
 // schedules have much trouble of one kind.
 type profile struct {
 	faultless bool
+	async     int // 0: no publisher is asynchronous, 1: that of topic a is, 2: that of all topics is
 	config    core.Config
 	processes int
 	producers int // of each process
@@ -66,6 +67,9 @@ func drawProfile(s *scheduler, seed uint64) profile {
 	}
 	p.reluctant = callKind(s.rng.IntN(int(callHear) + 3)) // beyond callHear: none
 	p.stop, p.rate, p.hold, p.replay = p.some(s, 0.01), p.some(s, 0.02), p.some(s, 0.02), p.some(s, 0.05)
+	if p.async = s.rng.IntN(3); p.async > 0 {
+		p.config.InFlight = 1 + s.rng.IntN(5)
+	}
 	if p.faultless {
 		return p
 	}

@@ -44,13 +44,83 @@ type simPublisher struct {
 	inc *incarnation
 }
 
+// publisher returns the destination as a process sees it.
+func (s *simulation) publisher(inc *incarnation) core.Publisher {
+	plain := &simPublisher{sim: s, inc: inc}
+	switch s.profile.async {
+	case 1:
+		r := core.NewRouter()
+		r.Handle("a", asyncSimPublisher{plain})
+		r.Handle("b", plain)
+		return r
+	case 2:
+		return asyncSimPublisher{plain}
+	}
+	return plain
+}
+
+// asyncSimPublisher answers in the order that the schedule says, and more than once.
+type asyncSimPublisher struct{ *simPublisher }
+
+func (p asyncSimPublisher) PublishAsync(ctx context.Context, d core.Delivery, done func(string, error)) {
+	f, leave := p.begin(d)
+	end := p.count()
+	go func() {
+		err := p.send(ctx, d, f)
+		leave()
+		end()
+		done("", err)
+		if err == nil {
+			err = errors.New("a second answer")
+		} else {
+			err = nil
+		}
+		done("", err)
+	}()
+}
+
+// count counts the events that the publisher has.
+func (p asyncSimPublisher) count() (end func()) {
+	t, most := p.sim.truth, p.sim.profile.config.InFlight
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	this := &flight{time.Now()}
+	p.inc.handed = append(p.inc.handed, this)
+	left := 0
+	for _, fl := range p.inc.handed {
+		if fl.stuck() {
+			left++
+		}
+	}
+	if n := len(p.inc.handed); !p.inc.dead.Load() && (n-left > most || n > 2*most) {
+		t.wrong("I11", "%s has handed over %d events, %d of which it may have given up, and may %d",
+			p.inc.name(), n, left, most)
+	}
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		p.inc.handed = slices.DeleteFunc(p.inc.handed, func(o *flight) bool { return o == this })
+	}
+}
+
 func (p *simPublisher) Publish(ctx context.Context, d core.Delivery) error {
-	f := p.sim.truth.fact(d.RowID)
-	leave := p.enter(f)
+	f, leave := p.begin(d)
 	defer leave()
+	return p.send(ctx, d, f)
+}
+
+// begin notes that a publish begins.
+func (p *simPublisher) begin(d core.Delivery) (f *fact, leave func()) {
+	f = p.sim.truth.fact(d.RowID)
+	leave = p.enter(f)
 	if !p.inc.dead.Load() {
 		p.sim.truth.begun(p.inc, f, p.inc.ob.Node())
 	}
+	return f, leave
+}
+
+// send is the publish, as the schedule says.
+func (p *simPublisher) send(ctx context.Context, d core.Delivery, f *fact) error {
 	name := fmt.Sprintf("%s publishes %s", p.inc.name(), f.name)
 	c := &call{name: name, kind: callPublish, inc: p.inc, ctx: ctx, topic: d.Topic, fact: f}
 	v := p.sim.park(c)

@@ -52,9 +52,24 @@ func (c *crew) back() (needed bool) {
 	return true
 }
 
-// stuckMost is how many publishes of one destination may be stuck before the destination gets no
-// more. A destination that never answers must not take the workers of the others.
-func (c *crew) stuckMost() int { return max(1, c.size/4) }
+// stuckMost is how many publishes of the destination of it may be stuck before the destination gets
+// no more. A destination that never answers must not take the workers of the others, nor their
+// places with an AsyncPublisher.
+func (r *relay) stuckMost(it *item) int {
+	if it.handover != nil {
+		return max(1, r.handovers.most/4)
+	}
+	return max(1, r.crew.size/4)
+}
+
+// noneLeft reports whether stuck publishes have taken every worker, or every place with an
+// AsyncPublisher.
+func (r *relay) noneLeft() bool {
+	return r.crew.alive == 0 || r.handovers.noneLeft()
+}
+
+// stuck is how many publishes were abandoned and have not returned, or been answered.
+func (r *relay) stuck() int { return r.crew.stuck + r.handovers.left }
 
 // isStuck reports whether the publish of an item has been running for too long.
 func (r *relay) isStuck(it *item, now time.Time) bool {
@@ -65,16 +80,19 @@ func (r *relay) isStuck(it *item, now time.Time) bool {
 // abandonPublish goes on without a stuck publish.
 func (r *relay) abandonPublish(it *item, now time.Time) {
 	d := it.dest
-	replace := r.crew.lose()
+	replace, lost := false, it.handover == nil || it.handover.lose()
+	if lost {
+		replace = r.crew.lose()
+	}
 	d.stuck++
-	d.clogged = d.stuck >= r.crew.stuckMost()
+	d.clogged = d.stuck >= r.stuckMost(it)
 	p := published{err: errStuck, started: it.timing.started, ended: now, stopped: r.life.publishes.Err() != nil}
 	it.timing.stuck = true
 	info := r.conclude(it, p)
 	if d.clogged && !d.open {
 		r.stopDestination(d, it, errStuck)
 	}
-	total, eventID, clogged, after := r.crew.stuck, it.delivery.ID, d.clogged, now.Sub(p.started)
+	total, eventID, clogged, after := r.stuck(), it.delivery.ID, d.clogged, now.Sub(p.started)
 	r.notices.add(func() {
 		if info.Result != "" {
 			r.o.obs.Published(info)
@@ -89,7 +107,7 @@ func (r *relay) abandonPublish(it *item, now time.Time) {
 		r.life.workers.Go(r.worker)
 		return
 	}
-	if r.crew.alive == 0 {
+	if r.noneLeft() {
 		r.standStill()
 	}
 	r.crew.work.Signal() // a replayed event may go now, and this worker does not look for one
@@ -114,9 +132,13 @@ func (r *relay) standStill() {
 func (r *relay) returned(it *item, p published) (goOn bool) {
 	d := it.dest
 	d.stuck--
-	d.clogged = d.stuck >= r.crew.stuckMost()
-	goOn = r.crew.back() && r.life.phase < phaseStopping
-	total := r.crew.stuck
+	d.clogged = d.stuck >= r.stuckMost(it)
+	if it.handover == nil {
+		goOn = r.crew.back() && r.life.phase < phaseStopping
+	} else {
+		r.answeredLate(it)
+	}
+	total := r.stuck()
 	r.notices.add(func() { r.o.obs.Stuck(d.topic, total) })
 	r.wakeForRoom()
 	r.wakes.poll(time.Now())
@@ -128,5 +150,15 @@ func (r *relay) returned(it *item, p published) (goOn bool) {
 		r.move(late, itemAcked)
 		r.writeSoon(late)
 	}
+	return goOn
+}
+
+// workerBack is called when a worker returns from the call of an AsyncPublisher in which it was
+// given up. It reports whether the worker goes on.
+func (r *relay) workerBack() (goOn bool) {
+	r.mu.Lock()
+	defer r.unlock()
+	goOn = r.crew.back() && r.life.phase < phaseStopping
+	r.wakeForRoom()
 	return goOn
 }

@@ -1,0 +1,256 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// This file hands events over to an AsyncPublisher. An item stays itemPublishing from the pick
+// until its event is answered, as with any publisher, and only its worker leaves earlier. So its
+// key has no other event under way, its lease is renewed, and it counts as stuck after the same
+// time.
+
+// handovers count the publishes that an AsyncPublisher has. The zero value is for a relay without
+// such a publisher. Guarded by relay.mu.
+type handovers struct {
+	most      int   // Config.InFlight; 0: no topic has an AsyncPublisher
+	mostBytes int64 // Config.InFlightBytes
+	all       bool  // every topic has one
+
+	events    int // under way
+	bytes     int64
+	left      int // abandoned, and not under way any more
+	leftBytes int64
+	blocked   bool // a worker found no room
+}
+
+// places is how many events may be under way. Abandoned ones are replaced, but only as many as
+// there are places, as crew does it with workers.
+func (h *handovers) places() int { return min(h.most, 2*h.most-h.left) }
+
+// full reports whether no event may be handed over. The last one may exceed mostBytes.
+func (h *handovers) full() bool {
+	return h.most > 0 && (h.events >= h.places() || h.bytes >= min(h.mostBytes, 2*h.mostBytes-h.leftBytes))
+}
+
+// noneLeft reports whether every place is taken by an abandoned publish.
+func (h *handovers) noneLeft() bool {
+	return h.most > 0 && (h.places() <= 0 || h.leftBytes >= 2*h.mostBytes)
+}
+
+// unblock reports whether the workers that found no room are to look again. It waits until some
+// places are free, because a worker that is woken for each of them costs more than the publish.
+func (h *handovers) unblock() bool {
+	if !h.blocked || h.full() || h.places()-h.events < h.places()/8 {
+		return false
+	}
+	h.blocked = false
+	return true
+}
+
+// handover is one call of an AsyncPublisher. The publish ends when the event is answered and the
+// call has returned, whichever comes last.
+type handover struct {
+	r   *relay
+	to  AsyncPublisher
+	it  *item
+	end func(receipt string, err error) // of the Tracer; may be nil
+
+	mu       sync.Mutex
+	answered bool // the answer is in p; further ones are ignored
+	returned bool // the worker is out of the call
+	lost     bool // the publish was abandoned while the worker was in the call
+	p        published
+}
+
+// takePlace notes that an item is about to be handed over, if its topic has an AsyncPublisher.
+// Called under the lock.
+func (r *relay) takePlace(it *item) {
+	if r.handovers.most == 0 {
+		return
+	}
+	to := asyncOf(r.cfg.Publisher, it.delivery.Topic)
+	if to == nil {
+		return
+	}
+	it.handover = &handover{r: r, to: to, it: it}
+	r.life.workers.Add(1) // until it is out of finish
+	r.handovers.events++
+	r.handovers.bytes += it.size
+}
+
+// freePlace notes that the publish of an item has ended, or is abandoned. Called under the lock.
+func (r *relay) freePlace(it *item) {
+	if it.handover == nil {
+		return
+	}
+	h := &r.handovers
+	h.events--
+	h.bytes -= it.size
+	if it.timing.stuck {
+		h.left++
+		h.leftBytes += it.size
+	}
+	if h.unblock() {
+		r.crew.work.Broadcast()
+	}
+	if it.dest.limit != nil || it.replay { // no worker comes from this publish to look for the next one
+		r.crew.work.Signal()
+	}
+}
+
+// answeredLate notes that an abandoned publish has ended after all. Called under the lock.
+func (r *relay) answeredLate(it *item) {
+	h := &r.handovers
+	h.left--
+	h.leftBytes -= it.size
+	if h.unblock() {
+		r.crew.work.Broadcast()
+	}
+}
+
+// handOver calls the publisher once. It reports whether the worker goes on.
+func (r *relay) handOver(h *handover) (goOn bool) {
+	h.p.started = time.Now()
+	returned := false
+	defer func() {
+		if v := recover(); v != nil {
+			err := fmt.Errorf("%w: %v", errPanic, v)
+			d := &h.it.delivery
+			r.cfg.Logger.Error("outbox: publisher panicked", "component", "outbox", "destination", d.Topic,
+				"event_id", d.ID, "err", errorText(err), "stack", string(debug.Stack()))
+			h.answer("", err)
+		} else if !returned { // runtime.Goexit: another goroutine takes over
+			h.answer("", errGoexit)
+			if h.leave() {
+				r.life.workers.Go(r.worker)
+			}
+			return
+		}
+		goOn = h.leave()
+	}()
+	ctx, d := r.deadlines.context(r.life.publishes, h.p.started, r.cfg.PublishTimeout), h.it.delivery
+	if t := r.cfg.Tracer; t != nil && t.Send != nil {
+		var headers map[string]string
+		ctx, headers, h.end = t.Send(ctx, d, h.it.path)
+		d = r.carrying(d, headers)
+	}
+	h.to.PublishAsync(ctx, d, h.answer)
+	returned = true
+	return goOn
+}
+
+// answer is what the publisher calls. Only the first answer counts.
+func (h *handover) answer(receipt string, err error) {
+	now := time.Now()
+	h.mu.Lock()
+	if h.answered {
+		h.mu.Unlock()
+		return
+	}
+	h.answered = true
+	h.p.receipt, h.p.err, h.p.ended = receipt, err, now
+	h.p.stopped = err != nil && h.r.life.publishes.Err() != nil
+	returned := h.returned
+	h.mu.Unlock()
+	if returned {
+		h.finish()
+	}
+}
+
+// leave notes that the call has returned, and reports whether its worker goes on.
+func (h *handover) leave() (goOn bool) {
+	h.mu.Lock()
+	h.returned = true
+	answered, lost := h.answered, h.lost
+	h.mu.Unlock()
+	goOn = !lost || h.r.workerBack()
+	if answered {
+		h.finish()
+	}
+	return goOn
+}
+
+// lose notes that the publish is abandoned, and reports whether its worker is lost with it.
+func (h *handover) lose() (worker bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lost = !h.returned
+	return h.lost
+}
+
+// finish is called once, when the publish has ended.
+func (h *handover) finish() {
+	defer h.r.life.workers.Done()
+	if h.end != nil {
+		h.end(h.p.receipt, h.p.err)
+	}
+	h.r.end(h.it, h.p)
+}
+
+// sharedPart is the part of Config.PublishTimeout within which publishes begin that share a
+// context: a context of its own would cost each event a timer.
+const sharedPart = 64
+
+// deadlines make the contexts of the events that are handed over. The zero value is ready.
+type deadlines struct {
+	mu    sync.Mutex
+	ctx   context.Context //nolint:containedctx // shared by the publishes that begin now
+	since time.Time
+}
+
+// context returns a context that ends with parent, or timeout after now and up to a part of it
+// earlier.
+func (d *deadlines) context(parent context.Context, now time.Time, timeout time.Duration) context.Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx == nil || now.Sub(d.since) >= timeout/sharedPart {
+		ctx, cancel := context.WithDeadline(parent, now.Add(timeout))
+		context.AfterFunc(ctx, cancel) // not before: publishes end later than the next context begins
+		d.ctx, d.since = ctx, now
+	}
+	return d.ctx
+}
+
+// asyncOf returns the AsyncPublisher of a topic, or nil if its publisher is none.
+func asyncOf(p Publisher, topic string) AsyncPublisher {
+	for {
+		router, ok := p.(*Router)
+		if !ok {
+			async, _ := p.(AsyncPublisher)
+			return async
+		}
+		p = router.publisher(topic)
+	}
+}
+
+// newHandovers returns the count for a relay with this configuration.
+func newHandovers(cfg *Config) handovers {
+	sync, async := publisherKinds(cfg.Publisher)
+	if !async {
+		return handovers{}
+	}
+	return handovers{most: cfg.InFlight, mostBytes: cfg.InFlightBytes, all: !sync}
+}
+
+// publisherKinds reports whether p publishes some topics one call an event, and others
+// asynchronously.
+func publisherKinds(p Publisher) (sync, async bool) {
+	router, ok := p.(*Router)
+	if !ok {
+		_, async = p.(AsyncPublisher)
+		return p != nil && !async, async
+	}
+	if router == nil { // Validate refuses it
+		return false, false
+	}
+	sync, async = publisherKinds(router.fallback)
+	for _, p := range router.topics {
+		s, a := publisherKinds(p)
+		sync, async = sync || s, async || a
+	}
+	return sync, async
+}

@@ -12,12 +12,13 @@ const backlogLimit = 100_000
 
 // Backlog counts the pending and the dead events and the blocked keys, and returns the age of the
 // oldest pending event. Its queries are bounded: a count that equals Backlog.Limit may be larger in
-// truth.
+// truth. Events that a reader of the log publishes are not counted, see Backlog.ByLog.
 func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
 	b, err := o.cfg.Repository.Backlog(ctx, backlogLimit)
 	if o.cfg.DeadPolicy == SkipDead {
 		b.BlockedKeys = 0 // a dead event blocks nothing
 	}
+	b.ByLog = o.cfg.RelayedByLog
 	return b, err
 }
 

@@ -17,6 +17,15 @@ type Config struct {
 	Repository Repository
 	// Publisher is where Run sends events. Nil: this process only inserts, and another one relays.
 	Publisher Publisher
+	// RelayedByLog leaves publishing to a program that reads committed rows from the log of the
+	// database, such as Debezium. Publish inserts rows that are DONE, with LogReader in the column
+	// claimed_by: no relay claims or marks them, and Retention deletes them by their age. The table
+	// does not know which of them are published, so Backlog does not count them, and BacklogLimit
+	// cannot be set. An event with a Delay is refused. Rows of ServedTopicPrefix are inserted as
+	// without RelayedByLog, because a Publisher executes them. A Publisher of other topics is
+	// refused, and so is Retention.DeleteOnSuccess. Without a Publisher, Run cleans up and
+	// publishes nothing. Default: relays of this package publish.
+	RelayedByLog bool
 	// Routes names the topics of event types, for events without a Topic. One row is inserted for
 	// each topic. Processes without a Publisher use Routes too. An event type that is not in Routes
 	// goes to the topic of its own name.
@@ -26,9 +35,10 @@ type Config struct {
 	// Headers adds headers, such as the trace context, to every event at Publish. An event's own
 	// headers win.
 	Headers func(ctx context.Context) map[string]string
-	// MaxPayload is the largest payload in bytes. Default: 1 MiB. Publish also asks a Publisher
-	// that knows the limit of its destination (see SizeChecker), such as the bridges to Kafka and
-	// RabbitMQ. In a process without a Publisher, MaxPayload is the only limit.
+	// MaxPayload is the largest payload in bytes. Default: 1 MiB, and 896 KiB with RelayedByLog, so
+	// that the message fits into the 1 MiB that Kafka takes by default. Publish also asks a
+	// Publisher that knows the limit of its destination (see SizeChecker), such as the bridges to
+	// Kafka and RabbitMQ. In a process without a Publisher, MaxPayload is the only limit.
 	MaxPayload int
 	// RejectUntracked makes Publish return ErrUntracked in a transaction whose commit the outbox
 	// cannot observe. Default: the rows are inserted, and the poller publishes them.
@@ -240,6 +250,9 @@ func def[T comparable](v *T, d T) {
 
 // withDefaults returns c with every zero field set to its default.
 func (c Config) withDefaults() Config {
+	if c.RelayedByLog {
+		def(&c.MaxPayload, maxLogPayload)
+	}
 	def(&c.MaxPayload, 1<<20)
 	def(&c.Workers, 32)
 	def(&c.InFlight, 1024)
@@ -357,6 +370,9 @@ func (c Config) Validate() error {
 			c.Breaker.ProbeInterval)
 	}
 	c.Retention.validate(c.Repository, bad)
+	if c.RelayedByLog {
+		c.validateLog(bad)
+	}
 	if c.DeadPolicy > SkipDead {
 		bad("DeadPolicy %d is unknown", c.DeadPolicy)
 	}

@@ -27,6 +27,9 @@ type Health struct {
 	Ready bool
 	// Relaying is whether Run relays events now. It is false while Run waits for the database.
 	Relaying bool
+	// RelayedByLog is Config.RelayedByLog: another program publishes the events, and whether it does
+	// is not known here.
+	RelayedByLog bool
 	// Turned is how long ago the loop of Run turned last. Zero if not Relaying.
 	Turned time.Duration
 	// Stopped are the topics whose destination is stopped, sorted. Their events wait. That makes
@@ -70,7 +73,7 @@ func (o *Outbox) Live() error {
 // at most 5 s, or as long as ctx allows. Calls within one second share one answer. Package health
 // has HTTP handlers for it.
 func (o *Outbox) Health(ctx context.Context) Health {
-	var h Health
+	h := Health{RelayedByLog: o.cfg.RelayedByLog}
 	problem := func(err error) { h.Problems = append(h.Problems, errorText(err)) }
 	if err := o.Live(); err != nil {
 		problem(err)

@@ -18,7 +18,7 @@ func (r *relay) reserve(rows []NewRow, claimNo int64) []*item {
 	var cold map[KeyID]bool
 	for i := range rows {
 		row := &rows[i]
-		if !r.o.relays(row.Event.Topic) || row.Event.Delay > 0 || cold[row.KeyID] {
+		if row.ByLog || !r.o.relays(row.Event.Topic) || row.Event.Delay > 0 || cold[row.KeyID] {
 			continue
 		}
 		dest := r.dests.get(row.Event.Topic)
@@ -156,7 +156,7 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 	now := time.Now()
 	for i := range rows {
 		if items == nil || items[i] == nil {
-			if out == Committed && rows[i].Event.Delay == 0 {
+			if out == Committed && rows[i].Event.Delay == 0 && !rows[i].ByLog {
 				r.askForRow(&rows[i], now)
 			}
 			continue

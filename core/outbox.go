@@ -167,7 +167,8 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 			r.inserted(items, rows, places, start.Add(o.cfg.HotLease))
 		}
 		tx.OnOutcome(func(out Outcome) { r.transactionEnded(items, rows, out) })
-	} else if o.cfg.Publisher != nil { // Run may begin before the commit: its first poll would miss the rows
+	} else if o.cfg.Publisher != nil && !allByLog(rows) {
+		// Run may begin before the commit: its first poll would miss the rows
 		tx.OnOutcome(func(out Outcome) {
 			if r := o.relay.Load(); r != nil {
 				r.transactionEnded(nil, rows, out)
@@ -183,6 +184,10 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 		tx.OnOutcome(o.notifier.ended)
 	}
 	return ids, nil
+}
+
+func allByLog(rows []NewRow) bool {
+	return !slices.ContainsFunc(rows, func(row NewRow) bool { return !row.ByLog })
 }
 
 func anyEager(events []Event) bool {
@@ -234,7 +239,7 @@ func (o *Outbox) deferral(ctx context.Context, r *relay, items []*item, rows []N
 // has one, does not publish.
 func (o *Outbox) othersRelay(r *relay, rows []NewRow) bool {
 	return slices.ContainsFunc(rows, func(row NewRow) bool {
-		return row.Event.Delay == 0 && (r == nil || !o.relays(row.Event.Topic))
+		return !row.ByLog && row.Event.Delay == 0 && (r == nil || !o.relays(row.Event.Topic))
 	})
 }
 
@@ -299,19 +304,24 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 			topics = []string{e.Type}
 		}
 		for _, topic := range topics {
-			if o.known != nil && !o.known[topic] {
+			byLog := o.cfg.byLog(topic)
+			if o.known != nil && !o.known[topic] && !byLog {
 				problems = append(problems,
 					fmt.Errorf("%w for topic %q of event type %q: add it to the Router, or to Config.Routes if "+
 						"another process relays it",
 						ErrNoRoute, clip(topic, 64), clip(e.Type, 64)))
 				continue
 			}
-			row := NewRow{Event: e}
+			row := NewRow{Event: e, ByLog: byLog}
 			row.Event.Topic = topic
 			if traced {
 				created = append(created, o.create(ctx, &row.Event))
 			}
-			if err := o.checkSize(row.Event); err != nil {
+			check := o.checkSize
+			if byLog {
+				check = checkByLog
+			}
+			if err := check(row.Event); err != nil {
 				problems = append(problems, err)
 				continue
 			}

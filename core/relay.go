@@ -98,7 +98,8 @@ func (r *relay) unlock() { r.notices.unlock(&r.mu) }
 // waits while the database is away. Errors of the database or of the publisher do not end it. The
 // fast path exists while Run runs; the poller publishes the events that were inserted before.
 //
-// Run returns ErrNoPublisher without a Publisher, ErrRunning if it runs already, an error wrapping
+// With Config.RelayedByLog and without a Publisher, Run only deletes what Retention says. Run
+// returns ErrNoPublisher without both, ErrRunning if it runs already, an error wrapping
 // ErrNoTables if the tables are missing, and ErrShutdownTimeout if a publisher did not return
 // although its context had ended. Run also logs the error that it returns, so that "go ob.Run(ctx)"
 // does not hide it.
@@ -108,7 +109,7 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 			o.cfg.Logger.ErrorContext(ctx, "outbox: the relay has ended", "component", "outbox", "err", errorText(err))
 		}
 	}()
-	if o.cfg.Publisher == nil {
+	if o.cfg.Publisher == nil && !o.cfg.RelayedByLog {
 		return ErrNoPublisher
 	}
 	o.unrelayed.relays.Store(true)
@@ -124,6 +125,9 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 		o.running, o.ended = false, err
 		o.mu.Unlock()
 	}()
+	if o.cfg.Publisher == nil {
+		return o.cleanOnly(ctx)
+	}
 	if err := o.checkTables(ctx); err != nil {
 		return err
 	}

@@ -133,6 +133,9 @@ type NewRow struct {
 	Event Event
 	KeyID KeyID // zero: unordered
 	Hot   bool  // insert leased, under the claim of the request
+	// ByLog: insert DONE, done now, claimed_by LogReader, with no lease and claim number 0. It is
+	// never Hot. A replay of such a row inserts its copy in the same way.
+	ByLog bool
 }
 
 // Inserted is the place of a new row in its key. All fields are zero for an unordered row.
@@ -251,6 +254,10 @@ type Backlog struct {
 	BlockedKeys int64         // keys of the dead rows that were counted
 	OldestAge   time.Duration // age of the oldest pending row, by the database's clock
 	Limit       int64         // a count that equals it may be larger in reality
+	// ByLog: a reader of the log publishes the events of this process, see Config.RelayedByLog. The
+	// table does not know which of them are published, and the other fields do not count them.
+	// Outbox.Backlog sets it.
+	ByLog bool
 }
 
 // DeadQuery selects dead rows.

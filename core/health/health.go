@@ -24,12 +24,14 @@ const (
 
 // Report is the body of an answer. Its fields are those of core.Health.
 type Report struct {
-	Status   string   `json:"status"` // OK, Degraded or Failed
-	Relaying bool     `json:"relaying"`
-	TurnedMS int64    `json:"turned_ms"` // milliseconds since the loop of Run turned
-	Stopped  []string `json:"stopped"`
-	Stuck    int      `json:"stuck"`
-	Problems []string `json:"problems"`
+	Status   string `json:"status"` // OK, Degraded or Failed
+	Relaying bool   `json:"relaying"`
+	// RelayedByLog: a program that reads the log of the database publishes the events of an outbox.
+	RelayedByLog bool     `json:"relayed_by_log,omitempty"`
+	TurnedMS     int64    `json:"turned_ms"` // milliseconds since the loop of Run turned
+	Stopped      []string `json:"stopped"`
+	Stuck        int      `json:"stuck"`
+	Problems     []string `json:"problems"`
 }
 
 // Live is the handler of a liveness probe. It answers with 503 if only a restart helps, see
@@ -81,6 +83,7 @@ func (r *Report) add(h core.Health) {
 		r.Status = Degraded
 	}
 	r.Relaying = r.Relaying && h.Relaying
+	r.RelayedByLog = r.RelayedByLog || h.RelayedByLog
 	r.TurnedMS = max(r.TurnedMS, h.Turned.Milliseconds())
 	r.Stopped, r.Problems = append(r.Stopped, h.Stopped...), append(r.Problems, h.Problems...)
 	r.Stuck += h.Stuck

@@ -54,6 +54,10 @@ type Event struct {
 // Leased reports whether a process held the event when it was read.
 func (e *Event) Leased() bool { return e.Status.Open() && e.LeaseUntil.After(e.ReadAt) }
 
+// ByLog reports whether the event was inserted for a program that reads the log of the database, see
+// core.Config.RelayedByLog. It is StatusDone, and whether it is published is not known.
+func (e *Event) ByLog() bool { return e.Status == StatusDone && e.ClaimedBy == core.LogReader }
+
 // Content is what an event carries to its consumers.
 type Content struct {
 	ContentType string            `json:"content_type,omitempty"`

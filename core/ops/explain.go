@@ -218,6 +218,13 @@ func (a *API) stopped(topic string) *core.StoppedDestination {
 
 func (x *Explanation) done() {
 	x.Reason = ReasonDone
+	if x.Event.ByLog() {
+		x.Text = fmt.Sprintf("It was inserted at %s for a program that reads the log of the database, such as "+
+			"Debezium. Whether that program has published it, this table does not know.", at(x.Event.CreatedAt))
+		x.Fix = fmt.Sprintf("See whether the program runs and how far it is: `outbox doctor`. If it has lost the "+
+			"event, replay %[1]s: `outbox replay plan %[1]s --dedup-window TIME --reason WHY`.", x.Event.ID)
+		return
+	}
 	x.Text = fmt.Sprintf("Destination %s accepted it at %s.", x.Event.Topic, at(x.Event.DoneAt))
 	if x.Event.Receipt != "" {
 		x.Text += " Its place there is " + x.Event.Receipt + "."

@@ -12,7 +12,7 @@ type Status uint8
 // Event.LeaseUntil is in the future.
 const (
 	StatusNew       Status = iota // not yet accepted by its destination
-	StatusDone                    // accepted
+	StatusDone                    // accepted, or left to a reader of the log: see Event.ByLog
 	StatusRetry                   // refused; it will be tried again
 	StatusDead                    // given up
 	StatusDiscarded               // ended by a person

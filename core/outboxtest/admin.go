@@ -148,7 +148,9 @@ func (t *Tx) copyRow(row *Row, id core.RowID, key core.KeyID, now time.Time) err
 		}
 		event.Headers[core.HeaderFirstKeySeq] = strconv.FormatInt(row.KeySeq, 10)
 	}
-	_, err := t.write(core.InsertRequest{Rows: []core.NewRow{{ID: id, Event: event, KeyID: key}}}, now)
+	byLog := row.Status == StatusDone && row.ClaimedBy == core.LogReader
+	copied := core.NewRow{ID: id, Event: event, KeyID: key, ByLog: byLog}
+	_, err := t.write(core.InsertRequest{Rows: []core.NewRow{copied}}, now)
 	return err
 }
 

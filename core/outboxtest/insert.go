@@ -116,6 +116,9 @@ func (t *Tx) write(req core.InsertRequest, now time.Time) ([]core.Inserted, erro
 		if n.Hot {
 			row.ClaimNo, row.ClaimedBy, row.LeaseUntil = req.ClaimNo, req.Node, now.Add(req.Lease)
 		}
+		if n.ByLog {
+			row.byLog(now)
+		}
 		if !n.KeyID.IsZero() {
 			places[i] = t.next(n.KeyID, n.ID, now)
 			row.KeySeq = places[i].KeySeq

@@ -103,6 +103,9 @@ func (r *Row) heldBy(node string, claimNo int64) bool {
 	return r.Status.open() && r.ClaimNo == claimNo && r.ClaimedBy == node && !r.LeaseUntil.IsZero()
 }
 
+// byLog makes a new row one that a reader of the log publishes.
+func (r *Row) byLog(now time.Time) { r.Status, r.ClaimedBy, r.DoneAt = StatusDone, core.LogReader, now }
+
 func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {
 	// A claim is lost if its holder neither released nor marked it. A claim of the caller is not
 	// lost, because the caller is alive.

@@ -24,10 +24,12 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 		addFields(texts, reflect.ValueOf(db.sql).Elem())
 		texts["insert one"] = db.sql.insertOne.text(0)
 		texts["insert one, hot and ordered"] = db.sql.insertOne.text(shapeHot | shapeOrdered)
-		all := shapeOptional<<len(optionalColumns) - 1
+		all := (shapeOptional<<len(optionalColumns) - 1) &^ shapeByLog
 		texts["insert one, everything"] = db.sql.insertOne.text(all)
-		texts["insert 2 rows"] = db.sql.insertText(2, 0)
-		texts["insert 3 rows, 2 lanes"] = db.sql.insertText(3, 2)
+		texts["insert one, by the log"] = db.sql.insertOne.text(shapeByLog)
+		texts["insert 2 rows"] = db.sql.insertText(2, 0, false)
+		texts["insert 3 rows, 2 lanes"] = db.sql.insertText(3, 2, false)
+		texts["insert 3 rows, 2 lanes, by the log"] = db.sql.insertText(3, 2, true)
 	case *rowwise:
 		addFields(texts, reflect.ValueOf(db.sql).Elem())
 		statements := db.plain
@@ -36,8 +38,10 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 		}
 		texts["insert one"] = statements.event.text(0)
 		texts["insert one, hot and ordered"] = statements.event.text(shapeHot | shapeOrdered)
-		texts["insert one, everything"] = statements.event.text(shapeOptional<<len(optionalColumns) - 1)
+		texts["insert one, everything"] = statements.event.text((shapeOptional<<len(optionalColumns) - 1) &^ shapeByLog)
+		texts["insert one, by the log"] = statements.event.text(shapeByLog)
 		texts["insert 2"] = statements.events.text(2)
+		texts["insert 2, by the log"] = statements.logged.text(2)
 		for i, name := range []string{"1", "2"} {
 			texts["key "+name] = statements.keys.text(i + 1)
 			if statements.keyRead != nil {

@@ -81,6 +81,7 @@ type batch struct {
 	// rows in the order of writing: by lane, and within a lane in the order of the call
 	order  []int
 	header []any // encoded headers
+	byLog  bool  // a reader of the log publishes some of the rows
 }
 
 // laneUse is the request of a call for one key row, and its result.
@@ -106,6 +107,7 @@ func newBatch(req core.InsertRequest) (*batch, error) {
 			return nil, fmt.Errorf("%w: headers: %w", core.ErrInvalidEvent, err)
 		}
 		b.header[i], b.order[i] = h, i
+		b.byLog = b.byLog || req.Rows[i].ByLog
 		if !req.Rows[i].KeyID.IsZero() {
 			ordered++
 		}

@@ -30,6 +30,11 @@ func postgresInsertOne(s shape) string {
 		add("claimed_by", param("text"))
 		add("lease_until", "clock_timestamp() + "+param("bigint")+" * interval '1 microsecond'")
 	}
+	if s.has(shapeByLog) {
+		add("status", "1")
+		add("claimed_by", byLog)
+		add("done_at", "clock_timestamp()")
+	}
 	available := "clock_timestamp()"
 	if s.has(shapeDelayed) {
 		available += " + " + param("bigint") + " * interval '1 microsecond'"

@@ -25,6 +25,11 @@ func oneRow(s shape) (columns, values string) {
 		add("claimed_by", "?")
 		add("lease_until", "{in}")
 	}
+	if s.has(shapeByLog) {
+		add("status", "1")
+		add("claimed_by", byLog)
+		add("done_at", "{now}")
+	}
 	if s.has(shapeDelayed) {
 		add("available_at", "{in}")
 	} else {
@@ -46,6 +51,9 @@ func oneRow(s shape) (columns, values string) {
 // insertText returns the INSERT for rows, and its arguments.
 func (w *rowwise) insertText(statements *inserts, b *batch, rows []int) (text string, args []any) {
 	if len(rows) > 1 {
+		if b.byLog {
+			return statements.logged.text(len(rows)), w.rowArgs(b, rows)
+		}
 		return statements.events.text(len(rows)), w.rowArgs(b, rows)
 	}
 	row := &b.req.Rows[rows[0]]

@@ -2,6 +2,7 @@ package sqloutbox
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,7 +26,7 @@ func (p *postgres) insert(ctx context.Context, tx core.Tx, b *batch) error {
 func (p *postgres) statement(b *batch, rows []int) (text string, args []any, lanes []laneUse) {
 	lanes = b.lanesOf(rows)
 	if len(rows) > 1 {
-		return p.sql.insertText(len(rows), len(lanes)), b.postgresArgs(rows, lanes), lanes
+		return p.sql.insertText(len(rows), len(lanes), b.byLog), b.postgresArgs(rows, lanes), lanes
 	}
 	row := &b.req.Rows[rows[0]]
 	s, args := shapeOf(row, &b.req, b.header[rows[0]], row.ID.String(),
@@ -74,7 +75,7 @@ const (
 )
 
 func (b *batch) postgresArgs(rows []int, lanes []laneUse) []any {
-	args := make([]any, 0, postgresHead+len(lanes)*postgresLane+len(rows)*postgresRow)
+	args := make([]any, 0, postgresHead+len(lanes)*postgresLane+len(rows)*(postgresRow+b2i(b.byLog)))
 	args = append(args, b.req.Node, micros(b.req.Lease), b.req.ClaimNo)
 	for i := range lanes {
 		args = append(args, lanes[i].lane[:], int64(len(lanes[i].rows)), lanes[i].last.String())
@@ -99,6 +100,9 @@ func (b *batch) postgresArgs(rows []int, lanes []laneUse) []any {
 			orNil(e.AggregateID),
 			e.AggregateVersion, orNil(e.TenantID), orNil(e.Key), lane, back, notNil(e.Payload), orNil(e.ContentType),
 			b.header[i], row.Hot, micros(e.Delay), occurredText(e.OccurredAt, rfc3339Micros))
+		if b.byLog {
+			args = append(args, row.ByLog)
+		}
 	}
 	return args
 }
@@ -122,8 +126,15 @@ var postgresTypes = [postgresRow]string{
 }
 
 // postgresInsert returns the statement for n rows and m lanes. Its snapshot may be older than the
-// key row that it waited for, so it decides only by the key row itself.
-func postgresInsert(n, m int) string {
+// key row that it waited for, so it decides only by the key row itself. If logged is
+// set, each row has one parameter more: whether a reader of the log publishes it.
+func postgresInsert(n, m int, logged bool) string {
+	types, columns, flag, node, ends := postgresTypes[:], insertColumns, "", "", ""
+	if logged {
+		types = append(slices.Clone(types), "boolean")
+		columns, flag, node = columns+", status, done_at", ", by_log", "WHEN v.by_log THEN "+byLog+" "
+		ends = ", CASE WHEN v.by_log THEN 1 ELSE 0 END, CASE WHEN v.by_log THEN clock_timestamp() END"
+	}
 	var s strings.Builder
 	p := 0
 	param := func(cast string) {
@@ -154,7 +165,7 @@ func postgresInsert(n, m int) string {
 			"last_id = excluded.last_id, used_at = excluded.used_at RETURNING lane, last_seq, first_seq, " +
 			"prev_id), e AS (")
 	}
-	s.WriteString("INSERT INTO {event} (" + insertColumns + ") SELECT v.id, v.event_id, v.event_type, " +
+	s.WriteString("INSERT INTO {event} (" + columns + ") SELECT v.id, v.event_id, v.event_type, " +
 		"v.schema_version, v.topic, " +
 		"v.aggregate_type, v.aggregate_id, v.aggregate_version, v.tenant_id, v.partition_key, v.lane, ")
 	if m > 0 {
@@ -162,14 +173,14 @@ func postgresInsert(n, m int) string {
 	} else {
 		s.WriteString("v.back")
 	}
-	s.WriteString(", v.payload, v.content_type, v.headers, CASE WHEN v.hot THEN $3::bigint ELSE 0 END, CASE WHEN " +
-		"v.hot THEN " +
-		"$1::text END, " +
+	s.WriteString(", v.payload, v.content_type, v.headers, CASE WHEN v.hot THEN $3::bigint ELSE 0 END, CASE " + node +
+		"WHEN v.hot THEN $1::text END, " +
 		"CASE WHEN v.hot THEN clock_timestamp() + $2::bigint * interval '1 microsecond' END, " +
-		"clock_timestamp() + v.delay * interval '1 microsecond', v.occurred_at, clock_timestamp() FROM (VALUES ")
+		"clock_timestamp() + v.delay * interval '1 microsecond', v.occurred_at, clock_timestamp()" + ends +
+		" FROM (VALUES ")
 	for i := range n {
 		s.WriteString([]string{", (", "("}[b2i(i == 0)])
-		for j, cast := range postgresTypes {
+		for j, cast := range types {
 			if j > 0 {
 				s.WriteString(", ")
 			}
@@ -179,7 +190,7 @@ func postgresInsert(n, m int) string {
 	}
 	s.WriteString(") v(id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, " +
 		"aggregate_version, tenant_id, " +
-		"partition_key, lane, back, payload, content_type, headers, hot, delay, occurred_at)")
+		"partition_key, lane, back, payload, content_type, headers, hot, delay, occurred_at" + flag + ")")
 	if m > 0 {
 		s.WriteString(" LEFT JOIN k ON k.lane = v.lane) SELECT lane, last_seq, first_seq, prev_id FROM k")
 	}

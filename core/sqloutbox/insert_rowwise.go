@@ -74,7 +74,7 @@ func (b *batch) upsertKeys(ctx context.Context, tx core.Tx, statements *inserts)
 }
 
 func (w *rowwise) rowArgs(b *batch, rows []int) []any {
-	args := make([]any, 0, 20*len(rows))
+	args := make([]any, 0, 22*len(rows))
 	for _, i := range rows {
 		row := &b.req.Rows[i]
 		e := &row.Event
@@ -86,10 +86,16 @@ func (w *rowwise) rowArgs(b *batch, rows []int) []any {
 		if row.Hot {
 			claimNo, claimedBy, lease = b.req.ClaimNo, b.req.Node, micros(b.req.Lease)
 		}
+		if row.ByLog {
+			claimedBy = core.LogReader
+		}
 		args = append(args, row.ID[:], e.ID, e.Type, e.SchemaVersion, e.Topic, orNil(e.AggregateType),
 			orNil(e.AggregateID),
 			e.AggregateVersion, orNil(e.TenantID), orNil(e.Key), bytesOf(row.KeyID), keySeq, notNil(e.Payload),
 			orNil(e.ContentType), b.header[i], claimNo, claimedBy, lease, micros(e.Delay), w.occurred(e.OccurredAt))
+		if b.byLog {
+			args = append(args, b2i(row.ByLog), b2i(row.ByLog))
+		}
 	}
 	return args
 }

@@ -13,10 +13,14 @@ const (
 	shapeHot shape = 1 << iota
 	shapeDelayed
 	shapeOrdered
+	shapeByLog
 	shapeOptional // of the first of optionalColumns; those of the others follow
 )
 
 func (s shape) has(part shape) bool { return s&part != 0 }
+
+// byLog is core.LogReader as a constant of SQL.
+const byLog = "'" + core.LogReader + "'"
 
 // optionalColumns are the columns that an event may lack.
 var optionalColumns = [...]string{
@@ -33,6 +37,9 @@ func shapeOf(row *core.NewRow, req *core.InsertRequest, headers, id, occurred an
 	if row.Hot {
 		s |= shapeHot
 		args = append(args, req.ClaimNo, req.Node, micros(req.Lease))
+	}
+	if row.ByLog {
+		s |= shapeByLog
 	}
 	if e.Delay > 0 {
 		s |= shapeDelayed

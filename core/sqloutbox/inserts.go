@@ -12,6 +12,7 @@ import (
 type inserts struct {
 	event  *shaped // writes one event
 	events *sized  // writes n events, more than one
+	logged *sized  // the same, if a reader of the log publishes some of them
 	keys   *sized  // the upsert of n key rows
 	// keyRead reads n key rows back. It is nil if the upsert returns them.
 	keyRead *sized
@@ -33,6 +34,18 @@ func keyRead(n int) string {
 func valuesInsert(n int) string {
 	return "INSERT INTO {event} (" + insertColumns + ") VALUES " + repeat("("+eventRow+")", n)
 }
+
+// valuesLogged is valuesInsert with the columns of loggedColumns.
+func valuesLogged(n int) string {
+	return "INSERT INTO {event} (" + insertColumns + loggedColumns + ") VALUES " + repeat("("+eventRow+loggedRow+")", n)
+}
+
+const (
+	// loggedColumns are the further columns of a batch that has rows which a reader of the log
+	// publishes. loggedRow has two parameters, each of them 1 for such a row, else 0.
+	loggedColumns = ", status, done_at"
+	loggedRow     = ", ?, CASE WHEN ? = 1 THEN {now} END"
+)
 
 func repeat(row string, n int) string { return strings.Repeat(row+", ", n-1) + row }
 

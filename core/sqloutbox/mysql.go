@@ -14,12 +14,14 @@ func newMySQL(p pool, n names) database {
 		plain: &inserts{ // for MySQL, which has no RETURNING
 			event:   newShaped(n, insertOneRow),
 			events:  newSized(n, valuesInsert),
+			logged:  newSized(n, valuesLogged),
 			keys:    newSized(n, mysqlKeys),
 			keyRead: newSized(n, keyRead),
 		},
 		guarded: &inserts{
 			event:  newShaped(n, mariadbInsertOne),
-			events: newSized(n, mariadbInsert),
+			events: newSized(n, func(rows int) string { return mariadbInsert(rows, "", "") }),
+			logged: newSized(n, func(rows int) string { return mariadbInsert(rows, loggedColumns, loggedRow) }),
 			keys:   newSized(n, mariadbKeys),
 		},
 	})
@@ -47,9 +49,10 @@ func mariadbKeys(n int) string {
 	return keyHead + values + mysqlUpdate + keyReturning
 }
 
-// mariadbInsert writes nothing outside a transaction either.
-func mariadbInsert(n int) string {
-	const head = "INSERT INTO {event} (" + insertColumns + ") "
+// mariadbInsert writes nothing outside a transaction either. more are further columns, and values
+// are theirs.
+func mariadbInsert(n int, more, values string) string {
+	head := "INSERT INTO {event} (" + insertColumns + more + ") "
 	// The driver sends texts and bytes alike as CHAR, and a union would remove the blanks at their
 	// ends.
 	const bytes, text = "CAST(? AS BINARY)", "CAST(? AS CHAR)"
@@ -59,8 +62,8 @@ func mariadbInsert(n int) string {
 	const payload = "COALESCE(" + bytes + ", UNCOMPRESS(''))"
 	columns := strings.Join([]string{
 		bytes, text, text, "?", text, text, text, "?", text, text, bytes, "?", payload, text, text,
-		"?", text, "{in}", "{in}", text, "{now} FROM DUAL WHERE @@in_transaction = 1",
-	}, ", ")
+		"?", text, "{in}", "{in}", text, "{now}",
+	}, ", ") + values + " FROM DUAL WHERE @@in_transaction = 1"
 	return head + strings.Repeat("SELECT "+columns+" UNION ALL ", n-1) + "SELECT " + columns
 }
 

@@ -29,6 +29,9 @@ type OpenConfig struct {
 
 	// Publisher is where Run of the outbox sends events. Nil: this process only inserts.
 	Publisher core.Publisher
+	// RelayedByLog leaves publishing to a program that reads the log of the database, such as
+	// Debezium; see core.Config. Default: relays of this project publish.
+	RelayedByLog bool
 	// Routes names the topics of event types; see core.Config.
 	Routes map[string][]string
 	// Codec encodes Event.Data. Default: core.JSON.

@@ -22,7 +22,7 @@ type postgresStatements struct {
 	planner string
 
 	insertOne *shaped
-	insert    [cachedRows + 1]*sized // by the number of lanes
+	insert    [2][cachedRows + 1]*sized // with rows of a reader of the log; by the number of lanes
 
 	claimUnordered, claimHeads, claimLane, nextDue, entriesRead string
 
@@ -84,18 +84,20 @@ func newPostgresStatements(n names) *postgresStatements {
 		collectDelete: text(postgresCollectDelete),
 		resetKeys:     text(postgresResetKeys),
 	}
-	for lanes := range s.insert {
-		s.insert[lanes] = newSized(n, func(rows int) string { return postgresInsert(rows, lanes) })
+	for lanes := range s.insert[0] {
+		s.insert[0][lanes] = newSized(n, func(rows int) string { return postgresInsert(rows, lanes, false) })
+		s.insert[1][lanes] = newSized(n, func(rows int) string { return postgresInsert(rows, lanes, true) })
 	}
 	return s
 }
 
-// insertText returns the INSERT for the given numbers of rows and lanes.
-func (s *postgresStatements) insertText(rows, lanes int) string {
+// insertText returns the INSERT for the given numbers of rows and lanes. byLog says whether a
+// reader of the log publishes some of the rows.
+func (s *postgresStatements) insertText(rows, lanes int, byLog bool) string {
 	if lanes > cachedRows {
-		return s.names.expand(postgresInsert(rows, lanes))
+		return s.names.expand(postgresInsert(rows, lanes, byLog))
 	}
-	return s.insert[lanes].text(rows)
+	return s.insert[b2i(byLog)][lanes].text(rows)
 }
 
 var postgresWords = map[string]word{

@@ -14,21 +14,28 @@ const (
 	replayedColumns = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, ` +
 		`aggregate_version, tenant_id, partition_key, `
 
-	postgresReplay = `INSERT INTO {event} (id, key_seq, available_at, created_at, ` + copiedColumns + `)
+	// The copy of a row of a reader of the log is one too.
+	replayedByLog = `status = 1 AND claimed_by = ` + byLog
+	replayedState = `CASE WHEN ` + replayedByLog + ` THEN 1 ELSE 0 END, CASE WHEN ` + replayedByLog + ` THEN ` + byLog +
+		` END, CASE WHEN ` + replayedByLog + ` THEN {now} END`
+
+	postgresReplay = `INSERT INTO {event} (id, key_seq, available_at, created_at, ` + copiedColumns +
+		`, status, claimed_by, done_at)
 SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), ` + replayedColumns +
 		`$4::bytea, payload, content_type, CASE WHEN key_seq IS NOT NULL AND (headers IS NULL OR ` +
 		`jsonb_typeof(headers) = 'object') ` +
 		`THEN jsonb_build_object('` + core.HeaderFirstKeySeq + `', key_seq::text) || COALESCE(headers, '{}') ELSE ` +
-		`headers END, occurred_at, id FROM {event} WHERE id = $3::uuid`
+		`headers END, occurred_at, id, ` + replayedState + ` FROM {event} WHERE id = $3::uuid`
 
 	postgresDoneForReplay = `SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
   COALESCE(e.key_seq, 0), TRUE FROM {event} e
 WHERE e.id = ANY ($1::uuid[]) AND e.status = 1 AND e.replay_of IS NULL ORDER BY e.id FOR UPDATE`
 
-	rowwiseReplay = `INSERT INTO {event} (id, key_seq, available_at, created_at, ` + copiedColumns + `)
+	rowwiseReplay = `INSERT INTO {event} (id, key_seq, available_at, created_at, ` + copiedColumns +
+		`, status, claimed_by, done_at)
 SELECT ?, ?, {now}, {now}, ` + replayedColumns +
 		`?, payload, content_type, CASE WHEN key_seq IS NULL THEN headers ELSE {first_seq:` + core.HeaderFirstKeySeq +
-		`} END, occurred_at, id FROM {event} WHERE id = ?`
+		`} END, occurred_at, id, ` + replayedState + ` FROM {event} WHERE id = ?`
 
 	rowwiseDoneForReplay = `SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
   COALESCE(e.key_seq, 0), 1 FROM {event} e{use:primary}

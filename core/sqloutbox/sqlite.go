@@ -10,6 +10,7 @@ func newSQLite(p pool, n names) database {
 		plain: &inserts{
 			event:  newShaped(n, insertOneRow),
 			events: newSized(n, valuesInsert),
+			logged: newSized(n, valuesLogged),
 			keys:   newSized(n, sqliteKeys),
 		},
 	})

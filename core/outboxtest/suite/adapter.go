@@ -152,9 +152,16 @@ type report struct {
 }
 
 func newAdapterFixture(t *testing.T, h AdapterHarness) *adapterFixture {
+	return configuredFixture(t, h, func(*adapterFixture, *core.Config) {})
+}
+
+// configuredFixture is newAdapterFixture with a configuration that change has changed.
+func configuredFixture(t *testing.T, h AdapterHarness,
+	change func(a *adapterFixture, cfg *core.Config),
+) *adapterFixture {
 	a := &adapterFixture{T: t, AdapterHarness: h, published: &outboxtest.Publisher{}, polled: make(chan struct{})}
 	var once sync.Once
-	a.Adapter = h.Open(t, core.Config{
+	cfg := core.Config{
 		Publisher: a.published, DisableJanitor: true,
 		// The lease is short, so that rows with an unknown outcome are found within the time of a
 		// test.
@@ -164,7 +171,9 @@ func newAdapterFixture(t *testing.T, h AdapterHarness) *adapterFixture {
 			Untracked: func(int) { t.Error("the adapter gave Publish a transaction whose end cannot be heard") },
 			Claimed:   func(core.ClaimInfo) { once.Do(func() { close(a.polled) }) },
 		},
-	})
+	}
+	change(a, &cfg)
+	a.Adapter = h.Open(t, cfg)
 	a.checkTexts()
 	return a
 }

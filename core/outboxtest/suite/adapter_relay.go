@@ -19,6 +19,7 @@ func adapterRelayCases() []adapterCase {
 		{"publishes nothing of a transaction that is open", adapterRelayOpen},
 		{"publishes nothing of a refused COMMIT", adapterRelayRefused},
 		{"publishes what was recorded, whatever becomes of the data", adapterRelayChanged},
+		{"leaves to a reader of the log what is its own", adapterRelayByLog},
 	}
 }
 
@@ -181,4 +182,48 @@ func adapterRelayChanged(a *adapterFixture) {
 	for _, d := range a.published.Wait(a, 2) {
 		a.must(string(d.Payload) == `{"n":1}`, "published was %s, recorded was {\"n\":1}", d.Payload)
 	}
+}
+
+const logEffect = core.ServedTopicPrefix + "mail"
+
+// adapterRelayByLog has events that a reader of the log publishes, and effects that the relay
+// executes.
+func adapterRelayByLog(a *adapterFixture) {
+	a = configuredFixture(a.T, a.AdapterHarness, func(a *adapterFixture, cfg *core.Config) {
+		effects := core.NewRouter()
+		effects.Handle(logEffect, a.published)
+		cfg.Publisher, cfg.RelayedByLog = effects, true
+	})
+	a.runRelay()
+	effect := newEvent()
+	effect.Topic = logEffect
+	keyed := newEvent()
+	keyed.Key = "key"
+	var want []string
+	a.inTx(func(ctx context.Context) {
+		want = append(want, a.publish(ctx), effect.ID, keyed.ID)
+		a.check(a.Publish(ctx, keyed, effect))
+		err := a.nestings()[0](ctx, func(ctx context.Context) error {
+			a.publish(ctx)
+			return errNested
+		})
+		a.must(errors.Is(err, errNested), "the nested transaction returned %v", err)
+	})
+	err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
+		a.publish(ctx)
+		return errNested
+	})
+	a.must(errors.Is(err, errNested), "RunInTx: %v", err)
+	a.published.Wait(a, 1)
+	a.waitIdle()
+	a.wantPublished([]string{effect.ID})
+	a.wantStored(want...)
+
+	late := newEvent()
+	late.Delay = 1
+	err = a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error { return a.Publish(ctx, late) })
+	a.must(errors.Is(err, core.ErrInvalidEvent), "a delayed event: %v", err)
+	a.wantStored(want...)
+	b, err := a.Outbox.Backlog(a.Context())
+	a.must(err == nil && b.ByLog && b.Pending == 0 && b.Dead == 0, "backlog %+v, %v", b, err)
 }

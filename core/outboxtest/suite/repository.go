@@ -58,6 +58,7 @@ func TestRepository(t *testing.T, h RepositoryHarness) {
 		cases []repositoryCase
 	}{
 		{"Insert", insertCases()},
+		{"ByLog", byLogCases()},
 		{"Duplicate", duplicateCases()},
 		{"Order", orderCases()},
 		{"ClaimUnordered", claimUnorderedCases()},

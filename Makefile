@@ -51,12 +51,12 @@ demo: ## run the demonstration (ORDERS=, KILLS=)
 
 # Left out by `make test` and run by `make test-long`: kills by the hundred, plans on big tables, a cluster of Kafka.
 LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashAtEachPointOfPGX|TestCrashThroughBrokers|TestInboxCrash
-LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestKilledPlan|TestOperatorsAtOnce|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged|TestFlyway|TestOldSnapshot.*|TestVersionBeforeOnThePresentTables
+LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestKilledPlan|TestOperatorsAtOnce|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged|TestFlyway|TestDebezium|TestOldSnapshot.*|TestVersionBeforeOnThePresentTables
 # What `make test` runs in part, being -short: fewer schedules and random programs, and of the ways to open an ORM each on one database.
 WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuitePGX|TestDeadWebhookSubscriber
 WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgBouncerFlightIsCut|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy
 # The longest ones first, so that none of them is left to run alone at the end.
-LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench cli sql relay brokers ops command upgrade inbox once)
+LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench debezium cli sql relay brokers ops command upgrade inbox once)
 # `make test` begins with these, for the same reason.
 LONGEST := ./core $(addprefix ./integration/,repository gorm ent bun pgxoutbox endtoend sql)
 # `make test` runs 300 schedules of it with the race detector, and `make test-long` all without: they take an eighth of the time.
@@ -230,7 +230,7 @@ tidy-check: ## fail when go mod tidy would change a module
 
 .PHONY: shellcheck
 shellcheck: ## check the scripts
-	@shellcheck scripts/before scripts/bench-before scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/services .ci/run
+	@shellcheck scripts/before scripts/bench-before debezium/build scripts/debezium/fetch scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/services .ci/run
 
 .PHONY: ci
 ci: ## what CI runs

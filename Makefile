@@ -47,6 +47,11 @@ help: ## list the targets
 demo: ## run the demonstration (ORDERS=, KILLS=)
 	@CGO_ENABLED=0 go run ./examples/demo # without cgo: no C compiler, and a quick build
 
+.PHONY: quote-to-order
+quote-to-order: ## run the exercise of two services in twelve steps, on PostgreSQL and Kafka (PAUSE=-pause waits after each)
+	@eval "$$(scripts/services up postgres kafka)"; \
+	DATABASE_URL="$$OUTBOX_TEST_POSTGRES" KAFKA_BROKERS="$$OUTBOX_TEST_KAFKA" go run ./examples/quote-to-order $(PAUSE)
+
 # ---- test ----
 
 # Left out by `make test` and run by `make test-long`: kills by the hundred, plans on big tables, a cluster of Kafka.

@@ -182,7 +182,7 @@ func (s *story) brokenSchema(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.ordered(ctx, "Q-4"); err != nil {
+	if err := errors.Join(s.ordered(ctx, "Q-4"), s.quoteEventsConsumed(ctx)); err != nil {
 		return err
 	}
 	s.say("\n")

@@ -55,7 +55,7 @@ func TestCoverageTable(t *testing.T) {
 		}
 	}
 	tests := testsOfRepository(t)
-	folder := regexp.MustCompile("`([a-z][a-z0-9/]*)`")
+	folder := regexp.MustCompile("`([a-z][a-z0-9/-]*)`")
 	for id, cells := range rows {
 		named := []string{"integration"}
 		for _, m := range folder.FindAllStringSubmatch(cells[3], -1) {

@@ -58,8 +58,8 @@ quote-to-order: ## run the exercise of two services in twelve steps, on PostgreS
 LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashAtEachPointOfPGX|TestCrashThroughBrokers|TestInboxCrash
 LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestKilledPlan|TestOperatorsAtOnce|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged|TestFlyway|TestDebezium|TestOldSnapshot.*|TestVersionBeforeOnThePresentTables
 # What `make test` runs in part, being -short: fewer schedules and random programs, and of the ways to open an ORM each on one database.
-WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuitePGX|TestDeadWebhookSubscriber
-WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgBouncerFlightIsCut|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy
+WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuite(PGX|Connector)|TestDeadWebhookSubscriber
+WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgxClaimIsCut|TestPgBouncerFlightIsCut|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy
 # The longest ones first, so that none of them is left to run alone at the end.
 LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench debezium cli sql relay brokers ops command upgrade inbox once)
 # `make test` begins with these, for the same reason.

@@ -39,6 +39,11 @@ func (a access) InTx(ctx context.Context, fn func(q sqloutbox.Querier) error) er
 
 // With implements sqloutbox.Pool.
 func (a access) With(settings map[string]string) sqloutbox.Querier {
+	return prepared{pool: a.pool, first: settingsText(settings)}
+}
+
+// settingsText returns a statement that makes settings for the rest of its transaction.
+func settingsText(settings map[string]string) string {
 	var b strings.Builder
 	b.WriteString("SELECT ")
 	for i, name := range slices.Sorted(maps.Keys(settings)) {
@@ -47,7 +52,7 @@ func (a access) With(settings map[string]string) sqloutbox.Querier {
 		}
 		fmt.Fprintf(&b, "set_config('%s', '%s', true)", quoted(name), quoted(settings[name]))
 	}
-	return prepared{pool: a.pool, first: b.String()}
+	return b.String()
 }
 
 func quoted(s string) string { return strings.ReplaceAll(s, "'", "''") }

@@ -24,6 +24,8 @@ type session struct {
 	simple bool
 	front  *frontend    // nil: BEGIN is sent when a transaction begins
 	open   *transaction // nil: there is none
+
+	settings settingsCache
 }
 
 // transaction is a transaction that the application has begun and not ended.

@@ -71,6 +71,8 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
 // postgresClaimUnordered: $3 limit, $5 bytes, $8 whether the first row may have more bytes. Rows
 // are locked in the order of the index, so that simultaneous claims share the table and do not want
 // the same rows. They are returned oldest due first, with topics in turns. So a retried row comes
+// after rows that wait longer, whatever its id. $18 asks for one more row, which says how much of
+// the index the claim has read.
 // after rows that wait longer, whatever its id.
 var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
   SELECT c.tid, c.id, c.available_at, c.size,
@@ -88,8 +90,10 @@ var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
     WINDOW w AS (ORDER BY turn, available_at, id)) c
   WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
 ), taken AS (`+postgresTake+`)
-SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics), take.found FROM taken JOIN take ON take.id = taken.id ORDER BY take.n`,
-	1, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16, 17)
+(SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics), take.found FROM taken JOIN take ON take.id = taken.id
+  ORDER BY take.n)
+UNION ALL SELECT `+postgresNoRow+`, NULL::bytea, 0::bigint, `+postgresEntriesRead+` WHERE $18::boolean`,
+	1, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16, 17, 18)
 
 // postgresShort is the shortest run of a claim if there are more keys than the limit allows whole
 // runs. A claim then takes rows of some 64 keys, about as many as are published at once. One row of
@@ -212,11 +216,11 @@ func (p *postgres) claimTopics(ctx context.Context, req core.ClaimRequest, f fil
 ) (rows []core.Claimed, topics int, err error) {
 	p.cursors.follow(req.ExceptTenants)
 	if !oversize {
-		res, err := p.claimUnordered(ctx, req, f, p.cursors.of(f.only), false)
+		res, err := p.claimUnordered(ctx, req, f, p.cursors.of(f.only), false, false)
 		return res.rows, res.topics, err
 	}
 	if only, since := p.cursors.partial(f, time.Now()); len(only) > 0 {
-		res, err := p.claimUnordered(ctx, req, filter{only: only}, since, true)
+		res, err := p.claimUnordered(ctx, req, filter{only: only}, since, true, false)
 		if rows, topics = res.rows, res.topics; err != nil || len(rows) >= req.Limit ||
 			len(rows) > 0 && !p.cursors.rested(f, time.Now()) {
 			return rows, topics, err
@@ -230,7 +234,7 @@ func (p *postgres) claimTopics(ctx context.Context, req core.ClaimRequest, f fil
 		}
 	}
 	start := time.Now()
-	res, err := p.claimUnordered(ctx, req, f, nil, len(rows) == 0)
+	res, err := p.claimUnordered(ctx, req, f, nil, len(rows) == 0, p.cursors.slow(f))
 	if err != nil {
 		p.cursors.failed(f, time.Now(), time.Since(start))
 		if len(rows) > 0 { // these are claimed already
@@ -238,16 +242,20 @@ func (p *postgres) claimTopics(ctx context.Context, req core.ClaimRequest, f fil
 		}
 		return nil, 0, err
 	}
-	p.cursors.passed(f, time.Now(), res.took, res.read-int64(len(res.rows)))
+	p.cursors.passed(f, time.Now(), res.took, res.read-len(res.rows))
 	return append(res.rows, rows...), max(topics, res.topics), nil
 }
 
-func (p *postgres) claimUnordered(ctx context.Context, req core.ClaimRequest, f filter, since []int64, oversize bool,
+// claimUnordered claims from the due times since on, or from the beginning. read says whether to
+// find out how much of the index was read.
+func (p *postgres) claimUnordered(ctx context.Context, req core.ClaimRequest, f filter, since []int64,
+	oversize, read bool,
 ) (claimResult, error) {
-	res, err := p.claim(ctx, "claim unordered", since == nil, p.sql.claimUnordered, req.Node, micros(req.Lease),
+	res, err := p.claim(ctx, "claim unordered", p.sql.claimUnordered, req.Node, micros(req.Lease),
 		int64(req.Limit), micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), oversize, textArray(f.served), req.ClaimNo,
-		column(since, func(us *int64) string { return strconv.FormatInt(*us, 10) }), textArray(req.ExceptTenants))
+		column(since, func(us *int64) string { return strconv.FormatInt(*us, 10) }), textArray(req.ExceptTenants),
+		read)
 	if err != nil {
 		return claimResult{}, err
 	}
@@ -258,7 +266,7 @@ func (p *postgres) claimUnordered(ctx context.Context, req core.ClaimRequest, f 
 func (p *postgres) claimHeads(ctx context.Context, req core.ClaimRequest, f filter,
 	after core.KeyID,
 ) ([]core.Claimed, core.KeyID, error) {
-	res, err := p.claim(ctx, "claim heads", false, p.sql.claimHeads, req.Node, micros(req.Lease), int64(req.Limit),
+	res, err := p.claim(ctx, "claim heads", p.sql.claimHeads, req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Keys),
 		f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served), req.ClaimNo,
@@ -269,7 +277,7 @@ func (p *postgres) claimHeads(ctx context.Context, req core.ClaimRequest, f filt
 func (p *postgres) claimLane(ctx context.Context, req core.ClaimRequest, f filter,
 	lane core.KeyID,
 ) ([]core.Claimed, error) {
-	res, err := p.claim(ctx, "claim key", false, p.sql.claimLane, req.Node, micros(req.Lease), int64(req.Limit),
+	res, err := p.claim(ctx, "claim key", p.sql.claimLane, req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:], req.SkipDead,
 		textArray(f.served), req.ClaimNo, textArray(req.ExceptTenants))
@@ -283,9 +291,9 @@ func (f filter) onlyPrefixes() any {
 	return textArray(prefixes(f.only))
 }
 
-// postgresEntriesRead returns how many entries of the index the transaction has read, finished rows
+// postgresEntriesRead is how many entries of the index the transaction has read, finished rows
 // among them. It is 0 if the server does not count (track_counts).
-const postgresEntriesRead = `SELECT COALESCE({read:event_ready}, 0)`
+const postgresEntriesRead = `COALESCE({read:event_ready}, 0)`
 
 // claimResult is what a claim found.
 type claimResult struct {
@@ -294,13 +302,11 @@ type claimResult struct {
 	next    core.KeyID // of a claim of heads
 	topics  int        // of a claim of unordered rows
 	took    time.Duration
-	read    int64 // index entries, if the claim was slow
+	read    int // index entries, if the claim was asked for them
 }
 
-// claim runs a claim, which is one statement. entries says whether to ask a slow one how much of
-// the index of unordered rows it read.
-func (p *postgres) claim(ctx context.Context, what string, entries bool, text string, args ...any,
-) (found claimResult, err error) {
+// claim runs a claim, which is one statement.
+func (p *postgres) claim(ctx context.Context, what, text string, args ...any) (found claimResult, err error) {
 	err = p.scan(ctx, what, func(q sqlkit.Querier) error {
 		found = claimResult{byTopic: map[string]topicRows{}}
 		start := time.Now()
@@ -313,8 +319,8 @@ func (p *postgres) claim(ctx context.Context, what string, entries bool, text st
 				return err
 			}
 			found.topics = max(found.topics, topics)
-			if s.id == (id16{}) {
-				found.next = core.KeyID(last)
+			if s.id == (id16{}) { // postgresNoRow
+				found.next, found.read = core.KeyID(last), candidates
 				return nil
 			}
 			found.rows = append(found.rows, s.claimed())
@@ -323,9 +329,6 @@ func (p *postgres) claim(ctx context.Context, what string, entries bool, text st
 			return nil
 		})
 		found.took = time.Since(start)
-		if err == nil && entries && found.took >= slowPass {
-			_, err = sqlkit.FirstRow(ctx, q, p.sql.entriesRead, nil, &found.read)
-		}
 		return err
 	})
 	return found, err

@@ -25,11 +25,12 @@ type cursors struct {
 // pass is the last full pass.
 type pass struct {
 	ended time.Time
-	took  time.Duration // 0: it read little for nothing
+	took  time.Duration // 0: it is not known to have read much for nothing
+	slow  bool          // or it read much for nothing
 }
 
 const (
-	// slowPass is the duration from which on a pass is asked how much it read.
+	// slowPass is the duration of a pass from which on the next one is asked how much it read.
 	slowPass = 5 * time.Millisecond
 	// wastedEntries is how many index entries a pass may read for nothing.
 	wastedEntries = 5000
@@ -92,17 +93,25 @@ func (c *cursors) rested(f filter, now time.Time) bool {
 	return now.Sub(p.ended) >= passRest*p.took
 }
 
+// slow reports whether the next full pass is to tell how much it reads, because the last was slow.
+func (c *cursors) slow(f filter) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.passes[f.key()].slow
+}
+
 // passed notes the end of a full pass, and how many index entries it read for nothing.
-func (c *cursors) passed(f filter, end time.Time, took time.Duration, wasted int64) {
+func (c *cursors) passed(f filter, end time.Time, took time.Duration, wasted int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.passes == nil || len(c.passes) >= maxPasses {
 		c.passes = map[string]pass{}
 	}
-	if wasted < wastedEntries {
-		took = 0
+	p := pass{ended: end, slow: took >= slowPass || wasted >= wastedEntries}
+	if wasted >= wastedEntries {
+		p.took = took
 	}
-	c.passes[f.key()] = pass{ended: end, took: took}
+	c.passes[f.key()] = p
 }
 
 // failed notes the end of a full pass that took too long for its context or for the server.

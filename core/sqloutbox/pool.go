@@ -56,6 +56,11 @@ func wrap(what string, err error) error {
 type sqlPool struct {
 	db      *sql.DB
 	dialect core.Dialect
+	alone   *alone
+}
+
+func newSQLPool(db *sql.DB, d core.Dialect) sqlPool {
+	return sqlPool{db: db, dialect: d, alone: &alone{db: db}}
 }
 
 func (p sqlPool) each() sqlkit.Querier { return sqlkit.On{Conn: p.db} }
@@ -65,6 +70,9 @@ func (p sqlPool) transaction(ctx context.Context, fn func(q sqlkit.Querier) erro
 }
 
 func (p sqlPool) planned(ctx context.Context, fn func(q sqlkit.Querier) error) error {
+	if able, err := p.alone.run(ctx, plannerSettings, fn); able {
+		return err
+	}
 	return p.transaction(ctx, func(q sqlkit.Querier) error {
 		if _, err := q.Exec(ctx, postgresPlanner); err != nil {
 			return err

@@ -24,7 +24,7 @@ type postgresStatements struct {
 	insertOne *shaped
 	insert    [2][cachedRows + 1]*sized // with rows of a reader of the log; by the number of lanes
 
-	claimUnordered, claimHeads, claimLane, nextDue, entriesRead string
+	claimUnordered, claimHeads, claimLane, nextDue string
 
 	done, doneReceipts, doneDelete, failed, beginSuspect, renew, release string
 
@@ -50,7 +50,6 @@ func newPostgresStatements(n names) *postgresStatements {
 		claimHeads:     text(postgresClaimHeads),
 		claimLane:      text(postgresClaimKey),
 		nextDue:        text(postgresNextDue),
-		entriesRead:    text(postgresEntriesRead),
 
 		done:         mark(postgresDone),
 		doneReceipts: mark(postgresDoneReceipts),

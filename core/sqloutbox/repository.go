@@ -72,7 +72,7 @@ func New(db *sql.DB, cfg Config) (*Repository, error) {
 		}
 		cfg.Dialect = d
 	}
-	return newRepository(sqlPool{db: db, dialect: cfg.Dialect}, cfg)
+	return newRepository(newSQLPool(db, cfg.Dialect), cfg)
 }
 
 func newRepository(r runner, cfg Config) (*Repository, error) {

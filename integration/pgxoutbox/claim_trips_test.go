@@ -21,8 +21,9 @@ import (
 )
 
 // A claim through database/sql is a transaction of its own with settings of the planner: BEGIN, the
-// settings, the claim, COMMIT. With Connector, BEGIN goes with the settings. A mark is one
-// statement. TestRoundTripsOfNativePGX counts those of native pgx.
+// settings, the claim, COMMIT. So is each look at the table that needs those settings. With
+// Connector, all four are sent together. A mark is one statement. TestRoundTripsOfNativePGX counts
+// those of native pgx.
 func TestRoundTripsOfClaims(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
@@ -34,7 +35,7 @@ func TestRoundTripsOfClaims(t *testing.T) {
 		{"sqltx", 4, 1, func(cfg pgx.ConnConfig) driver.Connector {
 			return sqltx.Connector(stdlib.GetConnector(cfg), core.Postgres)
 		}},
-		{"Connector", 3, 1, func(cfg pgx.ConnConfig) driver.Connector {
+		{"Connector", 1, 1, func(cfg pgx.ConnConfig) driver.Connector {
 			return pgxoutbox.Connector(pgxoutbox.Config{Conn: cfg})
 		}},
 	} {
@@ -58,12 +59,25 @@ func TestRoundTripsOfClaims(t *testing.T) {
 			least := map[string]int64{}
 			// what is run for the first time is prepared, and an idle connection is pinged
 			for round := range 5 {
+				req := core.ClaimRequest{
+					Node: "node", ClaimNo: int64(round + 1), Lease: time.Minute, MaxLease: time.Hour,
+					Limit: 1, MaxBytes: 1 << 20, Run: 1, Keys: 10,
+				}
 				for name, do := range map[string]func() error{
 					"claim": func() error {
-						_, err := repo.ClaimKey(t.Context(), core.ClaimRequest{
-							Node: "node", ClaimNo: int64(round + 1), Lease: time.Minute, MaxLease: time.Hour,
-							Limit: 1, MaxBytes: 1 << 20, Run: 1, Keys: 10,
-						}, core.KeyID{1})
+						_, err := repo.ClaimUnordered(t.Context(), req)
+						return err
+					},
+					"claim of heads": func() error {
+						_, _, err := repo.ClaimHeads(t.Context(), req, core.KeyID{})
+						return err
+					},
+					"claim of a key": func() error {
+						_, err := repo.ClaimKey(t.Context(), req, core.KeyID{1})
+						return err
+					},
+					"next due": func() error {
+						_, _, err := repo.NextDue(t.Context(), req)
 						return err
 					},
 					"mark": func() error {
@@ -78,8 +92,14 @@ func TestRoundTripsOfClaims(t *testing.T) {
 					}
 				}
 			}
-			if least["claim"] != way.claim || least["mark"] != way.mark {
-				t.Errorf("round trips: %v, want %d of a claim and %d of a mark", least, way.claim, way.mark)
+			for name, n := range least {
+				want := way.claim
+				if name == "mark" {
+					want = way.mark
+				}
+				if n != want {
+					t.Errorf("%s: %d round trips, want %d", name, n, want)
+				}
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
@@ -34,7 +35,7 @@ func TestRepositorySuitePGX(t *testing.T) {
 			t.Parallel()
 			pool := adapters.OpenPGX(t, testdb.Postgres(t), func(c *pgxpool.Config) {
 				c.ConnConfig.DefaultQueryExecMode = mode
-				c.ConnConfig.Tracer = pauses{}
+				c.ConnConfig.Tracer = sqlpause.Tracer{}
 			})
 			var cases atomic.Int64
 			suite.TestRepository(t, suite.RepositoryHarness{
@@ -45,31 +46,6 @@ func TestRepositorySuitePGX(t *testing.T) {
 			})
 		})
 	}
-}
-
-// pauses calls suite.Pause before each statement and each batch.
-type pauses struct{}
-
-func (pauses) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return paused(ctx)
-}
-
-func (pauses) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return paused(ctx)
-}
-
-func (pauses) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)     {}
-func (pauses) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (pauses) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
-
-// paused returns a context in which the statement fails if Pause does.
-func paused(ctx context.Context) context.Context {
-	if err := suite.Pause(ctx); err != nil {
-		ctx, cancel := context.WithCancelCause(ctx)
-		cancel(err)
-		return ctx
-	}
-	return ctx
 }
 
 // backend creates the tables and returns the access to them.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
@@ -17,6 +19,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
 // PostgreSQL behind a pooler is used without prepared statements, and lib/pq sends everything as
@@ -28,6 +31,39 @@ func TestRepositorySuitePostgresModes(t *testing.T) {
 			db := testdb.Postgres(t)
 			db.DSN += "&default_query_exec_mode=" + mode
 			db.Wrap = sqlpause.Connector
+			pool := db.Open(t)
+			var cases atomic.Int64
+			suite.TestRepository(t, suite.RepositoryHarness{
+				New: func(t *testing.T) suite.Backend {
+					return sqlBackend(t, pool, sqloutbox.Config{
+						Dialect: core.Postgres,
+						Prefix:  fmt.Sprintf("c%d_", cases.Add(1)),
+					})
+				},
+				AbortsOnError: true,
+			})
+		})
+	}
+}
+
+// The repository suite on pools of module pgxoutbox, whose claims are one round trip.
+func TestRepositorySuiteConnector(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		if testing.Short() && mode != pgx.QueryExecModeCacheStatement {
+			continue
+		}
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			db := testdb.Postgres(t)
+			db.Connect = func(cfg pgx.ConnConfig) driver.Connector {
+				cfg.DefaultQueryExecMode = mode
+				cfg.Tracer = sqlpause.Tracer{}
+				return pgxoutbox.Connector(pgxoutbox.Config{Conn: cfg})
+			}
 			pool := db.Open(t)
 			var cases atomic.Int64
 			suite.TestRepository(t, suite.RepositoryHarness{

@@ -158,7 +158,9 @@ WITH RECURSIVE all_topics AS (
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE e.ctid = ANY (ARRAY(SELECT tid FROM take)) AND e.status IN (0,2)
 RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, (extract(epoch from e.occurred_at)*1000000)::bigint, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, (extract(epoch from e.created_at)*1000000)::bigint, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), (extract(epoch from e.available_at)*1000000)::bigint)
-SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics), take.found FROM taken JOIN take ON take.id = taken.id ORDER BY take.n
+(SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics), take.found FROM taken JOIN take ON take.id = taken.id
+  ORDER BY take.n)
+UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, 0::bigint, NULL::bytea, 0::bigint, COALESCE(pg_stat_get_xact_tuples_returned(to_regclass('"app"."outbox_event_ready"')), 0) WHERE $13::boolean
 
 -- cleanup
 WITH p AS MATERIALIZED (
@@ -221,9 +223,6 @@ WHERE e.id = ANY ($1::uuid[]) AND e.status = 1 AND e.replay_of IS NULL ORDER BY 
 UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL,
 	  last_error_code = NULL, last_error = NULL, receipt = NULLIF(v.receipt, '')
 FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($1::uuid[]), 1)) a, generate_series(1, least(cardinality($1::uuid[]), 1)) b) > 0
-
--- entries_read
-SELECT COALESCE(pg_stat_get_xact_tuples_returned(to_regclass('"app"."outbox_event_ready"')), 0)
 
 -- failed
 UPDATE "app"."outbox_event" e SET status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,

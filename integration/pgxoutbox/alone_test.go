@@ -1,0 +1,344 @@
+package pgxoutbox_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
+)
+
+// claims are claims over a pool of one connection.
+type claims struct {
+	*flights
+	repo *sqloutbox.Repository
+	last int64
+}
+
+func (f *flights) claims(pool *sql.DB) *claims {
+	f.Helper()
+	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: core.Postgres})
+	fixture.NoError(f.T, err)
+	return &claims{flights: f, repo: repo}
+}
+
+// next claims at most one row without a key.
+func (c *claims) next(ctx context.Context) ([]core.Claimed, error) {
+	c.last++
+	return c.repo.ClaimUnordered(ctx, core.ClaimRequest{
+		Node: "node", ClaimNo: c.last, Lease: time.Hour, MaxLease: 2 * time.Hour, Limit: 1, MaxBytes: 1 << 20,
+	})
+}
+
+// add adds an event without a key.
+func (f *flights) add() {
+	f.Helper()
+	pool := f.db.Open(f.T)
+	defer pool.Close()
+	_, _, err := f.commit(f.Context(), pool, "", false, func() {})
+	fixture.NoError(f.T, err)
+}
+
+// holders returns how many rows the last claim holds.
+func (c *claims) holders() int64 {
+	c.Helper()
+	return fixture.Count(c.T, c.direct, fmt.Sprintf(
+		"SELECT COUNT(*) FROM outbox_event WHERE claimed_by = 'node' AND claim_no = %d", c.last))
+}
+
+// planner are settings of the server that a claim makes, as they are for everybody else.
+const planner = "SELECT current_setting('enable_seqscan') || ' ' || current_setting('plan_cache_mode') || ' ' || " +
+	"current_setting('transaction_isolation')"
+
+func (f *flights) planner(q interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+},
+) (settings string) {
+	f.Helper()
+	fixture.NoError(f.T, q.QueryRowContext(f.Context(), planner).Scan(&settings))
+	return settings
+}
+
+// alone reads a text, on the connection behind conn, as a claim is run.
+func alone(ctx context.Context, conn *sql.Conn, settings map[string]string, query string) (text string, err error) {
+	err = conn.Raw(func(dc any) error {
+		for {
+			own, ok := dc.(interface {
+				With(settings map[string]string) sqloutbox.Querier
+			})
+			if !ok {
+				dc = dc.(interface{ Raw() driver.Conn }).Raw()
+				continue
+			}
+			rows, err := own.With(settings).Query(ctx, query)
+			if err != nil {
+				return err
+			}
+			for rows.Next() {
+				err = errors.Join(err, rows.Scan(&text))
+			}
+			return errors.Join(err, rows.Err(), rows.Close())
+		}
+	})
+	return text, err
+}
+
+// The settings of a claim are made for its transaction alone, which is READ COMMITTED whatever the
+// connection's default is. They are gone after a claim that succeeds, and after one that fails. The
+// connection is used again.
+func TestPgxClaimSettings(t *testing.T) {
+	t.Parallel()
+	try := func(t *testing.T, f *flights, pool *sql.DB, after string) {
+		pool.SetMaxOpenConns(1)
+		conn, err := pool.Conn(t.Context())
+		fixture.NoError(t, err)
+		defer conn.Close()
+		settings := map[string]string{"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
+		for range 3 {
+			got, err := alone(t.Context(), conn, settings, planner)
+			if err != nil || got != "off force_generic_plan read committed" {
+				t.Errorf("the settings of a claim: %q, %v", got, err)
+			}
+			if got := f.planner(conn); got != after {
+				t.Errorf("the settings after a claim: %q, want %q", got, after)
+			}
+			if _, err = alone(t.Context(), conn, settings, "SELECT 'a' || (1/0)::text"); !isCode(err, "22012") {
+				t.Errorf("a statement that the server refuses: %v", err)
+			}
+			if got := f.planner(conn); got != after {
+				t.Errorf("the settings after a claim that failed: %q, want %q", got, after)
+			}
+		}
+	}
+	for _, m := range modes {
+		t.Run(m.mode.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newFlights(t, m.mode)
+			db := f.db
+			db.Connect = func(cfg pgx.ConnConfig) driver.Connector {
+				cfg.DefaultQueryExecMode = m.mode
+				cfg.RuntimeParams["default_transaction_isolation"] = "serializable"
+				return pgxoutbox.Connector(pgxoutbox.Config{Conn: cfg})
+			}
+			pool := db.Open(t)
+			pid := f.pid(pool)
+			try(t, f, pool, "on auto serializable")
+			if f.pid(pool) != pid {
+				t.Error("the connection was closed")
+			}
+		})
+	}
+	for _, mode := range poolerModes {
+		t.Run("PgBouncer, "+mode.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newFlightsOn(t, testdb.PgBouncer(t), mode)
+			pool, _ := f.open(pgxoutbox.Config{})
+			defer pool.Close()
+			try(t, f, pool, "on auto read committed")
+		})
+	}
+}
+
+// The connection is cut at places all over a claim, and all over its answer, and at others in each
+// run. Rows that are returned are claimed.
+func TestPgxClaimIsCut(t *testing.T) {
+	t.Parallel()
+	for _, m := range modes {
+		t.Run(m.mode.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newFlights(t, m.mode)
+			one := func(write, read int) (wrote, got int) {
+				fixture.MustExec(t, f.direct, "DELETE FROM outbox_event")
+				f.add()
+				pool, last := f.open(pgxoutbox.Config{})
+				defer pool.Close()
+				c := f.claims(pool)
+				for range 2 { // the statements are prepared then
+					_, err := c.next(t.Context())
+					fixture.NoError(t, err)
+					fixture.MustExec(t, f.direct, "UPDATE outbox_event SET claimed_by = NULL, lease_until = NULL")
+				}
+				last().arm(write, read)
+				rows, err := c.next(t.Context())
+				wrote, got = last().lengths()
+				what := fmt.Sprintf("write %d, read %d: %d rows, %v", write, read, len(rows), err)
+				switch cut := write >= 0 || read >= 0; {
+				case (err == nil) != (len(rows) == 1):
+					t.Error(what)
+				case err == nil && c.holders() != 1:
+					t.Errorf("the row is not claimed: %s", what)
+				case err == nil && write >= 0, err != nil && !cut:
+					t.Error(what)
+				}
+				return wrote, got
+			}
+			wrote, got := one(-1, -1)
+			if wrote == 0 || got == 0 {
+				t.Fatalf("the claim has %d bytes, and its answer %d", wrote, got)
+			}
+			places := 60 // a text of several kilobytes is in the claims of some modes
+			if testing.Short() {
+				places = 6
+			}
+			for n, step := rand.IntN(wrote/places), wrote/places; n < wrote; n += step {
+				one(n, -1)
+			}
+			for n, step := rand.IntN(got/places), got/places; n < got; n += step {
+				one(-1, n)
+			}
+		})
+	}
+}
+
+// The context ends while a claim waits for a lock: nothing is claimed, then or later. The pool goes
+// on with another connection, which no late cancel request can hit.
+func TestPgxClaimIsCancelled(t *testing.T) {
+	t.Parallel()
+	for _, m := range modes {
+		t.Run(m.mode.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newFlights(t, m.mode)
+			f.add()
+			pool, _ := f.open(pgxoutbox.Config{CancelGrace: time.Minute})
+			defer pool.Close()
+			c := f.claims(pool)
+			pid := f.pid(pool)
+			tx, err := f.direct.BeginTx(t.Context(), nil)
+			fixture.NoError(t, err)
+			_, err = tx.ExecContext(t.Context(), "LOCK TABLE outbox_event")
+			fixture.NoError(t, err)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			cause := errors.New("the reason")
+			go func() {
+				f.awaitLock()
+				cancel(cause)
+			}()
+			rows, err := c.next(ctx)
+			pgErr, known := errors.AsType[*pgconn.PgError](err)
+			if len(rows) > 0 || !errors.Is(err, cause) || !known || pgErr.Code != "57014" {
+				t.Errorf("%d rows, %v, want the reason and the answer of the server", len(rows), err)
+			}
+			fixture.NoError(t, tx.Rollback())
+			fixture.Await(t, "nothing runs any more", func() bool {
+				return fixture.Count(t, f.direct, "SELECT COUNT(*) FROM pg_stat_activity WHERE state <> 'idle' AND "+
+					"datname = current_database() AND pid <> pg_backend_pid()") == 0
+			})
+			if n := c.holders(); n != 0 {
+				t.Errorf("%d rows are claimed, and nobody knows", n)
+			}
+			if f.pid(pool) == pid {
+				t.Error("the connection is used again after a cancel request")
+			}
+			if rows, err := c.next(t.Context()); err != nil || len(rows) != 1 {
+				t.Errorf("the next claim: %d rows, %v", len(rows), err)
+			}
+		})
+	}
+}
+
+// A context that has ended sends nothing.
+func TestPgxClaimWithoutTime(t *testing.T) {
+	t.Parallel()
+	f := newFlights(t, pgx.QueryExecModeCacheStatement)
+	pool, last := f.open(pgxoutbox.Config{})
+	defer pool.Close()
+	conn, err := pool.Conn(t.Context())
+	fixture.NoError(t, err)
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	last().arm(-1, -1)
+	if _, err := alone(ctx, conn, nil, planner); !errors.Is(err, context.Canceled) {
+		t.Errorf("a statement without time: %v", err)
+	}
+	if wrote, _ := last().lengths(); wrote != 0 {
+		t.Errorf("%d bytes were sent", wrote)
+	}
+}
+
+// COMMIT is refused: the claim fails, although its rows were read.
+func TestPgxClaimIsRefusedByCommit(t *testing.T) {
+	t.Parallel()
+	for _, m := range modes {
+		t.Run(m.mode.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newFlights(t, m.mode)
+			f.add()
+			fixture.MustExec(t, f.direct, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+				$$ BEGIN RAISE 'not now'; END $$`)
+			fixture.MustExec(t, f.direct, `CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON outbox_event
+				DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
+			pool, _ := f.open(pgxoutbox.Config{})
+			defer pool.Close()
+			c := f.claims(pool)
+			pid := f.pid(pool)
+			if rows, err := c.next(t.Context()); len(rows) > 0 || !isCode(err, "P0001") {
+				t.Errorf("%d rows, %v, want the error of COMMIT", len(rows), err)
+			}
+			fixture.MustExec(t, f.direct, "DROP TRIGGER refuse ON outbox_event")
+			if rows, err := c.next(t.Context()); err != nil || len(rows) != 1 || f.pid(pool) != pid {
+				t.Errorf("the next claim: %d rows, %v, on the same connection: %t", len(rows), err, f.pid(pool) == pid)
+			}
+		})
+	}
+}
+
+// An idle connection has died: the claim takes another one. So it does where BEGIN is sent at once.
+func TestPgxClaimAfterTheConnectionDied(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFlights(t, pgx.QueryExecModeCacheStatement)
+			f.add()
+			db := f.db
+			db.Connect = func(cfg pgx.ConnConfig) driver.Connector {
+				own := way.cfg
+				own.Conn = cfg
+				own.Options = []stdlib.OptionOpenDB{
+					// which would find out, if it was idle for long
+					stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false }),
+				}
+				return pgxoutbox.Connector(own)
+			}
+			pool := db.Open(t)
+			c := f.claims(pool)
+			var idle []*sql.Conn
+			var pids []string
+			for range 3 {
+				conn, err := pool.Conn(t.Context())
+				fixture.NoError(t, err)
+				var pid string
+				fixture.NoError(t, conn.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
+				idle, pids = append(idle, conn), append(pids, pid)
+			}
+			pool.SetMaxIdleConns(len(idle))
+			for _, conn := range idle {
+				fixture.NoError(t, conn.Close())
+			}
+			list := strings.Join(pids, ", ")
+			fixture.MustExec(t, f.direct, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid IN ("+list+")")
+			fixture.Await(t, "the connections have ended", func() bool {
+				return fixture.Count(t, f.direct, "SELECT COUNT(*) FROM pg_stat_activity WHERE pid IN ("+list+")") == 0
+			})
+			if rows, err := c.next(t.Context()); err != nil || len(rows) != 1 {
+				t.Errorf("%d rows, %v", len(rows), err)
+			}
+		})
+	}
+}

@@ -329,7 +329,8 @@ func (c Config) Validate() error {
 	}
 	for name, n := range map[string]int64{
 		"MaxPayload": int64(c.MaxPayload), "Workers": int64(c.Workers), "HotEvents": int64(c.HotEvents),
-		"InFlight": int64(c.InFlight), "InFlightBytes": c.InFlightBytes, "HotBytes": c.HotBytes, "ColdEvents": int64(c.ColdEvents), "ColdBytes": c.ColdBytes,
+		"InFlight": int64(c.InFlight), "InFlightBytes": c.InFlightBytes,
+		"HotBytes": c.HotBytes, "ColdEvents": int64(c.ColdEvents), "ColdBytes": c.ColdBytes,
 		"ClaimBatch": int64(c.ClaimBatch), "KeyRun": int64(c.KeyRun),
 		"MarkBatch": int64(c.MarkBatch), "MaxUnmarked": int64(c.MaxUnmarked),
 		"Breaker.Failures": int64(c.Breaker.Failures),

@@ -27,6 +27,8 @@ func TestConfigEachProblem(t *testing.T) {
 	for want, change := range map[string]func(*core.Config){
 		"MaxPayload is negative":               func(c *core.Config) { c.MaxPayload = -1 },
 		"Workers is negative":                  func(c *core.Config) { c.Workers = -1 },
+		"InFlight is negative":                 func(c *core.Config) { c.InFlight = -1 },
+		"InFlightBytes is negative":            func(c *core.Config) { c.InFlightBytes = -1 },
 		"HotEvents is negative":                func(c *core.Config) { c.HotEvents = -1 },
 		"HotBytes is negative":                 func(c *core.Config) { c.HotBytes = -1 },
 		"ColdEvents is negative":               func(c *core.Config) { c.ColdEvents = -1 },

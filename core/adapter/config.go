@@ -73,6 +73,8 @@ type Config struct {
 	// core.Config, with their defaults.
 	Node            string
 	Workers         int                         // events that are published at once
+	InFlight        int                         // events that an AsyncPublisher has not answered
+	InFlightBytes   int64                       // bytes of these
 	PublishTimeout  time.Duration               // ends a publish
 	HotEvents       int                         // bounds the fast path
 	HotBytes        int64                       // bounds the fast path

@@ -73,7 +73,6 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
 // the same rows. They are returned oldest due first, with topics in turns. So a retried row comes
 // after rows that wait longer, whatever its id. $18 asks for one more row, which says how much of
 // the index the claim has read.
-// after rows that wait longer, whatever its id.
 var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
   SELECT c.tid, c.id, c.available_at, c.size,
     row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn,

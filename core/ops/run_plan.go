@@ -17,10 +17,11 @@ import (
 // RunOptions says how RunPlan works a plan off. Only Actor is required.
 type RunOptions struct {
 	Actor string // who runs it, for the audit
-	// Rate is how many events a second are changed at most. 0: no limit. It is that of this run.
+	// Rate is how many events a second are changed at most, 0.001 or more. 0: no limit. It is that
+	// of this run.
 	Rate float64
 	// StopShare is the share of the events of a stage that may fail again. If more of them fail,
-	// the plan stops. Default: 0.1.
+	// the plan stops. Default: 0.1. Below 0.002 one failure stops it.
 	StopShare float64
 	// Wait is how long the next outcome of a stage is waited for. If none comes, the plan stops,
 	// because no relay seems to publish. Default: one minute.
@@ -32,6 +33,8 @@ type RunOptions struct {
 }
 
 const (
+	minRate   = 0.001 // events per second
+	maxRate   = 1e6
 	runLease  = 30 * time.Second // of the process that runs a plan
 	runRenew  = 2 * time.Second  // how often it renews that while it waits, and looks for a pause
 	firstLook = 20 * time.Millisecond
@@ -76,8 +79,10 @@ type planRun struct {
 // cancelled.
 func (a *API) RunPlan(ctx context.Context, id string, o RunOptions) (StoredPlan, error) {
 	switch {
-	case o.Rate < 0 || o.StopShare < 0 || o.StopShare > 1 || o.Wait < 0:
-		return StoredPlan{}, invalid("Rate and Wait are not negative, and StopShare is 0 to 1")
+	case o.Rate != 0 && !(o.Rate >= minRate && o.Rate <= maxRate): // also NaN
+		return StoredPlan{}, invalid("Rate %v is not 0, nor between %v and %v", o.Rate, minRate, maxRate)
+	case !(o.StopShare >= 0 && o.StopShare <= 1) || o.Wait < 0:
+		return StoredPlan{}, invalid("Wait is not negative, and StopShare is 0 to 1")
 	case o.Actor == "":
 		return StoredPlan{}, invalid("RunOptions.Actor is required")
 	}

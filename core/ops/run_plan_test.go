@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -77,6 +78,31 @@ func TestRunPlanRate(t *testing.T) {
 			t.Errorf("100 events at 2 a second took %s", took)
 		}
 	})
+}
+
+// A plan that was stopped begins with the first stage again, also if somebody pauses it meanwhile.
+// Figures that are no rate and no share are refused.
+func TestRunPlanStoppedAndPaused(t *testing.T) {
+	table := outboxtest.NewRepository()
+	api, stored := plannedIn(t, table, table.Transactor())
+	stored.State, stored.Stage, stored.Note = ops.PlanStopped, 7, "60 of 500 events failed again"
+	if _, ok, err := table.ChangePlan(t.Context(), ops.PlanChange{Plan: stored}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	p, err := api.PausePlan(t.Context(), stored.ID, "eve", "not before noon")
+	if err != nil || p.State != ops.PlanPaused || p.Stage != 0 ||
+		p.Note != "by eve: not before noon (it was stopped: 60 of 500 events failed again)" {
+		t.Fatalf("%s %d %q %v", p.State, p.Stage, p.Note, err)
+	}
+	for _, o := range []ops.RunOptions{
+		{Rate: math.NaN()}, {Rate: math.Inf(1)}, {Rate: 1e-12}, {Rate: -1},
+		{StopShare: math.NaN()}, {StopShare: 1.1}, {StopShare: -0.1}, {Wait: -1},
+	} {
+		o.Actor = "ada"
+		if _, err := api.RunPlan(t.Context(), stored.ID, o); !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
 }
 
 // A process that was away for so long that another one took its plan changes nothing more.

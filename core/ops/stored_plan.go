@@ -121,7 +121,8 @@ type PlanStore interface {
 	ChangePlan(ctx context.Context, c PlanChange) (p StoredPlan, ok bool, err error)
 
 	// ReadOutcomes returns what became of rows that were redriven or inserted by a replay. Rows
-	// that were deleted are missing. ids has at most 500.
+	// that were deleted are missing. If another row took the place of one, only that other row
+	// counts. ids has at most 500.
 	ReadOutcomes(ctx context.Context, ids []core.RowID) ([]Outcome, error)
 }
 
@@ -232,7 +233,11 @@ func (a *API) endPlan(ctx context.Context, id string, state PlanState, action, a
 		if p.State.Ended() {
 			return p, fmt.Errorf("%w: it is %s", ErrPlanEnded, p.State)
 		}
-		p.State, p.Note = state, fmt.Sprintf("by %s: %s", actor, reason)
+		note := fmt.Sprintf("by %s: %s", actor, reason)
+		if p.State == PlanStopped { // whatever stopped it may still be there
+			p.Stage, note = 0, fmt.Sprintf("%s (it was stopped: %s)", note, p.Note)
+		}
+		p.State, p.Note = state, note
 		changed, ok, err := store.ChangePlan(ctx, PlanChange{
 			Plan: p, Audit: action, Request: core.AdminRequest{Actor: actor, Reason: reason},
 		})

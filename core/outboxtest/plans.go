@@ -116,15 +116,14 @@ func (r *Repository) ReadOutcomes(ctx context.Context, ids []core.RowID) (all []
 	defer r.mu.Unlock()
 	for _, id := range ids {
 		row := r.table.rows[id]
-		if row == nil {
-			continue
-		}
 		for _, a := range r.audits {
-			if next := r.table.rows[a.newID]; a.RowID == id && a.Action == "redrive" && next != nil {
-				row = next
+			if a.RowID == id && a.Action == "redrive" && !a.newID.IsZero() {
+				row = r.table.rows[a.newID]
 			}
 		}
-		all = append(all, ops.Outcome{ID: id, Status: ops.Status(row.Status), Attempts: row.Attempts})
+		if row != nil {
+			all = append(all, ops.Outcome{ID: id, Status: ops.Status(row.Status), Attempts: row.Attempts})
+		}
 	}
 	return all, nil
 }

@@ -16,7 +16,8 @@ var _ ops.PlanStore = (*Repository)(nil)
 
 // planStatements are the statements about plans.
 type planStatements struct {
-	insert, forget, read, list, change, outcomes string
+	insert, forget, read, list, change string
+	outcomes, copies                   string
 }
 
 const (
@@ -24,10 +25,13 @@ const (
 	planList    = "SELECT id, " + planColumns + " FROM {plan} ORDER BY created_at DESC, id LIMIT "
 	planEnded   = "state IN ('done', 'cancelled')"
 
-	// outcomesHead finds the row that took the place of another one in the audit.
-	outcomesHead = `SELECT e.id, COALESCE(n.status, e.status), COALESCE(n.attempts, e.attempts)
-FROM {event} e LEFT JOIN {audit} a ON a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL
-LEFT JOIN {event} n ON n.id = a.new_id WHERE e.id `
+	// outcomesOfRows reads rows that have their place, and outcomesOfCopies those that took the place
+	// of another one, as the audit has it. The row that was replaced says nothing: it may be deleted
+	// before the one in its place is out.
+	outcomesOfRows = `SELECT e.id, e.status, e.attempts FROM {event} e WHERE NOT EXISTS (SELECT 1 FROM {audit} a
+  WHERE a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL) AND e.id `
+	outcomesOfCopies = `SELECT a.row_id, n.status, n.attempts FROM {audit} a JOIN {event} n ON n.id = a.new_id
+WHERE a.action = 'redrive' AND a.row_id `
 )
 
 func newPlanStatements(n names) planStatements {
@@ -39,7 +43,7 @@ func newPlanStatements(n names) planStatements {
 		list:   planList + "?",
 		change: "UPDATE {plan} SET state = ?, body = ?, version = version + 1, updated_at = {now}, " +
 			"worker_until = {after} WHERE id = ? AND version = ?",
-		outcomes: outcomesHead + "IN ({ids})",
+		outcomes: outcomesOfRows + "IN ({ids})", copies: outcomesOfCopies + "IN ({ids})",
 	}
 	if n.dialect.name == core.Postgres {
 		s.insert = "INSERT INTO {plan} (id, state, version, body, ids, created_at, updated_at) " +
@@ -50,9 +54,9 @@ func newPlanStatements(n names) planStatements {
 		s.list = planList + "$1::bigint"
 		s.change = "UPDATE {plan} SET state = $1::text, body = $2::text, version = version + 1, updated_at = {now}, " +
 			"worker_until = {now} + $3::bigint * interval '1 microsecond' WHERE id = $4::text AND version = $5::bigint"
-		s.outcomes = outcomesHead + "= ANY ($1::uuid[])"
+		s.outcomes, s.copies = outcomesOfRows+"= ANY ($1::uuid[])", outcomesOfCopies+"= ANY ($1::uuid[])"
 	}
-	for _, text := range []*string{&s.insert, &s.forget, &s.read, &s.list, &s.change, &s.outcomes} {
+	for _, text := range []*string{&s.insert, &s.forget, &s.read, &s.list, &s.change, &s.outcomes, &s.copies} {
 		*text = n.expand(*text)
 	}
 	return s
@@ -235,19 +239,33 @@ func (r *Repository) ReadOutcomes(ctx context.Context, ids []core.RowID) (all []
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	text, args := r.plans.outcomes, []any{uuidArray(ids)}
-	if r.dialect != core.Postgres {
-		text, args = newListed(text).text(len(ids)), idArgs(ids)
-	}
+	at := map[core.RowID]int{} // a row that is replaced between the two queries is in both
 	err = r.database.read(ctx, "read outcomes", func(q sqlkit.Querier) error {
 		all = nil
-		return sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
-			var id id16
-			var status, attempts int64
-			err := res.Scan(&id, &status, &attempts)
-			all = append(all, ops.Outcome{ID: core.RowID(id), Status: ops.Status(status), Attempts: int(attempts)})
-			return err
-		})
+		clear(at)
+		for _, text := range []string{r.plans.outcomes, r.plans.copies} {
+			args := []any{uuidArray(ids)}
+			if r.dialect != core.Postgres {
+				text, args = newListed(text).text(len(ids)), idArgs(ids)
+			}
+			err := sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
+				var id id16
+				var status, attempts int64
+				err := res.Scan(&id, &status, &attempts)
+				o := ops.Outcome{ID: core.RowID(id), Status: ops.Status(status), Attempts: int(attempts)}
+				if n, found := at[o.ID]; found {
+					all[n] = o
+					return err
+				}
+				at[o.ID] = len(all)
+				all = append(all, o)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return all, err
 }

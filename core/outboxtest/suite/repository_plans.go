@@ -3,6 +3,7 @@ package suite
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -16,6 +17,7 @@ func planCases() []repositoryCase {
 		{"a change and its rows happen together, or not at all", planChanged},
 		{"a plan discards", planDiscards},
 		{"what became of redriven rows", planOutcomes},
+		{"what became of redriven rows that were deleted", planOutcomesDeleted},
 		{"plans that ended are deleted after their time", planForgotten},
 	}
 	all = append(all, replayCases()...)
@@ -166,6 +168,55 @@ func planOutcomes(f *fixture) {
 		f.must(o.ID == free.ID && o.Status == ops.StatusRetry && o.Attempts == 1 ||
 			o.ID == keyed.ID && o.Status == ops.StatusDead, "outcome %+v", o)
 	}
+}
+
+// planOutcomesDeleted has redriven rows that were appended at the end of their keys. The discarded
+// rows are deleted before the others are out, and one of the others when it is.
+func planOutcomesDeleted(f *fixture) {
+	skip := adminOf()
+	skip.SkipDead = true
+	for n := range 3 {
+		skip.IDs = append(skip.IDs, f.addDead(newRow("topic", fmt.Sprint(n))).ID)
+	}
+	f.must(f.redrive(skip) == 3, "redrove too little")
+	deleted := 0
+	f.eventually("the discarded rows are deleted", func() bool {
+		n, err := f.Repository.Cleanup(f.Context(), time.Millisecond, 100)
+		f.check(err)
+		deleted += n
+		return deleted == 3
+	})
+	outcomes := func() string {
+		all, err := f.planStore().ReadOutcomes(f.Context(), skip.IDs)
+		f.check(err)
+		var texts []string
+		for _, id := range skip.IDs {
+			text := "none"
+			for _, o := range all {
+				if o.ID == id {
+					text = o.Status.String()
+				}
+			}
+			texts = append(texts, text)
+		}
+		return strings.Join(texts, " ")
+	}
+	f.must(outcomes() == "new new new", "outcomes %s", outcomes())
+	for _, c := range f.claimAny(request(nodeA)) {
+		switch c.Event.Key {
+		case "0":
+			f.kill(nodeA, c)
+		case "1":
+			f.done(false, c.ID)
+		}
+	}
+	f.must(outcomes() == "dead done new", "outcomes %s", outcomes())
+	f.eventually("the row that is done is deleted", func() bool {
+		n, err := f.Repository.Cleanup(f.Context(), time.Millisecond, 100)
+		f.check(err)
+		return n == 1
+	})
+	f.must(outcomes() == "dead none new", "outcomes %s", outcomes())
 }
 
 func planForgotten(f *fixture) {

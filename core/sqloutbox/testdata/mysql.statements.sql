@@ -245,6 +245,10 @@ DELETE FROM `outbox_pause` WHERE target = ? AND (ends_at IS NULL OR ends_at > UT
 -- plan: change
 UPDATE `outbox_plan` SET state = ?, body = ?, version = version + 1, updated_at = UTC_TIMESTAMP(6), worker_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id = ? AND version = ?
 
+-- plan: copies
+SELECT a.row_id, n.status, n.attempts FROM `outbox_audit` a JOIN `outbox_event` n ON n.id = a.new_id
+WHERE a.action = 'redrive' AND a.row_id IN ({ids})
+
 -- plan: forget
 DELETE FROM `outbox_plan` WHERE state IN ('done', 'cancelled') AND updated_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND
 
@@ -255,9 +259,8 @@ INSERT INTO `outbox_plan` (id, state, version, body, ids, created_at, updated_at
 SELECT id, state, version, body, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',worker_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM `outbox_plan` ORDER BY created_at DESC, id LIMIT ?
 
 -- plan: outcomes
-SELECT e.id, COALESCE(n.status, e.status), COALESCE(n.attempts, e.attempts)
-FROM `outbox_event` e LEFT JOIN `outbox_audit` a ON a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL
-LEFT JOIN `outbox_event` n ON n.id = a.new_id WHERE e.id IN ({ids})
+SELECT e.id, e.status, e.attempts FROM `outbox_event` e WHERE NOT EXISTS (SELECT 1 FROM `outbox_audit` a
+  WHERE a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL) AND e.id IN ({ids})
 
 -- plan: read
 SELECT id, state, version, body, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',worker_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)), ids FROM `outbox_plan` WHERE id = ?

@@ -396,6 +396,10 @@ DELETE FROM "app"."outbox_pause" WHERE target = $1::text AND (ends_at IS NULL OR
 -- plan: change
 UPDATE "app"."outbox_plan" SET state = $1::text, body = $2::text, version = version + 1, updated_at = statement_timestamp(), worker_until = statement_timestamp() + $3::bigint * interval '1 microsecond' WHERE id = $4::text AND version = $5::bigint
 
+-- plan: copies
+SELECT a.row_id, n.status, n.attempts FROM "app"."outbox_audit" a JOIN "app"."outbox_event" n ON n.id = a.new_id
+WHERE a.action = 'redrive' AND a.row_id = ANY ($1::uuid[])
+
 -- plan: forget
 DELETE FROM "app"."outbox_plan" WHERE state IN ('done', 'cancelled') AND updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
 
@@ -406,9 +410,8 @@ INSERT INTO "app"."outbox_plan" (id, state, version, body, ids, created_at, upda
 SELECT id, state, version, body, (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, (extract(epoch from worker_until)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_plan" ORDER BY created_at DESC, id LIMIT $1::bigint
 
 -- plan: outcomes
-SELECT e.id, COALESCE(n.status, e.status), COALESCE(n.attempts, e.attempts)
-FROM "app"."outbox_event" e LEFT JOIN "app"."outbox_audit" a ON a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL
-LEFT JOIN "app"."outbox_event" n ON n.id = a.new_id WHERE e.id = ANY ($1::uuid[])
+SELECT e.id, e.status, e.attempts FROM "app"."outbox_event" e WHERE NOT EXISTS (SELECT 1 FROM "app"."outbox_audit" a
+  WHERE a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL) AND e.id = ANY ($1::uuid[])
 
 -- plan: read
 SELECT id, state, version, body, (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, (extract(epoch from worker_until)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint, ids FROM "app"."outbox_plan" WHERE id = $1::text

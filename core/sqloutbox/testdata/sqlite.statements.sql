@@ -239,6 +239,10 @@ DELETE FROM "outbox_pause" WHERE target = ? AND (ends_at IS NULL OR ends_at > (C
 -- plan: change
 UPDATE "outbox_plan" SET state = ?, body = ?, version = version + 1, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), worker_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE id = ? AND version = ?
 
+-- plan: copies
+SELECT a.row_id, n.status, n.attempts FROM "outbox_audit" a JOIN "outbox_event" n ON n.id = a.new_id
+WHERE a.action = 'redrive' AND a.row_id IN ({ids})
+
 -- plan: forget
 DELETE FROM "outbox_plan" WHERE state IN ('done', 'cancelled') AND updated_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?
 
@@ -249,9 +253,8 @@ INSERT INTO "outbox_plan" (id, state, version, body, ids, created_at, updated_at
 SELECT id, state, version, body, created_at, updated_at, worker_until, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_plan" ORDER BY created_at DESC, id LIMIT ?
 
 -- plan: outcomes
-SELECT e.id, COALESCE(n.status, e.status), COALESCE(n.attempts, e.attempts)
-FROM "outbox_event" e LEFT JOIN "outbox_audit" a ON a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL
-LEFT JOIN "outbox_event" n ON n.id = a.new_id WHERE e.id IN ({ids})
+SELECT e.id, e.status, e.attempts FROM "outbox_event" e WHERE NOT EXISTS (SELECT 1 FROM "outbox_audit" a
+  WHERE a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL) AND e.id IN ({ids})
 
 -- plan: read
 SELECT id, state, version, body, created_at, updated_at, worker_until, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ids FROM "outbox_plan" WHERE id = ?

@@ -143,6 +143,7 @@ outbox redrive opens the replay again.`
 		RunE: func(c *cobra.Command, args []string) error {
 			w.find()
 			o.Actor = w.actor
+			o.StopShare = stopShare(c, o.StopShare)
 			if f := c.Flag("timeout"); f == nil || !f.Changed {
 				a.timeout = 0 // a plan takes as long as it takes
 			}
@@ -159,13 +160,23 @@ outbox redrive opens the replay again.`
 	w.actorFlag(c)
 	c.Flags().Float64Var(&o.Rate, "rate", 0, "events a second at most; 0: no limit")
 	if action != ops.ActionDiscard {
-		c.Flags().Float64Var(&o.StopShare, "stop-share", 0.1, "stop if more than this share of the events fails again")
+		c.Flags().Float64Var(&o.StopShare, "stop-share", 0.1,
+			"stop if more than this share of the events of a stage fails again; 0: if one fails")
 		c.Flags().DurationVar(&o.Wait, "wait", time.Minute, "how long to wait until events are published or fail again")
 	}
 	if action == ops.ActionRedrive {
 		c.Flags().BoolVar(&o.SkipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
 	}
 	return c
+}
+
+// stopShare makes a zero that somebody wrote mean that no event may fail: ops takes zero for the
+// default.
+func stopShare(c *cobra.Command, share float64) float64 {
+	if f := c.Flag("stop-share"); f != nil && f.Changed && share == 0 {
+		return 1e-9
+	}
+	return share
 }
 
 func (a *app) apply(ctx context.Context, api *ops.API, where string, action ops.Action, id string, yes bool,

@@ -47,6 +47,23 @@ func (w *world) relaying(broken *atomic.Bool, published *atomic.Int64) {
 	})
 }
 
+// --stop-share 0 is no default.
+func TestStopShare(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]float64{"": 0.1, "0.25": 0.25, "0": 1e-9} {
+		c := (&app{}).applyCommand(ops.ActionRedrive)
+		if text != "" {
+			if err := c.Flags().Set("stop-share", text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		share, err := c.Flags().GetFloat64("stop-share")
+		if got := stopShare(c, share); got != want || err != nil {
+			t.Errorf("--stop-share %s is %v, want %v: %v", text, got, want, err)
+		}
+	}
+}
+
 // A plan is stored, stops because nothing was repaired, and goes on after the repair.
 func TestPlans(t *testing.T) {
 	t.Parallel()

@@ -90,10 +90,10 @@ compared row by row, and then a page may be short: the last line says how to go 
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.row, "row", "", "only of the row with this id")
-	flags.StringVar(&f.action, "action", "", "only this action, such as redrive, discard, "+core.AuditResetKeys)
-	flags.StringVar(&f.actor, "actor", "", "only what this person did")
-	flags.StringVar(&f.topic, "topic", "", "only events of this topic")
+	flags.Var((*selector)(&f.row), "row", "only of the row with this id")
+	flags.Var((*selector)(&f.action), "action", "only this action, such as redrive, discard, "+core.AuditResetKeys)
+	flags.Var((*selector)(&f.actor), "actor", "only what this person did")
+	flags.Var((*selector)(&f.topic), "topic", "only events of this topic")
 	flags.DurationVar(&f.since, "since", 0, "only of this last time")
 	flags.Int64Var(&f.before, "before", 0, "the next page: what the last line of the page before says")
 	flags.IntVar(&f.limit, "limit", 100, "rows on a page, up to 1000")

@@ -23,9 +23,9 @@ type deadFilter struct {
 }
 
 func (f *deadFilter) flags(c *cobra.Command) {
-	c.Flags().StringVar(&f.topic, "topic", "", "only events of this topic")
-	c.Flags().StringVar(&f.eventType, "type", "", "only events of this type")
-	c.Flags().StringVar(&f.tenant, "tenant", "", "only events of this tenant")
+	c.Flags().Var((*selector)(&f.topic), "topic", "only events of this topic")
+	c.Flags().Var((*selector)(&f.eventType), "type", "only events of this type")
+	c.Flags().Var((*selector)(&f.tenant), "tenant", "only events of this tenant")
 }
 
 func (f deadFilter) filter() ops.Filter {

@@ -185,8 +185,8 @@ func (a *app) effectsListCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&status, "status", "dead", "pending, processing, completed, failed, dead or discarded")
-	f.StringVar(&q.Channel, "channel", "", "only effects of this channel")
-	f.StringVar(&q.Tenant, "tenant", "", "only effects of this tenant")
+	f.Var((*selector)(&q.Channel), "channel", "only effects of this channel")
+	f.Var((*selector)(&q.Tenant), "tenant", "only effects of this tenant")
 	f.StringVar(&q.After, "after", "", "only effects after this id")
 	f.IntVar(&q.Limit, "limit", 100, "effects on a page, up to 1000")
 	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
@@ -281,8 +281,8 @@ refused (exit code 5). Exit code 4 says that fewer effects were changed than wer
 	f := c.Flags()
 	f.BoolVar(&m.all, "all", false, "every dead effect that the filter selects")
 	f.BoolVar(&m.dryRun, "dry-run", false, "count, and change nothing")
-	f.StringVar(&m.Channel, "channel", "", "only effects of this channel")
-	f.StringVar(&m.Tenant, "tenant", "", "only effects of this tenant")
+	f.Var((*selector)(&m.Channel), "channel", "only effects of this channel")
+	f.Var((*selector)(&m.Tenant), "tenant", "only effects of this tenant")
 	return c
 }
 

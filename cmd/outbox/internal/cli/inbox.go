@@ -201,9 +201,9 @@ func (a *app) printInboxBacklog(b inboxBacklog) {
 }
 
 func (f *inboxFilter) flags(c *cobra.Command) {
-	c.Flags().StringVar(&f.consumer, "consumer", "", "only messages of this consumer")
-	c.Flags().StringVar(&f.handler, "handler", "", "only messages of this handler")
-	c.Flags().StringVar(&f.tenant, "tenant", "", "only messages of this tenant")
+	c.Flags().Var((*selector)(&f.consumer), "consumer", "only messages of this consumer")
+	c.Flags().Var((*selector)(&f.handler), "handler", "only messages of this handler")
+	c.Flags().Var((*selector)(&f.tenant), "tenant", "only messages of this tenant")
 }
 
 func (a *app) inboxListCommand() *cobra.Command {
@@ -236,7 +236,7 @@ they are in the broker, or in its dead-letter queue.`,
 	}
 	f.flags(c)
 	c.Flags().StringVar(&f.status, "status", "", "failed, dead, redriven, discarded or processing (default: all)")
-	c.Flags().StringVar(&f.eventID, "event", "", "only this event")
+	c.Flags().Var((*selector)(&f.eventID), "event", "only this event")
 	c.Flags().IntVar(&limit, "limit", 100, "messages to list, up to 10000")
 	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
 		[]string{"failed", "dead", "redriven", "discarded", "processing"}, cobra.ShellCompDirectiveNoFileComp))

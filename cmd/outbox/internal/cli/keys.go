@@ -55,8 +55,8 @@ discard the event that is named, and the key goes on. With DeadPolicy SkipDead n
 			return a.print(keys, func() { a.printKeys(keys) })
 		})
 	}
-	c.Flags().StringVar(&f.Topic, "topic", "", "only keys of this topic")
-	c.Flags().StringVar(&f.TenantID, "tenant", "", "only keys of this tenant")
+	c.Flags().Var((*selector)(&f.Topic), "topic", "only keys of this topic")
+	c.Flags().Var((*selector)(&f.TenantID), "tenant", "only keys of this tenant")
 	c.Flags().IntVar(&limit, "limit", 100, "keys to list, up to 1000")
 	return c
 }

@@ -75,14 +75,14 @@ func (a *app) hintUnseen(ctx context.Context, api *ops.API, f ops.Filter) {
 
 // filterFlags are those of ops.Filter.
 func filterFlags(c *cobra.Command, f *ops.Filter) {
-	c.Flags().StringVar(&f.Topic, "topic", "", "only events of this topic")
-	c.Flags().StringVar(&f.Type, "type", "", "only events of this type")
-	c.Flags().StringVar(&f.TenantID, "tenant", "", "only events of this tenant")
-	c.Flags().StringVar(&f.AggregateType, "aggregate-type", "", "only events of aggregates of this type")
-	c.Flags().StringVar(&f.AggregateID, "aggregate-id", "", "only events of the aggregate with this id")
-	c.Flags().StringVar(&f.Key, "key", "", "only events of this key; needs --topic")
-	c.Flags().StringVar(&f.Fingerprint, "group", "", "only events of this failure group, see outbox groups")
-	c.Flags().StringVar(&f.ErrorCode, "error-code", "", "only events whose last failure has this code")
+	c.Flags().Var((*selector)(&f.Topic), "topic", "only events of this topic")
+	c.Flags().Var((*selector)(&f.Type), "type", "only events of this type")
+	c.Flags().Var((*selector)(&f.TenantID), "tenant", "only events of this tenant")
+	c.Flags().Var((*selector)(&f.AggregateType), "aggregate-type", "only events of aggregates of this type")
+	c.Flags().Var((*selector)(&f.AggregateID), "aggregate-id", "only events of the aggregate with this id")
+	c.Flags().Var((*selector)(&f.Key), "key", "only events of this key; needs --topic")
+	c.Flags().Var((*selector)(&f.Fingerprint), "group", "only events of this failure group, see outbox groups")
+	c.Flags().Var((*selector)(&f.ErrorCode), "error-code", "only events whose last failure has this code")
 	c.Flags().Var((*moments)(&f.CreatedFrom), "since", "only events created since: a time, or how long ago, as 2h")
 	c.Flags().Var((*moments)(&f.CreatedBefore), "until", "only events created before: a time, or how long ago, as 1h")
 }

@@ -75,7 +75,7 @@ type target struct {
 func (t *target) flags(c *cobra.Command) {
 	t.who.flags(c)
 	c.Flags().BoolVar(&t.all, "all", false, "every destination")
-	c.Flags().StringVar(&t.tenant, "tenant", "", "the events of one tenant")
+	c.Flags().Var((*selector)(&t.tenant), "tenant", "the events of one tenant")
 }
 
 // row checks the arguments and returns what they name.

@@ -77,6 +77,9 @@ func TestPlans(t *testing.T) {
 		w.drain(core.Permanent(errors.New("schema v3: field total")), core.BlockKey)
 
 		w.require(w.run("redrive", "plan", "--topic", "orders"), ExitUsage, "--reason is missing")
+		w.require(w.run("redrive", "plan", "--topic", "", "--dry-run"), ExitUsage, "--topic", "it is empty")
+		w.require(w.run("pause", "--all", "--tenant", "", "--reason", "INC-42", "--yes"), ExitUsage, "it is empty")
+		w.require(w.run("inbox", "discard", "--all", "--consumer=", "--reason", "x", "--yes"), ExitUsage, "it is empty")
 		w.require(w.run("redrive", "plan", "--topic", "orders", "--dry-run"), ExitOK, "30 dead events of 30 keys")
 		w.require(w.run("plans", "list"), ExitOK, "no plan is stored")
 		var p ops.StoredPlan

@@ -79,10 +79,10 @@ applies to each question.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&t.topic, "topic", "", "only events of this topic")
-	f.StringVar(&t.eventType, "type", "", "only events of this type")
-	f.StringVar(&t.tenant, "tenant", "", "only events of this tenant")
-	f.StringVar(&t.key, "key", "", "only events of this key")
+	f.Var((*selector)(&t.topic), "topic", "only events of this topic")
+	f.Var((*selector)(&t.eventType), "type", "only events of this type")
+	f.Var((*selector)(&t.tenant), "tenant", "only events of this tenant")
+	f.Var((*selector)(&t.key), "key", "only events of this key")
 	f.DurationVar(&t.since, "since", 0, "begin with the events of this last time")
 	f.DurationVar(&t.interval, "interval", time.Second, "pause between two questions")
 	f.DurationVar(&t.overlap, "overlap", 10*time.Second, "how long a transaction may take to commit")

@@ -53,7 +53,8 @@ type Plan struct {
 }
 
 // PlanRedrive plans to redrive the dead events that the filter selects, up to limit. A limit of 0
-// is MaxPlan. Filter.Statuses may be StatusDead or empty, which means the same. It changes nothing.
+// is MaxPlan. Filter.Statuses may be StatusDead or empty, which means the same. It changes nothing,
+// and reads on until it has so many events or has seen all dead ones.
 func (a *API) PlanRedrive(ctx context.Context, f Filter, limit int) (Plan, error) {
 	for _, s := range f.Statuses {
 		if s != StatusDead {
@@ -134,13 +135,32 @@ func (a *API) plan(ctx context.Context, action Action, f Filter, limit int) (Pla
 	if len(f.Statuses) == 0 {
 		f.Statuses = []Status{StatusDead}
 	}
-	s, err := a.store.ScanEvents(ctx, Scan{Filter: f, Limit: cmp.Or(limit, MaxPlan), Look: MaxLook})
+	events, next, err := a.selected(ctx, f, cmp.Or(limit, MaxPlan))
 	if err != nil {
 		return Plan{}, err
 	}
-	p := newPlan(action, f, s.Events)
-	p.More = s.Next != ""
+	p := newPlan(action, f, events)
+	p.More = next
 	return p, nil
+}
+
+// selected returns the first events that the filter selects, and whether there may be more. It goes
+// on where one call has looked at MaxLook rows: a plan that ended there would be empty while the
+// first rows are others, however often it is made.
+func (a *API) selected(ctx context.Context, f Filter, limit int) (events []Event, more bool, err error) {
+	scan := Scan{Filter: f, Look: MaxLook}
+	for {
+		scan.Limit = limit - len(events)
+		s, err := a.store.ScanEvents(ctx, scan)
+		if err != nil {
+			return nil, false, err
+		}
+		events = append(events, s.Events...)
+		if s.Next == "" || len(events) >= limit {
+			return events, s.Next != "", nil
+		}
+		scan.After = s.Next
+	}
 }
 
 func newPlan(action Action, f Filter, events []Event) Plan {

@@ -33,7 +33,9 @@ func plannedIn(t *testing.T, table core.Repository, txs core.Transactor) (*ops.A
 	}
 	err = txs.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) (err error) {
 		for i := range 100 {
-			_, err = ob.Publish(ctx, tx, core.Event{Type: "order.placed", Topic: "orders", Key: fmt.Sprint(i)})
+			_, err = ob.Publish(ctx, tx, core.Event{
+				Type: "order.placed", Topic: "orders", Key: fmt.Sprint(i), AggregateType: "order", AggregateID: fmt.Sprint(i),
+			})
 			if err != nil {
 				return err
 			}
@@ -78,6 +80,32 @@ func TestRunPlanRate(t *testing.T) {
 			t.Errorf("100 events at 2 a second took %s", took)
 		}
 	})
+}
+
+// shortSighted is a table of which one call sees a few rows.
+type shortSighted struct{ *outboxtest.Repository }
+
+func (s shortSighted) ScanEvents(ctx context.Context, scan ops.Scan) (ops.Scanned, error) {
+	scan.Look = min(scan.Look, 7)
+	return s.Repository.ScanEvents(ctx, scan)
+}
+
+// A plan has the events that the filter selects although many others come before them.
+func TestPlanBehindManyOthers(t *testing.T) {
+	table := outboxtest.NewRepository()
+	api, _ := plannedIn(t, shortSighted{table}, table.Transactor())
+	for key, limit := range map[string]int{"93": 0, "0": 1} {
+		f := ops.Filter{Statuses: []ops.Status{ops.StatusNew}, Topic: "orders", AggregateID: key}
+		p, err := api.PlanDiscard(t.Context(), f, limit)
+		if err != nil || len(p.IDs) != 1 || p.More && limit == 0 {
+			t.Errorf("aggregate %s: %d events, more %t, %v", key, len(p.IDs), p.More, err)
+		}
+	}
+	f := ops.Filter{Statuses: []ops.Status{ops.StatusNew}}
+	p, err := api.PlanDiscard(t.Context(), f, 40)
+	if err != nil || len(p.IDs) != 40 || !p.More {
+		t.Errorf("%d events, more %t, %v", len(p.IDs), p.More, err)
+	}
 }
 
 // A plan that was stopped begins with the first stage again, also if somebody pauses it meanwhile.

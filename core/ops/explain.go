@@ -24,7 +24,7 @@ const (
 	ReasonLeased    Reason = "leased"    // a process holds it and publishes it
 	ReasonBlocked   Reason = "blocked"   // behind a dead event of its key
 	ReasonPaused    Reason = "paused"    // a person has paused its destination, its tenant or everything
-	ReasonStopped   Reason = "stopped"   // the relay of this process has stopped its destination
+	ReasonStopped   Reason = "stopped"   // its destination does not take events: an outage, which spends no attempt
 	ReasonBehind    Reason = "behind"    // behind an open event of its key
 	ReasonNotDue    Reason = "not_due"   // delayed, or waiting for the next attempt
 	ReasonUnrelayed Reason = "unrelayed" // it is due, and no living relay takes its destination
@@ -53,8 +53,9 @@ type Explanation struct {
 // several destinations has an explanation for each. If no row has that id, the one explanation has
 // ReasonUnknown.
 //
-// Stopped destinations are those of the relay in this process. Another process that relays may have
-// stopped one too: its log says so.
+// A destination is known to be stopped if the relay of this process has stopped it. What other
+// processes have stopped is known by the events that they tried: their last publish failed, and spent
+// no attempt. Events without a key that wait beside them are ReasonReady.
 //
 // The relays are those of core.Outbox.Relays. Calls of Drain are not among them. If the Repository
 // does not record relays, or their table is missing, no event has ReasonUnrelayed.
@@ -118,6 +119,8 @@ func (a *API) explain(ctx context.Context, e Event) (Explanation, error) {
 		x.paused(paused)
 	case stopped != nil:
 		x.stopped(stopped)
+	case head == nil && e.AvailableAt.After(e.ReadAt) && e.outage():
+		x.outage()
 	case head == nil && e.AvailableAt.After(e.ReadAt):
 		x.notDue()
 	case head != nil && (head.Leased() || head.AvailableAt.After(head.ReadAt)):
@@ -141,6 +144,8 @@ func (a *API) unclaimed(ctx context.Context, x *Explanation) error {
 		x.unrelayed()
 	case x.Other != nil:
 		x.behind()
+	case x.Event.outage():
+		x.outage()
 	default:
 		rate, err := a.rate(ctx, x.Event.Topic)
 		if err != nil {
@@ -269,6 +274,9 @@ func (x *Explanation) leased() {
 	x.Reason, x.Until = ReasonLeased, e.LeaseUntil
 	x.Text = fmt.Sprintf("Process %s holds it until %s and publishes it. If that process has died, the next relay "+
 		"takes it then.", e.ClaimedBy, at(e.LeaseUntil))
+	if e.ErrorCode != "" {
+		x.Text += " Its last publish failed: " + failure(e) + "."
+	}
 }
 
 func (x *Explanation) blocked() {
@@ -281,7 +289,7 @@ func (x *Explanation) blocked() {
 
 func (x *Explanation) paused(p *core.Pause) {
 	x.Reason, x.Until = ReasonPaused, p.Until
-	what, target := "Destination "+p.Topic+" is", p.Topic
+	what, target := "Destination "+p.Topic+" is", shellWord(p.Topic)
 	switch {
 	case p.All:
 		what, target = "All destinations are", "--all"
@@ -312,7 +320,33 @@ func (x *Explanation) stopped(d *core.StoppedDestination) {
 	x.Reason = ReasonStopped
 	x.Text = fmt.Sprintf("Destination %s is stopped since %s: %s. Its events wait and spend no attempts.",
 		d.Topic, at(d.Since), errtext.Redact(d.Err.Error()))
-	x.Fix = "Repair the destination or its credentials. The relay tries it again by itself."
+	x.Fix = repairDestination
+}
+
+const repairDestination = "Repair the destination or its credentials. The relay tries it again by itself."
+
+// outage reports whether the last publish of an open event failed and spent no attempt. A refusal
+// makes a new event one that is retried.
+func (e *Event) outage() bool {
+	switch e.ErrorCode {
+	case "":
+		return false
+	case core.ClassUnavailable.String(), core.ClassKeyUnavailable.String():
+		return true
+	}
+	return e.Status == StatusNew
+}
+
+// outage is for an event that a relay tries again and again, whether it is due or not.
+func (x *Explanation) outage() {
+	e := &x.Event
+	x.Reason = ReasonStopped
+	x.Text = fmt.Sprintf("Destination %s did not take it: %s. That spends no attempt.", e.Topic, failure(e))
+	if e.AvailableAt.After(e.ReadAt) {
+		x.Until = e.AvailableAt
+		x.Text += fmt.Sprintf(" It is tried again at %s.", at(e.AvailableAt))
+	}
+	x.Fix = repairDestination + " " + orDiscard(e.ID)
 }
 
 func (x *Explanation) behind() {
@@ -322,6 +356,11 @@ func (x *Explanation) behind() {
 	switch {
 	case o.Leased():
 		x.Text += fmt.Sprintf("process %s holds until %s.", o.ClaimedBy, at(o.LeaseUntil))
+		if o.ErrorCode != "" {
+			x.Text += " Its last publish failed: " + failure(o) + "."
+		}
+	case o.outage():
+		x.Text += fmt.Sprintf("destination %s did not take: %s.", o.Topic, failure(o))
 	case o.AvailableAt.After(o.ReadAt):
 		x.Text += fmt.Sprintf("is due at %s.", at(o.AvailableAt))
 		if o.ErrorCode != "" {
@@ -358,7 +397,7 @@ func (x *Explanation) ready() {
 	x.Text = fmt.Sprintf("It is due since %s and nothing holds it: no relay has claimed it yet.", at(e.AvailableAt))
 	x.Fix = fmt.Sprintf("See which relay takes destination %s, and whether its log names an error: `outbox status`.",
 		e.Topic)
-	if e.ErrorCode != "" { // a relay probes a destination that is down again and again
+	if e.ErrorCode != "" {
 		x.Text = fmt.Sprintf("It is due since %s and the next relay takes it. Its last publish failed: %s.",
 			at(e.AvailableAt), failure(e))
 		x.Fix = "Remove the cause: the relay tries it again by itself. " + orDiscard(e.ID)
@@ -376,7 +415,7 @@ func (x *Explanation) limited(r *core.Rate) {
 	x.Reason = ReasonLimited
 	x.Text = fmt.Sprintf("It is due since %s and waits for its turn: destination %s gets at most %s, set by %s at "+
 		"%s: %s.", at(x.Event.AvailableAt), r.Topic, strings.Join(limits, " and "), r.Actor, at(r.Since), r.Reason)
-	x.Fix = fmt.Sprintf("Wait, or end the limit: `outbox rate %s --off --reason WHY`.", r.Topic)
+	x.Fix = fmt.Sprintf("Wait, or end the limit: `outbox rate %s --off --reason WHY`.", shellWord(r.Topic))
 }
 
 func (x *Explanation) unrelayed() {

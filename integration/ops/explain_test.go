@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -250,6 +251,27 @@ func TestExplain(t *testing.T) {
 				"the head waits too",
 				func() bool { return w.explain(id[0]).Reason == ops.ReasonStopped },
 			)
+			// A process that does not relay, as the command line, has the same answer each time: while
+			// the event is due, and while its next try is not.
+			elsewhere, err := core.New(core.Config{Repository: w.Repository, Logger: slog.New(slog.DiscardHandler)})
+			fixture.NoError(t, err)
+			w.api, err = ops.New(elsewhere)
+			fixture.NoError(t, err)
+			const refusal = "unavailable, broker says password=***"
+			later := "'2099-01-01 00:00:00'"
+			if db.Dialect == core.SQLite {
+				later = "4070908800000000"
+			}
+			for due, at := range map[string]string{"later": later, "now": "created_at"} {
+				fixture.MustExec(t, w.Pool, "UPDATE outbox_event SET available_at = "+at+" WHERE topic = 'down'")
+				x := w.wants(id[0], ops.ReasonStopped, []string{"Destination down did not take it: " + refusal, "no attempt"},
+					[]string{"Repair the destination", "`outbox discard " + w.one(id[0]).ID.String()})
+				if x.Until.IsZero() != (due == "now") {
+					t.Errorf("due %s, until %s", due, x.Until)
+				}
+				w.wants(id[1], ops.ReasonBehind, []string{"its key k", "which destination down did not take: " + refusal},
+					[]string{"`outbox explain " + w.one(id[0]).ID.String()})
+			}
 		})
 	})
 }

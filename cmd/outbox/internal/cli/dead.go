@@ -96,6 +96,9 @@ prints the next page.`,
 			if err != nil {
 				return withTables(err)
 			}
+			if api, err := ops.New(ob); err == nil && len(events) == 0 {
+				a.hintUnseen(ctx, api, f.filter())
+			}
 			rows := converted(events, deadRowOf)
 			return a.print(rows, func() { a.printDead(rows, limit) })
 		},
@@ -263,6 +266,9 @@ func (a *app) mutate(ctx context.Context, m mutation, args []string) error {
 	selected, err := a.selected(ctx, ob, m, ids)
 	if err != nil {
 		return withTables(err)
+	}
+	if api, err := ops.New(ob); err == nil && len(selected) == 0 {
+		a.hintUnseen(ctx, api, m.filter())
 	}
 	done := blastRadius(m, selected)
 	if !a.json {

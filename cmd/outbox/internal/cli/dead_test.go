@@ -43,8 +43,12 @@ func (w *world) drain(err error, policy core.DeadPolicy) {
 	if oerr != nil {
 		w.Fatal(oerr)
 	}
-	if err := ob.Drain(w.Context()); err != nil {
-		w.Fatal(err)
+	stopped := false
+	if class, ok := core.ClassOf(err); ok {
+		stopped = class == core.ClassUnavailable
+	}
+	if err := ob.Drain(w.Context()); (err != nil) != stopped {
+		w.Fatalf("drain: %v, want an outage: %t", err, stopped)
 	}
 }
 
@@ -242,7 +246,34 @@ func TestWrongNames(t *testing.T) {
 		}
 		w.require(w.run("redrive", "apply", "nope", "--yes"), ExitFailed, "no such plan", "`outbox plans`")
 		w.require(w.run("redrive", "plan", "--group", "nope", "--reason", "x"), ExitOK, "nothing is stored",
-			"outbox groups")
+			`failure group "nope"`, "outbox groups")
+		for command, hint := range map[string]string{
+			"list --topic mail":                      "topic",
+			"list --topic mails --tenant acne":       "tenant",
+			"list --type mails":                      "type",
+			"groups --group 3f1c":                    "failure group",
+			"dead --topic mail":                      "topic",
+			"keys --topic mail":                      "topic",
+			"redrive plan --topic mail":              "topic",
+			"redrive --all --topic mail":             "topic",
+			"discard --all --tenant acne":            "tenant",
+			"list --topic mails --tenant acme":       "",
+			"list --topic mails --status dead":       "",
+			"groups --topic mails":                   "",
+			"redrive --all --topic mails":            "",
+			"discard plan --topic mails --type mail": "",
+		} {
+			args := strings.Fields(command)
+			if args[0] == "redrive" || args[0] == "discard" {
+				args = append(args, "--dry-run")
+			}
+			r := w.run(args...)
+			w.require(r, ExitOK)
+			if _, got, _ := strings.Cut(r.err, "no event in the table has the "); !strings.HasPrefix(got, hint) ||
+				(got == "") != (hint == "") {
+				w.Errorf("outbox %s: want a hint at the %q: %s", command, hint, r.err)
+			}
+		}
 		for _, to := range []string{"kafka", "kafka:9092", "localhost:9092", "redis"} {
 			w.require(w.run("relay", "--to", to), ExitUsage, "names no broker that is known")
 		}

@@ -70,6 +70,7 @@ func (a *app) doctorCommand() *cobra.Command {
   transactions  transactions that are open for long: they hold keys, and keep old rows alive
   vacuum        autovacuum is off, or leaves many dead tuples (PostgreSQL)
   relays        topics with waiting events that no living relay publishes
+  destinations  topics whose destination is down, as far as events tell that relays tried
   pauses        what is paused, by whom and why
   dead          dead events
   pooler        a pooler that shares sessions is between (PostgreSQL)
@@ -175,6 +176,7 @@ func (x *examination) examine(ctx context.Context) (all []finding) {
 		{"transactions", x.transactions, false},
 		{"vacuum", x.vacuum, true},
 		{"relays", x.relays, true},
+		{"destinations", x.destinations, true},
 		{"pauses", x.pauses, true},
 		{"dead", x.dead, true},
 		{"pooler", x.pooler, false},

@@ -18,8 +18,10 @@ func (x *examination) broker(ctx context.Context) ([]finding, error) {
 		return x.kafka(ctx)
 	case "amqp", "amqps":
 		return x.rabbitMQ(ctx)
+	case "":
+		return nil, nil
 	}
-	return nil, nil
+	return []finding{fine("broker", "not checked: doctor looks at Kafka and RabbitMQ alone")}, nil
 }
 
 func (x *examination) kafka(ctx context.Context) (all []finding, err error) {

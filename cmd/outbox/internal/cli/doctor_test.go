@@ -68,6 +68,40 @@ func TestDoctor(t *testing.T) {
 	})
 }
 
+// A destination that is down is known by the events that a relay has tried.
+func TestDestinationIsDown(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.publish(core.Event{Type: "mail", Topic: "mails"}, core.Event{Type: "mail", Topic: "mails"},
+			core.Event{Type: "order.placed", Topic: "orders", Key: "7"})
+		w.requireFinding(levelOK, "destinations", "none is known")
+		w.drain(core.Unavailable(errors.New("no route to host")), core.BlockKey)
+		// what came later has no failure
+		w.publish(core.Event{Type: "mail", Topic: "mails"}, core.Event{Type: "order.placed", Topic: "orders", Key: "7"},
+			core.Event{Type: "sms", Topic: "sms"})
+
+		for _, topic := range []string{"mails", "orders"} {
+			text := "destination " + topic + " did not take row "
+			w.requireFinding(levelFailure, "destinations", text)
+			w.require(w.run("status"), ExitOK, text)
+		}
+		w.require(w.run("doctor"), ExitUnhealthy, "unavailable, no route to host", "`outbox explain ")
+		var s outboxState
+		w.json(&s, "status")
+		for _, topic := range s.Topics {
+			if f := topic.Failure; (f == nil) != (topic.Topic == "sms") ||
+				f != nil && (f.Code != "unavailable" || f.Error != "no route to host" || f.ID == "") {
+				w.Errorf("%s: %+v", topic.Topic, f)
+			}
+		}
+		w.exec("UPDATE outbox_event SET available_at = created_at")
+		w.drain(nil, core.BlockKey)
+		w.requireFinding(levelOK, "destinations", "none is known")
+		w.requireFinding(levelOK, "broker", "not checked", "--to", "redis://localhost:1")
+	})
+}
+
 // A transaction that is open, and settings of the server.
 func TestDoctorServer(t *testing.T) {
 	t.Parallel()

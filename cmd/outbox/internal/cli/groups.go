@@ -42,6 +42,7 @@ other command count its events as before.`,
 					list.Muted = len(g.Groups) - len(list.Groups.Groups)
 				}
 				if len(list.Groups.Groups) == 0 {
+					a.hintUnseen(ctx, api, f)
 					list.Groups.Groups = []ops.Group{}
 				}
 				return a.print(list, func() { a.printGroups(list) })

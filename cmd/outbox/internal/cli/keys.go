@@ -52,6 +52,9 @@ discard the event that is named, and the key goes on. With DeadPolicy SkipDead n
 			if err != nil {
 				return err
 			}
+			if len(keys.Keys) == 0 {
+				a.hintUnseen(ctx, api, f)
+			}
 			return a.print(keys, func() { a.printKeys(keys) })
 		})
 	}

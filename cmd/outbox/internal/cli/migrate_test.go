@@ -113,7 +113,7 @@ func TestMigrateElsewhere(t *testing.T) {
 		w.ok(append(args, "migrate", "up")...)
 		w.ok(append(args, "migrate", "validate")...)
 		w.require(w.run(append(args, "migrate", "down", "--to", "0", "--yes")...), ExitOK, "0001_init")
-		w.require(w.run("migrate", "up", "--prefix", `x"; DROP`), ExitUsage, "Prefix")
+		w.require(w.run("migrate", "up", "--prefix", `x"; DROP`), ExitUsage, "outbox: --prefix ")
 		w.require(w.run("migrate", "up", "--prefix", "x_", "--tables", "all"), ExitUsage, "--prefix")
 		w.require(w.run("migrate", "up", "--tables", "orders"), ExitUsage, `"orders"`)
 	})

@@ -59,18 +59,29 @@ func (a *app) withOutbox(
 	return nil
 }
 
-// hintUnseen tells the person that no event in the table has what a command was for: it may be
-// misspelled. A failure of the question is no failure of the command.
+// hintUnseen tells the person that no event in the table has a name that a command was given: it may
+// be misspelled. A failure of the question is no failure of the command.
 func (a *app) hintUnseen(ctx context.Context, api *ops.API, f ops.Filter) {
-	page, err := api.List(ctx, ops.ListQuery{Filter: f, Limit: 1})
-	if err != nil || len(page.Events) > 0 || page.Next != "" {
-		return
+	for _, name := range []struct {
+		what, value, hint string
+		filter            ops.Filter
+	}{
+		{"topic", f.Topic, "is that its name?", ops.Filter{Topic: f.Topic}},
+		{"tenant", f.TenantID, "is that its name?", ops.Filter{TenantID: f.TenantID}},
+		{"type", f.Type, "is that its name?", ops.Filter{Type: f.Type}},
+		{"failure group", f.Fingerprint, "`outbox groups --muted` lists them", ops.Filter{Fingerprint: f.Fingerprint}},
+	} {
+		if name.value == "" {
+			continue
+		}
+		page, err := api.List(ctx, ops.ListQuery{Filter: name.filter, Limit: 1})
+		if err != nil {
+			return
+		}
+		if len(page.Events) == 0 && page.Next == "" {
+			a.note("no event in the table has the %s %q: %s", name.what, short(name.value), name.hint)
+		}
 	}
-	what := fmt.Sprintf("topic %q", short(f.Topic))
-	if f.Topic == "" {
-		what = fmt.Sprintf("tenant %q", short(f.TenantID))
-	}
-	a.note("no event in the table has the %s: is that its name?", what)
 }
 
 // filterFlags are those of ops.Filter.
@@ -144,6 +155,9 @@ then a page may be short: the last line says how to go on.`,
 				}
 				if page.Events == nil {
 					page.Events = []ops.Event{}
+				}
+				if len(page.Events) == 0 && page.Next == "" {
+					a.hintUnseen(ctx, api, q.Filter)
 				}
 				return a.print(page, func() {
 					a.printEvents(page.Events)
@@ -246,10 +260,10 @@ func (a *app) printDetails(d ops.Details, payload bool) {
 	add("error", short(d.Error))
 	add("place", d.Receipt)
 	for _, e := range d.Ahead {
-		add("ahead", e.ID.String()+" "+e.Status.String())
+		add("before it", e.ID.String()+" "+e.Status.String())
 	}
 	for _, e := range d.Behind {
-		add("behind", e.ID.String()+" "+e.Status.String())
+		add("after it", e.ID.String()+" "+e.Status.String())
 	}
 	for _, e := range d.Audit {
 		add("audit", moment(e.At)+" "+e.Action+" by "+e.Actor+": "+short(e.Reason))

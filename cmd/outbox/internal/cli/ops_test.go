@@ -118,8 +118,17 @@ func TestCommandsOfExplain(t *testing.T) {
 		explain(core.NewEventID(), ops.ReasonUnknown, 1)
 		explain(second, ops.ReasonBlocked, 2)
 		explain(first, ops.ReasonDiscarded, 0)
+		down := core.NewEventID()
+		w.publish(core.Event{ID: down, Type: "mail", Topic: "down"})
+		w.drain(core.Unavailable(errNoTotal), core.BlockKey)
+		later2099 := "'2099-01-01 00:00:00'"
+		if w.dialect == core.SQLite {
+			later2099 = "4070908800000000"
+		}
+		w.exec("UPDATE outbox_event SET available_at = " + later2099 + " WHERE topic = 'down'")
+		explain(down, ops.ReasonStopped, 1)
 		explain(later, ops.ReasonDiscarded, 0)
-		if runs["redrive"] != 1 || runs["discard"] != 2 {
+		if runs["redrive"] != 1 || runs["discard"] != 3 {
 			w.Errorf("commands %v", runs)
 		}
 	})

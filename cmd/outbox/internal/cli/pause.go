@@ -51,7 +51,7 @@ func (p pauseRow) argument() string {
 	case p.Tenant != "":
 		return "--tenant " + shellWord(p.Tenant)
 	}
-	return p.Topic
+	return shellWord(p.Topic)
 }
 
 // shellWord quotes a word for a shell, if it needs that.

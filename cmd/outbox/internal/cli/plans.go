@@ -244,6 +244,9 @@ func (a *app) plansListCommand() *cobra.Command {
 		Use: "list", Short: "List the newest plans", Args: cobra.NoArgs,
 		Example: "  outbox plans list --json",
 		RunE: func(c *cobra.Command, _ []string) error {
+			if limit < 1 || limit > 1000 {
+				return usage("--limit %d: it is 1 to 1000", limit)
+			}
 			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
 				plans, err := api.StoredPlans(ctx, limit)
 				if err != nil {

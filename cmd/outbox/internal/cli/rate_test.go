@@ -22,8 +22,9 @@ func TestRate(t *testing.T) {
 		w.require(command("rate", "hooks", "--yes"), ExitUsage, "--off")
 		w.require(command("rate", "hooks", "--off", "--in-flight", "2", "--yes"), ExitUsage, "--off")
 		w.require(command("rate", "--off", "--yes"), ExitUsage)
-		w.require(command("rate", "hooks", "--per-second", "-2", "--yes"), ExitUsage, "PerSecond")
-		w.require(command("rate", "hooks", "--in-flight", "-2", "--yes"), ExitUsage, "InFlight")
+		w.require(command("rate", "hooks", "--per-second", "-2", "--yes"), ExitUsage,
+			"invalid request: --per-second -2 is not 0", "see outbox rate --help")
+		w.require(command("rate", "hooks", "--in-flight", "-2", "--yes"), ExitUsage, "--in-flight -2 is not")
 		var rows []rateRow
 		if w.json(&rows, "rates"); len(rows) != 0 {
 			w.Fatalf("refused commands have set %+v", rows)

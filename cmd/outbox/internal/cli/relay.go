@@ -37,8 +37,8 @@ type relayFlags struct {
 
 func (f *relayFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.to, "to", "", "the broker")
-	flags.IntVar(&f.workers, "workers", 32, "events that are published at once")
-	flags.IntVar(&f.connections, "connections", 8, "connections to the database")
+	flags.IntVar(&f.workers, "workers", 32, "events that are published at once, 1 to 10000")
+	flags.IntVar(&f.connections, "connections", 8, "connections to the database, 2 to 10000")
 	flags.DurationVar(&f.publishTimeout, "publish-timeout", 5*time.Second, "time limit of a publish")
 	flags.DurationVar(&f.pollInterval, "poll-interval", time.Second, "pause between polls of the table")
 	flags.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 20*time.Second,
@@ -50,6 +50,29 @@ func (f *relayFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.skipDead, "skip-dead", false, "a dead event does not hold up its key (DeadPolicy SkipDead)")
 	flags.BoolVar(&f.noWake, "no-wake", false, "only poll, and do not listen for commits of other processes")
 	flags.BoolVar(&f.noJan, "no-janitor", false, "leave the deletion of old events to other processes")
+}
+
+// check refuses what would silently be a default.
+func (f *relayFlags) check() error {
+	const most = 10_000
+	switch {
+	case f.workers < 1 || f.workers > most:
+		return fmt.Errorf("--workers %d: it is 1 to %d", f.workers, most)
+	case f.connections < 2 || f.connections > most:
+		return fmt.Errorf("--connections %d: it is 2 to %d", f.connections, most)
+	case f.keep <= 0:
+		return fmt.Errorf("--keep %s: it is longer than 0; --delete-on-success keeps nothing", f.keep)
+	case f.keepDiscarded < 0:
+		return fmt.Errorf("--keep-discarded %s: it is negative", f.keepDiscarded)
+	}
+	for name, v := range map[string]time.Duration{
+		"publish-timeout": f.publishTimeout, "poll-interval": f.pollInterval, "shutdown-timeout": f.shutdownTimeout,
+	} {
+		if v <= 0 {
+			return fmt.Errorf("--%s %s: it is longer than 0", name, v)
+		}
+	}
+	return nil
 }
 
 // relayProcess are the settings of the whole process.

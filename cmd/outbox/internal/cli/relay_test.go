@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -57,8 +58,19 @@ func TestRelayFromTheEnvironment(t *testing.T) {
 	w.env["OUTBOX_POLL_INTERVAL"] = "often"
 	w.require(w.run("relay"), ExitUsage, "OUTBOX_POLL_INTERVAL")
 	w.require(w.run("relay", "--poll-interval", "1s", "--log-level", "loud"), ExitUsage, "--log-level")
-	w.require(w.run("relay", "--poll-interval", "1s", "--to", "redis://localhost:1", "--workers", "-1"), ExitUsage,
-		"Workers")
+	for flag, values := range map[string][]string{
+		"workers": {"-1", "0", "1000000000"}, "connections": {"1", "1000000000"}, "keep": {"0", "-1h"},
+		"keep-discarded": {"-1h"}, "publish-timeout": {"0"}, "poll-interval": {"0"}, "shutdown-timeout": {"0"},
+	} {
+		for _, v := range values {
+			r := w.run("relay", "--poll-interval", "1s", "--to", "redis://localhost:1", "--"+flag, v)
+			w.require(r, ExitUsage, "outbox: --"+flag+" "+v, "it is ", "see outbox relay --help")
+			config := fmt.Sprintf(`{"outboxes": [{"name": "a", "database_url": "sqlite::memory:", "to": "redis://r", %q: %q}]}`,
+				strings.ReplaceAll(flag, "-", "_"), v)
+			r = (&world{T: t}).run("relay", "--config", config)
+			w.require(r, ExitUsage, "outbox: --config: outbox a: --"+flag+" "+v, "it is ")
+		}
+	}
 }
 
 // A relay on a database without tables says so and ends.
@@ -101,7 +113,7 @@ func TestRelayConfiguration(t *testing.T) {
 		`{"outboxes": [{"name": "a", "acks": 1, ` + rest + `}]}`:                     `"acks" is not known`,
 		`{"outboxes": [{"name": "a", "poll-interval": "1s", ` + rest + `}]}`:         "is not known",
 		`{"outboxes": [{"name": "a", "workers": [1], ` + rest + `}]}`:                "workers is no text",
-		`{"outboxes": [{"name": "a", "workers": "${SHOP_URL}", ` + rest + `}]}`:      "workers: it is a int",
+		`{"outboxes": [{"name": "a", "workers": "${SHOP_URL}", ` + rest + `}]}`:      "workers: it is a number",
 		`{"outboxes": [{"name": "a", "to": "${LOST}", "database_url": "sqlite:x"}]}`: "${LOST} is not set",
 		`{"outbox": []}`: "not JSON as",
 	} {

@@ -39,6 +39,9 @@ func (a *app) relayed(p relayProcess, f relayFlags) ([]*relayed, error) {
 	case p.config == "" && f.to == "":
 		return nil, usage("--to is missing: the broker\n%s", brokerHelp)
 	case p.config == "":
+		if err := f.check(); err != nil {
+			return nil, usage("%w", err)
+		}
 		return []*relayed{{relayFlags: f, databaseURL: a.databaseURL, schema: a.schema, prefix: a.prefix}}, nil
 	case f.to != "" || a.databaseURL != "" || a.schema != "" || a.prefix != "":
 		return nil, usage("--config names the databases and brokers: leave --to (OUTBOX_TO), --database-url, " +
@@ -54,6 +57,11 @@ func (a *app) relayed(p relayProcess, f relayFlags) ([]*relayed, error) {
 	all, err := a.configured(text, f)
 	if err != nil {
 		return nil, usage("--config: %w", err)
+	}
+	for _, o := range all {
+		if err := o.check(); err != nil {
+			return nil, usage("--config: outbox %s: %w", o.name, err)
+		}
 	}
 	return all, nil
 }
@@ -105,6 +113,9 @@ var (
 	variable  = regexp.MustCompile(`\$\{[^}]*\}`)
 )
 
+// kindWords are the types of flags in words.
+var kindWords = map[string]string{"int": "a number", "bool": "true or false", "duration": "a duration such as 30s or 24h"}
+
 // set sets a flag to a value of the configuration.
 func (a *app) set(flags *pflag.FlagSet, name string, v any) error {
 	flag := flags.Lookup(strings.ReplaceAll(name, "_", "-"))
@@ -128,7 +139,7 @@ func (a *app) set(flags *pflag.FlagSet, name string, v any) error {
 		return missing
 	}
 	if err := flags.Set(flag.Name, text); err != nil {
-		return fmt.Errorf("%s: it is a %s", name, flag.Value.Type()) // the value may be secret
+		return fmt.Errorf("%s: it is %s", name, kindWords[flag.Value.Type()]) // the value may be secret
 	}
 	return nil
 }
@@ -193,7 +204,7 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, registr
 		cfg.Wake.Listen = pgxoutbox.Listen(o.db.pgx, sqloutbox.WakeChannel(o.prefix))
 	}
 	if o.outbox, err = core.New(cfg); err != nil {
-		return o.wrap(usage("%w", err))
+		return o.wrap(usage("%s", withoutPackages(err.Error())))
 	}
 	metrics.Watch(o.outbox)
 	return o.wrap(registry.Register(metrics))

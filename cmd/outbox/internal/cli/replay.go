@@ -76,8 +76,8 @@ func (a *app) storePlan(ctx context.Context, api *ops.API, p ops.Plan, w who, dr
 	if len(p.IDs) == 0 && !dryRun {
 		a.note("nothing is stored: no such event is selected")
 	}
-	if p.Filter.Fingerprint != "" && len(p.IDs) == 0 {
-		a.note("outbox groups lists the groups of failures")
+	if len(p.IDs) == 0 {
+		a.hintUnseen(ctx, api, p.Filter)
 	}
 	return a.printPlan(stored)
 }

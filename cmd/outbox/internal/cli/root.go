@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -41,18 +44,56 @@ func Run(ctx context.Context, args []string, env Environment) int {
 	a := &app{Environment: env, answers: bufio.NewReader(env.In)}
 	root := a.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	code := codeOf(err)
 	if err != nil {
 		if code == ExitFailed && !a.began { // flags and arguments are read before
 			code = ExitUsage
 		}
-		a.note("outbox: %s", strings.TrimPrefix(strings.TrimSpace(err.Error()), "outbox: "))
-		if code == ExitUsage && !strings.Contains(err.Error(), "--help") {
-			a.note("outbox: see outbox --help")
+		text := withoutPackages(strings.TrimSpace(err.Error()))
+		if code == ExitUsage {
+			text = withFlags(c, text)
+		}
+		a.note("outbox: %s", text)
+		if code == ExitUsage && !strings.Contains(text, "--help") {
+			a.note("outbox: see %s --help", c.CommandPath())
 		}
 	}
 	return code
+}
+
+// withoutPackages leaves out the names of packages before an error, which tell a person nothing.
+func withoutPackages(text string) string {
+	for {
+		name, rest, found := strings.Cut(text, ": ")
+		switch {
+		case found && slices.Contains([]string{"outbox", "ops", "sqloutbox", "config"}, name):
+			text = rest
+		default:
+			return text
+		}
+	}
+}
+
+// field is a field of Go in an error: PerSecond, or Retention.Keep.
+var field = regexp.MustCompile(`(^|[ (])((?:[A-Z][A-Za-z]*\.)*)([A-Z][A-Za-z]*)\b`)
+
+// withFlags names the flags of a command in place of the fields that they set.
+func withFlags(c *cobra.Command, text string) string {
+	return field.ReplaceAllStringFunc(text, func(match string) string {
+		m := field.FindStringSubmatch(match)
+		var name strings.Builder
+		for i, r := range m[3] {
+			if unicode.IsUpper(r) && i > 0 {
+				name.WriteByte('-')
+			}
+			name.WriteRune(unicode.ToLower(r))
+		}
+		if c.Flag(name.String()) == nil {
+			return match
+		}
+		return m[1] + "--" + name.String()
+	})
 }
 
 // app is one run of the program.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,12 +29,15 @@ type topicState struct {
 	Dead       int64   `json:"dead"`
 	OldestSecs float64 `json:"oldest_seconds"` // age of the oldest pending event
 	Relayed    *bool   `json:"relayed"`        // a relay that is alive takes the topic; null: not known
+	// Failure: the destination is down, as far as events tell that the relays tried.
+	Failure *topicFailure `json:"failure,omitempty"`
 }
 
 // relayRow is a relay as status prints it.
 type relayRow struct {
 	Node     string    `json:"node"`
-	Version  string    `json:"version"`
+	Program  string    `json:"program"` // its main module and the version or the revision of that
+	Version  string    `json:"version"` // of ormoutbox
 	Alive    bool      `json:"alive"`
 	SeenSecs float64   `json:"seen_seconds_ago"`
 	Started  time.Time `json:"started_at"`
@@ -181,6 +185,9 @@ func (a *app) state(ctx context.Context, db *database) (s outboxState, err error
 		return s, err
 	}
 	s.Capped = s.Capped || capped
+	if err := findFailing(ctx, ob, s.Topics); err != nil {
+		return s, err
+	}
 	if pauses, err := ob.Pauses(ctx); err == nil { // tables of the version before have none
 		s.Pauses = converted(pauses, pauseRowOf)
 	}
@@ -194,7 +201,7 @@ func (a *app) state(ctx context.Context, db *database) (s outboxState, err error
 	s.Relays = []relayRow{}
 	for _, r := range relays {
 		s.Relays = append(s.Relays, relayRow{
-			Node: r.Node, Version: r.Version, Alive: r.Alive(), SeenSecs: r.Age.Seconds(),
+			Node: r.Node, Program: r.Program, Version: r.Version, Alive: r.Alive(), SeenSecs: r.Age.Seconds(),
 			Started: r.StartedAt.UTC(), AllTopics: r.AllTopics, Topics: r.Topics,
 		})
 	}
@@ -213,8 +220,9 @@ func (a *app) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Count what waits, what is leased, what is retried and what is dead, by topic",
-		Long: `status counts the open and the dead events of each topic, lists the relays, and says what is
-paused or limited. At most 100,000 of each kind are counted; a plus behind a number says that there may be more.
+		Long: `status counts the open and the dead events of each topic, lists the relays, and says which
+destination is down and what is paused or limited. At most 100,000 of each kind are counted; a plus
+behind a number says that there may be more.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it
@@ -320,6 +328,11 @@ func (a *app) printState(s outboxState) {
 	} else {
 		t.write(a.Out)
 	}
+	for _, t := range s.Topics {
+		if t.Failure != nil {
+			a.sayf("%s\n", a.paint(red, t.Failure.text(t.Topic)))
+		}
+	}
 	for _, p := range s.Pauses {
 		a.sayf("%s\n", a.paint(yellow, fmt.Sprintf("%s is paused by %s since %s: %s", p.name(), short(p.Actor),
 			moment(p.Since), short(p.Reason))))
@@ -335,14 +348,18 @@ func (a *app) printState(s outboxState) {
 	default:
 		a.sayf("\n")
 		r := &table{}
-		r.add("RELAY", "VERSION", "ALIVE", "SEEN", "TOPICS")
+		r.add("RELAY", "PROGRAM", "VERSION", "ALIVE", "SEEN", "TOPICS")
 		for _, relay := range s.Relays {
 			topics := strings.Join(relay.Topics, ",")
 			if relay.AllTopics {
 				topics = "all"
 			}
 			alive := map[bool]string{true: "yes", false: a.paint(red, "no")}[relay.Alive]
-			r.add(relay.Node, orDash(relay.Version), alive, age(seconds(relay.SeenSecs))+" ago", topics)
+			program := relay.Program
+			if program != "" { // shop v1.2.3
+				program = path.Base(program)
+			}
+			r.add(relay.Node, orDash(short(program)), orDash(relay.Version), alive, age(seconds(relay.SeenSecs))+" ago", topics)
 		}
 		r.write(a.Out)
 	}

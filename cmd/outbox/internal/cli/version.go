@@ -44,7 +44,11 @@ func (a *app) versionCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			v := thisVersion()
 			return a.print(v, func() {
-				a.sayf("outbox %s, tables of version %d, %s\n", v.Version, v.Tables, v.Go)
+				revision := ""
+				if v.Revision != "" {
+					revision = ", revision " + v.Revision
+				}
+				a.sayf("outbox %s%s, tables of version %d, %s\n", v.Version, revision, v.Tables, v.Go)
 			})
 		},
 	}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+)
+
+// maxFailing is for how many topics status and doctor look for events that were not taken.
+const maxFailing = 20
+
+// topicFailure is why a destination did not take an event, which spent no attempt.
+type topicFailure struct {
+	ID    string `json:"id"` // of the row
+	Code  string `json:"code"`
+	Error string `json:"error"`
+}
+
+func (f topicFailure) text(topic string) string {
+	return fmt.Sprintf("destination %s did not take row %s: %s, %s", short(topic), f.ID, f.Code, short(f.Error))
+}
+
+// findFailing looks for a destination that is down, in the topics with pending events, those with the
+// oldest ones first. Relays tell the table nothing about a destination but the failures of the events
+// that they try: the first ones of keys, and of the others the ones that came last.
+func findFailing(ctx context.Context, ob *core.Outbox, topics []topicState) error {
+	api, err := ops.New(ob)
+	if err != nil {
+		return err
+	}
+	waiting := make([]*topicState, 0, len(topics))
+	for i := range topics {
+		if topics[i].Pending > 0 {
+			waiting = append(waiting, &topics[i])
+		}
+	}
+	slices.SortStableFunc(waiting, func(a, b *topicState) int { return int(b.OldestSecs - a.OldestSecs) })
+	for _, t := range waiting[:min(len(waiting), maxFailing)] {
+		for _, newest := range []bool{false, true} {
+			page, err := api.List(ctx, ops.ListQuery{
+				Filter: ops.Filter{
+					Topic: t.Topic, ErrorCode: core.ClassUnavailable.String(),
+					Statuses: []ops.Status{ops.StatusNew, ops.StatusRetry},
+				},
+				Newest: newest, Limit: 1,
+			})
+			if err != nil {
+				return err
+			}
+			if len(page.Events) > 0 {
+				e := page.Events[0]
+				t.Failure = &topicFailure{ID: e.ID.String(), Code: e.ErrorCode, Error: e.Error}
+			}
+			if t.Failure != nil || !page.Truncated { // then every event of the topic was looked at
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func (x *examination) destinations(ctx context.Context) ([]finding, error) {
+	topics, _, err := x.db.topicStates(ctx, x.schema, x.prefix)
+	if err != nil {
+		return nil, err
+	}
+	if err := findFailing(ctx, x.ob, topics); err != nil {
+		return nil, err
+	}
+	var all []finding
+	for _, t := range topics {
+		if t.Failure != nil {
+			all = append(all, finding{
+				Check: "destinations", Level: levelFailure, Found: t.Failure.text(t.Topic),
+				Cause: "its events wait and spend no attempts, until the relay's next try succeeds",
+				Fix: "repair the destination or the relay's credentials; `outbox explain " + t.Failure.ID +
+					"` has the whole error",
+			})
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, fine("destinations", "none is known to refuse what waits for it"))
+	}
+	return all, nil
+}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -206,7 +207,7 @@ func openRedis(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridg
 		return nil, err
 	}
 	opt.PoolSize = max(opt.PoolSize, s.workers)
-	redis.SetLogger(redisLog{s.logger}) // else it writes lines of its own to the standard error
+	redis.SetLogger(&redisLog{Logger: s.logger}) // else it writes lines of its own to the standard error
 	p, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: redis.NewClient(opt)},
 		watermill.NewSlogLogger(s.logger))
 	if err != nil {
@@ -216,9 +217,24 @@ func openRedis(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridg
 }
 
 // redisLog is the log of the client of Redis. It has no levels: what it says is mostly about
-// connections that it opens again.
-type redisLog struct{ *slog.Logger }
+// connections that it opens again. While Redis is away it says the same for each of them: once a
+// minute is enough, because the relay tells of the outage itself.
+type redisLog struct {
+	*slog.Logger
 
-func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
-	l.WarnContext(ctx, singleLine(fmt.Sprintf(format, args...)), "component", "redis")
+	mu   sync.Mutex
+	text string
+	at   time.Time
+}
+
+func (l *redisLog) Printf(ctx context.Context, format string, args ...any) {
+	level, text := slog.LevelWarn, singleLine(fmt.Sprintf(format, args...))
+	l.mu.Lock()
+	if text == l.text && time.Since(l.at) < time.Minute {
+		level = slog.LevelDebug
+	} else {
+		l.text, l.at = text, time.Now()
+	}
+	l.mu.Unlock()
+	l.Log(ctx, level, text, "component", "redis")
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/health"
 )
 
+// probeTimeout is how long a relay may take to answer. The health check of the Dockerfile waits longer.
+const probeTimeout = 5 * time.Second
+
 func (a *app) probeCommand() *cobra.Command {
 	var listen string
 	var ready bool
@@ -39,7 +42,7 @@ ends with exit code 0, or with 3 if the relay answers that it is not well, or do
 			if ready {
 				path = "/readyz"
 			}
-			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(c.Context(), probeTimeout)
 			defer cancel()
 			return a.probe(ctx, "http://"+net.JoinHostPort(host, port)+path)
 		},

@@ -4,9 +4,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -45,25 +42,4 @@ func TestProbe(t *testing.T) {
 	w.require(w.run("probe"), ExitUnhealthy, "does not answer")
 	w.env["OUTBOX_LISTEN"] = ""
 	w.require(w.run("probe"), ExitUsage, "--listen")
-}
-
-// The commands of the Dockerfile and of the systemd unit exist.
-func TestDeploymentFiles(t *testing.T) {
-	t.Parallel()
-	for file, pattern := range map[string]string{
-		"Dockerfile":           `HEALTHCHECK .*CMD \["/usr/local/bin/outbox", "(\w+)"\]`,
-		"outbox-relay.service": `ExecStart=/usr/local/bin/outbox (\w+)\n`,
-	} {
-		text, err := os.ReadFile(filepath.Join("..", "..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := regexp.MustCompile(pattern).FindSubmatch(text)
-		if m == nil {
-			t.Fatalf("%s does not have %s", file, pattern)
-		}
-		if c, _, err := NewRoot().Find([]string{string(m[1])}); err != nil || c.Name() != string(m[1]) {
-			t.Errorf("%s runs outbox %s: %v", file, m[1], err)
-		}
-	}
 }

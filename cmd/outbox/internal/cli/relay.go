@@ -157,6 +157,12 @@ func (a *app) logger(level string) (*slog.Logger, error) {
 	}
 	opt := &slog.HandlerOptions{Level: l}
 	if a.json {
+		opt.ReplaceAttr = func(_ []string, v slog.Attr) slog.Attr {
+			if v.Value.Kind() == slog.KindDuration { // 2s, and not a number of nanoseconds
+				v.Value = slog.StringValue(v.Value.Duration().String())
+			}
+			return v
+		}
 		return slog.New(slog.NewJSONHandler(a.Err, opt)), nil
 	}
 	return slog.New(slog.NewTextHandler(a.Err, opt)), nil

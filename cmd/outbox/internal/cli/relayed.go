@@ -215,7 +215,7 @@ func (o *relayed) run(ctx context.Context) error {
 	err := o.outbox.Run(ctx)
 	switch {
 	case errors.Is(err, core.ErrNoTables):
-		return o.wrap(fmt.Errorf("%w\n(`outbox migrate up` creates or upgrades the tables)", err))
+		return o.wrap(&noTablesError{err})
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return nil
 	}

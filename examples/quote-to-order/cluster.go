@@ -71,10 +71,12 @@ func (c *cluster) read(ctx context.Context, name string) (records []record, err 
 		if err != nil {
 			return nil, err
 		}
-		for n := int64(0); n < end; n++ {
+		for range end {
 			select {
 			case m := <-from.Messages():
-				r := record{partition: p, offset: m.Offset, key: string(m.Key), value: m.Value, headers: map[string]string{}}
+				r := record{
+					partition: p, offset: m.Offset, key: string(m.Key), value: m.Value, headers: map[string]string{},
+				}
 				for _, h := range m.Headers {
 					r.headers[string(h.Key)] = string(h.Value)
 				}

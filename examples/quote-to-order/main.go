@@ -73,7 +73,9 @@ func run(ctx context.Context, args []string) error {
 			if err != nil {
 				return err
 			}
-			return quotes.Run(ctx, quotes.Config{DSN: dsn, Kafka: kafka, Listener: l, SchemaVersion: version, Logger: log})
+			return quotes.Run(ctx, quotes.Config{
+				DSN: dsn, Kafka: kafka, Listener: l, SchemaVersion: version, Logger: log,
+			})
 		})
 	case flags.Arg(0) == "orders":
 		return serve(ctx, kafka, func(ctx context.Context, l net.Listener, version int, log *slog.Logger) error {
@@ -123,7 +125,7 @@ func serve(ctx context.Context, kafka broker.Kafka,
 func schemaOf(ctx context.Context, database, schema string) (dsn string, err error) {
 	u, err := url.Parse(database)
 	if err != nil || u.Scheme == "" {
-		return "", errors.Join(fmt.Errorf("DATABASE_URL %q is not an address such as postgres://host/db", database), err)
+		return "", errors.Join(fmt.Errorf("DATABASE_URL %q is no address such as postgres://host/db", database), err)
 	}
 	db, err := openPool(database)
 	if err != nil {

@@ -45,11 +45,11 @@ func (s *story) effects(ctx context.Context) error {
 	}
 	s.say("\n")
 	s.tell(`Until now the fulfilment system and the mail server were down (503). The effects waited, and that cost no
-		attempts. Now both are up. The answer to the first request for a line is lost. It is sent again with the same
-		key, so %d calls fulfil %d lines. %d mails are sent. The fulfilment system has no outbox, and says everything
-		twice under new ids: %d messages complete %d lines, because a line changes from requested to completed once. The
-		last line of an order completes it, and writes its invoice and OrderCompleted.`, calls, lines, mails, len(sent),
-		lines)
+		attempts. Now both are up. The answer to the first request for a line is lost. It is sent again with the
+		same key, so %d calls fulfil %d lines. %d mails are sent. The fulfilment system has no outbox, and says
+		everything twice under new ids: %d messages complete %d lines, because a line changes from requested to
+		completed once. The last line of an order completes it, and writes its invoice and OrderCompleted.`,
+		calls, lines, mails, len(sent), lines)
 	if err := s.table(ctx, s.ordersDB, ordersSchema+".side_effect_command, after", showEffects); err != nil {
 		return err
 	}
@@ -111,14 +111,14 @@ func (s *story) invariants(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tell(`The handlers above are right. Then somebody repairs data by hand at three in the morning, or writes the next
-		handler. So every invariant is a constraint of a table:`)
+	s.tell(`The handlers above are right. Then somebody repairs data by hand at three in the morning, or writes the
+		next handler. So every invariant is a constraint of a table:`)
 	s.lines("schema "+ordersSchema, lines)
 	s.say("\n")
-	s.tell(`A change of state that has happened is no error, and no second event. Ten requests at once accept Q-6, each with
-		an Idempotency-Key of its own. One of them changes the row (UPDATE ... WHERE status = 'draft'), and its event is
-		written with it. All ten get 200. Ada accepts Q-6 once more when it is ordered: %s. Its outbox has %d event.`,
-		again, events)
+	s.tell(`A change of state that has happened is no error, and no second event. Ten requests at once accept Q-6,
+		each with an Idempotency-Key of its own. One of them changes the row (UPDATE ... WHERE status = 'draft'),
+		and its event is written with it. All ten get 200. Ada accepts Q-6 once more when it is ordered: %s. Its
+		outbox has %d event.`, again, events)
 	return s.table(ctx, s.quotesDB, quotesSchema+".quote", showQuotes)
 }
 
@@ -201,8 +201,8 @@ func (s *story) latency(ctx context.Context) error {
 		return err
 	}
 	s.tell(`%d quotes are accepted, %.0f a second. After %.1f s everything is done: captured, fulfilled, completed,
-		notified. An order carries the time at which its quote was accepted, so one query says how long the customers waited.
-		The order service has the same as histograms of Prometheus, and this process has measured %v captured orders.`,
-		rush, 1/pause.Seconds(), took.Seconds(), captured)
+		notified. An order carries the time at which its quote was accepted, so one query says how long the
+		customers waited. The order service has the same as histograms of Prometheus, and this process has
+		measured %v captured orders.`, rush, 1/pause.Seconds(), took.Seconds(), captured)
 	return s.table(ctx, s.ordersDB, ordersSchema, showLatency)
 }

@@ -59,10 +59,10 @@ func (s *story) quoteAccepted(ctx context.Context) (err error) {
 		return err
 	}
 	s.tell(`Ada accepts quote Q-1: POST /quotes/Q-1/accept answers %s. Her client sees no answer and sends the request
-		again with the same Idempotency-Key: %s. Then she accepts Q-2, a grand piano. The quote is saved and its event is
-		written, and then her credit is not enough: %s, and both are rolled back.`, first, again, refused)
-	s.tell(`The outbox has one event, in the transaction of the quote. The relay has published it, and the row says where
-		Kafka has it. Nobody consumes the topic yet.`)
+		again with the same Idempotency-Key: %s. Then she accepts Q-2, a grand piano. The quote is saved and its
+		event is written, and then her credit is not enough: %s, and both are rolled back.`, first, again, refused)
+	s.tell(`The outbox has one event, in the transaction of the quote. The relay has published it, and the row says
+		where Kafka has it. Nobody consumes the topic yet.`)
 	if err := s.table(ctx, s.quotesDB, quotesSchema+".quote", showQuotes); err != nil {
 		return err
 	}
@@ -93,9 +93,9 @@ func (s *story) inbox(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.tell(`The order service starts, and the event of Q-1 comes three times: the broker delivers at least once. The inbox
-		writes the id of the event and the order in one transaction. It acknowledges the two copies without the handler
-		(metric: %v duplicates). The handler captured one order with two lines.`, duplicates)
+	s.tell(`The order service starts, and the event of Q-1 comes three times: the broker delivers at least once. The
+		inbox writes the id of the event and the order in one transaction. It acknowledges the two copies without
+		the handler (metric: %v duplicates). The handler captured one order with two lines.`, duplicates)
 	if err := s.table(ctx, s.ordersDB, ordersSchema+".inbox_seen", showInbox); err != nil {
 		return err
 	}
@@ -137,9 +137,9 @@ func (s *story) command(ctx context.Context) error {
 	if !again.replayed || forged.status != http.StatusUnprocessableEntity {
 		return fmt.Errorf("the command again: %s, forged: %s", again, forged)
 	}
-	s.tell(`A nightly job sends the command of Q-1 again, beside the inbox: POST /commands/capture-order. The key of the
-		command comes from the event, so the job gets the stored result, order %s (%s). The same key with another customer
-		is refused: %s.`, tail(result.OrderID), again, forged)
+	s.tell(`A nightly job sends the command of Q-1 again, beside the inbox: POST /commands/capture-order. The key of
+		the command comes from the event, so the job gets the stored result, order %s (%s). The same key with
+		another customer is refused: %s.`, tail(result.OrderID), again, forged)
 	return s.table(ctx, s.ordersDB, ordersSchema+".idempotency_key", showKeys)
 }
 
@@ -157,10 +157,10 @@ func (s *story) uniqueQuote(ctx context.Context) error {
 	if err := s.quoteEventsConsumed(ctx); err != nil {
 		return err
 	}
-	s.tell(`A migration job of the quote service sends QuoteAccepted of Q-1 under a new event id. The inbox and the command
-		do not know that id, so the handler runs and inserts an order. The constraint uq_order_source_quote refuses it. The
-		insert is in a savepoint: the handler looks the first order up, and that is the answer. The event is processed, and
-		there is one order.`)
+	s.tell(`A migration job of the quote service sends QuoteAccepted of Q-1 under a new event id. The inbox and the
+		command do not know that id, so the handler runs and inserts an order. The constraint
+		uq_order_source_quote refuses it. The insert is in a savepoint: the handler looks the first order up, and
+		that is the answer. The event is processed, and there is one order.`)
 	if err := s.table(ctx, s.ordersDB, ordersSchema+".inbox_seen", showInbox); err != nil {
 		return err
 	}
@@ -175,8 +175,9 @@ func (s *story) orderCaptured(ctx context.Context) error {
 	if err := s.ordered(ctx, "Q-1"); err != nil {
 		return err
 	}
-	s.tell(`The order service is a producer too. OrderCaptured was written in the transaction of the inbox, with the order,
-		and left by its own outbox. The quote service has an inbox as well, and notes which order the quote became.`)
+	s.tell(`The order service is a producer too. OrderCaptured was written in the transaction of the inbox, with the
+		order, and left by its own outbox. The quote service has an inbox as well, and notes which order the quote
+		became.`)
 	if err := s.topic(ctx, contract.OrderEvents, ""); err != nil {
 		return err
 	}

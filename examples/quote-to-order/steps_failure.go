@@ -56,9 +56,9 @@ func (s *story) killed(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.tell(`Ada accepts Q-3. The order service commits the order, and is killed before the offset is committed (%s). The
-		order is there. The group will read partition %d from offset %d on, so the message at %s comes again.`, how,
-		r.partition, offset, r.place())
+	s.tell(`Ada accepts Q-3. The order service commits the order, and is killed before the offset is committed (%s).
+		The order is there. The group will read partition %d from offset %d on, so the message at %s comes again.`,
+		how, r.partition, offset, r.place())
 	return s.table(ctx, s.ordersDB, ordersSchema+", of Q-3", showOfQuote, "Q-3")
 }
 
@@ -77,9 +77,9 @@ func (s *story) noDuplicate(ctx context.Context) (err error) {
 	if err := s.ordered(ctx, "Q-3"); err != nil {
 		return err
 	}
-	s.tell(`The order service starts again. The message comes again, and the inbox knows its id (metric: %v duplicate). The
-		offset is committed now. There is one order with two lines, one mail, two requests for fulfilment, and one
-		OrderCaptured, which has reached the quote.`, duplicates)
+	s.tell(`The order service starts again. The message comes again, and the inbox knows its id (metric: %v
+		duplicate). The offset is committed now. There is one order with two lines, one mail, two requests for
+		fulfilment, and one OrderCaptured, which has reached the quote.`, duplicates)
 	if err := s.table(ctx, s.ordersDB, ordersSchema+", of Q-3", showOfQuote, "Q-3"); err != nil {
 		return err
 	}
@@ -106,9 +106,9 @@ func (s *story) replay(ctx context.Context) error {
 	if before != after {
 		return fmt.Errorf("the replay has changed the tables of orders:\nbefore %s\nafter  %s", before, after)
 	}
-	s.tell(`The person on call publishes all done events of the quote service again, with core/ops: %d of %d are published,
-		under their old event ids. The order service knows all of them. Its tables are what they were: MD5 %s before, %s
-		after.`, plan.Succeeded, plan.Events, before, after)
+	s.tell(`The person on call publishes all done events of the quote service again, with core/ops: %d of %d are
+		published, under their old event ids. The order service knows all of them. Its tables are what they were:
+		MD5 %s before, %s after.`, plan.Succeeded, plan.Events, before, after)
 	if err := s.table(ctx, s.quotesDB, quotesSchema+".outbox_event", showOutbox); err != nil {
 		return err
 	}
@@ -157,9 +157,10 @@ func (s *story) brokenSchema(ctx context.Context) (err error) {
 	if err := s.quoteEventsConsumed(ctx); err != nil {
 		return err
 	}
-	s.tell(`A new release of the quote service sends QuoteAccepted in version 2: a quantity is text with a unit. The order
-		service cannot read the event of Q-4, and no attempt can help. The inbox parks it: the row says why and where, the
-		message goes to the poison topic, and the partition goes on. The release is rolled back, and Q-5 becomes an order.`)
+	s.tell(`A new release of the quote service sends QuoteAccepted in version 2: a quantity is text with a unit. The
+		order service cannot read the event of Q-4, and no attempt can help. The inbox parks it: the row says why
+		and where, the message goes to the poison topic, and the partition goes on. The release is rolled back,
+		and Q-5 becomes an order.`)
 	if err := s.table(ctx, s.ordersDB, ordersSchema+".inbox_failure", showParked); err != nil {
 		return err
 	}
@@ -186,9 +187,9 @@ func (s *story) brokenSchema(ctx context.Context) (err error) {
 		return err
 	}
 	s.say("\n")
-	s.tell(`The repair: a release of the order service reads version 1 and 2. The person on call redrives the dead event
-		and sends %d message from the poison topic to its own topic again. Q-4 is captured by the normal path, and nothing
-		is parked.`, released)
+	s.tell(`The repair: a release of the order service reads version 1 and 2. The person on call redrives the dead
+		event and sends %d message from the poison topic to its own topic again. Q-4 is captured by the normal
+		path, and nothing is parked.`, released)
 	if err := s.table(ctx, s.ordersDB, ordersSchema+".inbox_failure", showParked); err != nil {
 		return err
 	}

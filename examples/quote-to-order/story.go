@@ -101,7 +101,7 @@ func (s *story) wait(where string) error {
 // open makes the schemas and topics anew.
 func (s *story) open(ctx context.Context) error {
 	if err := s.kafka.CreateTopics(topics...); err != nil {
-		return fmt.Errorf("Kafka at %s (KAFKA_BROKERS): %w", strings.Join(s.kafka.Brokers, ","), err)
+		return fmt.Errorf("at KAFKA_BROKERS %s: %w", strings.Join(s.kafka.Brokers, ","), err)
 	}
 	var err error
 	if s.cluster, err = connect(s.kafka); err != nil {
@@ -121,7 +121,7 @@ func (s *story) open(ctx context.Context) error {
 		}
 		_, err = pool.ExecContext(ctx, "DROP SCHEMA IF EXISTS "+service.schema+" CASCADE")
 		if err = errors.Join(err, pool.Close()); err != nil {
-			return fmt.Errorf("PostgreSQL at %s (DATABASE_URL): %w", s.database, err)
+			return fmt.Errorf("at DATABASE_URL %s: %w", s.database, err)
 		}
 		if *service.dsn, err = schemaOf(ctx, s.database, service.schema); err != nil {
 			return err
@@ -170,7 +170,7 @@ func (s *story) say(format string, args ...any) { fmt.Fprintf(s.out, format, arg
 func (s *story) tell(format string, args ...any) {
 	const width = 96
 	line := "  "
-	for _, word := range strings.Fields(fmt.Sprintf(format, args...)) {
+	for word := range strings.FieldsSeq(fmt.Sprintf(format, args...)) {
 		if len(line)+len(word)+1 > width {
 			s.say("%s\n", line)
 			line = "  "
@@ -236,6 +236,10 @@ func (s *story) topic(ctx context.Context, name, aggregateID string) error {
 
 func (s *story) lines(title string, lines [][]string) {
 	s.say("\n   %s\n", title)
+	if len(lines) == 1 {
+		s.say("     (no rows)\n")
+		return
+	}
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	for _, line := range lines {
 		fmt.Fprintln(w, "     "+strings.Join(line, "\t"))

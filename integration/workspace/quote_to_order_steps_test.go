@@ -212,8 +212,9 @@ func (r *storyReader) effects() {
 // invariants: the constraints are in the tables, and nothing of what they refused is there.
 func (r *storyReader) invariants() {
 	r.want(r.orders, "SELECT conname FROM pg_constraint WHERE conrelid IN ('customer_order'::regclass, "+
-		"'order_line'::regclass, 'invoice'::regclass) AND contype = 'c' ORDER BY 1", "ck_invoice_cents", "ck_line_completed",
-		"ck_line_quantity", "ck_line_status", "ck_order_completed", "ck_order_open_lines", "ck_order_status")
+		"'order_line'::regclass, 'invoice'::regclass) AND contype = 'c' ORDER BY 1",
+		"ck_invoice_cents", "ck_line_completed", "ck_line_quantity",
+		"ck_line_status", "ck_order_completed", "ck_order_open_lines", "ck_order_status")
 	r.want(r.orders, "SELECT indexrelid::regclass::text FROM pg_index WHERE indisunique AND NOT indisprimary AND "+
 		"indrelid IN ('customer_order'::regclass, 'order_line'::regclass, 'invoice'::regclass) ORDER BY 1",
 		"invoice_order_id_key", "uq_order_line", "uq_order_source_quote")
@@ -247,7 +248,8 @@ func (r *storyReader) latency() {
 	r.want(r.orders, "SELECT event_type, count(*) FROM outbox_event WHERE topic NOT LIKE 'effect.%' GROUP BY 1 ORDER BY 1",
 		"OrderCaptured 105", "OrderCompleted 105")
 
-	if !strings.Contains(strings.Join(strings.Fields(r.page), " "), "measured 102 captured orders") { // with
+	// This process has also captured.
+	if !strings.Contains(strings.Join(strings.Fields(r.page), " "), "measured 102 captured orders") {
 		r.Error("the histogram of the order service has not every order")
 	}
 

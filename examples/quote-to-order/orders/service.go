@@ -106,8 +106,10 @@ func (s *Service) insert(ctx context.Context, tx *ent.Tx, id, tenant string, quo
 			return err
 		}
 	}
-	mail := mail{To: quote.Customer, Subject: "We have your order of quote " + quote.QuoteID, AcceptedAt: quote.AcceptedAt}
-	if err := s.enqueue(ctx, tenant, channelMail, "OrderCaptured:"+id+":"+quote.Customer, mail); err != nil {
+	confirmation := mail{
+		To: quote.Customer, Subject: "We have your order of quote " + quote.QuoteID, AcceptedAt: quote.AcceptedAt,
+	}
+	if err := s.enqueue(ctx, tenant, channelMail, "OrderCaptured:"+id+":"+quote.Customer, confirmation); err != nil {
 		return err
 	}
 	return entoutbox.AfterCommit(ctx, tx, func() { s.latency.captured(time.Since(quote.AcceptedAt)) })
@@ -176,6 +178,7 @@ func (s *Service) complete(ctx context.Context, tx *ent.Tx, o *ent.Order, now ti
 	}
 	return s.outbox.Publish(ctx, tx, core.Event{
 		TenantID: o.TenantID, AggregateType: "order", AggregateID: o.ID,
-		Type: "OrderCompleted", Data: contract.OrderCompleted{OrderID: o.ID, QuoteID: o.SourceQuoteID, CompletedAt: now},
+		Type: "OrderCompleted",
+		Data: contract.OrderCompleted{OrderID: o.ID, QuoteID: o.SourceQuoteID, CompletedAt: now},
 	})
 }

@@ -57,7 +57,9 @@ func (q *Quote) accept(now time.Time, version int) error {
 	q.Status, q.AcceptedAt = StatusAccepted, &now
 	accepted := contract.QuoteAccepted{QuoteID: q.ID, Customer: q.Customer, AcceptedAt: now}
 	for _, l := range q.Lines {
-		accepted.Lines = append(accepted.Lines, contract.Line{Line: l.Line, SKU: l.SKU, Quantity: l.Quantity, Cents: l.Cents})
+		accepted.Lines = append(accepted.Lines, contract.Line{
+			Line: l.Line, SKU: l.SKU, Quantity: l.Quantity, Cents: l.Cents,
+		})
 	}
 	event := core.Event{Type: accepted.EventType(), SchemaVersion: version, TenantID: q.TenantID, Data: accepted}
 	if version == 2 {

@@ -24,7 +24,8 @@ func (Order) Annotations() []schema.Annotation {
 			"ck_order_status":     "status IN ('captured', 'completed')",
 			"ck_order_open_lines": "open_lines >= 0",
 			// An order is complete when the last of its lines is.
-			"ck_order_completed": "(status = 'completed') = (completed_at IS NOT NULL) AND (status = 'captured' OR open_lines = 0)",
+			"ck_order_completed": "(status = 'completed') = (completed_at IS NOT NULL)" +
+				" AND (status = 'captured' OR open_lines = 0)",
 		},
 	}}
 }

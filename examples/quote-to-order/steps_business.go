@@ -115,17 +115,26 @@ func (s *story) invariants(ctx context.Context) error {
 		next handler. So every invariant is a constraint of a table:`)
 	s.lines("schema "+ordersSchema, lines)
 	s.say("\n")
-	s.tell(`A change of state that has happened is no error, and no second event. Ten requests at once accept Q-6,
-		each with an Idempotency-Key of its own. One of them changes the row (UPDATE ... WHERE status = 'draft'),
-		and its event is written with it. All ten get 200. Ada accepts Q-6 once more when it is ordered: %s. Its
-		outbox has %d event.`, again, events)
+	s.tell(`A change of state that has happened is no error, and no second event. Ten requests, each with an
+		Idempotency-Key of its own, read the draft Q-6 and accept it at once. One of them changes the row (UPDATE
+		... WHERE status = 'draft'), and its event is written with it. All ten get 200. Ada accepts Q-6 once more
+		when it is ordered: %s. Its outbox has %d event.`, again, events)
 	return s.table(ctx, s.quotesDB, quotesSchema+".quote", showQuotes)
 }
 
 // acceptAtOnce accepts a quote ten times at once, and once more when its order is complete. It
-// returns the last answer, and the number of the quote's events.
+// returns the last answer, and the number of the quote's events. All ten requests have read a draft
+// before the first of them can change it, because a lock holds them up until then.
 func (s *story) acceptAtOnce(ctx context.Context, id string) (last answer, events int, err error) {
 	if err := s.draft(ctx, id, chairs); err != nil {
+		return last, 0, err
+	}
+	lock, err := s.quotesDB.BeginTx(ctx, nil)
+	if err != nil {
+		return last, 0, err
+	}
+	defer lock.Rollback()
+	if _, err := lock.ExecContext(ctx, "SELECT FROM quote WHERE id = $1 FOR UPDATE", id); err != nil {
 		return last, 0, err
 	}
 	group, of := errgroup.WithContext(ctx)
@@ -137,6 +146,13 @@ func (s *story) acceptAtOnce(ctx context.Context, id string) (last answer, event
 			}
 			return err
 		})
+	}
+	if err := s.rows(ctx, s.quotesDB, 10, "ten requests have read a draft", `SELECT count(*) FROM pg_stat_activity
+  WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'UPDATE "quote" %'`); err != nil {
+		return last, 0, err
+	}
+	if err := lock.Rollback(); err != nil {
+		return last, 0, err
 	}
 	if err := errors.Join(group.Wait(), s.ordered(ctx, id), s.rows(ctx, s.ordersDB, 1, id+" is completed",
 		"SELECT count(*) FROM customer_order WHERE source_quote_id = $1 AND status = 'completed'", id)); err != nil {

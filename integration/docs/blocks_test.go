@@ -46,8 +46,8 @@ var packages = func() map[string]string {
 		byName[filepath.Base(path)] = path
 	}
 	for _, path := range []string{
-		"core", "core/adapter", "core/cloudevents", "core/health", "core/metrics", "core/once", "core/once/command",
-		"core/once/httpkey", "core/once/sqlonce",
+		"core", "core/adapter", "core/cloudevents", "core/contract", "core/health", "core/metrics", "core/once",
+		"core/once/command", "core/once/httpkey", "core/once/sqlonce",
 		"core/once/command/sqlcommand", "core/inbox/sqlinbox", "core/inbox/inboxtest", "core/outboxtest",
 		"core/outboxtest/suite", "core/ops", "core/sqloutbox", "core/sqltx", "gormoutbox", "entoutbox",
 		"entoutbox/entschema",

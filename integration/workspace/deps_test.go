@@ -31,6 +31,7 @@ type room struct {
 var rooms = map[string]room{
 	"core":             {ours: []string{"core/internal/..."}},
 	"core/cloudevents": {ours: []string{"core"}},
+	"core/contract":    {ours: []string{"core", "core/cloudevents", "core/internal/textcheck"}},
 	"core/internal":    {ours: []string{"core"}},
 	"core/sqltx":       {ours: []string{"core", "core/internal/..."}},
 	"core/ops": {ours: []string{

@@ -9,6 +9,7 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/ormoutbox/ormoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/bunoutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/contractoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/entoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/gormoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/pgxoutbox v0.0.0
@@ -41,6 +42,7 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-openapi/inflect v0.19.0 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
+	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/hashicorp/errwrap v1.1.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	github.com/hashicorp/go-uuid v1.0.3 // indirect
@@ -123,3 +125,5 @@ replace github.com/ormoutbox/ormoutbox/inbox/redisonce => ../inbox/redisonce
 replace github.com/ormoutbox/ormoutbox/pgxoutbox => ../pgxoutbox
 
 replace github.com/ormoutbox/ormoutbox/promoutbox => ../promoutbox
+
+replace github.com/ormoutbox/ormoutbox/contractoutbox => ../contractoutbox

@@ -13,6 +13,8 @@ require (
 	github.com/pressly/goose/v3 v3.29.0
 )
 
+require github.com/google/jsonschema-go v0.4.3 // indirect
+
 require (
 	github.com/Azure/go-amqp v0.17.0
 	github.com/cloudevents/sdk-go/protocol/amqp/v2 v2.15.2
@@ -139,6 +141,7 @@ require (
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/oklog/ulid v1.3.1 // indirect
 	github.com/ormoutbox/ormoutbox/bunoutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/contractoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/entoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/inbox v0.0.0
 	github.com/ormoutbox/ormoutbox/inbox/redisonce v0.0.0
@@ -199,3 +202,5 @@ replace github.com/ormoutbox/ormoutbox/pgxoutbox => ../pgxoutbox
 replace github.com/ormoutbox/ormoutbox/oteloutbox => ../oteloutbox
 
 replace github.com/ormoutbox/ormoutbox/promoutbox => ../promoutbox
+
+replace github.com/ormoutbox/ormoutbox/contractoutbox => ../contractoutbox

@@ -60,11 +60,12 @@ func NewCatalog(entries ...Entry) (*Catalog, error) {
 			problems = append(problems, fmt.Errorf("event types %q and %q differ in upper and lower case only",
 				other.Type, info.Type))
 		case ok && other.Version != info.Version:
-			problems = append(problems, fmt.Errorf("event type %q is declared twice, as version %d and %d: declare the "+
-				"older one by From in Spec.Older of the newer", info.Type, min(other.Version, info.Version),
-				max(other.Version, info.Version)))
+			older, newer := min(other.Version, info.Version), max(other.Version, info.Version)
+			problems = append(problems, fmt.Errorf("event type %q is declared twice, as version %d and %d: "+
+				"declare the older one by From in Spec.Older of the newer", info.Type, older, newer))
 		case ok:
-			problems = append(problems, fmt.Errorf("event type %q, version %d, is declared twice", info.Type, info.Version))
+			problems = append(problems,
+				fmt.Errorf("event type %q, version %d, is declared twice", info.Type, info.Version))
 		}
 		seen[strings.ToLower(info.Type)] = info
 		c.events = append(c.events, info)

@@ -372,19 +372,27 @@ func TestDefineRefuses(t *testing.T) {
 			func(s *contract.Spec[placed3]) { s.Example = placed3{Cents: 1} }),
 		"cents are negative": define(func(s *contract.Spec[placed3]) { s.Example.Cents = -1 }),
 		"is a *contract_test.placed1: use a struct": func() error {
-			_, err := contract.Define(contract.Spec[*placed1]{Type: "t", Owner: "o", Description: "d", Example: &placed1{}})
+			_, err := contract.Define(contract.Spec[*placed1]{
+				Type: "t", Owner: "o", Description: "d", Example: &placed1{},
+			})
 			return err
 		}(),
 		"field N has the tag contract:\"key\", and is a float64": func() error {
-			_, err := contract.Define(contract.Spec[number]{Type: "t", Owner: "o", Description: "d", Example: number{1}})
+			_, err := contract.Define(contract.Spec[number]{
+				Type: "t", Owner: "o", Description: "d", Example: number{1},
+			})
 			return err
 		}(),
 		"field N has the tag contract:\"pi\": there are": func() error {
-			_, err := contract.Define(contract.Spec[unknown]{Type: "t", Owner: "o", Description: "d", Example: unknown{"1"}})
+			_, err := contract.Define(contract.Spec[unknown]{
+				Type: "t", Owner: "o", Description: "d", Example: unknown{"1"},
+			})
 			return err
 		}(),
 		"2 fields have the tag contract:\"aggregate\"": func() error {
-			_, err := contract.Define(contract.Spec[two]{Type: "t", Owner: "o", Description: "d", Example: two{"1", "2"}})
+			_, err := contract.Define(contract.Spec[two]{
+				Type: "t", Owner: "o", Description: "d", Example: two{"1", "2"},
+			})
 			return err
 		}(),
 		"Example is not encoded: json: unsupported type: chan int": func() error {
@@ -394,7 +402,9 @@ func TestDefineRefuses(t *testing.T) {
 			return err
 		}(),
 		"Example is not read back": func() error {
-			_, err := contract.Define(contract.Spec[lossy]{Type: "t", Owner: "o", Description: "d", Example: lossy{"x"}})
+			_, err := contract.Define(contract.Spec[lossy]{
+				Type: "t", Owner: "o", Description: "d", Example: lossy{"x"},
+			})
 			return err
 		}(),
 	} {
@@ -494,11 +504,19 @@ func TestHandlersPolicies(t *testing.T) {
 		class core.Class
 	}{
 		{contract.HandlersConfig{}, newer, contract.ErrNewerVersion, core.ClassKeyUnavailable},
-		{contract.HandlersConfig{NewerVersion: contract.DeadLetter}, newer, contract.ErrNewerVersion, core.ClassPermanent},
+		{
+			contract.HandlersConfig{NewerVersion: contract.DeadLetter},
+			newer, contract.ErrNewerVersion,
+			core.ClassPermanent,
+		},
 		{contract.HandlersConfig{NewerVersion: contract.Skip}, newer, nil, 0},
 		{contract.HandlersConfig{}, unknown, contract.ErrUnknownType, core.ClassPermanent},
 		{contract.HandlersConfig{}, nameless, contract.ErrUnknownType, core.ClassPermanent},
-		{contract.HandlersConfig{UnknownType: contract.Wait}, unknown, contract.ErrUnknownType, core.ClassKeyUnavailable},
+		{
+			contract.HandlersConfig{UnknownType: contract.Wait},
+			unknown, contract.ErrUnknownType,
+			core.ClassKeyUnavailable,
+		},
 		{contract.HandlersConfig{UnknownType: contract.Skip}, unknown, nil, 0},
 	} {
 		var log bytes.Buffer
@@ -543,7 +561,7 @@ func TestHandlersReturnTheHandlersError(t *testing.T) {
 	for _, result = range []error{nil, contract.ErrNewerVersion, core.Transient(errors.New("no"))} {
 		got = placed3{}
 		err := h.Handle(t.Context(), message("order.placed", "1", `{"id":"o-7","euros":42}`))
-		if err != result || got.ID != "o-7" || got.Cents != 4200 {
+		if !errors.Is(err, result) || got.ID != "o-7" || got.Cents != 4200 {
 			t.Errorf("%+v, %v, want %v", got, err, result)
 		}
 	}

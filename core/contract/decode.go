@@ -98,7 +98,8 @@ func (m Message) read() (received, error) {
 	default:
 		n, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
-			return got, core.Permanent(fmt.Errorf("%w: header %s is %.64q", ErrInvalidData, core.HeaderSchemaVersion, text))
+			return got, core.Permanent(fmt.Errorf("%w: header %s is %.64q", ErrInvalidData,
+				core.HeaderSchemaVersion, text))
 		}
 		got.version = int(n)
 	}

@@ -11,8 +11,8 @@
 //	}
 //
 //	var OrderPlaced = contract.Must(contract.Define(contract.Spec[OrderPlacedV2]{
-//		Type: "order.placed", Version: 2, Owner: "team orders", Topic: "orders", AggregateType: "order",
-//		Description: "A customer has placed an order.",
+//		Type: "order.placed", Version: 2, Owner: "team orders", Topic: "orders",
+//		AggregateType: "order", Description: "A customer has placed an order.",
 //		Example:     OrderPlacedV2{OrderID: "o-7", Customer: "ada", Cents: 4200},
 //		Older: []contract.Older{contract.From(1, OrderPlacedV1{OrderID: "o-7", Total: 42}, upcast)},
 //	}))

@@ -62,7 +62,7 @@ func collect(t reflect.Type, index []int, optional bool, above []reflect.Type) (
 			fields = append(fields, collect(elem, path, optional || pointer, above)...)
 			continue
 		}
-		if !sf.IsExported() && !(sf.Anonymous && elem.Kind() == reflect.Struct) {
+		if !sf.IsExported() && (!sf.Anonymous || elem.Kind() != reflect.Struct) {
 			continue
 		}
 		f := Field{Name: name, Optional: optional, Struct: sf, named: name != ""}
@@ -177,11 +177,11 @@ func textOf(v reflect.Value) (string, error) {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
-	if m, ok := v.Interface().(encoding.TextMarshaler); ok {
+	if m, ok := reflect.TypeAssert[encoding.TextMarshaler](v); ok {
 		return marshalText(v, m)
 	}
 	if v.CanAddr() {
-		if m, ok := v.Addr().Interface().(encoding.TextMarshaler); ok {
+		if m, ok := reflect.TypeAssert[encoding.TextMarshaler](v.Addr()); ok {
 			return marshalText(v, m)
 		}
 	}

@@ -84,7 +84,10 @@ func (e *EventType[T]) Handle(fn func(ctx context.Context, m Message, data T) er
 
 // Ignore returns a Handler that does nothing: messages of the type count as processed.
 func (e *EventType[T]) Ignore() Handler {
-	return Handler{eventType: e.info.Type, handle: func(context.Context, Message) (unread, err error) { return nil, nil }}
+	return Handler{
+		eventType: e.info.Type,
+		handle:    func(context.Context, Message) (unread, err error) { return nil, nil },
+	}
 }
 
 // Handlers calls the Handler of a message's type. It is safe for use by several goroutines.

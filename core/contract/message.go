@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"maps"
 	"mime"
 	"strconv"
 	"time"
@@ -23,9 +24,7 @@ type Message struct {
 // process.
 func MessageOf(d core.Delivery) Message {
 	h := make(map[string]string, len(d.Headers)+12)
-	for name, value := range d.Headers {
-		h[name] = value
-	}
+	maps.Copy(h, d.Headers)
 	text := func(name, value string) {
 		if value != "" {
 			h[name] = value

@@ -174,7 +174,9 @@ func (e *EventType[T]) addExamples(bad func(string, ...any), s Spec[T]) {
 			bad("%s is empty: give a typical value", name)
 			continue
 		}
-		payload, _, err := core.JSON.Encode(context.Background(), v.Example)
+		value := reflect.New(v.Type) // as in Event
+		value.Elem().Set(reflect.ValueOf(v.Example))
+		payload, _, err := core.JSON.Encode(context.Background(), value.Interface())
 		if err != nil {
 			bad("%s is not encoded: %w", name, err)
 			continue
@@ -189,16 +191,17 @@ func (e *EventType[T]) addExamples(bad func(string, ...any), s Spec[T]) {
 	}
 }
 
-// Event returns an event with data: Type, SchemaVersion, Topic, AggregateType, and AggregateID and
-// Key if fields are tagged so. Set further fields of it, such as TenantID, before it is published.
-// The content type is that of the outbox's codec.
+// Event returns an event with a copy of data, as a *T: Type, SchemaVersion, Topic, AggregateType,
+// and AggregateID and Key if fields are tagged so. Set further fields of it, such as TenantID,
+// before it is published. The content type is that of the outbox's codec.
 //
 // Publish refuses the event with core.ErrInvalidEvent, before anything is written, if a tagged
 // field is empty, or if T has a method Validate() error that returns an error.
 func (e *EventType[T]) Event(data T) core.Event {
 	ev := core.Event{
 		Type: e.info.Type, SchemaVersion: e.info.Version, Topic: e.info.Topic,
-		AggregateType: e.info.AggregateType, Data: data,
+		AggregateType: e.info.AggregateType,
+		Data:          &data, // by its address, so that encoding/json calls MarshalJSON of pointers too
 	}
 	v := reflect.ValueOf(&data).Elem()
 	err := validate(&data)

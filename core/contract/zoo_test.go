@@ -61,9 +61,9 @@ var zoo = []any{
 	struct {
 		a int
 		B int `json:"-"`
-		C int `json:"-,"`
+		C int `json:"-,"` //nolint:staticcheck // the name is -
 		D time.Time
-		E any    `json:",string"`
+		E any    `json:",string"` //nolint:staticcheck // encoding/json takes no notice
 		F string `json:"a b"`
 	}{a: 1},
 	struct {

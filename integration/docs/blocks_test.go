@@ -51,7 +51,8 @@ var packages = func() map[string]string {
 		"core/once/command/sqlcommand", "core/inbox/sqlinbox", "core/inbox/inboxtest", "core/outboxtest",
 		"core/outboxtest/suite", "core/ops", "core/sqloutbox", "core/sqltx", "gormoutbox", "entoutbox",
 		"entoutbox/entschema",
-		"bunoutbox", "inbox", "inbox/redisonce", "oteloutbox", "pgxoutbox", "promoutbox", "watermillbridge",
+		"bunoutbox", "contractoutbox", "inbox", "inbox/redisonce", "oteloutbox", "pgxoutbox", "promoutbox",
+		"watermillbridge",
 		"watermillbridge/amqpbridge", "watermillbridge/httpbridge", "watermillbridge/kafkabridge",
 		"watermillbridge/natsbridge", "watermillbridge/redisbridge",
 	} {

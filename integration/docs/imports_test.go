@@ -4,4 +4,6 @@ package docs
 import (
 	_ "github.com/nats-io/nats.go/jetstream"
 	_ "github.com/twmb/franz-go/pkg/kgo"
+
+	_ "github.com/ormoutbox/ormoutbox/contractoutbox"
 )

@@ -86,6 +86,10 @@ var rooms = map[string]room{
 		others: []string{"github.com/redis/go-redis/v9", watermillModule},
 		tests:  []string{"github.com/alicebob/miniredis/v2"}, // Examples without a server
 	},
+	"contractoutbox": {
+		ours:   []string{"core", "core/contract"},
+		others: []string{"github.com/google/jsonschema-go"},
+	},
 	"pgxoutbox": {
 		ours:   []string{"core", "core/sqloutbox", "core/sqltx"},
 		others: []string{"github.com/jackc/pgx/v5"},

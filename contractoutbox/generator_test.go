@@ -148,7 +148,7 @@ func references(v any) map[string]bool {
 	return found
 }
 
-// Whatever encoding/json writes for a type, its schema accepts.
+// The schema of a type accepts all that encoding/json writes for it.
 func TestSchemaAcceptsWhatJSONWrites(t *testing.T) {
 	one := 1
 	ptr := &one

@@ -142,7 +142,7 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	for _, event := range []core.Event{
-		// What a producer of last year wrote, and what a replay brings again.
+		// A producer of last year wrote this one, and a replay brings it again.
 		{
 			Type: "order.placed", SchemaVersion: 1, Topic: "orders", AggregateType: "order", AggregateID: "order-1",
 			Data: events.OrderPlacedV1{OrderID: "order-1", Total: 42},

@@ -51,10 +51,7 @@ var orderPlaced = contract.Must(contract.Define(contract.Spec[orderPlacedV3]{
 	Description: "A customer has placed an order, and has not paid it yet.",
 	Example:     orderPlacedV3{OrderID: "order-7", Amount: 4200, Currency: "EUR"},
 	Older: []contract.Older{
-		contract.From(1, events.OrderPlacedV1{OrderID: "order-7", Total: 42},
-			func(v1 events.OrderPlacedV1) (events.OrderPlacedV2, error) {
-				return events.OrderPlacedV2{OrderID: v1.OrderID, Cents: int64(v1.Total * 100)}, nil
-			}),
+		contract.From(1, events.OrderPlacedV1{OrderID: "order-7", Total: 42}, events.UpcastOrderPlacedV1),
 		contract.From(2, events.OrderPlacedV2{OrderID: "order-7", Cents: 4200},
 			func(v2 events.OrderPlacedV2) (orderPlacedV3, error) {
 				return orderPlacedV3{OrderID: v2.OrderID, Amount: v2.Cents, Currency: "EUR"}, nil

@@ -44,11 +44,14 @@ recognises it by its id.`,
 		OrderID: "order-7", Cents: 4200, Customer: "Ada", Lines: []Line{{SKU: "book", Count: 2}},
 	},
 	Older: []contract.Older{
-		contract.From(1, OrderPlacedV1{OrderID: "order-7", Total: 42}, func(v1 OrderPlacedV1) (OrderPlacedV2, error) {
-			return OrderPlacedV2{OrderID: v1.OrderID, Cents: int64(math.Round(v1.Total * 100))}, nil
-		}),
+		contract.From(1, OrderPlacedV1{OrderID: "order-7", Total: 42}, UpcastOrderPlacedV1),
 	},
 }))
+
+// UpcastOrderPlacedV1 returns the data of version 1 as version 2.
+func UpcastOrderPlacedV1(v1 OrderPlacedV1) (OrderPlacedV2, error) {
+	return OrderPlacedV2{OrderID: v1.OrderID, Cents: int64(math.Round(v1.Total * 100))}, nil
+}
 
 // OrderCancelledV1 is the data of version 1.
 type OrderCancelledV1 struct {

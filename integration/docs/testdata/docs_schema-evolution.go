@@ -12,7 +12,7 @@ import (
 
 type OrderPlacedV1 struct {
 	OrderID string
-	Total   float64
+	Euros   int64
 }
 
 var (

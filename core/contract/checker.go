@@ -11,6 +11,7 @@ import (
 // follows the type of the data, and stops at types that read themselves.
 type checker struct {
 	fields   []checkedField // of a struct
+	to       *checker       // of what a pointer points to
 	elem     *checker       // of the elements of a slice, an array or a map
 	list     bool           // a slice or an array
 	mapped   bool           // a map
@@ -43,8 +44,7 @@ func newChecker(t reflect.Type, known map[reflect.Type]*checker) *checker {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		*c = *newChecker(t.Elem(), known)
-		c.nullable = true
+		c.nullable, c.to = true, newChecker(t.Elem(), known)
 	case reflect.Interface:
 		c.nullable = true
 	case reflect.Slice, reflect.Array:
@@ -77,6 +77,9 @@ func (c *checker) check(payload []byte) error {
 // value reports the first problem of v. A value of another kind than the type is left to
 // encoding/json, whose error says so.
 func (c *checker) value(path string, v any) error {
+	if c.to != nil && v != nil {
+		return c.to.value(path, v)
+	}
 	switch v := v.(type) {
 	case nil:
 		if !c.nullable {

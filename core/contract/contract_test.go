@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/core/contract"
 )
 
@@ -192,42 +191,6 @@ func TestDecodeErrors(t *testing.T) {
 		if err == nil || tc.is != nil && !errors.Is(err, tc.is) || !marked || class != tc.class ||
 			!strings.Contains(err.Error(), tc.text) || got.ID != "" {
 			t.Errorf("%s: %+v, %s, %v", name, got, class, err)
-		}
-	}
-}
-
-// A CloudEvent is read in both modes, with and without headers of our own.
-func TestDecodeCloudEvents(t *testing.T) {
-	e := cloudevents.Event{
-		ID: "e", Source: "/orders", Type: "order.placed", DataContentType: "application/json",
-		Data: []byte(`{"id":"o-7","euros":42}`),
-	}
-	for _, b := range []cloudevents.Binding{
-		cloudevents.Kafka, cloudevents.AMQP, cloudevents.AMQPUnderscore, cloudevents.NATS, cloudevents.HTTP,
-	} {
-		for name, make := range map[string]func(cloudevents.Event) (cloudevents.Message, error){
-			"binary": b.Binary, "structured": b.Structured,
-		} {
-			m, err := make(e)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := placed().Decode(contract.Message{Headers: m.Headers, Payload: m.Body})
-			if err != nil || got.Cents != 4200 {
-				t.Errorf("%s, %s: %+v, %v", b, name, got, err)
-			}
-			other := contract.Must(contract.Define(contract.Spec[placed1]{
-				Type: "order.paid", Owner: "o", Description: "d", Example: placed1{"o", 1},
-			}))
-			_, err = other.Decode(contract.Message{Headers: m.Headers, Payload: m.Body})
-			if !errors.Is(err, contract.ErrUnknownType) {
-				t.Errorf("%s, %s: another type: %v", b, name, err)
-			}
-			m.Headers[core.HeaderEventType], m.Headers[core.HeaderSchemaVersion] = "order.placed", "4"
-			_, err = placed().Decode(contract.Message{Headers: m.Headers, Payload: m.Body})
-			if !errors.Is(err, contract.ErrNewerVersion) {
-				t.Errorf("%s, %s: our own headers: %v", b, name, err)
-			}
 		}
 	}
 }

@@ -36,6 +36,7 @@ type limits struct {
 	transaction time.Duration
 	skew        time.Duration
 	deadTuples  int64
+	maxBehind   int64         // bytes of log that a reader may be behind
 	dedupWindow time.Duration // of the consumers; 0: not known
 	overdue     time.Duration // of effects
 	lease       time.Duration // of work under idempotency keys; 0: that of keys that are held
@@ -82,6 +83,8 @@ func (a *app) doctorCommand() *cobra.Command {
   broker        with --to kafka://...: topics that lose events that they have accepted; with
                 --to amqp://...: exchanges and queues that are missing, and with --rabbitmq-api those
                 that lose events that they have accepted
+  log           where a program such as Debezium reads the events from the log of the database: on
+                PostgreSQL whether a publication and a slot are there, and how far its reader is
 
 The table of keys has the lease of keys that are held now, and how long work took that succeeded at
 once; --lease gives the lease that you have set. How long effects, publishes and handlers of the inbox
@@ -135,6 +138,7 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 		"RabbitMQ's management API, as http://user:password@host:15672 (default: $OUTBOX_RABBITMQ_API)")
 	f.StringVar(&l.keysPrefix, "keys-prefix", "", "prefix of the tables of idempotency keys")
 	f.StringVar(&a.effectsPrefix, "effects-prefix", "", "prefix of the tables of effects")
+	f.Int64Var(&l.maxBehind, "max-log-behind", 1<<30, "bytes of log that the reader of a slot may be behind (PostgreSQL)")
 	f.Int64Var(&l.deadTuples, "max-dead-tuples", 100_000, "dead tuples of the table of events (PostgreSQL)")
 	return c
 }
@@ -185,6 +189,7 @@ func (x *examination) examine(ctx context.Context) (all []finding) {
 		{"leases", x.leases, true},
 		{"retention", x.retention, true},
 		{"broker", x.broker, true},
+		{"log", x.log, true},
 	} {
 		found, err := c.run(ctx)
 		if err != nil && (!c.reads || !x.noTables) {

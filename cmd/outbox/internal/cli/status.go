@@ -58,6 +58,9 @@ type outboxState struct {
 	Relays      []relayRow   `json:"relays"` // null: not known
 	Pauses      []pauseRow   `json:"pauses"` // null: not known
 	Rates       []rateRow    `json:"rates"`  // null: not known
+	// ByLog: events that a program such as Debezium reads from the log of the database. They are
+	// counted nowhere else. Null: there are none among the newest.
+	ByLog *logEvents `json:"by_log,omitempty"`
 }
 
 // countTopics reads at most maxCounted events in the order of an index, in each of three parts:
@@ -188,6 +191,9 @@ func (a *app) state(ctx context.Context, db *database) (s outboxState, err error
 	if err := findFailing(ctx, ob, s.Topics); err != nil {
 		return s, err
 	}
+	if s.ByLog, err = db.byLog(ctx, a.schema, a.prefixOf()); err != nil {
+		return s, err
+	}
 	if pauses, err := ob.Pauses(ctx); err == nil { // tables of the version before have none
 		s.Pauses = converted(pauses, pauseRowOf)
 	}
@@ -221,8 +227,9 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Count what waits, what is leased, what is retried and what is dead, by topic",
 		Long: `status counts the open and the dead events of each topic, lists the relays, and says which
-destination is down and what is paused or limited. At most 100,000 of each kind are counted; a plus
-behind a number says that there may be more.
+destination is down and what is paused or limited. Events that a program such as Debezium reads from
+the log of the database are not counted: these tables do not know which of them are published. At
+most 100,000 of each kind are counted; a plus behind a number says that there may be more.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it
@@ -334,6 +341,9 @@ func (a *app) printState(s outboxState) {
 			a.sayf("%s\n", a.paint(red, t.Failure.text(t.Topic)))
 		}
 	}
+	if s.ByLog != nil {
+		a.sayf("%s\n", s.ByLog)
+	}
 	for _, p := range s.Pauses {
 		a.sayf("%s\n", a.paint(yellow, fmt.Sprintf("%s is paused by %s since %s: %s", p.name(), short(p.Actor),
 			moment(p.Since), short(p.Reason))))
@@ -344,6 +354,7 @@ func (a *app) printState(s outboxState) {
 	}
 	switch {
 	case s.Relays == nil:
+	case len(s.Relays) == 0 && s.ByLog != nil && s.Pending == 0: // none is needed
 	case len(s.Relays) == 0:
 		a.sayf("\n%s\n", a.paint(red, "no relay has told that it is alive"))
 	default:

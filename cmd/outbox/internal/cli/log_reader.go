@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// logSample is how many of the newest events are looked at for those of a reader of the log.
+const logSample = 1000
+
+// logEvents counts the newest events, and those of them that a reader of the log publishes.
+type logEvents struct {
+	ByLog int `json:"by_log"`
+	Of    int `json:"of"`
+}
+
+// String says what is known about the events.
+func (e logEvents) String() string {
+	return fmt.Sprintf("%d of the newest %s are for a program that reads the log of the database, such as Debezium; "+
+		"which of them are published, these tables do not know", e.ByLog, many(e.Of, "event"))
+}
+
+// byLog returns nil if none of the newest events is for a reader of the log.
+func (db *database) byLog(ctx context.Context, schema, prefix string) (*logEvents, error) {
+	var e logEvents
+	err := db.QueryRowContext(ctx, "SELECT COALESCE(SUM(CASE WHEN status = 1 AND claimed_by = '"+core.LogReader+
+		"' THEN 1 ELSE 0 END), 0), COUNT(*) FROM (SELECT status, claimed_by FROM "+db.quote(schema, prefix+"event")+
+		" ORDER BY id DESC LIMIT "+strconv.Itoa(logSample)+") newest").Scan(&e.ByLog, &e.Of)
+	if err != nil || e.ByLog == 0 {
+		return nil, err
+	}
+	return &e, nil
+}
+
+// slot is a logical replication slot of PostgreSQL.
+type slot struct {
+	name, status string // wal_status
+	active       bool
+	behind       int64 // bytes of log that its reader has not confirmed
+}
+
+const slotsGuide = "docs/debezium.md says how to repair it"
+
+// judge says how a reader of the log does.
+func (s slot) judge(maxBehind int64) finding {
+	f := finding{Check: "log", Level: levelFailure}
+	switch {
+	case s.status == "lost":
+		f.Found = fmt.Sprintf("slot %s is lost: the server has removed log that its reader has not read", s.name)
+		f.Cause = "the events in that log are never sent"
+		f.Fix = "make the slot again and replay the events since then: " + slotsGuide
+	case !s.active:
+		f.Found = fmt.Sprintf("nobody reads slot %s, and the server keeps %s of log for it", s.name, mebibytes(s.behind))
+		f.Cause = "no event is sent, and the log fills the disk, or is removed at max_slot_wal_keep_size"
+		f.Fix = "start its reader (Debezium: look at the state of the connector and of its task); drop a slot that " +
+			"nobody needs"
+	case s.behind > maxBehind:
+		f.Level = levelWarning
+		f.Found = fmt.Sprintf("the reader of slot %s is %s of log behind", s.name, mebibytes(s.behind))
+		f.Cause = "events are late; or its reader confirms nothing while the outbox is quiet"
+		f.Fix = "look at the log of the reader, and whether it has a heartbeat: " + slotsGuide
+	default:
+		return fine("log", fmt.Sprintf("slot %s is read, and %s of log behind", s.name, mebibytes(s.behind)))
+	}
+	return f
+}
+
+func mebibytes(n int64) string { return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB" }
+
+// publicationsOf counts the publications with the inserts of the table or of its partitions.
+const publicationsOf = `SELECT count(DISTINCT p.pubname) FROM pg_catalog.pg_publication_tables t
+JOIN pg_catalog.pg_publication p ON p.pubname = t.pubname
+WHERE p.pubinsert AND (quote_ident(t.schemaname) || '.' || quote_ident(t.tablename))::regclass IN (
+ SELECT $1::regclass UNION SELECT i.inhrelid::regclass FROM pg_catalog.pg_inherits i WHERE i.inhparent = $1::regclass)`
+
+const logicalSlots = `SELECT slot_name, COALESCE(wal_status, ''), active,
+ COALESCE(pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn), 0)::bigint
+FROM pg_catalog.pg_replication_slots WHERE slot_type = 'logical' AND database = current_database() ORDER BY slot_name`
+
+// log looks for a reader of the log, if the newest events are for one.
+func (x *examination) log(ctx context.Context) (all []finding, err error) {
+	events, err := x.db.byLog(ctx, x.schema, x.prefix)
+	if events == nil || err != nil {
+		return nil, err
+	}
+	all = append(all, fine("log", events.String()))
+	if x.db.dialect != core.Postgres {
+		return all, nil
+	}
+	table := x.db.quote(x.schema, x.prefix+"event")
+	var publications int
+	if err := x.db.QueryRowContext(ctx, publicationsOf, table).Scan(&publications); err != nil {
+		return all, err
+	}
+	if publications == 0 {
+		all = append(all, finding{
+			Check: "log", Level: levelFailure, Found: "no publication has the inserts of " + table,
+			Cause: "no program can read the events from the log",
+			Fix:   "make one (CREATE PUBLICATION), as docs/debezium.md shows",
+		})
+	}
+	rows, err := x.db.QueryContext(ctx, logicalSlots)
+	if err != nil {
+		return all, err
+	}
+	defer rows.Close()
+	slots := 0
+	for rows.Next() {
+		var s slot
+		if err := rows.Scan(&s.name, &s.status, &s.active, &s.behind); err != nil {
+			return all, err
+		}
+		slots++
+		all = append(all, s.judge(x.maxBehind))
+	}
+	if slots == 0 {
+		all = append(all, finding{
+			Check: "log", Level: levelFailure, Found: "this database has no logical replication slot",
+			Cause: "events that commit while there is no slot are never sent",
+			Fix:   "make the slot, and replay the events since then: " + slotsGuide,
+		})
+	}
+	return all, rows.Err()
+}

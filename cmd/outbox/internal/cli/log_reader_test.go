@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+func TestLogReader(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.publish(core.Event{Type: "order.placed", Topic: "orders"})
+		var all []finding
+		if w.json(&all, "doctor"); found(all, "log", "").Level != "" {
+			w.Errorf("a reader of the log that nobody needs: %+v", all)
+		}
+		var s outboxState
+		if w.json(&s, "status"); s.ByLog != nil {
+			w.Errorf("status %+v", s)
+		}
+
+		w.exec("UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = created_at")
+		w.publish(core.Event{Type: "order.placed", Topic: "orders"})
+		const known = "1 of the newest 2 events are for a program that reads the log"
+		w.requireFinding(levelOK, "log", known)
+		if out := w.ok("status"); !strings.Contains(out, known) {
+			w.Errorf("status printed %s", out)
+		}
+		if w.json(&s, "status"); s.ByLog == nil || s.ByLog.ByLog != 1 || s.Pending != 1 {
+			w.Errorf("status %+v", s)
+		}
+		w.exec("DELETE FROM outbox_event WHERE status = 0")
+		if out := w.ok("status"); strings.Contains(out, "no relay has told") {
+			w.Errorf("status wants a relay: %s", out)
+		}
+		if w.dialect != core.Postgres {
+			return
+		}
+
+		w.requireFinding(levelFailure, "log", "no publication has the inserts of")
+		w.requireFinding(levelFailure, "log", "this database has no logical replication slot")
+		w.exec("CREATE PUBLICATION p FOR TABLE outbox_event WITH (publish = 'delete')")
+		w.requireFinding(levelFailure, "log", "no publication has the inserts of")
+		w.exec("ALTER PUBLICATION p SET (publish = 'insert')")
+		conn, err := w.open().Conn(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer conn.Close()
+		name := unique() // it is temporary: its connection reads it
+		if _, err := conn.ExecContext(w.Context(),
+			"SELECT pg_create_logical_replication_slot('"+name+"', 'pgoutput', true)"); err != nil {
+			w.Fatal(err)
+		}
+		w.requireFinding(levelOK, "log", "slot "+name+" is read")
+		w.requireFinding(levelWarning, "log", "the reader of slot "+name, "--max-log-behind", "-1")
+		w.exec("DROP PUBLICATION p")
+		w.requireFinding(levelFailure, "log", "no publication has the inserts of")
+	})
+}
+
+func TestLogReaderSlots(t *testing.T) {
+	t.Parallel()
+	for text, s := range map[string]slot{
+		"slot s is lost": {"s", "lost", false, 1},
+		"nobody reads slot s, and the server keeps 3.0 MiB of log for it": {"s", "reserved", false, 3 << 20},
+		"the reader of slot s is 2.0 MiB of log behind":                   {"s", "extended", true, 2 << 20},
+		"slot s is read, and 1.0 MiB of log behind":                       {"s", "reserved", true, 1 << 20},
+	} {
+		f := s.judge(1 << 20)
+		if !strings.HasPrefix(f.Found, text) || (f.Level == levelOK) != (f.Fix == "" && f.Cause == "") {
+			t.Errorf("%+v is judged %+v, want %q", s, f, text)
+		}
+	}
+}

@@ -26,7 +26,7 @@ const (
 type Report struct {
 	Status   string `json:"status"` // OK, Degraded or Failed
 	Relaying bool   `json:"relaying"`
-	// RelayedByLog: a program that reads the log of the database publishes the events of an outbox.
+	// RelayedByLog: a program that reads the database's log publishes the events of an outbox.
 	RelayedByLog bool     `json:"relayed_by_log,omitempty"`
 	TurnedMS     int64    `json:"turned_ms"` // milliseconds since the loop of Run turned
 	Stopped      []string `json:"stopped"`

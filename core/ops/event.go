@@ -54,7 +54,7 @@ type Event struct {
 // Leased reports whether a process held the event when it was read.
 func (e *Event) Leased() bool { return e.Status.Open() && e.LeaseUntil.After(e.ReadAt) }
 
-// ByLog reports whether the event was inserted for a program that reads the log of the database, see
+// ByLog reports whether the event was inserted for a program that reads the database's log, see
 // core.Config.RelayedByLog. It is StatusDone, and whether it is published is not known.
 func (e *Event) ByLog() bool { return e.Status == StatusDone && e.ClaimedBy == core.LogReader }
 

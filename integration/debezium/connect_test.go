@@ -132,7 +132,13 @@ func (c *connect) start() {
 			c.t.Fatalf("Connect has ended: %v", err)
 		default:
 		}
-		return !slices.ContainsFunc(c.connectors, func(name string) bool { return c.state(name) != "RUNNING" })
+		return !slices.ContainsFunc(c.connectors, func(name string) bool {
+			state := c.state(name)
+			if state == "FAILED" {
+				c.t.Fatalf("the task of %s has failed", name)
+			}
+			return state != "RUNNING"
+		})
 	})
 }
 
@@ -144,13 +150,10 @@ func (c *connect) state(name string) string {
 	}
 	defer resp.Body.Close()
 	var status struct {
-		Tasks []struct{ State, Trace string }
+		Tasks []struct{ State string }
 	}
 	if json.NewDecoder(resp.Body).Decode(&status) != nil || len(status.Tasks) != 1 {
 		return ""
-	}
-	if status.Tasks[0].State == "FAILED" {
-		c.t.Fatalf("the task of %s has failed: %s", name, status.Tasks[0].Trace)
 	}
 	return status.Tasks[0].State
 }

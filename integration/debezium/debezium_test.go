@@ -2,7 +2,9 @@ package debezium_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -31,6 +33,7 @@ func TestDebezium(t *testing.T) {
 	t.Run("replay", func(t *testing.T) { w.in(t).replay() })
 	t.Run("inbox", func(t *testing.T) { w.in(t).inbox() })
 	t.Run("killed", func(t *testing.T) { w.in(t).killed() })
+	t.Run("refused", func(t *testing.T) { w.in(t).refused() })
 }
 
 // in returns the world of a part of the test.
@@ -56,7 +59,8 @@ func events(topic string) map[string]core.Event {
 			ContentType: "application/json; charset=utf-8", Payload: []byte(`{"a": [1, 2.50, "ü"],  "b":null}`),
 			Headers: map[string]string{
 				"traceparent": traceparent, "tracestate": "a=b,c=d", "baggage": "user=1", "number": "007",
-				"bool": "true", "empty": "", "null": "null", "quotes": `" ' \ {"json":"<&>"}`, "unicode": "grüße 世界 🌍", "id": "mine",
+				"bool": "true", "empty": "", "null": "null",
+				"quotes": `" ' \ {"json":"<&>"}`, "unicode": "grüße 世界 🌍", "id": "mine",
 			},
 		},
 		"nothing":        {Payload: []byte("p")},
@@ -242,12 +246,11 @@ func (w *world) inbox() {
 	}
 }
 
-// killed kills Connect again and again while a service commits. No event is missing, each key is in
-// its order and in one partition, and what comes again are whole pieces of the log. Then the table is
-// cleaned up, which sends nothing.
+// killed kills Connect while a service commits. No event is missing, and each key is in its order
+// and in one partition. Then the table is cleaned up, which sends nothing.
 func (w *world) killed() {
 	topic := w.topic()
-	const keys, batches, kills = 12, 400, 2
+	const keys, batches, kills = 12, 400, 1
 	var ids []string
 	done := make(chan struct{})
 	go func() {
@@ -317,4 +320,35 @@ func (w *world) cleanup(topic string, ids []string) {
 	if got := w.size(topic); got != size+1 {
 		w.Errorf("the topic has %d records, want %d", got, size+1)
 	}
+}
+
+// refused has an event that is larger than what the producer of Connect sends. The task fails, and
+// nothing is sent any more, until the limit is raised.
+func (w *world) refused() {
+	size := "4194304"
+	topic := topics.Kafka(w.T, "", partitions, map[string]*string{"max.message.bytes": &size})
+	topics.Kafka(w.T, w.stock+topic, partitions, map[string]*string{"max.message.bytes": &size})
+	careless := fixture.JoinProcess(w.T, w.db, nil, core.Config{RelayedByLog: true, MaxPayload: 2 << 20})
+	large := core.Event{Type: "order.placed", Topic: topic, Key: "1", Payload: make([]byte, 1<<20)}
+	err := w.service.Tx.RunInTx(w.Context(), func(ctx context.Context, tx core.Tx) error {
+		_, err := w.service.Outbox.Publish(ctx, tx, large)
+		return err
+	})
+	if !errors.Is(err, core.ErrInvalidEvent) {
+		w.Errorf("a payload as large as the limit of Kafka: %v", err)
+	}
+	ids := careless.Publish(large)
+	small := core.Event{Type: "order.placed", Topic: topic, Key: "2", Payload: []byte("p")}
+	ids = append(ids, w.service.Publish(small)...)
+	fixture.Await(w, "the task fails", func() bool { return w.connect.state("outbox") == "FAILED" })
+	if n := w.size(topic); n != 0 {
+		w.Errorf("%d records were sent beside the one that was refused", n)
+	}
+	w.connect.kill()
+	for name, settings := range w.settings {
+		settings["producer.override.max.request.size"] = size
+		w.connect.write(name+".properties", settings)
+	}
+	w.connect.start()
+	w.await(topic, ids...)
 }

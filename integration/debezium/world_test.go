@@ -21,9 +21,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// world is PostgreSQL with an outbox that Debezium relays to Kafka. Connector "outbox" is configured
-// as the documentation says. Connector "stock" does without our transformation, and sends to topics
-// with the prefix stock.
+// world is PostgreSQL with an outbox that Debezium relays to Kafka. Connector "outbox" is
+// configured as the documentation says. Connector "stock" does without our transformation, and
+// sends to topics with the prefix stock.
 type world struct {
 	*testing.T
 	db      testdb.DB
@@ -32,6 +32,8 @@ type world struct {
 	connect *connect
 	client  sarama.Client
 	stock   string // the prefix of the topics of connector "stock"
+	// settings are those of the connectors
+	settings map[string]map[string]string
 }
 
 func newWorld(t *testing.T) *world {
@@ -63,7 +65,8 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	maps.Copy(settings, own)
-	w.connect = newConnect(t, map[string]map[string]string{"outbox": settings, "stock": w.withoutOurs(settings)})
+	w.settings = map[string]map[string]string{"outbox": settings, "stock": w.withoutOurs(settings)}
+	w.connect = newConnect(t, w.settings)
 	w.connect.start()
 
 	w.client, err = sarama.NewClient([]string{topics.KafkaAddress(t)}, kafkabridge.SaramaConfig(0))

@@ -97,8 +97,8 @@ func byLogMixed(f *fixture) {
 	}
 }
 
-// byLogNumbers has rows of a key for the reader of the log, and then one for a relay: numbers go on,
-// and a done row stands in nobody's way.
+// byLogNumbers has rows of a key for the reader of the log, and then one for a relay: numbers go
+// on, and a done row stands in nobody's way.
 func byLogNumbers(f *fixture) {
 	first := f.commit(byLog(newRows(2, "topic", "k")...)...)
 	f.must(first[0].Opened && first[1].KeySeq == first[0].KeySeq+1, "places %+v", first)

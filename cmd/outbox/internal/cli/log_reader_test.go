@@ -50,6 +50,7 @@ func TestLogReader(t *testing.T) {
 		}
 		defer conn.Close()
 		name := unique() // it is temporary: its connection reads it
+		defer func() { _, _ = conn.ExecContext(w.Context(), "SELECT pg_drop_replication_slot('"+name+"')") }()
 		if _, err := conn.ExecContext(w.Context(),
 			"SELECT pg_create_logical_replication_slot('"+name+"', 'pgoutput', true)"); err != nil {
 			w.Fatal(err)

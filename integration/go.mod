@@ -148,6 +148,7 @@ require (
 	github.com/ormoutbox/ormoutbox/oteloutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/pgxoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/promoutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge v0.0.0
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
@@ -192,6 +193,8 @@ replace github.com/ormoutbox/ormoutbox/bunoutbox => ../bunoutbox
 replace github.com/ormoutbox/ormoutbox/inbox => ../inbox
 
 replace github.com/ormoutbox/ormoutbox/inbox/redisonce => ../inbox/redisonce
+
+replace github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge => ../watermillbridge/httpbridge
 
 replace github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge => ../watermillbridge/natsbridge
 

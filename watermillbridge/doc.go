@@ -43,7 +43,7 @@
 //     Publish returns nil while the Pub/Sub closes. They are fine for tests. For handlers in the
 //     same process give core.Router a function: its event is done when the function has returned
 //     nil.
-//   - HTTP: give the client a timeout, and set Config.Classifier to httpbridge.Classify.
+//   - HTTP: use httpbridge, which is a core.Publisher of its own.
 //   - SQL, io and others: find out which acknowledgement their Publish waits for.
 //
 // # Timeouts

@@ -21,45 +21,14 @@ var ErrNotOutboxMessage = errors.New("watermillbridge: not a message of an outbo
 // event's headers, and its fields under the names core.HeaderEventID and so on, all as text. Fields
 // that are empty or zero are left out. The payload is a copy. The message's context is ctx.
 func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
-	md := make(message.Metadata, len(d.Headers)+14)
-	uuid := setHeaders(md, d.Headers)
+	md := message.Metadata(d.Metadata())
+	uuid := unpack(md)
 	if uuid == "" {
 		uuid = d.ID
 	}
 	// The payload is never nil, because a broker may take a missing payload for a deletion.
 	msg := message.NewMessage(uuid, append(make([]byte, 0, len(d.Payload)), d.Payload...))
 	msg.SetContext(ctx)
-
-	text := func(name, v string) {
-		if v != "" {
-			md[name] = v
-		}
-	}
-	number := func(name string, v int64) {
-		if v != 0 {
-			md[name] = strconv.FormatInt(v, 10)
-		}
-	}
-	text(core.HeaderEventID, d.ID)
-	text(core.HeaderEventType, d.Type)
-	number(core.HeaderSchemaVersion, int64(d.SchemaVersion))
-	text(core.HeaderAggregateType, d.AggregateType)
-	text(core.HeaderAggregateID, d.AggregateID)
-	number(core.HeaderAggregateVersion, d.AggregateVersion)
-	text(core.HeaderTenantID, d.TenantID)
-	text(core.HeaderPartitionKey, d.Key)
-	number(core.HeaderKeySeq, d.KeySeq)
-	text(core.HeaderContentType, d.ContentType)
-	number(core.HeaderAttempt, int64(d.Attempt))
-	if !d.OccurredAt.IsZero() {
-		md[core.HeaderOccurredAt] = d.OccurredAt.UTC().Format(time.RFC3339Nano)
-	}
-	if !d.RowID.IsZero() {
-		md[core.HeaderRowID] = d.RowID.String()
-	}
-	if !d.ReplayOf.IsZero() {
-		md[core.HeaderReplayOf] = d.ReplayOf.String()
-	}
 	msg.Metadata = md
 	return msg
 }

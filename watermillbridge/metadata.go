@@ -68,25 +68,24 @@ func headersOf(uuid string, md message.Metadata) (map[string]string, error) {
 	return h, nil
 }
 
-// setHeaders writes headers of an event into md, and returns the UUID that came with them, if any.
-// A value that another program has written under core.HeaderMessage stays unchanged.
-func setHeaders(md message.Metadata, headers map[string]string) (uuid string) {
-	for k, v := range headers {
-		if k == core.HeaderMessage {
-			var c carried
-			if json.Unmarshal([]byte(v), &c) == nil {
-				for k, v := range c.Metadata {
-					if !isField(k) && !isTransport(k) {
-						md[k] = v
-					}
-				}
-				uuid = c.UUID
-				continue
-			}
-		}
-		md[k] = v
+// unpack replaces the header core.HeaderMessage by the metadata that it carries, and returns the
+// UUID that came with them, if any. A value that another program has written there stays unchanged.
+func unpack(md message.Metadata) (uuid string) {
+	v, ok := md[core.HeaderMessage]
+	if !ok {
+		return ""
 	}
-	return uuid
+	var c carried
+	if json.Unmarshal([]byte(v), &c) != nil {
+		return ""
+	}
+	delete(md, core.HeaderMessage)
+	for k, v := range c.Metadata {
+		if !isField(k) && !isTransport(k) {
+			md[k] = v
+		}
+	}
+	return c.UUID
 }
 
 // plainHeaders returns the metadata that are headers of the event: without fields, transport

@@ -32,7 +32,8 @@ var packages = func() map[string]string {
 		"ent":         "github.com/ormoutbox/ormoutbox/integration/internal/entclient",
 	}
 	for _, path := range []string{
-		"context", "database/sql", "encoding/json", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal",
+		"context", "database/sql", "encoding/json", "errors", "fmt", "io", "log", "log/slog", "net/http", "net/netip",
+		"os", "os/signal",
 		"strings", "syscall", "testing", "time", "entgo.io/ent/dialect", "entgo.io/ent/dialect/sql/schema",
 		"github.com/IBM/sarama", "github.com/uptrace/bun", "github.com/uptrace/bun/driver/pgdriver", "gorm.io/gorm",
 		"gorm.io/gorm/clause", "github.com/prometheus/client_golang/prometheus",

@@ -125,10 +125,7 @@ var rooms = map[string]room{
 		brings: []string{"github.com/nats-io"},
 	},
 	"watermillbridge/redisbridge": {ours: []string{"core"}, others: []string{"github.com/redis/go-redis/v9"}},
-	"watermillbridge/httpbridge": {
-		ours:   []string{"core", "core/cloudevents"},
-		others: []string{watermillModule, "github.com/ThreeDotsLabs/watermill-http/v2"},
-	},
+	"watermillbridge/httpbridge": {ours: []string{"core", "core/cloudevents"}},
 }
 
 const watermillModule = "github.com/ThreeDotsLabs/watermill"

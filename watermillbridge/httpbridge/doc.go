@@ -1,12 +1,47 @@
-// Package httpbridge classifies the answers to webhooks for an outbox that publishes them through
-// watermill-http.
+// Package httpbridge publishes an outbox to webhooks. It needs the standard library alone.
 //
-//	pub, err := http.NewPublisher(http.PublisherConfig{
-//		MarshalMessageFunc: http.DefaultMarshalMessageFunc, Client: client,
-//	}, logger)
-//	publisher, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{Classifier: httpbridge.Classify})
+//	publisher, err := httpbridge.NewPublisher(httpbridge.Config{Endpoints: map[string]httpbridge.Endpoint{
+//		"orders": {URL: "https://partner.example/hooks/orders", Secrets: []string{secret}},
+//	}})
+//	outbox, err := core.New(core.Config{Repository: repository, Publisher: publisher})
 //
-// Without it, an endpoint that is down for a while looks like a refusal of each event. Give the
-// client a timeout below core.Config.PublishTimeout. Give it a CheckRedirect too: a redirect to
-// another host takes the event with it.
+// Each event is one POST. [Publisher.Send] posts other messages with the same client and the same
+// answers: call it in the handler of an effect (package core/once/command), where each subscriber
+// has a URL and a secret of its own.
+//
+// # What a request carries
+//
+//	body                 the payload, byte for byte
+//	Content-Type         Event.ContentType
+//	Idempotency-Key      the row id: the same for every attempt, another one for a replay
+//	webhook-id           the event id: the same for every attempt and every replay
+//	webhook-timestamp    the time of this attempt, in seconds
+//	webhook-signature    of id, timestamp and body, one for each secret of the endpoint
+//	Message-Metadata     all headers and fields of the event, exactly, as a JSON object
+//	Message-Uuid         the UUID of the message of Watermill
+//
+// Headers of the event are sent under their own names too, if HTTP can carry them: traceparent, for
+// example. HTTP does not keep the case of names, and some proxies drop names with an underscore and
+// values that are not ASCII. Message-Metadata survives that. [Metadata] reads it, and so does the
+// subscriber of watermill-http.
+//
+// The three webhook headers follow Standard Webhooks 1.0. Receivers check them with [Verify], or
+// with a library of https://www.standardwebhooks.com. An endpoint without secrets gets no
+// signature.
+//
+// # What an answer means
+//
+// [ClassOfStatus] lists every status. 2xx is accepted. An endpoint that is down, throttles, has
+// moved or does not know the client stops its topic, and its events spend no attempt. A request
+// that is wrong in itself (400, 413, 422) makes the event DEAD, and so does 410: the receiver wants
+// no more of it. Retry-After is honoured: nothing is sent to the endpoint before it is over.
+// Redirects are not followed, because they would take the event to a place that nobody has
+// configured.
+//
+// # Addresses
+//
+// A URL that somebody else has chosen may point into your own network. The address of each
+// connection is checked when it is opened, after DNS has answered: loopback, private, link-local
+// and other special networks are refused ([ErrAddress]), the metadata services of clouds among
+// them. Config.AllowAddresses lists exceptions.
 package httpbridge

@@ -2,20 +2,6 @@ module github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge
 
 go 1.26.0
 
-require (
-	github.com/ThreeDotsLabs/watermill v1.5.1
-	github.com/ormoutbox/ormoutbox v0.0.0
-)
-
-require (
-	github.com/ThreeDotsLabs/watermill-http/v2 v2.3.1
-	github.com/ajg/form v1.5.1 // indirect
-	github.com/go-chi/chi v4.1.2+incompatible // indirect
-	github.com/go-chi/render v1.0.3 // indirect
-	github.com/google/uuid v1.6.0 // indirect
-	github.com/lithammer/shortuuid/v3 v3.0.7 // indirect
-	github.com/oklog/ulid v1.3.1 // indirect
-	github.com/pkg/errors v0.9.1 // indirect
-)
+require github.com/ormoutbox/ormoutbox v0.0.0
 
 replace github.com/ormoutbox/ormoutbox => ../../

@@ -1,0 +1,99 @@
+package httpbridge
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Names of the headers of Standard Webhooks, and of the key by which a receiver deduplicates.
+const (
+	HeaderWebhookID        = "Webhook-Id"
+	HeaderWebhookTimestamp = "Webhook-Timestamp"
+	HeaderWebhookSignature = "Webhook-Signature"
+	HeaderIdempotencyKey   = "Idempotency-Key"
+)
+
+// ErrSignature: a request is not signed with one of the secrets, or is too old. Answer with 401,
+// and do not handle it.
+var ErrSignature = errors.New("httpbridge: the signature is not valid")
+
+const (
+	secretPrefix = "whsec_"
+	// tolerance is how far the clocks of sender and receiver may differ. Standard Webhooks leaves
+	// it to the receiver; its libraries take five minutes.
+	tolerance = 5 * time.Minute
+)
+
+// Sign returns the value of webhook-signature for a message, with one signature for each secret.
+// Publisher calls it; call it to test a receiver. An error names a secret by its position.
+func Sign(id string, at time.Time, body []byte, secrets ...string) (string, error) {
+	var all strings.Builder
+	for i, secret := range secrets {
+		key, err := decodeSecret(secret)
+		if err != nil {
+			return "", fmt.Errorf("httpbridge: secret %d %w", i, err)
+		}
+		if i > 0 {
+			all.WriteByte(' ')
+		}
+		all.WriteString("v1,")
+		all.WriteString(base64.StdEncoding.EncodeToString(mac(key, id, strconv.FormatInt(at.Unix(), 10), body)))
+	}
+	return all.String(), nil
+}
+
+// Verify checks a received request: one of its signatures is by one of the secrets, and it was sent
+// less than five minutes ago. body is the whole body as it was received. The error wraps
+// ErrSignature, unless a secret is invalid. After that the receiver deduplicates by webhook-id, as
+// the inbox does: a copy of the request is still valid for five minutes.
+func Verify(h http.Header, body []byte, secrets ...string) error {
+	id, stamp := h.Get(HeaderWebhookID), h.Get(HeaderWebhookTimestamp)
+	seconds, err := strconv.ParseInt(stamp, 10, 64)
+	if id == "" || err != nil {
+		return fmt.Errorf("%w: webhook-id or webhook-timestamp is missing", ErrSignature)
+	}
+	if age := time.Since(time.Unix(seconds, 0)); age > tolerance || age < -tolerance {
+		return fmt.Errorf("%w: it was sent %s ago, more than %s", ErrSignature, age.Round(time.Second), tolerance)
+	}
+	for i, secret := range secrets {
+		key, err := decodeSecret(secret)
+		if err != nil {
+			return fmt.Errorf("httpbridge: secret %d %w", i, err)
+		}
+		want := mac(key, id, stamp, body)
+		for signature := range strings.FieldsSeq(h.Get(HeaderWebhookSignature)) {
+			version, text, _ := strings.Cut(signature, ",")
+			got, err := base64.StdEncoding.DecodeString(text)
+			if version == "v1" && err == nil && hmac.Equal(got, want) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%w: no signature of the message is by a known secret", ErrSignature)
+}
+
+func mac(key []byte, id, stamp string, body []byte) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(id + "." + stamp + "."))
+	h.Write(body)
+	return h.Sum(nil)
+}
+
+// decodeSecret returns the key of a secret. The text of its error has no part of the secret.
+func decodeSecret(secret string) ([]byte, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+	if err != nil {
+		return nil, errors.New("is not whsec_ and base64, as Standard Webhooks writes it")
+	}
+	if len(key) < 24 || len(key) > 64 {
+		return nil, fmt.Errorf("has %d bytes: Standard Webhooks asks for 24 to 64", len(key))
+	}
+	return key, nil
+}

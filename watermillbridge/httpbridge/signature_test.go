@@ -1,0 +1,116 @@
+package httpbridge_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge"
+)
+
+// The vector of the libraries of Standard Webhooks.
+const (
+	vectorSecret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	vectorID        = "msg_p5jXN8AQM9LWM0D4loKWxJek"
+	vectorTime      = 1614265330
+	vectorBody      = `{"test": 2432232314}`
+	vectorSignature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+)
+
+var otherSecret = "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
+
+func TestSignatureOfTheSpecification(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(vectorTime, 0)
+	for name, secret := range map[string]string{
+		"with its prefix": vectorSecret, "without": strings.TrimPrefix(vectorSecret, "whsec_"),
+	} {
+		if got, err := httpbridge.Sign(vectorID, at, []byte(vectorBody), secret); err != nil || got != vectorSignature {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, vectorSignature)
+		}
+	}
+	both, err := httpbridge.Sign(vectorID, at, []byte(vectorBody), otherSecret, vectorSecret)
+	if err != nil || !strings.HasSuffix(both, " "+vectorSignature) || strings.Count(both, "v1,") != 2 {
+		t.Errorf("two secrets: %q, %v", both, err)
+	}
+	if none, err := httpbridge.Sign(vectorID, at, nil); none != "" || err != nil {
+		t.Errorf("no secret: %q, %v", none, err)
+	}
+}
+
+func TestSecretsThatAreNone(t *testing.T) {
+	t.Parallel()
+	for name, secret := range map[string]string{
+		"not base64": "whsec_not-base64!", "short": "whsec_c2hvcnQ=", "empty": "", "a public key": "whpk_" + vectorBody,
+		"long": "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 65)),
+	} {
+		_, err := httpbridge.Sign(vectorID, time.Now(), nil, vectorSecret, secret)
+		if err == nil || !strings.Contains(err.Error(), "secret 1") ||
+			secret != "" && strings.Contains(err.Error(), strings.TrimPrefix(secret, "whsec_")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	signed := func(at time.Time, secrets ...string) http.Header {
+		signature, err := httpbridge.Sign(vectorID, at, []byte(vectorBody), secrets...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := http.Header{}
+		h.Set("webhook-id", vectorID)
+		h.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
+		h.Set("webhook-signature", signature)
+		return h
+	}
+	change := func(name, v string) http.Header {
+		h := signed(now, vectorSecret)
+		h.Set(name, v)
+		return h
+	}
+	for name, tc := range map[string]struct {
+		h       http.Header
+		body    string
+		secrets []string
+		ok      bool
+	}{
+		"as it was sent":         {signed(now, vectorSecret), vectorBody, []string{vectorSecret}, true},
+		"sender rotates first":   {signed(now, otherSecret, vectorSecret), vectorBody, []string{vectorSecret}, true},
+		"receiver rotates first": {signed(now, vectorSecret), vectorBody, []string{otherSecret, vectorSecret}, true},
+		"clock a little behind":  {signed(now.Add(4*time.Minute), vectorSecret), vectorBody, []string{vectorSecret}, true},
+		"other signatures beside": {
+			change("webhook-signature", "v1a,xyz v1,!! v2 "+signed(now, vectorSecret).Get("webhook-signature")),
+			vectorBody, []string{vectorSecret}, true,
+		},
+		"another secret":      {signed(now, otherSecret), vectorBody, []string{vectorSecret}, false},
+		"no secret":           {signed(now, vectorSecret), vectorBody, nil, false},
+		"another body":        {signed(now, vectorSecret), vectorBody + " ", []string{vectorSecret}, false},
+		"another id":          {change("webhook-id", "msg_2"), vectorBody, []string{vectorSecret}, false},
+		"no id":               {change("webhook-id", ""), vectorBody, []string{vectorSecret}, false},
+		"another time":        {change("webhook-timestamp", "1"), vectorBody, []string{vectorSecret}, false},
+		"a time that is none": {change("webhook-timestamp", "now"), vectorBody, []string{vectorSecret}, false},
+		"no signature":        {change("webhook-signature", ""), vectorBody, []string{vectorSecret}, false},
+		"old":                 {signed(now.Add(-6*time.Minute), vectorSecret), vectorBody, []string{vectorSecret}, false},
+		"of the future":       {signed(now.Add(6*time.Minute), vectorSecret), vectorBody, []string{vectorSecret}, false},
+		"without its version": {
+			change("webhook-signature", strings.TrimPrefix(vectorSignature, "v1,")), vectorBody, []string{vectorSecret},
+			false,
+		},
+	} {
+		err := httpbridge.Verify(tc.h, []byte(tc.body), tc.secrets...)
+		if (err == nil) != tc.ok || err != nil && !errors.Is(err, httpbridge.ErrSignature) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := httpbridge.Verify(signed(now, vectorSecret), []byte(vectorBody), "x"); err == nil ||
+		errors.Is(err, httpbridge.ErrSignature) {
+		t.Errorf("a secret that is none: %v", err)
+	}
+}

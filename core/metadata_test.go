@@ -44,6 +44,7 @@ func ExampleDelivery_Metadata() {
 		ID: "018f2d3e-4c5b-7000-8000-000000000001", Type: "order.placed", Key: "order/1",
 		Headers: map[string]string{"shop": "berlin"},
 	}}
-	fmt.Println(d.Metadata())
-	// Output: map[event_id:018f2d3e-4c5b-7000-8000-000000000001 event_type:order.placed partition_key:order/1 shop:berlin]
+	md := d.Metadata()
+	fmt.Println(md[core.HeaderEventID], md[core.HeaderEventType], md["shop"])
+	// Output: 018f2d3e-4c5b-7000-8000-000000000001 order.placed berlin
 }

@@ -28,16 +28,11 @@
 //   - RabbitMQ: use amqpbridge. watermill-amqp alone does not wait for confirms, and the broker
 //     confirms even a message that no queue takes. Never set Publish.Transactional: it hides
 //     errors. Prefer quorum queues.
-//   - NATS: use only JetStream, with a stream for the subject. Set [Config].RowIDMetadata to
-//     "Nats-Msg-Id" and leave JetStream.TrackMsgId false: an event that is published twice within
-//     the stream's window is then stored once. TrackMsgId would use the UUID, and of an event with
-//     two destinations in one stream only the first would be stored. Core NATS (JetStream.Disabled)
-//     returns nil even if no consumer listens. Set Config.Classifier to natsbridge.Classify. The
-//     server syncs its disk every two minutes unless sync_interval is "always": use three replicas.
-//   - Redis streams: XADD is synchronous. PublisherConfig.Maxlens and DefaultMaxlen delete entries,
-//     read or not: leave them 0 or far above the lag of the slowest consumer. The server needs
-//     maxmemory-policy noeviction. It needs appendfsync always to keep every acknowledged message.
-//     Set Config.Classifier to redisbridge.Classify.
+//   - NATS: use natsbridge. watermill-nats alone loses messages if JetStream is disabled. Its
+//     TrackMsgId uses the UUID, and of an event with two destinations in one stream only the first
+//     would be stored.
+//   - Redis streams: use redisbridge. watermill-redisstream alone deletes entries, read or not, if
+//     Maxlens or DefaultMaxlen is set, and does not look at the server.
 //   - Go channels (gochannel): they lose messages. A topic without a subscriber discards messages,
 //     and Publish returns before a handler has run. Even with BlockPublishUntilSubscriberAck,
 //     Publish returns nil while the Pub/Sub closes. They are fine for tests. For handlers in the

@@ -45,7 +45,7 @@ type Config struct {
 	Marshal func(ctx context.Context, d core.Delivery) (*message.Message, error)
 	// CloudEvents sends each event as a CloudEvent (see NewCloudEvent). An event that breaks a rule
 	// of CloudEvents is refused when it is recorded. The Mapper's Binding is required here, but
-	// kafkabridge and amqpbridge set it. It excludes Marshal. It is copied. Default: none.
+	// the bridges of brokers set it. It excludes Marshal. It is copied. Default: none.
 	CloudEvents *cloudevents.Mapper
 	// RowIDMetadata is a further name under which a message carries the row id, for a broker that
 	// deduplicates by it: "Nats-Msg-Id" for JetStream. Default: core.HeaderRowID alone.

@@ -23,7 +23,7 @@ type Mapper struct {
 	// "https://shop.example/orders". Never change it lightly: consumers deduplicate by source and
 	// id.
 	Source string
-	// Binding is how the broker carries the attributes. kafkabridge and amqpbridge set it.
+	// Binding is how the broker carries the attributes. The bridges of brokers set it.
 	// Elsewhere it is required.
 	Binding Binding
 	// Mode is the content mode. Default: ModeBinary.

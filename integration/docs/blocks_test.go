@@ -27,7 +27,8 @@ var packages = func() map[string]string {
 		"pgx":         "github.com/jackc/pgx/v5",
 		"amqp":        "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp",
 		"kafka":       "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka",
-		"nats":        "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats",
+		"wmnats":      "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats",
+		"nats":        "github.com/nats-io/nats.go",
 		"redisstream": "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream",
 		"ent":         "github.com/ormoutbox/ormoutbox/integration/internal/entclient",
 	}

@@ -22,7 +22,7 @@ import (
 // broker is a destination, with the view of a service and that of its consumers.
 type broker interface {
 	// publisher connects a process to it.
-	publisher(t *testing.T) *watermillbridge.Publisher
+	publisher(t *testing.T) core.ReceiptPublisher
 	// consume creates the topic and reads all messages of it.
 	consume(t *testing.T, topic string) *consumer
 	// left returns how many messages of the topic the consumer has not received. It asks the
@@ -35,6 +35,7 @@ type arrival struct {
 	delivery core.Delivery
 	metadata message.Metadata
 
+	place     string // the receipt that the publisher must have got; empty: the consumer cannot tell
 	key       string // Kafka's own key
 	partition int32
 	offset    int64
@@ -59,6 +60,7 @@ func (c *consumer) read(messages <-chan *message.Message) {
 func (c *consumer) add(msg *message.Message) {
 	d, err := watermillbridge.EventFromMessage(msg)
 	a := arrival{delivery: d, metadata: msg.Metadata}
+	a.place, _ = msg.Context().Value(placeKey{}).(string)
 	a.partition, _ = kafka.MessagePartitionFromCtx(msg.Context())
 	a.offset, _ = kafka.MessagePartitionOffsetFromCtx(msg.Context())
 	key, _ := kafka.MessageKeyFromCtx(msg.Context())
@@ -79,6 +81,25 @@ func (c *consumer) distinct() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.rows)
+}
+
+type placeKey struct{}
+
+// placed tells the consumer where the broker has a message.
+func placed(msg *message.Message, place string) *message.Message {
+	msg.SetContext(context.WithValue(msg.Context(), placeKey{}, place))
+	return msg
+}
+
+// places returns how many places messages have come from.
+func (c *consumer) places() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]bool{}
+	for _, a := range c.arrivals {
+		all[a.place] = true
+	}
+	return len(all)
 }
 
 // startConsumer reads messages until the test ends.
@@ -117,7 +138,7 @@ type kafkaBroker struct{ address string }
 
 const kafkaPartitions = 4
 
-func (k kafkaBroker) publisher(t *testing.T) *watermillbridge.Publisher {
+func (k kafkaBroker) publisher(t *testing.T) core.ReceiptPublisher {
 	t.Helper()
 	pub, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: []string{k.address}})
 	return closePublisher(t, pub, err)
@@ -181,7 +202,7 @@ func (k kafkaBroker) left(_ *testing.T, topic string, c *consumer) (int, error) 
 // rabbitBroker is RabbitMQ: a topic is a durable queue.
 type rabbitBroker struct{ uri string }
 
-func (r rabbitBroker) publisher(t *testing.T) *watermillbridge.Publisher {
+func (r rabbitBroker) publisher(t *testing.T) core.ReceiptPublisher {
 	t.Helper()
 	pub, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: amqpbridge.QueueConfig(r.uri)})
 	return closePublisher(t, pub, err)

@@ -22,6 +22,8 @@ func TestBrokerKilled(t *testing.T) {
 	for name, connect := range map[string]func(address string) broker{
 		"kafka":    func(address string) broker { return kafkaBroker{address} },
 		"rabbitmq": func(address string) broker { return restartedRabbit{rabbitBroker{address}} },
+		"nats":     func(address string) broker { return natsBroker{address} },
+		"redis":    func(address string) broker { return redisBroker{address} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -121,10 +121,14 @@ var rooms = map[string]room{
 		"github.com/cenkalti/backoff/v3", // in watermill-amqp's configuration
 	}},
 	"watermillbridge/natsbridge": {
-		ours: []string{"core"}, others: []string{"github.com/nats-io/nats.go"},
+		ours:   []string{"core", "core/cloudevents", "watermillbridge"},
+		others: []string{watermillModule, "github.com/nats-io/nats.go"},
 		brings: []string{"github.com/nats-io"},
 	},
-	"watermillbridge/redisbridge": {ours: []string{"core"}, others: []string{"github.com/redis/go-redis/v9"}},
+	"watermillbridge/redisbridge": {
+		ours:   []string{"core", "core/cloudevents", "watermillbridge"},
+		others: []string{watermillModule, "github.com/redis/go-redis/v9"},
+	},
 	"watermillbridge/httpbridge": {ours: []string{"core", "core/cloudevents"}},
 }
 

@@ -72,14 +72,16 @@ func TestClassOfEachStatus(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
-	past := time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)
+	past := func(later time.Duration) string {
+		return time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC).Add(later).Format(http.TimeFormat)
+	}
 	for name, tc := range map[string]struct {
 		status      int
 		after, date string
 		want        time.Duration
 	}{
 		"seconds":                     {429, "30", "", 30 * time.Second},
-		"a date by its own clock":     {503, past.Add(90 * time.Second).Format(http.TimeFormat), past.Format(http.TimeFormat), 90 * time.Second},
+		"a date by its own clock":     {503, past(90 * time.Second), past(0), 90 * time.Second},
 		"of an overload":              {529, "5", "", 5 * time.Second},
 		"of a proxy":                  {502, "5", "", 5 * time.Second},
 		"too early":                   {425, "1", "", time.Second},
@@ -89,7 +91,7 @@ func TestRetryAfter(t *testing.T) {
 		"no time":                     {503, "soon", "", 0},
 		"no number of seconds":        {503, "-5", "", 0},
 		"zero":                        {503, "0", "", 0},
-		"a date that is over":         {503, past.Format(http.TimeFormat), past.Add(time.Hour).Format(http.TimeFormat), 0},
+		"a date that is over":         {503, past(0), past(time.Hour), 0},
 		"an event that may be guilty": {500, "30", "", 0},
 		"an event that is guilty":     {413, "30", "", 0},
 		"no right":                    {401, "30", "", 0},
@@ -134,7 +136,8 @@ func TestRetryAfter(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
 	err := newPublisher(t, to(server.URL)).Publish(t.Context(), delivery(t))
-	if refused, _ := errors.AsType[*httpbridge.StatusError](err); refused == nil || refused.RetryAfter != 10*time.Minute {
+	refused, _ := errors.AsType[*httpbridge.StatusError](err)
+	if refused == nil || refused.RetryAfter != 10*time.Minute {
 		t.Errorf("without a clock: %v", err)
 	}
 }

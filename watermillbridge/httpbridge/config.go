@@ -105,8 +105,8 @@ func (c *Config) validate() error {
 		bad(!p.IsValid(), "AllowAddresses[%d] is no network: use netip.MustParsePrefix", i)
 	}
 	if c.TLS != nil && c.TLS.InsecureSkipVerify {
-		problems = append(problems, fmt.Errorf("%w: Config.TLS.InsecureSkipVerify: anybody on the way could pose as the "+
-			"receiver; set Config.TLS.RootCAs to the receiver's authority", ErrUnsafeConfig))
+		problems = append(problems, fmt.Errorf("%w: Config.TLS.InsecureSkipVerify: anybody on the way could pose as "+
+			"the receiver; set Config.TLS.RootCAs to the receiver's authority", ErrUnsafeConfig))
 	}
 	if c.CloudEvents != nil {
 		own := *c.CloudEvents

@@ -29,14 +29,18 @@ func TestBadInputIsRefused(t *testing.T) {
 		"no host":     {endpoint(httpbridge.Endpoint{URL: "https:///hooks"}), httpbridge.ErrEndpoint, "not absolute"},
 		"another":     {endpoint(httpbridge.Endpoint{URL: "file:///etc/passwd"}), httpbridge.ErrEndpoint, "https"},
 		"unparseable": {endpoint(httpbridge.Endpoint{URL: "https://s3cret\x7f"}), httpbridge.ErrEndpoint, "parsed"},
-		"plain HTTP":  {endpoint(httpbridge.Endpoint{URL: "http://a.example"}), httpbridge.ErrUnsafeConfig, "AllowHTTP"},
+		"plain HTTP": {
+			endpoint(httpbridge.Endpoint{URL: "http://a.example"}), httpbridge.ErrUnsafeConfig, "AllowHTTP",
+		},
 		"a password": {
 			endpoint(httpbridge.Endpoint{URL: "https://u:s3cret@a.example"}), httpbridge.ErrEndpoint, "Authorization",
 		},
-		"a fragment": {endpoint(httpbridge.Endpoint{URL: "https://a.example/#s3cret"}), httpbridge.ErrEndpoint, "fragment"},
+		"a fragment": {
+			endpoint(httpbridge.Endpoint{URL: "https://a.example/#s3cret"}), httpbridge.ErrEndpoint, "fragment",
+		},
 		"a secret": {
-			endpoint(httpbridge.Endpoint{URL: "https://a.example", Secrets: []string{"s3cret"}}), httpbridge.ErrEndpoint,
-			"secret 0",
+			endpoint(httpbridge.Endpoint{URL: "https://a.example", Secrets: []string{"s3cret"}}),
+			httpbridge.ErrEndpoint, "secret 0",
 		},
 		"a header of HTTP": {headers("host", "b.example"), httpbridge.ErrEndpoint, `"host"`},
 		"our header":       {headers("Webhook-Id", "1"), httpbridge.ErrEndpoint, `"Webhook-Id"`},
@@ -53,7 +57,8 @@ func TestBadInputIsRefused(t *testing.T) {
 		"metadata":    {httpbridge.Config{MaxMetadata: -1}, nil, "Config.MaxMetadata"},
 		"network":     {httpbridge.Config{AllowAddresses: make([]netip.Prefix, 1)}, nil, "AllowAddresses[0]"},
 		"binding": {
-			httpbridge.Config{CloudEvents: &cloudevents.Mapper{Source: "/a", Binding: cloudevents.Kafka}}, nil,
+			httpbridge.Config{CloudEvents: &cloudevents.Mapper{Source: "/a", Binding: cloudevents.Kafka}},
+			nil,
 			"Binding is kafka",
 		},
 		"source": {httpbridge.Config{CloudEvents: &cloudevents.Mapper{}}, nil, "Source"},

@@ -43,7 +43,8 @@ func ExampleNewPublisher() {
 	defer publisher.Close(context.Background())
 
 	err = publisher.Publish(context.Background(), core.Delivery{Event: core.Event{
-		ID: "018f2d3e-4c5b-7000-8000-000000000001", Type: "order.placed", Topic: "orders", Payload: []byte(`{"total":42}`),
+		ID: "018f2d3e-4c5b-7000-8000-000000000001", Type: "order.placed", Topic: "orders",
+		Payload: []byte(`{"total":42}`),
 	}})
 	fmt.Println(err)
 	// Output:

@@ -188,7 +188,7 @@ func (p *Publisher) send(ctx context.Context, e Endpoint, request post) (string,
 		return "", failure(ctx, host, err)
 	}
 	// The head of the answer decides. Its body gets little time and little memory.
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	defer time.AfterFunc(answerBodyFor, cancel).Stop()
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBody))
 	if answer.StatusCode/100 == 2 {

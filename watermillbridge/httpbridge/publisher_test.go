@@ -59,9 +59,10 @@ func to(url string) httpbridge.Config {
 func delivery(t testing.TB) core.Delivery {
 	t.Helper()
 	e := core.Event{
-		ID: core.NewEventID(), Type: "order.placed", AggregateType: "order", AggregateID: "Größe 1", AggregateVersion: 3,
-		TenantID: "acme", SchemaVersion: 2, Topic: "orders", Key: "order/1", ContentType: "application/json",
-		OccurredAt: time.Now().UTC().Truncate(time.Microsecond), Payload: []byte(`{"total":7}`),
+		ID: core.NewEventID(), Type: "order.placed", AggregateType: "order", AggregateID: "Größe 1",
+		AggregateVersion: 3, TenantID: "acme", SchemaVersion: 2, Topic: "orders", Key: "order/1",
+		ContentType: "application/json",
+		OccurredAt:  time.Now().UTC().Truncate(time.Microsecond), Payload: []byte(`{"total":7}`),
 	}
 	row, err := core.NewRowID(e.ID, e.Topic)
 	if err != nil {
@@ -161,8 +162,8 @@ func TestMetadataOfWatermill(t *testing.T) {
 		t.Fatal(err)
 	}
 	md, err := httpbridge.Metadata(got[0].header)
-	if err != nil || md["a blank"] != "line\none" || md["event_type"] != "order.placed" || md[core.HeaderMessage] != "" ||
-		got[0].header.Get("Message-Uuid") != "short-1" {
+	if err != nil || md["a blank"] != "line\none" || md["event_type"] != "order.placed" ||
+		md[core.HeaderMessage] != "" || got[0].header.Get("Message-Uuid") != "short-1" {
 		t.Errorf("%q, %v, %v", md, err, got[0].header)
 	}
 	if d.Headers[core.HeaderMessage] = "of another program"; p.Publish(t.Context(), d) != nil {
@@ -183,7 +184,9 @@ func TestWebhookGetsCloudEvents(t *testing.T) {
 		cfg.CloudEvents = &cloudevents.Mapper{Source: "/orders", Mode: mode}
 		p := newPublisher(t, cfg)
 		d := delivery(t)
-		d.Headers = map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b9c7c989f97918e1-01", "ce-id": "x"}
+		d.Headers = map[string]string{
+			"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b9c7c989f97918e1-01", "ce-id": "x",
+		}
 		if err := p.Publish(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
@@ -418,10 +421,10 @@ func TestTheRelayWaitsAsLongAsRetryAfterSays(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- ob.Outbox.Run(ctx) }()
+	go func() { ended <- ob.Run(ctx) }()
 	for range 5 {
 		if err := ob.Transactor.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-			_, err := ob.Outbox.Publish(ctx, tx, core.Event{
+			_, err := ob.Publish(ctx, tx, core.Event{
 				Type: "order.placed", Topic: "orders", Key: core.NewEventID(),
 			})
 			return err

@@ -118,7 +118,8 @@ func (c *Config) postOf(d core.Delivery) (post, error) {
 
 // checkSize returns an error for an event that is too large at any of its attempts.
 func (c *Config) checkSize(e core.Event) error {
-	beside := len(e.ContentType) + len(e.TenantID) + len(e.AggregateType) + len(e.AggregateID) + len(e.Key) + len(e.Type)
+	beside := len(e.ContentType) + len(e.TenantID) + len(e.AggregateType) + len(e.AggregateID) + len(e.Key) +
+		len(e.Type)
 	for name, v := range e.Headers {
 		beside += len(name) + len(v) + 6
 	}

@@ -1,13 +1,37 @@
-// Package natsbridge classifies errors of NATS for an outbox that publishes to JetStream through
-// watermill-nats.
+// Package natsbridge publishes an outbox to NATS JetStream. A message that it reports as published
+// is stored in a stream.
 //
-//	// watermill-nats: JetStream is on, TrackMsgId stays false
-//	pub, err := nats.NewPublisher(nats.PublisherConfig{URL: url}, logger)
-//	publisher, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{
-//		Classifier:    natsbridge.Classify,
-//		RowIDMetadata: natsbridge.RowIDMetadata,
-//	})
+//	publisher, err := natsbridge.NewPublisher(natsbridge.Config{URL: "nats://nats-1:4222,nats://nats-2:4222"})
+//	outbox, err := core.New(core.Config{Repository: repository, Publisher: publisher})
 //
-// Without it, an outage of NATS looks like a refusal of each event, because the NATS client has
-// errors of its own.
+// A topic is a subject. The package has a publisher of its own, which waits for the acknowledgement
+// of the stream. Watermill's subscriber with NATSMarshaler reads its messages, and so does any
+// client: the payload is the data of the message, and its metadata are headers.
+//
+// # Streams
+//
+// A stream must have the subject before events are published. Otherwise the topic waits with
+// [ErrNoStream], which names the command that makes one, and its events spend no attempt. [Check]
+// finds that out when a process starts. A stream that would lose messages is refused with
+// [ErrUnsafeStream]. Each message names the stream that it expects, so a subject that moves to
+// another stream is noticed.
+//
+// # Copies
+//
+// The row id becomes Nats-Msg-Id. A stream stores an id once within its duplicate window (two
+// minutes by default), and acknowledges the copy. So an event whose acknowledgement was lost is
+// stored once. An event that goes to two subjects of one stream has two rows, and a replay has a
+// row of its own: neither is taken for a copy.
+//
+// # Errors
+//
+// [Classify] lists them. A message that is too large or has no valid subject is permanent. An
+// outage, missing rights, and a stream that is missing or full stop the topic and cost its events
+// no attempt. The connection is opened by the first publish and comes back by itself, without end.
+// Nothing is buffered meanwhile.
+//
+// # Watermill
+//
+// With watermill-nats instead of this publisher, set Classifier and RowIDMetadata of
+// watermillbridge.Config, use JetStream, and leave TrackMsgId false.
 package natsbridge

@@ -14,9 +14,6 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
-	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
-	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 	"github.com/nats-io/nats.go"
 	"github.com/redis/go-redis/v9"
 
@@ -185,35 +182,23 @@ func openNATS(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge
 	if _, err := settings(u, nil); err != nil {
 		return nil, err
 	}
-	conn, err := nats.Connect(u.String(), nats.Name("outbox relay"), nats.Timeout(s.timeout),
-		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true))
-	if err != nil {
-		return nil, err
-	}
-	p, err := wmnats.NewPublisherWithNatsConn(conn, wmnats.PublisherPublishConfig{
-		Marshaler: &wmnats.NATSMarshaler{}, SubjectCalculator: wmnats.DefaultSubjectCalculator,
-	}, watermill.NewSlogLogger(s.logger))
-	if err != nil {
-		return nil, err
-	}
-	return watermillbridge.NewPublisher(p, watermillbridge.Config{
-		Classifier: natsbridge.Classify, RowIDMetadata: natsbridge.RowIDMetadata, Logger: s.logger,
+	return natsbridge.NewPublisher(natsbridge.Config{
+		URL: u.String(), ConnectTimeout: s.timeout, Options: []nats.Option{nats.Name("outbox relay")},
+		Bridge: watermillbridge.Config{Logger: s.logger},
 	})
 }
 
 func openRedis(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
-	opt, err := redis.ParseURL(u.String())
+	opt, err := redisbridge.Options(u.String())
 	if err != nil {
 		return nil, err
 	}
 	opt.PoolSize = max(opt.PoolSize, s.workers)
+	opt.MaxRetries = -1                          // whatever the URL says: the relay retries
 	redis.SetLogger(&redisLog{Logger: s.logger}) // else it writes lines of its own to the standard error
-	p, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: redis.NewClient(opt)},
-		watermill.NewSlogLogger(s.logger))
-	if err != nil {
-		return nil, err
-	}
-	return watermillbridge.NewPublisher(p, watermillbridge.Config{Classifier: redisbridge.Classify, Logger: s.logger})
+	return redisbridge.NewPublisher(redisbridge.Config{
+		Client: redis.NewClient(opt), Bridge: watermillbridge.Config{Logger: s.logger},
+	})
 }
 
 // redisLog is the log of the client of Redis. It has no levels: what it says is mostly about

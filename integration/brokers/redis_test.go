@@ -1,0 +1,184 @@
+package brokers_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/cloudevents"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
+)
+
+// redisMessages subscribes with Watermill's subscriber.
+func redisMessages(t testing.TB, topic string) <-chan *message.Message {
+	t.Helper()
+	sub, err := redisstream.NewSubscriber(redisstream.SubscriberConfig{
+		Client: topics.RedisAt(t, topics.RedisURL(t)), ConsumerGroup: "billing",
+	}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		_ = sub.Close()
+	})
+	messages, err := sub.Subscribe(ctx, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages
+}
+
+func TestRedisRoundTrip(t *testing.T) {
+	t.Parallel()
+	topic := topics.Redis(t)
+	p := topics.RedisPublisher(t, topics.RedisURL(t), redisbridge.Config{})
+	d := brokerDelivery(t, topic, "order/o-2")
+	d.Headers["long"] = strings.Repeat("ö", 5000)
+	for i := range 20 { // more names than a small map of MessagePack has
+		d.Headers[fmt.Sprint("h", i)] = strings.Repeat("x", i*20)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	receipt, err := p.PublishWithReceipt(ctx, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := redisMessages(t, topic)
+	msg := receive(t, messages)
+	requireDelivery(t, msg, d)
+	if msg.UUID != d.ID {
+		t.Errorf("UUID = %q, want the event's id", msg.UUID)
+	}
+	entries, err := topics.RedisAt(t, topics.RedisURL(t)).XRange(ctx, topic, "-", "+").Result()
+	if err != nil || len(entries) != 1 || receipt != topic+"@"+entries[0].ID {
+		t.Errorf("receipt %q of %v, %v", receipt, entries, err)
+	}
+	if err := p.MessagePublisher(0).Publish(topic, message.NewMessage("plain", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if msg := receive(t, messages); msg.UUID != "plain" || len(msg.Metadata) != 0 || len(msg.Payload) != 0 {
+		t.Errorf("%+v", msg)
+	}
+}
+
+func TestCloudEventsThroughRedis(t *testing.T) {
+	t.Parallel()
+	topic := topics.Redis(t)
+	p := topics.RedisPublisher(t, topics.RedisURL(t), redisbridge.Config{Bridge: watermillbridge.Config{
+		CloudEvents: &cloudevents.Mapper{Source: "/orders"},
+	}})
+	d := brokerDelivery(t, topic, "order/o-1")
+	if err := publishWithin(t, p, d, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	msg := receive(t, redisMessages(t, topic))
+	requireCloudEvent(t, cloudevents.Kafka, cloudevents.Message{Headers: msg.Metadata, Body: msg.Payload}, d)
+}
+
+// A server that evicts streams is refused until it is set right. A replica is refused. The
+// publisher finds out again after each failure.
+func TestRedisServers(t *testing.T) {
+	t.Parallel()
+	server, replica := fixture.StartPrivate(t, "redis"), fixture.StartPrivate(t, "redis")
+	client := topics.RedisAt(t, server.Address)
+	set := func(name, value string) {
+		t.Helper()
+		if err := client.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := brokerDelivery(t, "orders", "k")
+	var log bytes.Buffer
+	p := topics.RedisPublisher(t, server.Address, redisbridge.Config{Bridge: watermillbridge.Config{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}})
+	set("maxmemory-policy", "allkeys-lru")
+	err := publishWithin(t, p, d, time.Minute)
+	if !errors.Is(err, redisbridge.ErrUnsafeServer) || !strings.Contains(err.Error(), "noeviction") {
+		t.Errorf("err = %v, want ErrUnsafeServer", err)
+	}
+	requireClass(t, err, core.ClassUnavailable)
+	if err := redisbridge.Check(t.Context(), redisbridge.Config{Client: client}); !errors.Is(err,
+		redisbridge.ErrUnsafeServer) {
+		t.Errorf("Check: %v", err)
+	}
+	if client.Exists(t.Context(), "orders").Val() != 0 {
+		t.Error("an entry was written")
+	}
+	allowed := topics.RedisPublisher(t, server.Address, redisbridge.Config{AllowUnsafeServer: true})
+	publishOnce(t, allowed, brokerDelivery(t, "allowed", "k"), "")
+	set("maxmemory-policy", "noeviction")
+	publishOnce(t, p, d, "")
+	if !strings.Contains(log.String(), "appendfsync=everysec") || strings.Count(log.String(), "level=WARN") != 1 {
+		t.Errorf("warnings: %s", log.String())
+	}
+
+	// The replica that Config.Replicas waits for.
+	host, port, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(server.Address, "redis://"), "/0"), ":")
+	follower := topics.RedisAt(t, replica.Address)
+	if err := follower.Do(t.Context(), "replicaof", host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Await(t, "the replica follows", func() bool {
+		return strings.Contains(follower.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	waiting := topics.RedisPublisher(t, server.Address, redisbridge.Config{
+		Replicas: 1, ReplicaTimeout: 500 * time.Millisecond,
+	})
+	publishUntil(t, waiting, brokerDelivery(t, "orders", "k"), "")
+	if n, m := client.XLen(t.Context(), "orders").Val(), follower.XLen(t.Context(), "orders").Val(); n != m {
+		t.Errorf("%d entries, %d on the replica", n, m)
+	}
+	err = publishWithin(t, topics.RedisPublisher(t, replica.Address, redisbridge.Config{}), d, time.Minute)
+	if !errors.Is(err, redisbridge.ErrUnsafeServer) || !strings.Contains(err.Error(), "replica of "+host) {
+		t.Errorf("a replica: %v", err)
+	}
+	replica.Kill(t)
+	err = publishWithin(t, waiting, brokerDelivery(t, "orders", "k"), time.Minute)
+	if !errors.Is(err, redisbridge.ErrReplicas) {
+		t.Errorf("err = %v, want ErrReplicas", err)
+	}
+	requireClass(t, err, core.ClassUnavailable)
+
+	// After a failure the server is checked again: it may be another one.
+	set("maxmemory-policy", "allkeys-lru")
+	set("min-replicas-to-write", "1")
+	publishOnce(t, p, d, "unavailable")
+	set("min-replicas-to-write", "0")
+	if err := publishWithin(t, p, d, time.Minute); !errors.Is(err, redisbridge.ErrUnsafeServer) {
+		t.Errorf("after a failure: %v", err)
+	}
+}
+
+// Entries are deleted on request alone.
+func TestRedisTrims(t *testing.T) {
+	t.Parallel()
+	client := topics.RedisAt(t, topics.RedisURL(t))
+	for limit, most := range map[int64]int64{0: 1000, 100: 300} {
+		topic := topics.Redis(t)
+		p := topics.RedisPublisher(t, topics.RedisURL(t), redisbridge.Config{MaxLen: limit})
+		for range 1000 {
+			if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := client.XLen(t.Context(), topic).Val(); n > most || limit == 0 && n != 1000 || n < limit {
+			t.Errorf("MaxLen %d: %d entries", limit, n)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+package page
+
+import (
+	"context"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+var (
+	ctx    context.Context
+	url    string
+	logger watermill.LoggerAdapter
+)

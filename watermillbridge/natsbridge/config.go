@@ -1,0 +1,117 @@
+package natsbridge
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// ErrUnsafeConfig: Config.Options has settings that lose messages or give the connection up. The
+// error names each setting with the reason and the remedy.
+var ErrUnsafeConfig = errors.New("natsbridge: unsafe NATS configuration")
+
+// Config configures a Publisher. Only URL is required.
+type Config struct {
+	// URL has the servers, separated by commas: nats://host:4222, or tls://host:4222.
+	URL string
+	// Options are those of nats.Connect, for credentials and TLS. They change the settings of this
+	// package: reconnect without end, do not buffer, connect within ConnectTimeout, and the name
+	// "ormoutbox". Unsafe ones are refused. Options that are pointers are shared with the caller.
+	Options []nats.Option
+	// ConnectTimeout bounds connecting. It must not be longer than core.Config.PublishTimeout.
+	// Default: 2 s.
+	ConnectTimeout time.Duration
+
+	// Stream returns the name of the stream that has a topic. It is for a user who has no right to
+	// ask the server (the subjects $JS.API.STREAM.NAMES and $JS.API.STREAM.INFO.*). Such a stream
+	// is not checked. Default: the server is asked once for each topic.
+	Stream func(topic string) string
+	// AllowUnsafeStream accepts streams that ErrUnsafeStream names, for tests, and for topics whose
+	// events may be lost.
+	AllowUnsafeStream bool
+	// MaxMessageBytes is the largest message, headers included, that is taken when an event is
+	// recorded before the first connection. Then the server's max_payload and the stream's
+	// max_msg_size count. Default: 1 MiB, the default of the server.
+	MaxMessageBytes int
+
+	// Decorate wraps the Watermill publisher, for example for metrics or tracing:
+	//
+	//	Decorate: func(p message.Publisher) message.Publisher { return traced{p} }
+	//
+	// The decorator gets one message per call. It must pass the message on, or a copy with the
+	// message's context, and return the error that it gets, wrapped or not. Then classes of errors,
+	// receipts and limits stay the same. Default: none.
+	Decorate func(message.Publisher) message.Publisher
+
+	// Bridge configures the parts that every bridge to Watermill has. Its Classifier sees only
+	// errors that Classify does not know. Its Receipt and RowIDMetadata are not used. If its
+	// CheckSize is nil and Marshal is not set, CheckSize checks the limits of server and stream. If
+	// Marshal is set and MaxPayload is 0, MaxPayload becomes MaxMessageBytes.
+	Bridge watermillbridge.Config
+}
+
+// validate fills in the defaults and returns the options to connect with.
+func (c *Config) validate() (*nats.Options, error) {
+	if c.URL == "" {
+		return nil, errors.New("natsbridge: Config.URL is empty")
+	}
+	if c.ConnectTimeout < 0 || c.MaxMessageBytes < 0 {
+		return nil, errors.New("natsbridge: Config.ConnectTimeout or MaxMessageBytes is negative")
+	}
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = 2 * time.Second
+	}
+	if c.MaxMessageBytes == 0 {
+		c.MaxMessageBytes = 1 << 20
+	}
+	if id := c.Bridge.RowIDMetadata; id != "" && id != RowIDMetadata {
+		return nil, fmt.Errorf("natsbridge: Config.Bridge.RowIDMetadata is %q: leave it empty", id)
+	}
+	c.Bridge.RowIDMetadata = RowIDMetadata
+	if c.Bridge.Logger == nil {
+		c.Bridge.Logger = core.DefaultLogger()
+	}
+	o := nats.GetDefaultOptions()
+	for _, set := range append([]nats.Option{
+		nats.Name("ormoutbox"), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.Timeout(c.ConnectTimeout),
+		nats.ReconnectWait(500 * time.Millisecond), nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			c.Bridge.Logger.Warn("natsbridge: the connection has a problem", "err", err)
+		}),
+	}, c.Options...) {
+		if set == nil {
+			continue
+		}
+		if err := set(&o); err != nil {
+			return nil, fmt.Errorf("natsbridge: Config.Options: %w", err)
+		}
+	}
+	o.Url = c.URL
+	if err := errors.Join(unsafeOptions(&o)...); err != nil {
+		return nil, fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
+	}
+	return &o, nil
+}
+
+// unsafeOptions returns every problem of o.
+func unsafeOptions(o *nats.Options) (problems []error) {
+	refuse := func(bad bool, text string) {
+		if bad {
+			problems = append(problems, errors.New(text))
+		}
+	}
+	refuse(!o.AllowReconnect, "NoReconnect is set: nothing would be published after the first outage; leave it out")
+	refuse(o.AllowReconnect && o.MaxReconnect >= 0, fmt.Sprintf("MaxReconnects is %d: nothing would be published "+
+		"after a longer outage; leave it out, or set -1", o.MaxReconnect))
+	refuse(o.ReconnectBufSize >= 0, "ReconnectBufSize is not negative: messages whose events were given up would be "+
+		"sent after an outage; leave it out, or set -1")
+	refuse(o.RetryOnFailedConnect, "RetryOnFailedConnect is set: the first publish would wait for the server instead "+
+		"of telling that it is away; leave it out")
+	return problems
+}

@@ -1,0 +1,125 @@
+package natsbridge
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/cloudevents"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+const (
+	// uuidHeader has the UUID of a message of Watermill.
+	uuidHeader = "_watermill_message_uuid"
+	// serverPrefix begins the headers that tell the server what to do, such as deleting the
+	// stream's other messages (Nats-Rollup).
+	serverPrefix = "Nats-"
+)
+
+// natsMessage returns msg in the form of watermill-nats' NATSMarshaler. Headers that command the
+// server are refused in an event, and left out of other messages, which may have been consumed.
+func natsMessage(topic string, msg *message.Message) (*nats.Msg, error) {
+	m := &nats.Msg{Subject: topic, Data: msg.Payload, Header: make(nats.Header, len(msg.Metadata)+1)}
+	m.Header.Set(uuidHeader, msg.UUID)
+	_, event := msg.Metadata[RowIDMetadata]
+	for name, v := range msg.Metadata {
+		switch {
+		case name == RowIDMetadata, !commands(name):
+			m.Header.Set(name, v)
+		case event:
+			return nil, core.Permanent(errCommand(name))
+		}
+	}
+	return m, nil
+}
+
+func commands(header string) bool {
+	return len(header) >= len(serverPrefix) && strings.EqualFold(header[:len(serverPrefix)], serverPrefix)
+}
+
+func errCommand(name string) error {
+	return fmt.Errorf("natsbridge: header %.64q begins with %s, and the server would take it for a command: choose "+
+		"another name", name, serverPrefix)
+}
+
+// checkSize is the watermillbridge.Config.CheckSize. It refuses what NATS would refuse or change.
+func (p *publisher) checkSize(e core.Event) error {
+	for name, v := range e.Headers {
+		if commands(name) {
+			return errCommand(name)
+		}
+		if strings.Trim(v, " \t") != v {
+			return fmt.Errorf("natsbridge: the value of header %.64q has blanks around it, which NATS takes away: "+
+				"trim it", name)
+		}
+	}
+	limit, whose := p.limit(e.Topic)
+	size, err := messageSize(e, p.cfg.Bridge.CloudEvents, limit)
+	if err != nil {
+		return err
+	}
+	if size <= limit {
+		return nil
+	}
+	return fmt.Errorf("natsbridge: the message would have %d bytes with its headers, more than %s %d: store the "+
+		"payload elsewhere and send a reference, or raise %s", size, whose, limit, whose)
+}
+
+// limit returns the largest message of a topic, and the name of the setting.
+func (p *publisher) limit(topic string) (bytes int, whose string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	bytes, whose = p.cfg.MaxMessageBytes, "Config.MaxMessageBytes"
+	if p.conn != nil {
+		if n := p.conn.MaxPayload(); n > 0 {
+			bytes, whose = int(n), "max_payload of the server"
+		}
+	}
+	if s := p.streams[topic]; s.maxMessage > 0 && s.maxMessage < bytes {
+		bytes, whose = s.maxMessage, "max_msg_size of stream "+s.name
+	}
+	return bytes, whose
+}
+
+// besidePayload is an upper limit for the headers of an event in a message.
+const besidePayload = 32 << 10
+
+// messageSize returns the largest size that the message of an event can have, with later attempts
+// and as a replay. It is not exact for events far below the limit. mapper may be nil.
+func messageSize(e core.Event, mapper *cloudevents.Mapper, limit int) (int, error) {
+	payload, beside := len(e.Payload), besidePayload
+	if mapper != nil { // base64, and attributes beside the fields, percent-encoded
+		payload, beside = 2*payload, 5*besidePayload
+	}
+	if payload+beside <= limit {
+		return payload, nil
+	}
+	id := core.RowID{1}
+	d := core.Delivery{Event: e, RowID: id, KeySeq: math.MaxInt64, Attempt: math.MaxInt32, ReplayOf: id}
+	msg, payload := (*message.Message)(nil), 0 // beside that of msg
+	if mapper != nil {
+		var err error
+		if msg, err = watermillbridge.NewCloudEvent(context.Background(), d, mapper); err != nil {
+			return 0, err
+		}
+	} else {
+		payload, d.Payload = len(e.Payload), nil
+		msg = watermillbridge.NewMessage(context.Background(), d)
+	}
+	msg.Metadata.Set(RowIDMetadata, id.String())
+	m, err := natsMessage("", msg)
+	if err != nil {
+		return 0, err
+	}
+	m.Header.Set(nats.ExpectedStreamHdr, strings.Repeat("x", maxStreamName))
+	return m.Size() + payload, nil
+}
+
+// maxStreamName is how long the name of a stream may be.
+const maxStreamName = 255

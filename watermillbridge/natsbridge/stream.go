@@ -1,0 +1,154 @@
+package natsbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// Errors that callers branch on with errors.Is.
+var (
+	// ErrNoStream: no stream has the topic as a subject. Its class is Unavailable: events wait
+	// until there is one. The error names the command that makes it.
+	ErrNoStream = errors.New("natsbridge: no stream has the subject")
+
+	// ErrUnsafeStream: the stream of a topic loses messages that it has acknowledged. Its class is
+	// Unavailable. The error names each setting with the remedy. See Config.AllowUnsafeStream.
+	ErrUnsafeStream = errors.New("natsbridge: unsafe stream")
+)
+
+// stream is the stream of a topic.
+type stream struct {
+	name       string
+	maxMessage int // bytes; 0: no limit beside that of the server
+}
+
+// streamOf asks the server for the stream of a topic.
+func (p *publisher) streamOf(ctx context.Context, js jetstream.JetStream, topic string) (stream, error) {
+	if p.cfg.Stream != nil {
+		name := p.cfg.Stream(topic)
+		if name == "" {
+			return stream{}, core.Unavailable(fmt.Errorf("%w %q: Config.Stream knows none", ErrNoStream, topic))
+		}
+		return stream{name: name}, nil
+	}
+	p.mu.Lock()
+	s, ok := p.streams[topic]
+	p.mu.Unlock()
+	if ok {
+		return s, nil
+	}
+	s, err := findStream(ctx, js, topic, p.cfg.AllowUnsafeStream)
+	if err != nil {
+		return s, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.streams[topic] = s
+	return s, nil
+}
+
+// forget has the stream of a topic looked up again.
+func (p *publisher) forget(topic string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.streams, topic)
+}
+
+func findStream(ctx context.Context, js jetstream.JetStream, topic string, allowUnsafe bool) (stream, error) {
+	name, err := js.StreamNameBySubject(ctx, topic)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return stream{}, core.Unavailable(fmt.Errorf("%w %q: create one: %s", ErrNoStream, topic, createCommand(topic)))
+	}
+	if err != nil {
+		return stream{}, asked(topic, err)
+	}
+	found, err := js.Stream(ctx, name)
+	if err != nil {
+		return stream{}, asked(topic, err)
+	}
+	cfg := found.CachedInfo().Config
+	if err := errors.Join(unsafeStream(&cfg)...); err != nil && !allowUnsafe {
+		return stream{}, core.Unavailable(fmt.Errorf("%w %q of topic %q: %w", ErrUnsafeStream, name, topic, err))
+	}
+	return stream{name: name, maxMessage: max(int(cfg.MaxMsgSize), 0)}, nil
+}
+
+// asked explains an error of a question to the server.
+func asked(topic string, err error) error {
+	return marked(fmt.Errorf("natsbridge: ask for the stream of subject %q (set Config.Stream if the user has no "+
+		"right to ask): %w", topic, err))
+}
+
+// createCommand is the command of NATS that makes a stream for a topic.
+func createCommand(topic string) string {
+	subject, _, nested := strings.Cut(topic, ".")
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, strings.ToUpper(subject))
+	if nested {
+		subject += ".>"
+	}
+	return fmt.Sprintf("nats stream add %s --subjects '%s' --storage file --retention limits --discard new "+
+		"--replicas 3 --defaults (--replicas 1 on a single server)", name, subject)
+}
+
+// unsafeStream returns every problem of a stream.
+func unsafeStream(c *jetstream.StreamConfig) (problems []error) {
+	refuse := func(bad bool, text string) {
+		if bad {
+			problems = append(problems, errors.New(text))
+		}
+	}
+	refuse(c.NoAck, "it does not acknowledge: set no_ack to false")
+	refuse(c.Storage == jetstream.MemoryStorage, "it is in memory, so a restart of its servers loses all messages: "+
+		"make it anew with --storage file")
+	refuse(c.Retention == jetstream.InterestPolicy, "its retention is interest, so it drops messages while no "+
+		"consumer exists: make it anew with --retention limits")
+	refuse(c.Sealed, "it is sealed and takes no message: make another one")
+	return problems
+}
+
+// Check connects with cfg and returns an error unless each topic has a stream that keeps its
+// messages. Call it when a process starts, if it shall not start without its streams; a Publisher
+// checks the same before the first event of a topic. The error names the problem of every topic.
+func Check(ctx context.Context, cfg Config, topics ...string) error {
+	o, err := cfg.validate()
+	if err != nil {
+		return err
+	}
+	conn, js, err := connect(o)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var problems []error
+	for _, topic := range topics {
+		if err := checkSubject(topic); err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		if _, err := findStream(ctx, js, topic, cfg.AllowUnsafeStream); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// checkSubject refuses a topic that is no subject to publish to.
+func checkSubject(topic string) error {
+	if topic == "" || strings.ContainsAny(topic, " \t\r\n*>") || strings.HasPrefix(topic, ".") ||
+		strings.HasSuffix(topic, ".") || strings.Contains(topic, "..") || strings.HasPrefix(topic, "$") {
+		return core.Permanent(fmt.Errorf("natsbridge: topic %.100q is no subject: it has a blank, a wildcard or an "+
+			"empty part, or begins with $", topic))
+	}
+	return nil
+}

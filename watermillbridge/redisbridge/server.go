@@ -1,0 +1,97 @@
+package redisbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// ErrUnsafeServer: the server would lose entries that it has acknowledged. Its class is
+// Unavailable. The error names each setting with the remedy. See Config.AllowUnsafeServer.
+var ErrUnsafeServer = errors.New("redisbridge: unsafe Redis server")
+
+// Check returns an error unless the server of cfg keeps what it acknowledges, and logs warnings as
+// Publisher does. Call it when a process starts, if it shall not start with such a server; a
+// Publisher checks the same before the first event of a connection.
+func Check(ctx context.Context, cfg Config) error {
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	if cfg.Bridge.Logger == nil {
+		cfg.Bridge.Logger = core.DefaultLogger()
+	}
+	return checkServers(ctx, &cfg)
+}
+
+// checkServers checks every server to which entries are written.
+func checkServers(ctx context.Context, cfg *Config) error {
+	if cluster, ok := cfg.Client.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+			return checkServer(ctx, c, cfg)
+		})
+	}
+	return checkServer(ctx, cfg.Client, cfg)
+}
+
+func checkServer(ctx context.Context, c redis.Cmdable, cfg *Config) error {
+	text, err := c.Info(ctx).Result()
+	if err != nil {
+		if answer, ok := errors.AsType[redis.Error](err); ok && strings.HasPrefix(answer.Error(), "NOPERM") {
+			cfg.Bridge.Logger.Warn("redisbridge: the user has no right to INFO, so the server is not checked",
+				"err", err)
+			return nil
+		}
+		return marked(fmt.Errorf("redisbridge: INFO: %w", err))
+	}
+	info := parseInfo(text)
+	if err := errors.Join(unsafeServer(info)...); err != nil && !cfg.AllowUnsafeServer {
+		return core.Unavailable(fmt.Errorf("%w: %w", ErrUnsafeServer, err))
+	}
+	warn(ctx, c, info, cfg.Bridge.Logger)
+	return nil
+}
+
+// parseInfo returns the fields of an answer to INFO.
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = v
+		}
+	}
+	return info
+}
+
+// unsafeServer returns every problem of a server.
+func unsafeServer(info map[string]string) (problems []error) {
+	if policy := info["maxmemory_policy"]; strings.HasPrefix(policy, "allkeys-") {
+		problems = append(problems, fmt.Errorf("maxmemory-policy is %s: a full server deletes whole streams; set "+
+			"noeviction (volatile-* is safe as long as no stream has a TTL)", policy))
+	}
+	if info["role"] == "slave" {
+		problems = append(problems, fmt.Errorf("it is a replica of %s: connect to that server, or through Sentinel "+
+			"with redis.NewFailoverClient", info["master_host"]))
+	}
+	return problems
+}
+
+// warn logs that a crash of the server may lose entries.
+func warn(ctx context.Context, c redis.Cmdable, info map[string]string, logger *slog.Logger) {
+	const fix = "set appendonly yes and appendfsync always, or wait for replicas with Config.Replicas"
+	if info["aof_enabled"] == "0" {
+		logger.Warn("redisbridge: appendonly is no, so a crash of Redis loses entries that it has acknowledged",
+			"remedy", fix)
+		return
+	}
+	set, err := c.ConfigGet(ctx, "appendfsync").Result() // managed servers often forbid it
+	if policy := set["appendfsync"]; err == nil && policy != "" && policy != "always" {
+		logger.Warn("redisbridge: appendfsync is not always, so a crash of the machine loses the last entries that "+
+			"Redis has acknowledged", "appendfsync", policy, "remedy", fix)
+	}
+}

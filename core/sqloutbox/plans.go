@@ -25,9 +25,9 @@ const (
 	planList    = "SELECT id, " + planColumns + " FROM {plan} ORDER BY created_at DESC, id LIMIT "
 	planEnded   = "state IN ('done', 'cancelled')"
 
-	// outcomesOfRows reads rows that have their place, and outcomesOfCopies those that took the place
-	// of another one, as the audit has it. The row that was replaced says nothing: it may be deleted
-	// before the one in its place is out.
+	// outcomesOfRows reads rows that have their place, and outcomesOfCopies those that took the
+	// place of another one, as the audit has it. The row that was replaced says nothing: it may be
+	// deleted before the one in its place is out.
 	outcomesOfRows = `SELECT e.id, e.status, e.attempts FROM {event} e WHERE NOT EXISTS (SELECT 1 FROM {audit} a
   WHERE a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL) AND e.id `
 	outcomesOfCopies = `SELECT a.row_id, n.status, n.attempts FROM {audit} a JOIN {event} n ON n.id = a.new_id

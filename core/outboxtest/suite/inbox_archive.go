@@ -116,8 +116,8 @@ func inboxArchiveAnew(f *inboxFixture) {
 	f.wantState("the event that was processed anew", state, inbox.StateProcessed)
 }
 
-// inboxArchiveLocked has a transaction that got a copy of an old event while the archive has it. The
-// archive does not wait for its end: the two could end in a deadlock.
+// inboxArchiveLocked has a transaction that got a copy of an old event while the archive has it.
+// The archive does not wait for its end: the two could end in a deadlock.
 func inboxArchiveLocked(f *inboxFixture) {
 	copied, other := inboxEvent("copied"), inboxEvent("other")
 	f.begin(nil, copied)

@@ -112,8 +112,8 @@ func onceArchiveCompleted(f *onceFixture) {
 	f.wantResult(f.acquire(onceRequest(keyOf("k"))).Result, once.Result{Meta: "late"})
 }
 
-// onceTxArchive takes a key in a transaction while the archive has it. The archive deletes the other
-// key while the transaction is open: if it waited, the two could end in a deadlock.
+// onceTxArchive takes a key in a transaction while the archive has it. The archive deletes the
+// other key while the transaction is open: if it waited, the two could end in a deadlock.
 func onceTxArchive(f *onceTxFixture) {
 	a, ok := f.Store.(once.Archiver)
 	if !ok {

@@ -2,8 +2,9 @@ package cli
 
 import "errors"
 
-// selector is a flag that selects what a command is about. It refuses an empty value: where a script
-// writes --topic "$TOPIC" and the variable is not set, the command would be about everything.
+// selector is a flag that selects what a command is about. It refuses an empty value: where a
+// script writes --topic "$TOPIC" and the variable is not set, the command would be about
+// everything.
 type selector string
 
 func (s *selector) Set(text string) error {

@@ -70,6 +70,10 @@ type (
 	}
 )
 
+var firstVersion = contract.From(1, keyRenamed{"o"}, func(k keyRenamed) (basic, error) {
+	return basic{k.Order, 1}, nil
+})
+
 // Each change has its line: what changed, whom it breaks, what to do. A compatible one has none.
 func TestBreaks(t *testing.T) {
 	was := one(nil, basic{"o", 1})
@@ -177,6 +181,16 @@ func TestBreaks(t *testing.T) {
 			backward: []string{"order.placed/0//order"}, forward: []string{"order.placed/0//order"},
 			fullLine: "order.placed: the key changed from order/id to field total: events before and after the " +
 				"deployment have no common order.",
+		},
+		"key of a later version": {
+			was: one(func(s *contract.Spec[basic]) { s.Older = []contract.Older{firstVersion} }, basic{"o", 1}),
+			now: one(func(s *contract.Spec[otherKey]) {
+				s.Older = []contract.Older{contract.From(1, keyRenamed{"o"}, func(k keyRenamed) (otherKey, error) {
+					return otherKey{k.Order, 1}, nil
+				})}
+			}, otherKey{"o", 1}),
+			backward: []string{"order.placed/0//order"}, forward: []string{"order.placed/0//order"},
+			fullLine: "the key changed from order/id to field total",
 		},
 		"aggregate type": {
 			was: was, now: one(func(s *contract.Spec[basic]) { s.AggregateType = "orders" }, basic{"o", 1}),

@@ -162,6 +162,10 @@ func TestRules(t *testing.T) {
 			forward:    `{}: type changed from "string" to "integer"`,
 			oldPayload: `{"x":"a"}`, newPayload: `{"x":1}`,
 		},
+		"any object becomes one with fields": {
+			release: `{"type":"object"}`, now: object(`"a":{"type":"integer"}`, ``),
+			backward: `a: type changed from "anything" to "integer"`, oldPayload: `{"a":"x"}`, newPayload: `{"a":1}`,
+		},
 		"map becomes object": {
 			release:    `{"type":"object","additionalProperties":{"type":"string"}}`,
 			now:        object(`"x":{"type":"integer"}`, ``),

@@ -218,6 +218,34 @@ func TestEvent(t *testing.T) {
 	}
 }
 
+type byPointer struct{ n int }
+
+func (p *byPointer) MarshalJSON() ([]byte, error) { return json.Marshal(p.n) }
+
+func (p *byPointer) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &p.n) }
+
+type hasByPointer struct {
+	P byPointer `json:"p"`
+}
+
+// A method MarshalJSON of a pointer is called, although the data is given by value. The data may
+// change after that.
+func TestEventEncodesByPointer(t *testing.T) {
+	e := contract.Must(contract.Define(contract.Spec[hasByPointer]{
+		Type: "t", Owner: "o", Description: "d", Example: hasByPointer{byPointer{1}},
+	}))
+	data := hasByPointer{byPointer{7}}
+	ev := e.Event(data)
+	data.P.n = 8
+	payload, _, err := core.JSON.Encode(t.Context(), ev.Data)
+	if err != nil || string(payload) != `{"p":7}` {
+		t.Errorf("%s, %v", payload, err)
+	}
+	if example := e.Info().Versions[0].ExampleJSON; string(example) != `{"p":1}` {
+		t.Errorf("%s", example)
+	}
+}
+
 type uuid [2]byte
 
 func (u uuid) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%x", u[:]), nil }

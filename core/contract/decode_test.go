@@ -87,6 +87,15 @@ func TestDecodeCloudEvents(t *testing.T) {
 			if !errors.Is(err, contract.ErrNewerVersion) {
 				t.Errorf("%s, %s: our own headers: %v", b, name, err)
 			}
+			edited := e
+			edited.Type = "example.shop." + e.Type // as a Mapper with Edit writes it
+			if m, err = make(edited); err != nil {
+				t.Fatal(err)
+			}
+			m.Headers[core.HeaderEventType] = e.Type
+			if _, err := placed().Decode(contract.Message{Headers: m.Headers, Payload: m.Body}); err != nil {
+				t.Errorf("%s, %s: another type of the CloudEvent: %v", b, name, err)
+			}
 		}
 	}
 }

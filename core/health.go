@@ -27,8 +27,8 @@ type Health struct {
 	Ready bool
 	// Relaying is whether Run relays events now. It is false while Run waits for the database.
 	Relaying bool
-	// RelayedByLog is Config.RelayedByLog: another program publishes the events, and whether it does
-	// is not known here.
+	// RelayedByLog is Config.RelayedByLog: another program publishes the events. Whether it does is
+	// not known here.
 	RelayedByLog bool
 	// Turned is how long ago the loop of Run turned last. Zero if not Relaying.
 	Turned time.Duration

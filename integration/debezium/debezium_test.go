@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -158,12 +159,23 @@ func (w *world) otherRows() {
 	fixture.MustExec(w.T, w.service.Pool, "UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = now() "+
 		"WHERE topic = '"+topic+"' AND status = 0")
 	fixture.MustExec(w.T, w.service.Pool, "DELETE FROM outbox_event WHERE topic = '"+topic+"'")
+	damaged := map[string]string{} // headers that another program has written
+	for _, headers := range []string{`[1]`, `{"a": 1}`, `"text"`, `null`} {
+		id := core.NewEventID()
+		damaged[id] = headers
+		fixture.MustExec(w.T, w.service.Pool, `INSERT INTO outbox_event (id, event_id, event_type, topic, payload,
+			headers, status, claimed_by, available_at, occurred_at, created_at, done_at) VALUES (gen_random_uuid(),
+			'`+id+`', 't', '`+topic+`', 'p', '`+headers+`', 1, 'log', now(), now(), now(), now())`)
+	}
 	last := w.service.Publish(event())
-	got := w.await(topic, append(first, last...)...)
-	if len(got) != 2 {
-		w.Errorf("%d records, want 2", len(got))
+	got := w.await(topic, slices.Concat(first, last, slices.Collect(maps.Keys(damaged)))...)
+	if len(got) != 2+len(damaged) {
+		w.Errorf("%d records, want %d", len(got), 2+len(damaged))
 	}
 	for _, m := range got {
+		if headers, is := damaged[header(m, core.HeaderEventID)]; is && header(m, "headers") != headers {
+			w.Errorf("headers %s arrive as %q", headers, header(m, "headers"))
+		}
 		if header(m, core.HeaderEventID) == relayed[0] {
 			w.Error("Debezium has sent an event of a relay")
 		}

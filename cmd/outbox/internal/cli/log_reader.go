@@ -53,7 +53,8 @@ func (s slot) judge(maxBehind int64) finding {
 		f.Cause = "the events in that log are never sent"
 		f.Fix = "make the slot again and replay the events since then: " + slotsGuide
 	case !s.active:
-		f.Found = fmt.Sprintf("nobody reads slot %s, and the server keeps %s of log for it", s.name, mebibytes(s.behind))
+		f.Found = fmt.Sprintf("nobody reads slot %s, and the server keeps %s of log for it", s.name,
+			mebibytes(s.behind))
 		f.Cause = "no event is sent, and the log fills the disk, or is removed at max_slot_wal_keep_size"
 		f.Fix = "start its reader (Debezium: look at the state of the connector and of its task); drop a slot that " +
 			"nobody needs"

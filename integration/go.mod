@@ -149,6 +149,7 @@ require (
 	github.com/ormoutbox/ormoutbox/pgxoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/promoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge v0.0.0
+	github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge v0.0.0
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
@@ -207,3 +208,4 @@ replace github.com/ormoutbox/ormoutbox/oteloutbox => ../oteloutbox
 replace github.com/ormoutbox/ormoutbox/promoutbox => ../promoutbox
 
 replace github.com/ormoutbox/ormoutbox/contractoutbox => ../contractoutbox
+replace github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge => ../watermillbridge/franzbridge

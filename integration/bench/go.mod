@@ -44,12 +44,12 @@ require (
 	github.com/jcmturner/gofork v1.7.6 // indirect
 	github.com/jcmturner/gokrb5/v8 v8.4.4 // indirect
 	github.com/jcmturner/rpc/v2 v2.0.3 // indirect
-	github.com/klauspost/compress v1.20.1 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/lib/pq v1.10.9 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/mitchellh/go-wordwrap v1.0.1 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
-	github.com/pierrec/lz4/v4 v4.1.31 // indirect
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/rcrowley/go-metrics v0.0.0-20250401214520-65e299d6c5c9 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
@@ -122,3 +122,5 @@ replace github.com/ormoutbox/ormoutbox/watermillbridge => ../../watermillbridge
 replace github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge => ../../watermillbridge/kafkabridge
 
 replace github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge => ../../watermillbridge/amqpbridge
+
+replace github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge => ../../watermillbridge/franzbridge

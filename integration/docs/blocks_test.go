@@ -36,6 +36,7 @@ var packages = func() map[string]string {
 		"context", "database/sql", "encoding/json", "errors", "fmt", "io", "log", "log/slog", "net/http", "net/netip",
 		"os", "os/signal",
 		"strings", "syscall", "testing", "time", "entgo.io/ent/dialect", "entgo.io/ent/dialect/sql/schema",
+		"crypto/tls", "github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/sasl/plain",
 		"github.com/IBM/sarama", "github.com/uptrace/bun", "github.com/uptrace/bun/driver/pgdriver", "gorm.io/gorm",
 		"gorm.io/gorm/clause", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/promhttp", "go.opentelemetry.io/otel",
@@ -54,8 +55,8 @@ var packages = func() map[string]string {
 		"core/outboxtest/suite", "core/ops", "core/sqloutbox", "core/sqltx", "gormoutbox", "entoutbox",
 		"entoutbox/entschema",
 		"bunoutbox", "contractoutbox", "inbox", "inbox/redisonce", "oteloutbox", "pgxoutbox", "promoutbox",
-		"watermillbridge",
-		"watermillbridge/amqpbridge", "watermillbridge/httpbridge", "watermillbridge/kafkabridge",
+		"watermillbridge", "watermillbridge/amqpbridge", "watermillbridge/franzbridge", "watermillbridge/httpbridge",
+		"watermillbridge/kafkabridge",
 		"watermillbridge/natsbridge", "watermillbridge/redisbridge",
 	} {
 		byName[filepath.Base(path)] = "github.com/ormoutbox/ormoutbox/" + path
@@ -240,7 +241,7 @@ func exportData(t *testing.T) map[string]string {
 	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"},
 		slices.Sorted(maps.Values(packages))...)
 	args = append(args, "gorm.io/driver/sqlite", "modernc.org/sqlite", "github.com/jackc/pgx/v5/stdlib",
-		"github.com/twmb/franz-go/pkg/kgo", "github.com/nats-io/nats.go/jetstream")
+		"github.com/nats-io/nats.go/jetstream")
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

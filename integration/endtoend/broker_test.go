@@ -16,6 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
@@ -118,7 +119,11 @@ func startConsumer(t *testing.T, subscribe func(ctx context.Context) (<-chan *me
 	return c
 }
 
-func closePublisher(t *testing.T, pub *watermillbridge.Publisher, err error) *watermillbridge.Publisher {
+func closePublisher[P interface {
+	core.ReceiptPublisher
+	Close(ctx context.Context) error
+}](t *testing.T, pub P, err error,
+) core.ReceiptPublisher {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -134,12 +139,19 @@ func closePublisher(t *testing.T, pub *watermillbridge.Publisher, err error) *wa
 }
 
 // kafkaBroker is Apache Kafka.
-type kafkaBroker struct{ address string }
+type kafkaBroker struct {
+	address string
+	franz   bool // published to with franzbridge
+}
 
 const kafkaPartitions = 4
 
 func (k kafkaBroker) publisher(t *testing.T) core.ReceiptPublisher {
 	t.Helper()
+	if k.franz {
+		pub, err := franzbridge.NewPublisher(franzbridge.Config{Brokers: []string{k.address}})
+		return closePublisher(t, pub, err)
+	}
 	pub, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: []string{k.address}})
 	return closePublisher(t, pub, err)
 }

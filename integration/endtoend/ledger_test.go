@@ -29,7 +29,24 @@ var variable = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|127
 
 // through returns a publisher that counts the calls of pub.
 func (l *ledger) through(pub core.ReceiptPublisher) core.Publisher {
-	return bookkeeper{ledger: l, pub: pub}
+	b := bookkeeper{ledger: l, pub: pub}
+	if async, ok := pub.(core.AsyncPublisher); ok {
+		return asyncBookkeeper{b, async}
+	}
+	return b
+}
+
+type asyncBookkeeper struct {
+	bookkeeper
+	async core.AsyncPublisher
+}
+
+func (b asyncBookkeeper) PublishAsync(ctx context.Context, d core.Delivery, done func(string, error)) {
+	end := b.begin(d)
+	b.async.PublishAsync(ctx, d, func(receipt string, err error) {
+		end(receipt, err)
+		done(receipt, err)
+	})
 }
 
 type bookkeeper struct {
@@ -43,6 +60,14 @@ func (b bookkeeper) Publish(ctx context.Context, d core.Delivery) error {
 }
 
 func (b bookkeeper) PublishWithReceipt(ctx context.Context, d core.Delivery) (string, error) {
+	end := b.begin(d)
+	receipt, err := b.pub.PublishWithReceipt(ctx, d)
+	end(receipt, err)
+	return receipt, err
+}
+
+// begin notes a call. The result notes its end.
+func (b bookkeeper) begin(d core.Delivery) (end func(receipt string, err error)) {
 	b.mu.Lock()
 	if b.rows == nil {
 		b.rows, b.first = map[core.RowID]*tally{}, map[string]int{}
@@ -55,25 +80,27 @@ func (b bookkeeper) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 	row.calls++
 	b.inFlight++
 	b.mu.Unlock()
-
-	receipt, err := b.pub.PublishWithReceipt(ctx, d)
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.inFlight--
-	if err == nil {
-		b.acks++
-		row.acks++
-		row.receipt = receipt
-		return receipt, nil
+	answered := false
+	return func(receipt string, err error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !answered { // a second answer counts for nobody
+			b.inFlight--
+		}
+		answered = true
+		if err == nil {
+			b.acks++
+			row.acks++
+			row.receipt = receipt
+			return
+		}
+		b.refused++
+		class, _ := core.ClassOf(err)
+		text := class.String() + ": " + variable.ReplaceAllString(err.Error(), "*")
+		if len(b.first) < 12 || b.first[text] > 0 {
+			b.first[text]++
+		}
 	}
-	b.refused++
-	class, _ := core.ClassOf(err)
-	text := class.String() + ": " + variable.ReplaceAllString(err.Error(), "*")
-	if len(b.first) < 12 || b.first[text] > 0 {
-		b.first[text]++
-	}
-	return receipt, err
 }
 
 // acknowledged returns how many calls were acknowledged.

@@ -14,7 +14,7 @@ func TestEndToEnd(t *testing.T) {
 	t.Parallel()
 	for dbName, open := range e2eDatabases {
 		for brokerName, connect := range map[string]func() broker{
-			"kafka":    func() broker { return kafkaBroker{testdb.Server(t, "OUTBOX_TEST_KAFKA")} },
+			"kafka":    func() broker { return kafkaBroker{address: testdb.Server(t, "OUTBOX_TEST_KAFKA")} },
 			"rabbitmq": func() broker { return rabbitBroker{testdb.Server(t, "OUTBOX_TEST_RABBITMQ")} },
 			"nats":     func() broker { return natsBroker{testdb.Server(t, "OUTBOX_TEST_NATS")} },
 			"redis":    func() broker { return redisBroker{testdb.Server(t, "OUTBOX_TEST_REDIS")} },

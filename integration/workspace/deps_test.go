@@ -120,6 +120,10 @@ var rooms = map[string]room{
 		watermillModule, "github.com/ThreeDotsLabs/watermill-amqp/v3", "github.com/rabbitmq/amqp091-go",
 		"github.com/cenkalti/backoff/v3", // in watermill-amqp's configuration
 	}},
+	"watermillbridge/franzbridge": {
+		ours: []string{"core", "core/cloudevents"}, others: []string{"github.com/twmb/franz-go"},
+		brings: []string{"github.com/twmb"}, tests: []string{"github.com/twmb/franz-go/pkg/kmsg"},
+	},
 	"watermillbridge/natsbridge": {
 		ours:   []string{"core", "core/cloudevents", "watermillbridge"},
 		others: []string{watermillModule, "github.com/nats-io/nats.go"},

@@ -1,0 +1,217 @@
+package franzbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/cloudevents"
+)
+
+var (
+	_ core.AsyncPublisher   = (*Publisher)(nil)
+	_ core.ReceiptPublisher = (*Publisher)(nil)
+	_ core.SizeChecker      = (*Publisher)(nil)
+)
+
+// Publisher publishes to Kafka. It is safe for use by several goroutines.
+type Publisher struct {
+	cfg    Config
+	client *kgo.Client
+	topics sync.Map // name -> *topic
+
+	mu     sync.Mutex
+	closed bool
+	alone  *kgo.Client // sends one message a batch; nil until it is needed
+	single sync.Mutex  // held while alone has a message
+}
+
+// topic is what is known of a topic.
+type topic struct {
+	acked atomic.Int64 // when it last acknowledged a message, in Unix nanoseconds
+}
+
+// NewPublisher returns a Publisher. It checks cfg and does not connect, so a process can start
+// while Kafka is down. The key of a message is the event's key. A receipt has the form
+// topic/partition@offset.
+func NewPublisher(cfg Config) (*Publisher, error) {
+	if cfg.PublishTimeout == 0 {
+		cfg.PublishTimeout = defaultPublishTimeout
+	}
+	if cfg.ClientID == "" {
+		cfg.ClientID = "ormoutbox"
+	}
+	if cfg.CloudEvents != nil {
+		mapper := *cfg.CloudEvents
+		if mapper.Binding == 0 {
+			mapper.Binding = cloudevents.Kafka
+		}
+		if mapper.Binding != cloudevents.Kafka {
+			return nil, fmt.Errorf("franzbridge: Config.CloudEvents.Binding is %s: leave it empty", mapper.Binding)
+		}
+		if err := mapper.Validate(); err != nil {
+			return nil, fmt.Errorf("franzbridge: Config.CloudEvents: %w", err)
+		}
+		cfg.CloudEvents = &mapper
+	}
+	client, err := cfg.client()
+	if err != nil {
+		return nil, err
+	}
+	return &Publisher{cfg: cfg, client: client}, nil
+}
+
+// Publish implements core.Publisher.
+func (p *Publisher) Publish(ctx context.Context, d core.Delivery) error {
+	_, err := p.PublishWithReceipt(ctx, d)
+	return err
+}
+
+// PublishWithReceipt implements core.ReceiptPublisher. It waits for the answer to one event. A
+// relay calls PublishAsync instead.
+func (p *Publisher) PublishWithReceipt(ctx context.Context, d core.Delivery) (receipt string, err error) {
+	done := make(chan struct{})
+	var once sync.Once
+	p.PublishAsync(ctx, d, func(r string, e error) {
+		once.Do(func() {
+			receipt, err = r, e
+			close(done)
+		})
+	})
+	<-done
+	return receipt, err
+}
+
+// PublishAsync implements core.AsyncPublisher. It returns before the message is sent.
+func (p *Publisher) PublishAsync(ctx context.Context, d core.Delivery, done func(receipt string, err error)) {
+	if d.Topic == "" {
+		done("", core.Permanent(errors.New("franzbridge: no topic")))
+		return
+	}
+	r, err := newRecord(&d, p.cfg.CloudEvents)
+	if err != nil {
+		err = fmt.Errorf("franzbridge: CloudEvent of %s: %w", describe(&d), err)
+		if _, marked := core.ClassOf(err); !marked {
+			err = core.Permanent(err)
+		}
+		done("", err)
+		return
+	}
+	s := &sending{p: p, topic: p.topic(d.Topic), began: time.Now(), done: done}
+	// The client fails a message whose context has ended, but not at once in all of its states.
+	s.stop = context.AfterFunc(ctx, func() { s.failed(context.Cause(ctx)) })
+	// When the context of a message ends, the client also gives up all that waits for the same
+	// partition.
+	p.client.Produce(ctx, r, func(r *kgo.Record, err error) {
+		if err != nil && ofBatch(err) && ctx.Err() == nil {
+			go p.sendAlone(ctx, s, r)
+			return
+		}
+		s.ended(r, err)
+	})
+}
+
+// sendAlone sends a message of a refused batch again, as a batch of its own.
+func (p *Publisher) sendAlone(ctx context.Context, s *sending, r *kgo.Record) {
+	p.single.Lock()
+	defer p.single.Unlock()
+	client, err := p.aloneClient()
+	if err == nil {
+		again := &kgo.Record{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
+		r, err = client.ProduceSync(ctx, again).First()
+	}
+	s.ended(r, err)
+}
+
+// aloneClient returns the client of sendAlone.
+func (p *Publisher) aloneClient() (*kgo.Client, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, kgo.ErrClientClosed
+	}
+	if p.alone == nil {
+		client, err := kgo.NewClient(p.cfg.options(kgo.ProducerLinger(0))...)
+		if err != nil {
+			return nil, err
+		}
+		p.alone = client
+	}
+	return p.alone, nil
+}
+
+func (p *Publisher) topic(name string) *topic {
+	if t, ok := p.topics.Load(name); ok {
+		return t.(*topic)
+	}
+	t, _ := p.topics.LoadOrStore(name, new(topic))
+	return t.(*topic)
+}
+
+// sending is a message on its way.
+type sending struct {
+	p     *Publisher
+	topic *topic
+	began time.Time
+	done  func(receipt string, err error)
+	stop  func() bool
+}
+
+// ended hands the result of the client on.
+func (s *sending) ended(r *kgo.Record, err error) {
+	s.stop()
+	if err != nil {
+		s.failed(err)
+		return
+	}
+	s.topic.acked.Store(time.Now().UnixNano())
+	s.done(receipt(r), nil)
+}
+
+func (s *sending) failed(err error) {
+	if errors.Is(err, kgo.ErrClientClosed) {
+		err = fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	s.done("", mark(err, s.topic.acked.Load() > s.began.UnixNano()))
+}
+
+func receipt(r *kgo.Record) string {
+	if r.Offset < 0 { // the broker has recognised a copy and does not say where the first one is
+		return ""
+	}
+	b := make([]byte, 0, len(r.Topic)+24)
+	b = append(append(b, r.Topic...), '/')
+	b = append(strconv.AppendInt(b, int64(r.Partition), 10), '@')
+	return string(strconv.AppendInt(b, r.Offset, 10))
+}
+
+// Close waits until ctx ends for the messages that are on their way, and closes the connections.
+// Messages that are not acknowledged by then fail with ErrClosed, and so do later ones. Close the
+// Publisher after Run has returned. An error wraps that of ctx. A second Close does nothing.
+func (p *Publisher) Close(ctx context.Context) error {
+	p.mu.Lock()
+	closed := p.closed
+	p.closed = true
+	alone := p.alone
+	p.mu.Unlock()
+	if closed {
+		return nil
+	}
+	err := p.client.Flush(ctx)
+	if alone != nil {
+		err = errors.Join(err, alone.Flush(ctx))
+		alone.Close()
+	}
+	p.client.Close()
+	if err != nil {
+		return fmt.Errorf("franzbridge: close: %w", err)
+	}
+	return nil
+}

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
 // Figures of this section.
@@ -30,6 +29,9 @@ const (
 	brokerOurs  = "ormoutbox"
 )
 
+// brokerFranz is Kafka with a publisher that does not wait for answers.
+const brokerFranz = "Kafka, franzbridge"
+
 var brokerColumns = []Column{
 	{"events/s", Count},
 	{"÷ publisher alone", Ratio},
@@ -41,7 +43,7 @@ var brokerColumns = []Column{
 type broker interface {
 	// publisher opens the project's bridge, with its safe settings, for so many publishes at once.
 	// It publishes everything to the topic.
-	publisher(workers int) (*watermillbridge.Publisher, error)
+	publisher(workers int) (brokerPublisher, error)
 	// forget makes collect pass over what the topic has now.
 	forget(ctx context.Context) error
 	// collect reads the payloads that the topic got since forget, those of a key in their order.
@@ -50,12 +52,19 @@ type broker interface {
 	close() error
 }
 
+// brokerPublisher is a bridge of the project.
+type brokerPublisher interface {
+	core.Publisher
+	Close(ctx context.Context) error
+}
+
 // brokerKinds are the brokers, with the variables of the environment that name them.
 var brokerKinds = []struct {
 	name, variable string
 	open           func(ctx context.Context, address, topic string) (broker, error)
 }{
 	{"Kafka", "OUTBOX_TEST_KAFKA", openKafka},
+	{brokerFranz, "OUTBOX_TEST_KAFKA", openFranz},
 	{"RabbitMQ", "OUTBOX_TEST_RABBITMQ", openRabbitMQ},
 }
 
@@ -63,6 +72,14 @@ var brokerKinds = []struct {
 type openBroker struct {
 	broker
 	name string
+}
+
+// atOnce are how many events are published at once, table by table.
+func (b openBroker) atOnce() []int {
+	if b.name == brokerFranz {
+		return []int{1024} // the default
+	}
+	return brokerWorkers
 }
 
 func runBrokers(ctx context.Context, e *env, s *Section) (err error) {
@@ -94,6 +111,8 @@ func runBrokers(ctx context.Context, e *env, s *Section) (err error) {
 		"goroutines as the relay has workers call it with the same events, without any table. That is what the "+
 		"broker and its client can do on this machine, whose processors they share with everything else.",
 		thousands(float64(events)))
+	s.note("%s: the relay hands over up to 1,024 events and does not wait for answers, and so does the loop of the "+
+		"publisher alone, whose messages have the same headers. Everything else is the default.", brokerFranz)
 	s.note("Ordered: %s keys. On both sides an event is sent when the one before it in its key is acknowledged.",
 		thousands(drainKeys))
 	s.note("After each drain the content of the broker is read, and compared with the rows of the table: nothing is " +
@@ -108,7 +127,7 @@ func runBrokers(ctx context.Context, e *env, s *Section) (err error) {
 		backlogs = append(backlogs, b)
 	}
 	for _, b := range brokers {
-		for _, workers := range brokerWorkers {
+		for _, workers := range b.atOnce() {
 			if err := e.measureBroker(ctx, s, b, workers, backlogs); err != nil {
 				return fmt.Errorf("%s: %w", b.name, err)
 			}
@@ -148,8 +167,12 @@ func (e *env) measureBroker(ctx context.Context, s *Section, b openBroker, worke
 	})
 	t.summarize()
 	for _, backlog := range backlogs {
-		s.atLeast(t.value(backlog.row(brokerOurs), "÷ publisher alone"), 0.9,
-			"%s, %d at once, %s: at least 0.90 × the publisher alone", b.name, workers, backlog.kind)
+		aim := 0.9
+		if b.name == brokerFranz {
+			aim = 0.7
+		}
+		s.atLeast(t.value(backlog.row(brokerOurs), "÷ publisher alone"), aim,
+			"%s, %d at once, %s: at least %.2f × the publisher alone", b.name, workers, backlog.kind, aim)
 	}
 	return nil
 }
@@ -194,7 +217,7 @@ type brokerDrain struct {
 	*brokerBacklog
 
 	broker    broker
-	publisher *watermillbridge.Publisher
+	publisher brokerPublisher
 	workers   int
 }
 
@@ -209,6 +232,9 @@ func (d *brokerDrain) seed(ctx context.Context) error {
 func (d *brokerDrain) drain(ctx context.Context, _ *ledger,
 	limit time.Duration,
 ) (finished int, took time.Duration, err error) {
+	if _, ok := d.publisher.(core.AsyncPublisher); ok {
+		return d.drainWith(ctx, limit, core.Config{Publisher: d.publisher, InFlight: d.workers})
+	}
 	return d.drainWith(ctx, limit, core.Config{Publisher: d.publisher, Workers: d.workers})
 }
 
@@ -217,6 +243,9 @@ func (d *brokerDrain) drain(ctx context.Context, _ *ledger,
 func (d *brokerDrain) alone(ctx context.Context, _ *ledger,
 	limit time.Duration,
 ) (finished int, took time.Duration, err error) {
+	if p, ok := d.publisher.(core.AsyncPublisher); ok {
+		return d.aloneAsync(ctx, p)
+	}
 	shares := make([][]core.Delivery, d.workers)
 	for n := range d.deliveries {
 		share := n % d.workers
@@ -278,7 +307,7 @@ func (d *brokerDrain) compare(ctx context.Context, l *ledger) error {
 }
 
 // warmPublisher connects, and opens what the client opens for so many publishes at once.
-func warmPublisher(ctx context.Context, p *watermillbridge.Publisher, workers int, all []core.Delivery) error {
+func warmPublisher(ctx context.Context, p core.Publisher, workers int, all []core.Delivery) error {
 	if err := p.Publish(ctx, all[0]); err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
 // brokerProducers is how many goroutines commit.
@@ -29,7 +28,7 @@ var brokerCommitColumns = []Column{
 type commits struct {
 	name   string
 	broker broker // nil: a publisher that does nothing
-	bridge *watermillbridge.Publisher
+	bridge brokerPublisher
 	sess   *session
 }
 

@@ -51,7 +51,7 @@ func openKafka(ctx context.Context, address, topic string) (broker, error) {
 	return b, nil
 }
 
-func (b *kafkaBroker) publisher(int) (*watermillbridge.Publisher, error) {
+func (b *kafkaBroker) publisher(int) (brokerPublisher, error) {
 	return kafkabridge.NewPublisher(kafkabridge.Config{
 		Brokers: []string{b.address},
 		Bridge:  watermillbridge.Config{Topic: func(core.Delivery) string { return b.topic }},

@@ -26,7 +26,7 @@ func openRabbitMQ(_ context.Context, uri, queue string) (broker, error) {
 }
 
 // publisher declares the queue with its first publish.
-func (b *rabbitBroker) publisher(workers int) (*watermillbridge.Publisher, error) {
+func (b *rabbitBroker) publisher(workers int) (brokerPublisher, error) {
 	return amqpbridge.NewPublisher(amqpbridge.Config{
 		AMQP: amqpbridge.QueueConfig(b.uri), Channels: workers, DeclareQueues: true,
 		Bridge: watermillbridge.Config{Topic: func(core.Delivery) string { return b.queue }},

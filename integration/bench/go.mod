@@ -54,6 +54,8 @@ require (
 	github.com/rcrowley/go-metrics v0.0.0-20250401214520-65e299d6c5c9 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/sony/gobreaker v1.0.0 // indirect
+	github.com/twmb/franz-go v1.22.2 // indirect
+	github.com/twmb/franz-go/pkg/kmsg v1.15.0 // indirect
 	github.com/zclconf/go-cty v1.14.4 // indirect
 	github.com/zclconf/go-cty-yaml v1.1.0 // indirect
 	go.opentelemetry.io/otel v1.29.0 // indirect
@@ -83,6 +85,7 @@ require (
 	github.com/ormoutbox/ormoutbox/bunoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/entoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/gormoutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge v0.0.0
 	github.com/puzpuzpuz/xsync/v3 v3.5.1 // indirect
 	github.com/riverqueue/river v0.51.1
 	github.com/riverqueue/river/riverdriver v0.51.1 // indirect

@@ -58,23 +58,8 @@ func (s *session) open(ctx context.Context, o orm, db *sql.DB, prefix string, re
 ) (err error) {
 	s.e.progress.show("preparing %s", o.name)
 	cfg := &outboxConfig{
-		prefix: prefix,
-		publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
-			n := payloadNumber(d.Payload)
-			if f := s.entered.Load(); f != nil {
-				(*f)(n)
-			}
-			if to != nil {
-				if err := to.Publish(ctx, d); err != nil {
-					return err
-				}
-			}
-			if f := s.acked.Load(); f != nil {
-				(*f)(n)
-			}
-			s.ledger.see(n)
-			return nil
-		}),
+		prefix:    prefix,
+		publisher: s.publisher(to),
 		observer: &core.Observer{
 			Marked: func(rows int, _ time.Duration, err error) {
 				if err == nil {
@@ -198,4 +183,58 @@ func (s *session) close() error {
 	}
 	s.stop()
 	return <-s.ended
+}
+
+// publisher counts what it publishes to another publisher, or to nothing.
+func (s *session) publisher(to core.Publisher) core.Publisher {
+	p := sessionPublisher{s, to}
+	if async, ok := to.(core.AsyncPublisher); ok {
+		return asyncSessionPublisher{p, async}
+	}
+	return p
+}
+
+type sessionPublisher struct {
+	s  *session
+	to core.Publisher // nil: nothing
+}
+
+func (p sessionPublisher) Publish(ctx context.Context, d core.Delivery) error {
+	p.enter(d)
+	if p.to != nil {
+		if err := p.to.Publish(ctx, d); err != nil {
+			return err
+		}
+	}
+	p.accepted(d)
+	return nil
+}
+
+func (p sessionPublisher) enter(d core.Delivery) {
+	if f := p.s.entered.Load(); f != nil {
+		(*f)(payloadNumber(d.Payload))
+	}
+}
+
+func (p sessionPublisher) accepted(d core.Delivery) {
+	n := payloadNumber(d.Payload)
+	if f := p.s.acked.Load(); f != nil {
+		(*f)(n)
+	}
+	p.s.ledger.see(n)
+}
+
+type asyncSessionPublisher struct {
+	sessionPublisher
+	async core.AsyncPublisher
+}
+
+func (p asyncSessionPublisher) PublishAsync(ctx context.Context, d core.Delivery, done func(string, error)) {
+	p.enter(d)
+	p.async.PublishAsync(ctx, d, func(receipt string, err error) {
+		if err == nil {
+			p.accepted(d)
+		}
+		done(receipt, err)
+	})
 }

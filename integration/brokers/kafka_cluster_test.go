@@ -16,6 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
@@ -45,8 +46,9 @@ func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
 	pipelined := kafkabridge.SaramaConfig(0)
 	pipelined.Producer.Idempotent, pipelined.Net.MaxOpenRequests = false, 5
 	flows := []*clusterFlow{
-		newClusterFlow(t, "idempotent", kafkabridge.Config{Brokers: addresses}),
-		newClusterFlow(t, "pipelined", kafkabridge.Config{Brokers: addresses, Sarama: pipelined}),
+		newClusterFlow(t, "idempotent", saramaPublisher(t, kafkabridge.Config{Brokers: addresses})),
+		newClusterFlow(t, "pipelined", saramaPublisher(t, kafkabridge.Config{Brokers: addresses, Sarama: pipelined})),
+		newClusterFlow(t, "franz", franzPublisher(t, franzbridge.Config{Brokers: addresses})),
 	}
 	c := &kafkaCluster{t: t, admin: admin}
 	for _, f := range flows {
@@ -154,13 +156,28 @@ type clusterFlow struct {
 	stop        func() // ends the producers and waits until all is published
 }
 
-func newClusterFlow(t *testing.T, name string, cfg kafkabridge.Config) *clusterFlow {
+func saramaPublisher(t *testing.T, cfg kafkabridge.Config) core.Publisher {
 	t.Helper()
 	pub, err := kafkabridge.NewPublisher(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	topics.CloseAtEnd(t, pub)
+	return pub
+}
+
+func franzPublisher(t *testing.T, cfg franzbridge.Config) core.Publisher {
+	t.Helper()
+	pub, err := franzbridge.NewPublisher(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topics.CloseAtEnd(t, pub)
+	return pub
+}
+
+func newClusterFlow(t *testing.T, name string, pub core.Publisher) *clusterFlow {
+	t.Helper()
 	return &clusterFlow{
 		name: name, topic: fixture.UniqueTopic(name),
 		Process: fixture.NewProcess(t, testdb.Postgres(t), core.Config{

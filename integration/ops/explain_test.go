@@ -251,8 +251,8 @@ func TestExplain(t *testing.T) {
 				"the head waits too",
 				func() bool { return w.explain(id[0]).Reason == ops.ReasonStopped },
 			)
-			// A process that does not relay, as the command line, has the same answer each time: while
-			// the event is due, and while its next try is not.
+			// A process that does not relay, as the command line, has the same answer each time:
+			// while the event is due, and while its next try is not.
 			elsewhere, err := core.New(core.Config{Repository: w.Repository, Logger: slog.New(slog.DiscardHandler)})
 			fixture.NoError(t, err)
 			w.api, err = ops.New(elsewhere)

@@ -475,7 +475,7 @@ func (x *examination) dead(ctx context.Context) ([]finding, error) {
 	if b.Dead > 0 {
 		return []finding{{
 			Check: "dead", Level: levelWarning,
-			Found: fmt.Sprintf("dead: %s; blocked by them: %s", many(int(b.Dead), "event"),
+			Found: fmt.Sprintf("given up: %s; blocked by them: %s", many(int(b.Dead), "event"),
 				many(int(b.BlockedKeys), "key")),
 			Cause: "their destination refused them, and the relay has given them up",
 			Fix:   "see `outbox dead`, mend the cause, then `outbox redrive` or `outbox discard`",

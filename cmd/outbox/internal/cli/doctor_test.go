@@ -51,7 +51,7 @@ func TestDoctor(t *testing.T) {
 		w.publish(core.Event{Type: "order.placed", Topic: "orders"})
 		w.requireFinding(levelFailure, "relays", "nobody relays orders")
 		w.drain(core.Permanent(errors.New("no")), core.BlockKey)
-		w.requireFinding(levelWarning, "dead", "dead: 1 event;")
+		w.requireFinding(levelWarning, "dead", "given up: 1 event;")
 		w.require(w.run("doctor", "--strict"), ExitUnhealthy)
 
 		if w.dialect == core.SQLite {

@@ -257,13 +257,16 @@ func (a *app) printDetails(d ops.Details, payload bool) {
 	}
 	add("ended", moment(d.DoneAt))
 	add("failure", d.ErrorCode)
-	add("error", short(d.Error))
+	add("error", singleLine(d.Error))
 	add("place", d.Receipt)
 	for _, e := range d.Ahead {
 		add("before it", e.ID.String()+" "+e.Status.String())
 	}
 	for _, e := range d.Behind {
 		add("after it", e.ID.String()+" "+e.Status.String())
+	}
+	if len(d.Ahead) == ops.Neighbours || len(d.Behind) == ops.Neighbours {
+		add("the key", fmt.Sprintf("may have more: outbox list --topic %s --key %s", shellWord(d.Topic), shellWord(d.Key)))
 	}
 	for _, e := range d.Audit {
 		add("audit", moment(e.At)+" "+e.Action+" by "+e.Actor+": "+short(e.Reason))

@@ -92,6 +92,9 @@ func (a *app) printPlan(p ops.StoredPlan) error {
 		if p.More {
 			a.note("the filter selects more events: plan again when this plan is done")
 		}
+		if p.State == ops.PlanStopped && p.Failed > 0 {
+			a.note("outbox groups says why events failed: remove that cause first")
+		}
 		if p.ID != "" && !p.State.Ended() && !p.Running() {
 			a.note("outbox %s apply %s works it off", p.Action, p.ID)
 		}

@@ -100,6 +100,7 @@ func TestPlans(t *testing.T) {
 		broken.Store(true)
 		w.relaying(&broken, &published)
 		w.require(w.run("redrive", "apply", p.ID, "--yes"), ExitPartial, "is stopped: 1 of 1 events failed again",
+			"outbox groups says why events failed",
 			"1 of 30 events are worked off")
 		if n := published.Load(); n != 1 {
 			t.Errorf("%d events were published again, want 1", n)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -53,6 +52,9 @@ func Run(ctx context.Context, args []string, env Environment) int {
 		text := withoutPackages(strings.TrimSpace(err.Error()))
 		if code == ExitUsage {
 			text = withFlags(c, text)
+			if strings.Contains(text, " arg(s), ") { // cobra counts them, and does not say which
+				text += ": " + strings.TrimSuffix(c.UseLine(), " [flags]")
+			}
 		}
 		a.note("outbox: %s", text)
 		if code == ExitUsage && !strings.Contains(text, "--help") {
@@ -62,18 +64,11 @@ func Run(ctx context.Context, args []string, env Environment) int {
 	return code
 }
 
-// withoutPackages leaves out the names of packages before an error, which tell a person nothing.
-func withoutPackages(text string) string {
-	for {
-		name, rest, found := strings.Cut(text, ": ")
-		switch {
-		case found && slices.Contains([]string{"outbox", "ops", "sqloutbox", "config"}, name):
-			text = rest
-		default:
-			return text
-		}
-	}
-}
+// packages are names of packages before an error, or before the error in it.
+var packages = regexp.MustCompile(`(^|: )(?:(?:outbox|ops|sqloutbox|config): )+`)
+
+// withoutPackages leaves out names that tell a person nothing.
+func withoutPackages(text string) string { return packages.ReplaceAllString(text, "$1") }
 
 // field is a field of Go in an error: PerSecond, or Retention.Keep.
 var field = regexp.MustCompile(`(^|[ (])((?:[A-Z][A-Za-z]*\.)*)([A-Z][A-Za-z]*)\b`)

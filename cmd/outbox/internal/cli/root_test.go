@@ -24,6 +24,8 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"migrate", "upp"}, "Did you mean this?\n\tup"},
 		{[]string{"migrate", "up", "--jsn"}, "unknown flag: --jsn"},
 		{[]string{"migrate", "up", "now"}, "unknown command"},
+		{[]string{"explain"}, "received 0: outbox explain ID\noutbox: see outbox explain --help"},
+		{[]string{"plans", "list", "--limit", "1001"}, "--limit 1001: it is 1 to 1000\noutbox: see outbox plans list --help"},
 		{[]string{"migrate", "up"}, "DATABASE_URL"},
 		{[]string{"migrate", "up", "-d", "oracle://h/d"}, "postgres://"},
 		{[]string{"migrate", "up", "-d", "mysql://h"}, "no database"},
@@ -32,6 +34,33 @@ func TestWrongUse(t *testing.T) {
 		r := w.run(c.args...)
 		if r.code != ExitUsage || !strings.Contains(r.err, c.hint) || r.out != "" {
 			t.Errorf("outbox %s: exit code %d\n%s%s", strings.Join(c.args, " "), r.code, r.out, r.err)
+		}
+	}
+}
+
+// Errors name no packages and no fields of Go.
+func TestErrorsForPeople(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"outbox: ops: no such event: 7":                        "no such event: 7",
+		"outbox a: outbox: config: x":                          "outbox a: x",
+		"1 of 4 are worked off: ops: the plan":                 "1 of 4 are worked off: the plan",
+		"--config: outbox 1: config: a":                        "--config: outbox 1: a",
+		"sqloutbox: schema drift: outbox: columns are missing": "schema drift: columns are missing",
+		"the outbox: x":                                        "the outbox: x",
+	} {
+		if got := withoutPackages(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"PerSecond -1 is not 0":              "--per-second -1 is not 0",
+		"Retention.Reason is empty (Yes)":    "--reason is empty (--yes)",
+		`topic "Off" and MariaDB, Unlimited`: `topic "Off" and MariaDB, Unlimited`,
+	} {
+		c, _, err := NewRoot().Find([]string{"rate"})
+		if got := withFlags(c, text); got != want || err != nil {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -300,7 +300,6 @@ func (e *noTablesError) Error() string {
 		_, after, _ := strings.Cut(rest, ")")
 		text = before + after
 	}
-	text = strings.Replace(text, ": outbox: ", ": ", 1)
 	return text + "\n(`outbox migrate up` creates or upgrades the tables)"
 }
 

@@ -36,7 +36,7 @@ type connect struct {
 // file returns the path of a file that users get.
 func file(t *testing.T, name string) string {
 	t.Helper()
-	return filepath.Join(fixture.Root(t), "debezium", name)
+	return filepath.Join(fixture.Root(t), "docs", "debezium", name)
 }
 
 func text(t *testing.T, name string) string {

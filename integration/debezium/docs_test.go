@@ -18,7 +18,7 @@ func TestDocumentShowsTheFiles(t *testing.T) {
 		"postgres.sql": "sql", "outbox.properties": "properties", "stock.sql": "sql",
 	} {
 		if want := "```" + language + "\n" + text(t, name) + "```\n"; !strings.Contains(string(b), want) {
-			t.Errorf("docs/debezium.md does not show debezium/%s as it is", name)
+			t.Errorf("docs/debezium.md does not show docs/debezium/%s as it is", name)
 		}
 	}
 }

@@ -53,9 +53,9 @@ type Explanation struct {
 // several destinations has an explanation for each. If no row has that id, the one explanation has
 // ReasonUnknown.
 //
-// A destination is known to be stopped if the relay of this process has stopped it. What other
-// processes have stopped is known by the events that they tried: their last publish failed, and
-// spent no attempt. Events without a key that wait beside them are ReasonReady.
+// A destination is known to be stopped if the relay of this process has stopped it. Destinations
+// that other processes have stopped are known by the events that they tried: their last publish
+// failed, and spent no attempt. Events without a key that wait beside them are ReasonReady.
 //
 // The relays are those of core.Outbox.Relays. Calls of Drain are not among them. If the Repository
 // does not record relays, or their table is missing, no event has ReasonUnrelayed.

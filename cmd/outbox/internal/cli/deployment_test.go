@@ -67,7 +67,8 @@ func requireCommands(t *testing.T, names ...string) {
 	}
 }
 
-// requireTime fails unless seconds are longer than a time limit, and the process is not killed before.
+// requireTime fails unless seconds are longer than a time limit, and the process is not killed
+// before.
 func requireTime(t *testing.T, seconds string, limit time.Duration) {
 	t.Helper()
 	n, err := strconv.Atoi(seconds)
@@ -86,7 +87,7 @@ func shutdownLimit(t *testing.T) time.Duration {
 	return d
 }
 
-// What the Dockerfile builds can be built, and what it runs exists.
+// The package that the Dockerfile builds can be built, and the command that it runs exists.
 func TestDockerfile(t *testing.T) {
 	t.Parallel()
 	text := repository(t, "cmd", "outbox", "Dockerfile")
@@ -152,7 +153,7 @@ func TestDockerignore(t *testing.T) {
 	}
 }
 
-// What the systemd unit runs exists, and is not killed while it stops.
+// The command of the systemd unit exists, and is not killed while it stops.
 func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
 	text := repository(t, "cmd", "outbox", "outbox-relay.service")

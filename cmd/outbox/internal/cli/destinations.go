@@ -23,9 +23,9 @@ func (f topicFailure) text(topic string) string {
 	return fmt.Sprintf("destination %s did not take row %s: %s, %s", short(topic), f.ID, f.Code, short(f.Error))
 }
 
-// findFailing looks for a destination that is down, in the topics with pending events, those with the
-// oldest ones first. Relays tell the table nothing about a destination but the failures of the events
-// that they try: the first ones of keys, and of the others the ones that came last.
+// findFailing looks for a destination that is down, in the topics with pending events, those with
+// the oldest ones first. Relays tell the table nothing about a destination but the failures of the
+// events that they try: the first ones of keys, and of the others the ones that came last.
 func findFailing(ctx context.Context, ob *core.Outbox, topics []topicState) error {
 	api, err := ops.New(ob)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/health"
 )
 
-// probeTimeout is how long a relay may take to answer. The health check of the Dockerfile waits longer.
+// probeTimeout is how long a relay may take to answer. The health check of the Dockerfile waits
+// longer.
 const probeTimeout = 5 * time.Second
 
 func (a *app) probeCommand() *cobra.Command {

@@ -264,12 +264,14 @@ func TestExplain(t *testing.T) {
 			}
 			for due, at := range map[string]string{"later": later, "now": "created_at"} {
 				fixture.MustExec(t, w.Pool, "UPDATE outbox_event SET available_at = "+at+" WHERE topic = 'down'")
-				x := w.wants(id[0], ops.ReasonStopped, []string{"Destination down did not take it: " + refusal, "no attempt"},
+				x := w.wants(id[0], ops.ReasonStopped,
+					[]string{"Destination down did not take it: " + refusal, "no attempt"},
 					[]string{"Repair the destination", "`outbox discard " + w.one(id[0]).ID.String()})
 				if x.Until.IsZero() != (due == "now") {
 					t.Errorf("due %s, until %s", due, x.Until)
 				}
-				w.wants(id[1], ops.ReasonBehind, []string{"its key k", "which destination down did not take: " + refusal},
+				w.wants(id[1], ops.ReasonBehind,
+					[]string{"its key k", "which destination down did not take: " + refusal},
 					[]string{"`outbox explain " + w.one(id[0]).ID.String()})
 			}
 		})

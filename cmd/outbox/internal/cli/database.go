@@ -68,6 +68,20 @@ func (db *database) unreachable(err error) error {
 	return fmt.Errorf("%s does not answer: %w", db.name, err)
 }
 
+// hintUnlisted tells the person that no row of a table has the name that a command was given: it may
+// be misspelled. A failure of the question is no failure of the command.
+func (a *app) hintUnlisted(ctx context.Context, db *database, table, column, name, list string) {
+	if name == "" {
+		return
+	}
+	var one int
+	err := db.QueryRowContext(ctx, db.bind("SELECT 1 FROM "+db.quote(a.schema, table)+" WHERE "+column+" = ? LIMIT 1"),
+		name).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		a.note("no row of %s has the %s %q: is that its name? `%s` lists them", table, column, short(name), list)
+	}
+}
+
 // connect reads the address of the command. It sends nothing. The file of SQLite must be there,
 // unless absent is set.
 func (a *app) connect(absent bool) (*database, error) {

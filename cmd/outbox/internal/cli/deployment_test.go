@@ -99,7 +99,8 @@ func TestDockerfile(t *testing.T) {
 		t.Errorf("it builds with Go %s, and go.work has %s", image, language)
 	}
 	build := parts(t, text, `RUN (?:--mount=\S+ )+cd (\S+) && ((?:\w+=\S+ )+)go build .*-o (\S+) \.\n`)
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-mod=readonly", "-deps", "-f", "{{.ImportPath}} {{.Error}}", ".")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-mod=readonly", "-deps", "-f",
+		"{{.ImportPath}} {{.Error}}", ".")
 	cmd.Dir = filepath.Join("..", "..", "..", "..", build[0])
 	cmd.Env = append(os.Environ(), strings.Fields(build[1])...)
 	out, err := cmd.CombinedOutput()
@@ -118,10 +119,12 @@ func TestDockerfile(t *testing.T) {
 			t.Errorf("%s runs %s, and the program is %s", run[0], got, run[1])
 		}
 	}
-	requireCommands(t, parts(t, text, `HEALTHCHECK .*CMD \["[^"]+", "(\w+)"\]`)[0], parts(t, text, `\nCMD \["(\w+)"\]`)[0],
+	requireCommands(t, parts(t, text, `HEALTHCHECK .*CMD \["[^"]+", "(\w+)"\]`)[0],
+		parts(t, text, `\nCMD \["(\w+)"\]`)[0],
 		parts(t, text, `docker run --rm .* outbox (\w+)\n`)[0])
 	requireTime(t, parts(t, text, `HEALTHCHECK .*--timeout=(\d+)s`)[0], probeTimeout)
-	if listen, port := parts(t, text, `ENV OUTBOX_LISTEN=:(\d+)\n`)[0], parts(t, text, `EXPOSE (\d+)\n`)[0]; listen != port {
+	listen := parts(t, text, `ENV OUTBOX_LISTEN=:(\d+)\n`)[0]
+	if port := parts(t, text, `EXPOSE (\d+)\n`)[0]; listen != port {
 		t.Errorf("it listens on %s and exposes %s", listen, port)
 	}
 }

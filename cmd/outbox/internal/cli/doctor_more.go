@@ -134,7 +134,7 @@ func (x *examination) effects(ctx context.Context) (all []finding, err error) {
 		if b.Dead > 0 {
 			all = append(all, finding{
 				Check: "effects", Level: levelWarning,
-				Found: fmt.Sprintf("%d effects of %s are dead", b.Dead, b.Channel),
+				Found: fmt.Sprintf("dead effects: %d of %s", b.Dead, b.Channel),
 				Cause: "their destination refused them, and the worker has given them up",
 				Fix: "see `outbox effects list`, mend the cause, then `outbox effects redrive` or " +
 					"`outbox effects discard`",

@@ -57,7 +57,7 @@ func TestDoctorEffects(t *testing.T) {
 		w.ok("migrate", "up", "--tables", "effects")
 		w.requireFinding(levelOK, "effects", "none is dead")
 		id := w.deadEffect("1")
-		w.requireFinding(levelWarning, "effects", "1 effects of mail are dead")
+		w.requireFinding(levelWarning, "effects", "dead effects: 1 of mail")
 		w.ok("effects", "redrive", id, "--reason", "x", "--yes")
 		w.requireFinding(levelOK, "effects", "none is dead", "--max-overdue", "1us")
 		w.exec("DELETE FROM outbox_event")

@@ -173,10 +173,13 @@ func (a *app) effectsListCommand() *cobra.Command {
 				return usage("--limit %d: it is 1 to 1000", q.Limit)
 			}
 			q.Status = effectStatuses[i]
-			return a.withEffects(c, func(ctx context.Context, _ *database, queue *command.Queue) error {
+			return a.withEffects(c, func(ctx context.Context, db *database, queue *command.Queue) error {
 				list, err := queue.List(ctx, q)
 				if err != nil {
 					return err
+				}
+				if len(list) == 0 {
+					a.hintChannel(ctx, db, q.Channel)
 				}
 				rows := converted(list, effectRowOf)
 				return a.print(rows, func() { a.printEffects(rows, q.Limit) })
@@ -209,6 +212,10 @@ func (a *app) printEffects(rows []effectRow, limit int) {
 	if len(rows) == limit {
 		a.note("there may be more: --after %s", rows[len(rows)-1].ID)
 	}
+}
+
+func (a *app) hintChannel(ctx context.Context, db *database, channel string) {
+	a.hintUnlisted(ctx, db, a.effectsPrefix+"side_effect_command", "channel", channel, "outbox effects")
 }
 
 // effectsChange is what `outbox effects redrive` and `outbox effects discard` print.
@@ -302,12 +309,15 @@ func (a *app) effectsMutate(
 		}
 		q.After = page[len(page)-1].ID
 	}
+	if len(ids) == 0 {
+		a.hintChannel(ctx, db, m.Channel)
+	}
 	done := effectsChange{DryRun: m.dryRun, Effects: len(ids)}
 	if !a.json {
-		a.sayf("%s: %d effects\n", m.name, len(ids))
+		a.sayf("%s: %s\n", m.name, many(len(ids), "effect"))
 	}
 	if len(ids) > 0 && !m.dryRun {
-		if err := a.confirm(m.yes, fmt.Sprintf("%s %d effects of %s?", m.name, len(ids), db.name)); err != nil {
+		if err := a.confirm(m.yes, fmt.Sprintf("%s %s of %s?", m.name, many(len(ids), "effect"), db.name)); err != nil {
 			return err
 		}
 		tx := sqltx.NewTransactor(db.DB, db.dialect)
@@ -331,7 +341,7 @@ func (a *app) effectsMutate(
 	}
 	perr := a.print(done, func() {
 		if !m.dryRun {
-			a.sayf("%d effects changed\n", done.Changed)
+			a.sayf("%s changed\n", many(done.Changed, "effect"))
 		}
 	})
 	switch {

@@ -230,6 +230,9 @@ they are in the broker, or in its dead-letter queue.`,
 				if err != nil {
 					return err
 				}
+				if len(rows) == 0 {
+					a.hintInbox(ctx, db, f)
+				}
 				return a.print(rows, func() { a.printInboxRows(rows, limit) })
 			})
 		},
@@ -306,6 +309,12 @@ func (a *app) printInboxRows(rows []inboxRow, limit int) {
 	if len(rows) == limit {
 		a.note("there may be more: raise --limit, or give a filter")
 	}
+}
+
+// hintInbox says which name of a filter no message has.
+func (a *app) hintInbox(ctx context.Context, db *database, f inboxFilter) {
+	a.hintUnlisted(ctx, db, a.prefix+"inbox_failure", "consumer", f.consumer, "outbox inbox")
+	a.hintUnlisted(ctx, db, a.prefix+"inbox_failure", "handler", f.handler, "outbox inbox")
 }
 
 // inboxChange is what `outbox inbox redrive` and `outbox inbox discard` print.
@@ -385,12 +394,16 @@ func (a *app) inboxMutate(
 	if err != nil {
 		return err
 	}
+	if len(keys) == 0 {
+		a.hintInbox(ctx, db, m.inboxFilter)
+	}
 	done := inboxChange{DryRun: m.dryRun, Messages: len(keys)}
 	if !a.json {
-		a.sayf("%s: %d dead messages of consumer %s\n", m.name, len(keys), m.consumer)
+		a.sayf("%s: %s of consumer %s\n", m.name, many(len(keys), "dead message"), m.consumer)
 	}
 	if len(keys) > 0 && !m.dryRun {
-		if err := a.confirm(m.yes, fmt.Sprintf("%s %d messages of %s?", m.name, len(keys), db.name)); err != nil {
+		ask := fmt.Sprintf("%s %s of %s?", m.name, many(len(keys), "message"), db.name)
+		if err := a.confirm(m.yes, ask); err != nil {
 			return err
 		}
 		for chunk := range slices.Chunk(keys, 500) {
@@ -403,7 +416,7 @@ func (a *app) inboxMutate(
 	}
 	perr := a.print(done, func() {
 		if !m.dryRun {
-			a.sayf("%d messages changed\n", done.Changed)
+			a.sayf("%s changed\n", many(done.Changed, "message"))
 		}
 	})
 	switch {
@@ -413,7 +426,8 @@ func (a *app) inboxMutate(
 	case err != nil:
 		return err
 	case !m.dryRun && (done.Changed < done.Messages || missing(keys, ids)):
-		return exit(ExitPartial, "%d messages are changed: the others are not dead", done.Changed)
+		return exit(ExitPartial, "%d of %d messages are changed: the others are not dead", done.Changed,
+			max(done.Messages, len(ids)))
 	}
 	return perr
 }

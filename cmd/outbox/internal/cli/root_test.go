@@ -25,7 +25,7 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"migrate", "up", "--jsn"}, "unknown flag: --jsn"},
 		{[]string{"migrate", "up", "now"}, "unknown command"},
 		{[]string{"explain"}, "received 0: outbox explain ID\noutbox: see outbox explain --help"},
-		{[]string{"plans", "list", "--limit", "1001"}, "--limit 1001: it is 1 to 1000\noutbox: see outbox plans list --help"},
+		{[]string{"plans", "list", "--limit", "1001"}, "it is 1 to 1000\noutbox: see outbox plans list --help"},
 		{[]string{"migrate", "up"}, "DATABASE_URL"},
 		{[]string{"migrate", "up", "-d", "oracle://h/d"}, "postgres://"},
 		{[]string{"migrate", "up", "-d", "mysql://h"}, "no database"},

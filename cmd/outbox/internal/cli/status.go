@@ -370,7 +370,8 @@ func (a *app) printState(s outboxState) {
 			if program != "" { // shop v1.2.3
 				program = path.Base(program)
 			}
-			r.add(relay.Node, orDash(short(program)), orDash(relay.Version), alive, age(seconds(relay.SeenSecs))+" ago", topics)
+			r.add(relay.Node, orDash(short(program)), orDash(relay.Version), alive,
+				age(seconds(relay.SeenSecs))+" ago", topics)
 		}
 		r.write(a.Out)
 	}

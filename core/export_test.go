@@ -28,7 +28,8 @@ func (o *Outbox) Held() int {
 			probes++
 		}
 	}
-	n := len(r.inflight.items) + probes + r.handovers.events + int(r.handovers.bytes) + r.inflight.active() + r.inflight.hot.events + r.inflight.cold.events +
+	n := len(r.inflight.items) + probes + r.handovers.events + int(r.handovers.bytes) +
+		r.inflight.active() + r.inflight.hot.events + r.inflight.cold.events +
 		r.marks.held
 	return n + r.marks.len() + len(r.marks.later.entries)
 }

@@ -66,7 +66,9 @@ func TestFranzSendsWhatKafkabridgeSends(t *testing.T) {
 			topic := topics.Kafka(t, "", 1, nil)
 			full := brokerDelivery(t, topic, "order/o-2")
 			message := brokerDelivery(t, topic, "")
-			message.Headers = map[string]string{core.HeaderMessage: carried, "a": "b", "ce_id": "not ours", "ce-type": "x"}
+			message.Headers = map[string]string{
+				core.HeaderMessage: carried, "a": "b", "ce_id": "not ours", "ce-type": "x",
+			}
 			other := brokerDelivery(t, topic, "k")
 			other.Headers, other.Payload = map[string]string{core.HeaderMessage: "not JSON"}, nil
 			other.ContentType = ""

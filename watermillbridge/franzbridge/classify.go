@@ -24,7 +24,8 @@ var ErrClosed = errors.New("franzbridge: publisher is closed")
 // judge.
 func mark(err error, answers bool) error {
 	switch {
-	case isContext(err), errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries), errors.Is(err, kgo.ErrAborting):
+	case isContext(err), errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries),
+		errors.Is(err, kgo.ErrAborting):
 		if err = fmt.Errorf("%w: %w", ErrNoAnswer, err); answers {
 			return core.UnavailableForKey(err) // its partition alone
 		}

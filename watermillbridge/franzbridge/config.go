@@ -125,12 +125,12 @@ func (c Config) unsafe(client *kgo.Client) (problems []error) {
 	for name, wait := range map[string]time.Duration{
 		"DialTimeout": d(kgo.DialTimeout), "ProduceRequestTimeout": d(kgo.ProduceRequestTimeout),
 	} {
-		refuse(wait > c.PublishTimeout, "%s is %s: longer than a publish may take (%s), its answer would come too late; "+
-			"set less", name, wait, c.PublishTimeout)
+		refuse(wait > c.PublishTimeout, "%s is %s: longer than a publish may take (%s), its answer would come too "+
+			"late; set less", name, wait, c.PublishTimeout)
 	}
 	buffered, _ := client.OptValue(kgo.MaxBufferedBytes).(int64)
-	refuse(buffered > 0 && buffered < int64(batchLimit(client, "")), "MaxBufferedBytes is %d: a message that is larger "+
-		"would be refused for good; set ProducerBatchMaxBytes or more", buffered)
+	refuse(buffered > 0 && buffered < int64(batchLimit(client, "")), "MaxBufferedBytes is %d: a message that is "+
+		"larger would be refused for good; set ProducerBatchMaxBytes or more", buffered)
 	return problems
 }
 

@@ -233,7 +233,8 @@ func TestSizeIsKnownToTheByte(t *testing.T) {
 	t.Parallel()
 	const limit = 100_000
 	for name, mapper := range map[string]*cloudevents.Mapper{
-		"plain": nil, "binary": {Source: "/orders"}, "structured": {Source: "/orders", Mode: cloudevents.ModeStructured},
+		"plain": nil, "binary": {Source: "/orders"},
+		"structured": {Source: "/orders", Mode: cloudevents.ModeStructured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -286,7 +286,8 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 			}
 			f.Kind, f.Delay = FailUnavailable, it.dest.pause()
 		case refusalSpares:
-			f.Kind, f.Delay = FailUnavailable, min(retry.delay(it.attempts+1, r.random()), r.cfg.Breaker.MaxProbeInterval)
+			f.Kind = FailUnavailable
+			f.Delay = min(retry.delay(it.attempts+1, r.random()), r.cfg.Breaker.MaxProbeInterval)
 		case refusalCounts:
 			it.attempts++
 			if it.attempts >= retry.MaxAttempts {

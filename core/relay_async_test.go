@@ -386,8 +386,10 @@ func TestAsyncPublisherAtShutdown(t *testing.T) {
 				}
 			}()
 		}
-		w := newWorld(t, core.Config{Publisher: p, PublishTimeout: 30 * time.Second, HotLease: time.Minute,
-			ClaimLease: time.Minute, ShutdownTimeout: 10 * time.Second})
+		w := newWorld(t, core.Config{
+			Publisher: p, PublishTimeout: 30 * time.Second, HotLease: time.Minute,
+			ClaimLease: time.Minute, ShutdownTimeout: 10 * time.Second,
+		})
 		w.run()
 		w.publish(core.Event{Type: "quick"}, core.Event{Type: "slow", Key: "k"}, core.Event{Type: "slow", Key: "k"})
 		if err := w.stop(); err != nil {

@@ -67,7 +67,8 @@ func TestRetryThenDead(t *testing.T) {
 func TestRetryByType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mine := map[string]core.RetryPolicy{
-			"once": {MaxAttempts: 1}, "often": {BaseDelay: time.Millisecond, MaxDelay: time.Millisecond, MaxAttempts: 100},
+			"once":  {MaxAttempts: 1},
+			"often": {BaseDelay: time.Millisecond, MaxDelay: time.Millisecond, MaxAttempts: 100},
 		}
 		w := newWorld(t, core.Config{Retry: core.RetryPolicy{MaxAttempts: 3}, RetryByType: mine})
 		delete(mine, "once") // a change of the caller's map changes nothing

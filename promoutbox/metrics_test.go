@@ -288,7 +288,8 @@ func TestLabelsAreBounded(t *testing.T) {
 		wg.Go(func() {
 			m.Outbox().Inserted(fmt.Sprint("topic", i), true)
 			m.Outbox().Published(core.PublishInfo{
-				Topic: fmt.Sprint("topic", i), Type: fmt.Sprint("type", i), Path: core.PathHot, Result: core.PublishDone,
+				Topic: fmt.Sprint("topic", i), Type: fmt.Sprint("type", i), Path: core.PathHot,
+				Result: core.PublishDone,
 			})
 			m.Inbox().Duplicate(inbox.Info{Event: inbox.Event{Key: inbox.Key{Consumer: "c", Handler: fmt.Sprint(i)}}})
 			m.HTTP().Handled(httpkey.Info{Route: fmt.Sprint("/", i), Answer: httpkey.Executed})

@@ -34,7 +34,8 @@ func plannedIn(t *testing.T, table core.Repository, txs core.Transactor) (*ops.A
 	err = txs.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) (err error) {
 		for i := range 100 {
 			_, err = ob.Publish(ctx, tx, core.Event{
-				Type: "order.placed", Topic: "orders", Key: fmt.Sprint(i), AggregateType: "order", AggregateID: fmt.Sprint(i),
+				Type: "order.placed", Topic: "orders", Key: fmt.Sprint(i),
+				AggregateType: "order", AggregateID: fmt.Sprint(i),
 			})
 			if err != nil {
 				return err
@@ -123,8 +124,14 @@ func TestRunPlanStoppedAndPaused(t *testing.T) {
 		t.Fatalf("%s %d %q %v", p.State, p.Stage, p.Note, err)
 	}
 	for _, o := range []ops.RunOptions{
-		{Rate: math.NaN()}, {Rate: math.Inf(1)}, {Rate: 1e-12}, {Rate: -1},
-		{StopShare: math.NaN()}, {StopShare: 1.1}, {StopShare: -0.1}, {Wait: -1},
+		{Rate: math.NaN()},
+		{Rate: math.Inf(1)},
+		{Rate: 1e-12},
+		{Rate: -1},
+		{StopShare: math.NaN()},
+		{StopShare: 1.1},
+		{StopShare: -0.1},
+		{Wait: -1},
 	} {
 		o.Actor = "ada"
 		if _, err := api.RunPlan(t.Context(), stored.ID, o); !errors.Is(err, core.ErrInvalidRequest) {

@@ -113,11 +113,11 @@ func (b *fakeBroker) answer(req kmsg.Request) kmsg.Response {
 	switch req := req.(type) {
 	case *kmsg.ApiVersionsRequest:
 		resp := kmsg.NewPtrApiVersionsResponse()
-		for _, k := range []kmsg.ApiVersionsResponseApiKey{
-			{ApiKey: 0, MinVersion: 7, MaxVersion: 7}, {ApiKey: 3, MinVersion: 7, MaxVersion: 7},
-			{ApiKey: 18, MinVersion: 0, MaxVersion: 3}, {ApiKey: 22, MinVersion: 0, MaxVersion: 1},
-		} {
-			resp.ApiKeys = append(resp.ApiKeys, k)
+		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{
+			{ApiKey: 0, MinVersion: 7, MaxVersion: 7},
+			{ApiKey: 3, MinVersion: 7, MaxVersion: 7},
+			{ApiKey: 18, MinVersion: 0, MaxVersion: 3},
+			{ApiKey: 22, MinVersion: 0, MaxVersion: 1},
 		}
 		return resp
 	case *kmsg.MetadataRequest:

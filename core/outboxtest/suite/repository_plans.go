@@ -3,6 +3,7 @@ package suite
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -176,7 +177,7 @@ func planOutcomesDeleted(f *fixture) {
 	skip := adminOf()
 	skip.SkipDead = true
 	for n := range 3 {
-		skip.IDs = append(skip.IDs, f.addDead(newRow("topic", fmt.Sprint(n))).ID)
+		skip.IDs = append(skip.IDs, f.addDead(newRow("topic", strconv.Itoa(n))).ID)
 	}
 	f.must(f.redrive(skip) == 3, "redrove too little")
 	deleted := 0

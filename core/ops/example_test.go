@@ -117,6 +117,42 @@ func ExampleAPI_List() {
 	// order.placed dead
 }
 
+func ExampleAPI_Outage() {
+	table := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{
+		Repository: table, Logger: slog.New(slog.DiscardHandler),
+		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+			return core.Unavailable(errors.New("no route to host"))
+		}),
+	})
+	if err != nil {
+		panic(err)
+	}
+	err = table.Transactor().RunInTx(context.Background(), func(ctx context.Context, tx core.Tx) error {
+		_, err := ob.Publish(ctx, tx, core.Event{Type: "order.placed", Topic: "orders"})
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+	_ = ob.Drain(context.Background()) // a relay tries it
+
+	api, err := ops.New(ob)
+	if err != nil {
+		panic(err)
+	}
+	for _, topic := range []string{"orders", "mails"} {
+		tried, err := api.Outage(context.Background(), topic)
+		if err != nil {
+			panic(err)
+		}
+		if tried != nil {
+			fmt.Println(topic, "is down:", tried.Error)
+		}
+	}
+	// Output: orders is down: no route to host
+}
+
 func ExampleAPI_Count() {
 	api, _, _ := poisoned()
 	n, err := api.Count(context.Background(), ops.Filter{Statuses: []ops.Status{ops.StatusDead}})

@@ -24,7 +24,7 @@ const (
 	ReasonLeased    Reason = "leased"    // a process holds it and publishes it
 	ReasonBlocked   Reason = "blocked"   // behind a dead event of its key
 	ReasonPaused    Reason = "paused"    // a person has paused its destination, its tenant or everything
-	ReasonStopped   Reason = "stopped"   // its destination does not take events: an outage, which spends no attempt
+	ReasonStopped   Reason = "stopped"   // its destination does not take events, which spends no attempt
 	ReasonBehind    Reason = "behind"    // behind an open event of its key
 	ReasonNotDue    Reason = "not_due"   // delayed, or waiting for the next attempt
 	ReasonUnrelayed Reason = "unrelayed" // it is due, and no living relay takes its destination
@@ -53,9 +53,8 @@ type Explanation struct {
 // several destinations has an explanation for each. If no row has that id, the one explanation has
 // ReasonUnknown.
 //
-// A destination is known to be stopped if the relay of this process has stopped it. Destinations
-// that other processes have stopped are known by the events that they tried: their last publish
-// failed, and spent no attempt. Events without a key that wait beside them are ReasonReady.
+// A destination is known to be stopped if the relay of this process has stopped it. If the relay of
+// another process has, the events tell that it tried, see Outage.
 //
 // The relays are those of core.Outbox.Relays. Calls of Drain are not among them. If the Repository
 // does not record relays, or their table is missing, no event has ReasonUnrelayed.
@@ -147,6 +146,14 @@ func (a *API) unclaimed(ctx context.Context, x *Explanation) error {
 	case x.Event.outage():
 		x.outage()
 	default:
+		tried, err := a.Outage(ctx, x.Event.Topic)
+		if err != nil {
+			return err
+		}
+		if tried != nil {
+			x.outageOf(tried)
+			return nil
+		}
 		rate, err := a.rate(ctx, x.Event.Topic)
 		if err != nil {
 			return err
@@ -325,18 +332,6 @@ func (x *Explanation) stopped(d *core.StoppedDestination) {
 
 const repairDestination = "Repair the destination or its credentials. The relay tries it again by itself."
 
-// outage reports whether the last publish of an open event failed and spent no attempt. A refusal
-// makes a new event one that is retried.
-func (e *Event) outage() bool {
-	switch e.ErrorCode {
-	case "":
-		return false
-	case core.ClassUnavailable.String(), core.ClassKeyUnavailable.String():
-		return true
-	}
-	return e.Status == StatusNew
-}
-
 // outage is for an event that a relay tries again and again, whether it is due or not.
 func (x *Explanation) outage() {
 	e := &x.Event
@@ -347,6 +342,14 @@ func (x *Explanation) outage() {
 		x.Text += fmt.Sprintf(" It is tried again at %s.", at(e.AvailableAt))
 	}
 	x.Fix = repairDestination + " " + orDiscard(e.ID)
+}
+
+// outageOf is for an event that waits while a relay tries others of the destination.
+func (x *Explanation) outageOf(tried *Event) {
+	x.Reason = ReasonStopped
+	x.Text = fmt.Sprintf("Destination %s did not take another event, row %s: %s. Its events wait and spend no "+
+		"attempts.", x.Event.Topic, tried.ID, failure(tried))
+	x.Fix = repairDestination
 }
 
 func (x *Explanation) behind() {

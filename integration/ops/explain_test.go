@@ -253,11 +253,15 @@ func TestExplain(t *testing.T) {
 			)
 			// A process that does not relay, as the command line, has the same answer each time:
 			// while the event is due, and while its next try is not.
+			beside := w.Publish(core.Event{Type: "paid", Topic: "down"})[0]
+			fixture.Await(t, "nobody holds the event", func() bool { return !new(w.one(beside)).Leased() })
 			elsewhere, err := core.New(core.Config{Repository: w.Repository, Logger: slog.New(slog.DiscardHandler)})
 			fixture.NoError(t, err)
 			w.api, err = ops.New(elsewhere)
 			fixture.NoError(t, err)
 			const refusal = "unavailable, broker says password=***"
+			w.wants(beside, ops.ReasonStopped, []string{"did not take another event, row ", refusal},
+				[]string{"Repair the destination"})
 			later := "'2099-01-01 00:00:00'"
 			if db.Dialect == core.SQLite {
 				later = "4070908800000000"

@@ -67,8 +67,7 @@ func requireCommands(t *testing.T, names ...string) {
 	}
 }
 
-// requireTime fails unless seconds are longer than a time limit, and the process is not killed
-// before.
+// requireTime fails unless seconds are longer than a time limit.
 func requireTime(t *testing.T, seconds string, limit time.Duration) {
 	t.Helper()
 	n, err := strconv.Atoi(seconds)
@@ -87,7 +86,7 @@ func shutdownLimit(t *testing.T) time.Duration {
 	return d
 }
 
-// The package that the Dockerfile builds can be built, and the command that it runs exists.
+// The Dockerfile builds a program that can be built, and runs commands that exist.
 func TestDockerfile(t *testing.T) {
 	t.Parallel()
 	text := repository(t, "cmd", "outbox", "Dockerfile")
@@ -156,7 +155,7 @@ func TestDockerignore(t *testing.T) {
 	}
 }
 
-// The command of the systemd unit exists, and is not killed while it stops.
+// The systemd unit runs a command that exists, and gives it time to stop.
 func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
 	text := repository(t, "cmd", "outbox", "outbox-relay.service")

@@ -24,8 +24,7 @@ func (f topicFailure) text(topic string) string {
 }
 
 // findFailing looks for a destination that is down, in the topics with pending events, those with
-// the oldest ones first. Relays tell the table nothing about a destination but the failures of the
-// events that they try: the first ones of keys, and of the others the ones that came last.
+// the oldest ones first.
 func findFailing(ctx context.Context, ob *core.Outbox, topics []topicState) error {
 	api, err := ops.New(ob)
 	if err != nil {
@@ -39,24 +38,12 @@ func findFailing(ctx context.Context, ob *core.Outbox, topics []topicState) erro
 	}
 	slices.SortStableFunc(waiting, func(a, b *topicState) int { return int(b.OldestSecs - a.OldestSecs) })
 	for _, t := range waiting[:min(len(waiting), maxFailing)] {
-		for _, newest := range []bool{false, true} {
-			page, err := api.List(ctx, ops.ListQuery{
-				Filter: ops.Filter{
-					Topic: t.Topic, ErrorCode: core.ClassUnavailable.String(),
-					Statuses: []ops.Status{ops.StatusNew, ops.StatusRetry},
-				},
-				Newest: newest, Limit: 1,
-			})
-			if err != nil {
-				return err
-			}
-			if len(page.Events) > 0 {
-				e := page.Events[0]
-				t.Failure = &topicFailure{ID: e.ID.String(), Code: e.ErrorCode, Error: e.Error}
-			}
-			if t.Failure != nil || !page.Truncated { // then every event of the topic was looked at
-				break
-			}
+		e, err := api.Outage(ctx, t.Topic)
+		if err != nil {
+			return err
+		}
+		if e != nil {
+			t.Failure = &topicFailure{ID: e.ID.String(), Code: e.ErrorCode, Error: e.Error}
 		}
 	}
 	return nil

@@ -48,7 +48,9 @@ type Config struct {
 	// keeps it, if its driver does not (pgdriver, pgx in another mode than the default one,
 	// go-sql-driver/mysql). On PostgreSQL it does so only on a direct connection, not behind
 	// PgBouncer. Set DisablePrepare where something deallocates statements unseen, such as a
-	// session reset of the driver with DISCARD ALL, or behind a pooler that is not recognised.
+	// session reset of the driver with DISCARD ALL, or behind a pooler that is not recognised. A
+	// relay on a pool of module pgxoutbox prepares its claims all the same. At worst, one of them
+	// fails, and the next poll repeats it.
 	DisablePrepare bool
 
 	// BacklogLimit makes Publish refuse events with ErrBacklogFull while too many wait in the

@@ -84,14 +84,17 @@ func (a alone) send(ctx context.Context, query string, args []any) (*aloneTrip, 
 	case !s.alive(ctx):
 		return nil, driver.ErrBadConn
 	}
+	if s.statements.ask(ctx, s.pg.PgConn()); s.closed() {
+		return nil, driver.ErrBadConn
+	}
 	b := &pgx.Batch{}
 	b.Queue(beginAlone)
 	b.Queue(a.first)
-	b.Queue(query, args...)
+	named := b.Queue(query, args...)
 	b.Queue("commit")
 	// The context must not end the reading: the server would claim, commit, and nobody would know.
 	t := &aloneTrip{session: s, ctx: ctx, cancel: s.cancelWith(ctx)}
-	t.results = s.pg.SendBatch(context.WithoutCancel(ctx), b)
+	t.results = s.sendBatch(context.WithoutCancel(ctx), b, named, claims)
 	for range 2 {
 		if _, err := t.results.Exec(); err != nil {
 			return nil, t.end(err)
@@ -105,7 +108,7 @@ type aloneTrip struct {
 	session *session
 	ctx     context.Context //nolint:containedctx // of the statement, whose rows are read with no context
 	cancel  *canceller
-	results pgx.BatchResults
+	results results
 }
 
 // end reads the answers that are left. failed is the error of those before COMMIT. It returns the

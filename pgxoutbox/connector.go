@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -69,8 +70,9 @@ func (unusable) Connect(context.Context) (driver.Conn, error) { return nil, errC
 func (unusable) Driver() driver.Driver                        { return stdlib.GetDefaultDriver() }
 
 type connector struct {
-	cfg   Config
-	inner driver.Connector
+	cfg        Config
+	inner      driver.Connector
+	unprepared atomic.Bool // see statements
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -83,7 +85,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		_ = dc.Close()
 		return nil, fmt.Errorf("pgxoutbox: pgx made a connection of type %T", dc)
 	}
-	return &conn{std: std, session: newSession(std.Conn(), &c.cfg)}, nil
+	return &conn{std: std, session: newSession(std.Conn(), &c.cfg, &c.unprepared)}, nil
 }
 
 func (c *connector) Driver() driver.Driver { return c.inner.Driver() }

@@ -113,14 +113,20 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 func (c *conn) before(
 	ctx context.Context, query string, named []driver.NamedValue, prepared bool,
 ) (taken bool, err error) {
-	if c.session.closed() || !c.session.inTx() {
+	s := c.session
+	if s.closed() || !s.inTx() && s.statements.none() {
 		return false, nil // stdlib says that it is closed
 	}
 	args := make([]any, len(named))
 	for i := range named {
 		args[i] = named[i].Value
 	}
-	return c.session.before(ctx, query, args, prepared)
+	if extended, known := s.extended(args, prepared); !known {
+		s.statements.doubt()
+	} else {
+		s.statements.shown(query, extended)
+	}
+	return s.before(ctx, query, args, prepared)
 }
 
 // Flush writes the events that wait: see sqltx.Flush.
@@ -158,7 +164,15 @@ func (c *conn) ResetSession(ctx context.Context) error {
 		c.session.drop()
 		return driver.ErrBadConn
 	}
-	return c.std.ResetSession(ctx)
+	if len(c.session.cfg.Options) == 0 {
+		return c.std.ResetSession(ctx)
+	}
+	sent := c.session.front.sent()
+	err := c.std.ResetSession(ctx)
+	if c.session.front.sent() != sent { // perhaps DISCARD ALL
+		c.session.statements.doubt()
+	}
+	return err
 }
 
 func (c *conn) IsValid() bool { return !c.session.closed() }

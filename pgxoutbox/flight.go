@@ -73,6 +73,9 @@ func (i *insert) done(err error) {
 	}
 }
 
+// keep reports whether a connection may prepare the statement.
+func (i *insert) keep() bool { return i.all[0].Keep }
+
 // read reads the rows of the statement to their end, and returns the error of the server. That the
 // rows are not understood puts nothing in doubt.
 func (i *insert) read(rows pgx.Rows) error {
@@ -216,7 +219,12 @@ func (s *session) flight(ctx context.Context) (core.Outcome, error) {
 
 // fly sends the batch and judges the answers.
 func (s *session) fly(ctx context.Context, batch *pgx.Batch, in *insert) (core.Outcome, error) {
-	res := s.pg.SendBatch(ctx, batch)
+	var res results
+	if in.keep() {
+		res = s.sendBatch(ctx, batch, batch.QueuedQueries[0], inserts)
+	} else {
+		res = s.pg.SendBatch(ctx, batch)
+	}
 	rows, err := res.Query()
 	if err == nil {
 		err = in.read(rows)

@@ -26,6 +26,7 @@ type frontend struct {
 	failed atomic.Bool            // the server did not execute the BEGIN that was sent
 	wait   atomic.Int32           // which answer to BEGIN comes next: an answer
 	shift  atomic.Int32           // how many bytes stand before the text of the statement
+	writes atomic.Int64           // how often pgx has written
 
 	held []byte // the beginning of a header that pgx has not written to its end
 	skip int    // bytes left of a message that is written as it is
@@ -58,10 +59,19 @@ func (f *frontend) unsent() bool { return f.owed.Load() != nil }
 // refused reports whether the BEGIN that was sent did not begin a transaction.
 func (f *frontend) refused() bool { return f.failed.Load() }
 
+// sent returns a number that changes when something is sent. Without a frontend it is 0.
+func (f *frontend) sent() int64 {
+	if f == nil {
+		return 0
+	}
+	return f.writes.Load()
+}
+
 const headerLen = 5 // type and length of a message
 
 // Write implements io.Writer.
 func (f *frontend) Write(p []byte) (int, error) {
+	f.writes.Add(1)
 	if f.owed.Load() == nil && len(f.held) == 0 {
 		return f.w.Write(p)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,7 +26,9 @@ type session struct {
 	front  *frontend    // nil: BEGIN is sent when a transaction begins
 	open   *transaction // nil: there is none
 
-	settings settingsCache
+	settings   settingsCache
+	statements statements
+	tracer     pgx.BatchTracer // nil: there is none
 }
 
 // transaction is a transaction that the application has begun and not ended.
@@ -42,10 +45,19 @@ type transaction struct {
 // endTimeout limits a ROLLBACK whose context has ended.
 const endTimeout = 5 * time.Second
 
-func newSession(pg *pgx.Conn, cfg *Config) *session {
-	s := &session{pg: pg, cfg: cfg, simple: pg.Config().DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol}
+// newSession makes the session of a connection. unprepared is shared by those of a pool; see
+// statements.
+func newSession(pg *pgx.Conn, cfg *Config, unprepared *atomic.Bool) *session {
+	own := pg.Config()
+	s := &session{pg: pg, cfg: cfg, simple: own.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol}
+	s.tracer, _ = own.Tracer.(pgx.BatchTracer)
 	if !cfg.EagerBegin {
 		s.front = frontendOf(pg.PgConn())
+	}
+	// In the usual mode, pgx prepares every statement. Without a frontend, nobody sees what a
+	// function of Config.Options sends.
+	if own.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement && s.front != nil {
+		s.statements.off = unprepared
 	}
 	return s
 }
@@ -95,7 +107,10 @@ func (s *session) begin(ctx context.Context, o pgx.TxOptions) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("pgxoutbox: begin: %w", err)
 		}
-		if !s.alive(ctx) {
+		if s.alive(ctx) {
+			s.statements.ask(ctx, s.pg.PgConn())
+		}
+		if s.closed() {
 			return driver.ErrBadConn
 		}
 		s.front.owe(t.begin)
@@ -203,6 +218,7 @@ func (s *session) abort(ctx context.Context) error {
 
 // lend returns the connection for use by others: BEGIN is sent.
 func (s *session) lend(ctx context.Context) (*pgx.Conn, error) {
+	s.statements.doubt()
 	if s.open == nil || s.closed() {
 		return s.pg, nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/mark"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
@@ -55,7 +56,7 @@ func (r *Repository) InsertOrDefer(
 	own := &deferred{batch: b, claimNo: req.ClaimNo}
 	offer := &sqltx.DeferredInsert{
 		Into: into{r, req.Node, req.Lease}, Names: []string{strings.ToLower(r.names.prefix)},
-		Rows: len(req.Rows), Bytes: size,
+		Keep: mark.Keep(ctx), Rows: len(req.Rows), Bytes: size,
 		Join: r.join, Sending: func() { d.Sending(own.claimNo) },
 		Done: func(err error) { d.Done(own.places, err) }, Own: own,
 	}

@@ -20,6 +20,8 @@ type DeferredInsert struct {
 	// Names are texts in lower case. A statement that does not contain one of them, in any case,
 	// does not name a table that the rows are written to.
 	Names []string
+	// Keep says that a connection may prepare the statement once, under a name, and keep it.
+	Keep bool
 	// Rows and Bytes are the size of the INSERT.
 	Rows, Bytes int
 	// Join returns one statement that does what the statements of all inserts do, in their order.
@@ -64,6 +66,12 @@ func OfferedInsert(ctx context.Context) *DeferredInsert {
 		return nil
 	}
 	return d
+}
+
+// offerTaken reports whether the INSERT that was offered with ctx waits.
+func offerTaken(ctx context.Context) bool {
+	d, _ := ctx.Value(offerKey{}).(*DeferredInsert)
+	return d != nil && d.taken
 }
 
 // Take makes d wait. query and args are those of the statement that would have executed it.

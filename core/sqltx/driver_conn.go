@@ -198,6 +198,7 @@ func (c *trackingConn) ExecContext(ctx context.Context, query string, args []dri
 		res, err = execStmt(ctx, stmt, args)
 		c.prepared.failed(c, err)
 	}
+	c.prepared.waits(ctx, query)
 	c.after(ctx, query, err, guarded)
 	c.prepared.shown(query)
 	return result(res, err)
@@ -234,6 +235,7 @@ func (c *trackingConn) QueryContext(ctx context.Context, query string, args []dr
 		rows, err = queryStmt(ctx, stmt, args)
 		c.prepared.failed(c, err)
 	}
+	c.prepared.waits(ctx, query)
 	return c.wrapRows(ctx, query, rows, err, guarded)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -62,6 +63,18 @@ func (p *prepared) of(ctx context.Context, c *trackingConn, query string, args i
 		p.next = append(p.next, query)
 	}
 	return nil
+}
+
+// waits takes the count of a text back if the connection below keeps the INSERT for later. It then
+// sees to the statement itself.
+func (p *prepared) waits(ctx context.Context, query string) {
+	if p.count[query] == 0 || !offerTaken(ctx) {
+		return
+	}
+	if p.count[query] == prepareAt {
+		p.next = slices.DeleteFunc(p.next, func(next string) bool { return next == query })
+	}
+	p.count[query]--
 }
 
 // prepareNext prepares what is worth it before a transaction begins. A text that cannot be prepared

@@ -64,7 +64,7 @@ func TestPgxDifferentialPrograms(t *testing.T) {
 			})
 			committed := 0
 			for n := range max(1, programs*m.share/1000) {
-				p := newProgram(rand.New(rand.NewPCG(seed, uint64(n))), n)
+				p := newProgram(rand.New(rand.NewPCG(seed, uint64(n))), n, m.mode)
 				want, got := stock.run(t, p), ours.run(t, p)
 				if want.commit == nil {
 					committed++
@@ -225,8 +225,9 @@ func (w *twin) run(t *testing.T, p *program) result {
 	return res
 }
 
-// newProgram makes program n.
-func newProgram(rng *rand.Rand, n int) *program {
+// newProgram makes program n. Where pgx itself keeps no prepared statements, it may deallocate all
+// of them.
+func newProgram(rng *rand.Rand, n int, mode pgx.QueryExecMode) *program {
 	p := &program{rollback: rng.IntN(8) == 0}
 	id := 0
 	next := func() int { id++; return 100*n + id }
@@ -243,7 +244,11 @@ func newProgram(rng *rand.Rand, n int) *program {
 		}})
 	}
 	for range 2 + rng.IntN(8) {
-		switch rng.IntN(26) {
+		kinds := 27
+		if mode == pgx.QueryExecModeCacheStatement {
+			kinds--
+		}
+		switch rng.IntN(kinds) {
 		case 0, 1, 2, 3, 4, 5:
 			e := core.Event{ID: core.NewEventID(), Type: "thing.happened", Topic: "topic", Payload: []byte("{}")}
 			e.Key = pick("", "a", "b", "c")
@@ -350,6 +355,8 @@ func newProgram(rng *rand.Rand, n int) *program {
 				}
 				return sqltx.Flush(ctx, tx)
 			}})
+		case 26:
+			statement(pick("DEALLOCATE ALL", "deallocate prepare all;"))
 		}
 	}
 	return p

@@ -120,6 +120,7 @@ type flights struct {
 	direct *sql.DB
 	ob     *core.Outbox
 	mode   pgx.QueryExecMode
+	warm   int // flights before the one that is cut
 	n      atomic.Int64
 }
 
@@ -130,7 +131,7 @@ func newFlights(t *testing.T, mode pgx.QueryExecMode) *flights {
 
 func newFlightsOn(t *testing.T, db testdb.DB, mode pgx.QueryExecMode) *flights {
 	t.Helper()
-	f := &flights{T: t, db: db, direct: db.Open(t), ob: fixture.NewOutbox(t, db, core.Config{}), mode: mode}
+	f := &flights{T: t, db: db, direct: db.Open(t), ob: fixture.NewOutbox(t, db, core.Config{}), mode: mode, warm: 2}
 	fixture.MustExec(t, f.direct, "CREATE TABLE item (id BIGINT PRIMARY KEY)")
 	return f
 }
@@ -200,7 +201,7 @@ func (f *flights) one(row bool, write, read int) (wrote, got int) {
 	pool, last := f.open(pgxoutbox.Config{})
 	defer pool.Close()
 	ctx := f.Context()
-	for range 2 { // the statements are prepared then
+	for range f.warm { // the statements are prepared then
 		_, _, err := f.commit(ctx, pool, "k", row, func() {})
 		fixture.NoError(f.T, err)
 	}
@@ -222,6 +223,8 @@ func (f *flights) one(row bool, write, read int) (wrote, got int) {
 	switch {
 	case (err == nil) != (heard == core.Committed):
 		f.Errorf("the error and the outcome differ: %s", what)
+	case err != nil && write < 0 && read < 0:
+		f.Errorf("a flight that was not cut: %s", what)
 	case heard == core.Committed && !there, heard == core.RolledBack && there:
 		f.Errorf("a lie: %s", what)
 	case heard == core.Unknown && !errors.Is(err, core.ErrCommitUnknown):
@@ -231,30 +234,45 @@ func (f *flights) one(row bool, write, read int) (wrote, got int) {
 }
 
 // The connection is cut after each byte of the flight, and after each byte of its answer. The
-// outcome that is reported must be true.
+// outcome that is reported must be true. The first flight sends the INSERT as the query mode of pgx
+// wants it. In other modes than the usual one, the second flight prepares it, and the third
+// executes it by its name.
 func TestPgxFlightIsCutAtEachByte(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {
-		for _, row := range []bool{true, false} { // without a row, BEGIN is in the flight
-			t.Run(fmt.Sprintf("%s, row %t", m.mode, row), func(t *testing.T) {
-				t.Parallel()
-				f := newFlights(t, m.mode)
-				wrote, got := f.one(row, -1, -1)
-				if wrote == 0 || got == 0 {
-					t.Fatalf("the flight has %d bytes, and its answer %d", wrote, got)
-				}
-				step := 1
-				if testing.Short() {
-					step = 13
-				}
-				for n := wrote % step; n < wrote; n += step {
-					f.one(row, n, -1)
-				}
-				for n := got % step; n < got; n += step {
-					f.one(row, -1, n)
-				}
-				t.Logf("%d bytes, %d bytes of answer", wrote, got)
-			})
+		warm := []int{0}
+		switch m.mode {
+		case pgx.QueryExecModeCacheStatement:
+			warm = []int{2}
+		case pgx.QueryExecModeSimpleProtocol:
+			warm = []int{0, 1, 2}
+		case pgx.QueryExecModeCacheDescribe:
+			warm = nil // its first flight is that of describe_exec, and the others are the same in all modes
+		default:
+		}
+		for _, warm := range warm {
+			for _, row := range []bool{true, false} { // without a row, BEGIN is in the flight
+				t.Run(fmt.Sprintf("%s, row %t, flight %d", m.mode, row, warm+1), func(t *testing.T) {
+					t.Parallel()
+					f := newFlights(t, m.mode)
+					f.warm = warm
+					wrote, got := f.one(row, -1, -1)
+					if wrote == 0 || got == 0 {
+						t.Fatalf("the flight has %d bytes, and its answer %d", wrote, got)
+					}
+					step := 1
+					if testing.Short() {
+						step = 13
+					}
+					for n := wrote % step; n < wrote; n += step {
+						f.one(row, n, -1)
+					}
+					for n := got % step; n < got; n += step {
+						f.one(row, -1, n)
+					}
+					t.Logf("%d bytes, %d bytes of answer", wrote, got)
+				})
+			}
 		}
 	}
 }

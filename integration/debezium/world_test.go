@@ -83,7 +83,8 @@ func (w *world) withoutOurs(settings map[string]string) map[string]string {
 		"name": "stock", "slot.name": "outbox_stock", "topic.prefix": settings["topic.prefix"] + ".stock",
 		"transforms": "outbox,id", "transforms.outbox.route.topic.replacement": w.stock + "${routedByValue}",
 	})
-	stock["transforms.outbox.table.fields.additional.placement"] += ",traceparent:header:traceparent,tracestate:header:tracestate"
+	stock["transforms.outbox.table.fields.additional.placement"] += ",traceparent:header:traceparent" +
+		",tracestate:header:tracestate"
 	w.forget("__debezium-heartbeat." + stock["topic.prefix"])
 	return stock
 }

@@ -204,8 +204,8 @@ func prepared(query string) func(ctx context.Context, k *keeper) error {
 		if err != nil {
 			return err
 		}
+		defer stmt.Close() //nolint:errcheck // there is nothing to deallocate any more
 		_, err = stmt.ExecContext(ctx)
-		_ = stmt.Close() // there is nothing to deallocate any more
 		return err
 	}
 }

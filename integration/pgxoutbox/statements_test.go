@@ -204,7 +204,7 @@ func prepared(query string) func(ctx context.Context, k *keeper) error {
 		if err != nil {
 			return err
 		}
-		defer stmt.Close() //nolint:errcheck // there is nothing to deallocate any more
+		defer stmt.Close() // there is nothing to deallocate any more
 		_, err = stmt.ExecContext(ctx)
 		return err
 	}

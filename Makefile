@@ -235,7 +235,7 @@ tidy-check: ## fail when go mod tidy would change a module
 
 .PHONY: shellcheck
 shellcheck: ## check the scripts
-	@shellcheck scripts/before scripts/bench-before debezium/build scripts/debezium/fetch scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/services .ci/run
+	@shellcheck scripts/before scripts/bench-before docs/debezium/build scripts/debezium/fetch scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/services .ci/run
 
 .PHONY: ci
 ci: ## what CI runs

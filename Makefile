@@ -63,7 +63,7 @@ WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgxClaimIsCu
 # The longest ones first, so that none of them is left to run alone at the end.
 LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench debezium cli sql relay brokers ops command upgrade inbox once)
 # `make test` begins with these, for the same reason.
-LONGEST := ./core $(addprefix ./integration/,repository gorm ent bun pgxoutbox endtoend sql)
+LONGEST := ./core $(addprefix ./integration/,repository gorm ent bun pgxoutbox endtoend sql workspace brokers) ./cmd/outbox/internal/cli
 # `make test` runs 300 schedules of it with the race detector, and `make test-long` all without: they take an eighth of the time.
 SIMULATION := TestSimulation.*
 # Set, `make test` leaves out all that a `make test-long` after it runs whole.

@@ -373,6 +373,59 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// A connection of HTTP/2 that has fallen silent, as behind a firewall that has forgotten it, is
+// replaced by another one.
+func TestASilentConnectionIsReplaced(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.EnableHTTP2 = true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	var silent atomic.Bool // what the first connection carries is lost
+	var opened atomic.Int32
+	way := raw(t, func(c *net.TCPConn) {
+		first := opened.Add(1) == 1
+		s, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer s.Close()
+		carry := func(to, from net.Conn) {
+			defer to.Close()
+			b := make([]byte, 64<<10)
+			for {
+				n, err := from.Read(b)
+				if err != nil {
+					return
+				}
+				if !first || !silent.Load() {
+					_, _ = to.Write(b[:n])
+				}
+			}
+		}
+		go carry(s, c)
+		carry(c, s)
+	})
+	cfg := to("https" + strings.TrimPrefix(way, "http"))
+	cfg.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+	cfg.TLS.RootCAs.AddCert(server.Certificate())
+	cfg.Timeout = 2 * time.Second
+	p := newPublisher(t, cfg)
+	if err := p.Publish(t.Context(), delivery(t)); err != nil {
+		t.Fatal(err)
+	}
+	silent.Store(true)
+	err := p.Publish(t.Context(), delivery(t))
+	for try := 0; err != nil && try < 10; try++ {
+		err = p.Publish(t.Context(), delivery(t))
+	}
+	if n := opened.Load(); err != nil || n < 2 {
+		t.Errorf("after ten more requests: %v, %d connections", err, n)
+	}
+}
+
 // A name may have led to a public address when it was checked, and lead to loopback now. The
 // address of the connection counts.
 func TestPrivateAddressesAreRefusedAtTheConnection(t *testing.T) {

@@ -71,6 +71,9 @@ func NewPublisher(cfg Config) (*Publisher, error) {
 		TLSHandshakeTimeout: cfg.Timeout / 2, ForceAttemptHTTP2: true, DisableCompression: true,
 		MaxConnsPerHost: cfg.MaxConnsPerHost, MaxIdleConnsPerHost: cfg.MaxConnsPerHost, MaxIdleConns: 1000,
 		IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxAnswerHead,
+		// A timeout does not end a connection of HTTP/2. Without pings a connection that a firewall
+		// has forgotten would be used again until TCP gives up, after a quarter of an hour.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: cfg.Timeout, PingTimeout: cfg.Timeout / 2},
 	}}
 	p.client = &http.Client{
 		Transport:     p.transport,

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"runtime"
 	"strconv"
 	"strings"
@@ -424,6 +425,7 @@ func TestASilentConnectionIsReplaced(t *testing.T) {
 	if n := opened.Load(); err != nil || n < 2 {
 		t.Errorf("after ten more requests: %v, %d connections", err, n)
 	}
+	server.CloseClientConnections() // the client may keep one for a while
 }
 
 // A name may have led to a public address when it was checked, and lead to loopback now. The
@@ -451,32 +453,52 @@ func TestPrivateAddressesAreRefusedAtTheConnection(t *testing.T) {
 	}
 }
 
-// No error text has a path, a query, a secret, or a header of the endpoint.
+// No error text has a path, a query, a secret, or a header of the endpoint, whatever the endpoint
+// says.
 func TestErrorsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	echo := func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprint(w, r.Header.Get("Authorization"), " ", strings.TrimPrefix(vectorSecret, "whsec_"))
 	}
+	notFound := func(w http.ResponseWriter, r *http.Request) {
+		_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		http.Error(w, "Cannot POST "+r.URL.RequestURI()+", "+r.URL.Path+" "+r.URL.Query().Get("t")+" by "+token,
+			http.StatusNotFound)
+	}
 	closed := serve(t, nil)
 	closed.Close()
-	for _, url := range []string{serve(t, echo).URL, closed.URL, "http://no-such-host.invalid"} {
+	for _, at := range []string{
+		serve(t, echo).URL, serve(t, notFound).URL, closed.URL, "http://no-such-host.invalid",
+	} {
 		p := newPublisher(t, httpbridge.Config{Endpoints: map[string]httpbridge.Endpoint{"orders": {
-			URL: url + "/hooks/p4th?token=qu3ry", Secrets: []string{vectorSecret},
+			URL: at + "/hooks/p4th/a%20bl4nk?token=qu3ry&t=in%2Fqu3st", Secrets: []string{vectorSecret},
 			Headers: map[string]string{"Authorization": "Bearer h34der"},
 		}}})
 		err := p.Publish(t.Context(), delivery(t))
 		if err == nil {
 			t.Fatal("published")
 		}
-		for _, secret := range []string{"p4th", "qu3ry", "h34der", strings.TrimPrefix(vectorSecret, "whsec_")} {
+		for _, secret := range []string{
+			"p4th", "bl4nk", "qu3ry", "qu3st", "h34der", strings.TrimPrefix(vectorSecret, "whsec_"),
+		} {
 			if strings.Contains(err.Error(), secret) {
 				t.Errorf("%s is in %q", secret, err)
 			}
 		}
-		if !strings.Contains(err.Error(), url) {
+		if !strings.Contains(err.Error(), at) {
 			t.Errorf("the endpoint is not named in %q", err)
 		}
+	}
+
+	// Errors of http.ProxyFromEnvironment have the address with its password.
+	cfg := to(closed.URL)
+	cfg.Proxy = func(*http.Request) (*url.URL, error) {
+		return nil, errors.New("invalid proxy address http://u:pr0xy@host: bad port")
+	}
+	err := newPublisher(t, cfg).Publish(t.Context(), delivery(t))
+	if class, _ := core.ClassOf(err); class != core.ClassUnavailable || strings.Contains(err.Error(), "pr0xy") {
+		t.Errorf("a proxy: %v, %v", err, class)
 	}
 }
 

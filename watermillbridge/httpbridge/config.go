@@ -154,6 +154,21 @@ func (c *Config) defaults() {
 	}
 }
 
+// proxy returns Proxy with errors that do not have the address of the proxy, where its password is.
+func (c *Config) proxy() func(*http.Request) (*url.URL, error) {
+	ask := c.Proxy
+	if ask == nil {
+		return nil
+	}
+	return func(r *http.Request) (*url.URL, error) {
+		u, err := ask(r)
+		if err != nil {
+			return nil, errors.New("Config.Proxy has no valid address of a proxy")
+		}
+		return u, nil
+	}
+}
+
 // validate reports every problem of e. The error wraps ErrEndpoint and has no secrets.
 func (e Endpoint) validate(allowHTTP bool) error {
 	var problems []error

@@ -67,7 +67,7 @@ func NewPublisher(cfg Config) (*Publisher, error) {
 		Timeout: cfg.Timeout / 2, KeepAlive: 15 * time.Second, Control: control(cfg.AllowAddresses),
 	}
 	p := &Publisher{cfg: cfg, transport: &http.Transport{
-		Proxy: cfg.Proxy, DialContext: dialer.DialContext, TLSClientConfig: secure,
+		Proxy: cfg.proxy(), DialContext: dialer.DialContext, TLSClientConfig: secure,
 		TLSHandshakeTimeout: cfg.Timeout / 2, ForceAttemptHTTP2: true, DisableCompression: true,
 		MaxConnsPerHost: cfg.MaxConnsPerHost, MaxIdleConnsPerHost: cfg.MaxConnsPerHost, MaxIdleConns: 1000,
 		IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxAnswerHead,
@@ -255,19 +255,42 @@ func requestID(h http.Header) string {
 	return ""
 }
 
+// minRedacted is the length from which a part of an endpoint is taken out of its answers.
+const minRedacted = 4
+
 // quoted returns the beginning of a body for an error text, without what only the endpoint may
-// know.
+// know. Many servers answer 404 or 405 with the path that they do not know.
 func quoted(body []byte, e Endpoint) string {
 	text := string(body)
-	for _, v := range e.Headers {
-		if len(v) >= 4 {
-			text = strings.ReplaceAll(text, v, "***")
-		}
-	}
-	for _, secret := range e.Secrets {
-		text = strings.ReplaceAll(text, strings.TrimPrefix(secret, secretPrefix), "***")
+	for _, v := range private(e) {
+		text = strings.ReplaceAll(text, v, "***")
 	}
 	return strings.ToValidUTF8(text[:min(len(text), maxQuoted)], "")
+}
+
+// private returns what error texts must not have of an endpoint, the longest first.
+func private(e Endpoint) []string {
+	var all []string
+	for _, v := range e.Headers {
+		all = append(append(all, v), strings.Fields(v)...) // of "Bearer token" the token alone, too
+	}
+	for _, secret := range e.Secrets {
+		all = append(all, strings.TrimPrefix(secret, secretPrefix))
+	}
+	if u, err := url.Parse(e.URL); err == nil {
+		all = append(all, u.RawQuery, u.Path, u.EscapedPath())
+		all = append(append(all, strings.Split(u.Path, "/")...), strings.Split(u.EscapedPath(), "/")...)
+		for pair := range strings.SplitSeq(u.RawQuery, "&") {
+			_, raw, _ := strings.Cut(pair, "=")
+			all = append(all, raw)
+			if v, err := url.QueryUnescape(raw); err == nil {
+				all = append(all, v)
+			}
+		}
+	}
+	all = slices.DeleteFunc(all, func(v string) bool { return len(v) < minRedacted })
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	return all
 }
 
 func (p *Publisher) enter() error {

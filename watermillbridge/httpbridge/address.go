@@ -28,6 +28,10 @@ var special = func() (networks []netip.Prefix) {
 	return networks
 }()
 
+// unicast is where the addresses of IPv6 are that have been given to anybody. The rest is reserved,
+// and hosts have used parts of it to wrap IPv4 addresses (::ffff:0:0:0/96).
+var unicast = netip.MustParsePrefix("2000::/3")
+
 // wraps are networks whose addresses contain an IPv4 address, at the given byte: NAT64 and 6to4.
 var wraps = map[netip.Prefix]int{
 	netip.MustParsePrefix("64:ff9b::/96"): 12,
@@ -44,11 +48,11 @@ func isPublic(a netip.Addr) bool {
 		return false
 	}
 	for p, at := range wraps {
-		if b := a.AsSlice(); p.Contains(a) && !isPublic(netip.AddrFrom4([4]byte(b[at:at+4]))) {
-			return false
+		if p.Contains(a) {
+			return isPublic(netip.AddrFrom4([4]byte(a.AsSlice()[at : at+4])))
 		}
 	}
-	return true
+	return a.Is4() || unicast.Contains(a)
 }
 
 // control checks the address of a connection before it is opened. DNS has answered by then, so a

@@ -25,7 +25,8 @@ func TestOnlyPublicAddressesArePermitted(t *testing.T) {
 		"240.0.0.1", "255.255.255.255", "::", "::1", "::7f00:1", "::ffff:127.0.0.1", "::ffff:10.0.0.1",
 		"::ffff:169.254.169.254", "fe80::1", "fe80::1%eth0", "fec0::1", "fc00::1", "fd00:ec2::254", // AWS over IPv6
 		"ff02::1", "100::1", "2001::1", "2001:db8::1", "64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254",
-		"64:ff9b:1::1", "2002:7f00:1::1", "2002:a9fe:a9fe::",
+		"64:ff9b:1::1", "2002:7f00:1::1", "2002:a9fe:a9fe::", "::ffff:0:7f00:1",
+		"::ffff:0:a9fe:a9fe", "4000::1", "200::1",
 	} {
 		if isPublic(netip.MustParseAddr(a)) {
 			t.Errorf("%s is permitted", a)

@@ -59,6 +59,9 @@ func Verify(h http.Header, body []byte, secrets ...string) error {
 	if id == "" || err != nil {
 		return fmt.Errorf("%w: webhook-id or webhook-timestamp is missing", ErrSignature)
 	}
+	if strings.Contains(id, ".") { // the place of the dots that are signed would be open
+		return fmt.Errorf("%w: webhook-id has a dot", ErrSignature)
+	}
 	if age := time.Since(time.Unix(seconds, 0)); age > tolerance || age < -tolerance {
 		return fmt.Errorf("%w: it was sent %s ago, more than %s", ErrSignature, age.Round(time.Second), tolerance)
 	}

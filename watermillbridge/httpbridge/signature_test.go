@@ -110,6 +110,20 @@ func TestVerify(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
+	// Id, time and body are signed with dots between them. The time of an old request must not be
+	// moved into its id, and the beginning of its body to the time.
+	body := strconv.FormatInt(now.Unix(), 10) + ".5"
+	old := strconv.FormatInt(now.Add(-time.Hour).Unix(), 10)
+	signature, err := httpbridge.Sign(vectorID, now.Add(-time.Hour), []byte(body), vectorSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := change("webhook-signature", signature)
+	forged.Set("webhook-id", vectorID+"."+old)
+	if err := httpbridge.Verify(forged, []byte("5"), vectorSecret); !errors.Is(err, httpbridge.ErrSignature) {
+		t.Errorf("an old request with its dots moved: %v", err)
+	}
 	if err := httpbridge.Verify(signed(now, vectorSecret), []byte(vectorBody), "x"); err == nil ||
 		errors.Is(err, httpbridge.ErrSignature) {
 		t.Errorf("a secret that is none: %v", err)

@@ -165,6 +165,34 @@ func TestRedisServers(t *testing.T) {
 	}
 }
 
+// A server breaks the connection when a value is too long for it. That event is dead, and no outage
+// for the events behind it.
+func TestRedisLongValues(t *testing.T) {
+	t.Parallel()
+	server := fixture.StartPrivate(t, "redis")
+	client := topics.RedisAt(t, server.Address)
+	p := topics.RedisPublisher(t, server.Address, redisbridge.Config{})
+	publishOnce(t, p, brokerDelivery(t, "orders", "k"), "")
+	if err := client.ConfigSet(t.Context(), "proto-max-bulk-len", "1mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	d := brokerDelivery(t, "orders", "k")
+	if d.Payload = make([]byte, 1<<20); publishWithin(t, p, d, time.Minute) != nil {
+		t.Error("a value of the longest length is refused")
+	}
+	d.Payload = make([]byte, 5<<20)
+	if publishWithin(t, p, d, time.Minute) == nil { // it may not know of the change yet
+		t.Error("too long, and published")
+	}
+	err := publishWithin(t, p, d, time.Minute)
+	requireClass(t, err, core.ClassPermanent)
+	if refused := p.CheckSize(d.Event); err == nil || refused == nil ||
+		!strings.Contains(refused.Error(), "proto-max-bulk-len 1048576") {
+		t.Errorf("%v, and when it is recorded %v", err, refused)
+	}
+	publishOnce(t, p, brokerDelivery(t, "orders", "k"), "")
+}
+
 // Entries are deleted on request alone.
 func TestRedisTrims(t *testing.T) {
 	t.Parallel()

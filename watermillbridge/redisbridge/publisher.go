@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/redis/go-redis/v9"
@@ -19,9 +20,12 @@ import (
 // entry is in the stream, and its event is published again. Its class is Unavailable.
 var ErrReplicas = errors.New("redisbridge: too few replicas have the entry")
 
+// checkEvery is how often the settings of the server are read again, which may change while it runs.
+const checkEvery = time.Minute
+
 // NewPublisher returns a Publisher for Redis streams. It checks cfg and does not connect. The first
-// publish connects and checks the server, and so does a publish after a failure. So a process can
-// start while Redis is down. A receipt has the form stream@id.
+// publish connects and checks the server, and so does a publish after a failure, and one in each
+// minute. So a process can start while Redis is down. A receipt has the form stream@id.
 func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -38,7 +42,10 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 		cfg.Bridge.MaxPayload = maxString
 	}
 	cfg.Bridge.Receipt = receipt
-	p := &publisher{cfg: cfg, checking: make(chan struct{}, 1)}
+	p := &publisher{cfg: cfg, checking: make(chan struct{}, 1), every: checkEvery}
+	if cfg.Bridge.CheckSize == nil {
+		cfg.Bridge.CheckSize = p.checkSize
+	}
 	var inner message.Publisher = p
 	if cfg.Decorate != nil {
 		if inner = cfg.Decorate(p); inner == nil {
@@ -73,9 +80,11 @@ func receipt(msg *message.Message) string {
 // publisher is a message.Publisher that returns nil when Redis has the entry.
 type publisher struct {
 	cfg      Config
-	checking chan struct{} // capacity 1: held while the server is checked
-	checked  atomic.Bool   // the server is checked since the last failure
-	warned   atomic.Bool   // warnings about the server are logged once
+	every    time.Duration             // checkEvery
+	checking chan struct{}             // capacity 1: held while the server is checked
+	checked  atomic.Pointer[time.Time] // when the server was checked; nil: not since the last failure
+	longest  atomic.Int64              // proto-max-bulk-len of the server; 0: not known
+	warned   atomic.Bool               // warnings about the server are logged once
 	closed   atomic.Bool
 }
 
@@ -97,11 +106,15 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	if err := p.check(ctx); err != nil {
 		return err
 	}
+	values := entry(msg)
+	if err := p.tooLong(values); err != nil {
+		return core.Permanent(err)
+	}
 	id, err := p.add(ctx, &redis.XAddArgs{
-		Stream: topic, Values: entry(msg), MaxLen: p.cfg.MaxLen, Approx: p.cfg.MaxLen > 0,
+		Stream: topic, Values: values, MaxLen: p.cfg.MaxLen, Approx: p.cfg.MaxLen > 0,
 	})
 	if err != nil {
-		p.checked.Store(false) // another server may answer next
+		p.checked.Store(nil) // another server may answer next
 		return marked(fmt.Errorf("redisbridge: XADD to stream %q: %w", topic, err))
 	}
 	if place, ok := ctx.Value(placeKey{}).(*string); ok {
@@ -110,31 +123,64 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	return nil
 }
 
-// check checks the server unless it is checked already. One caller at a time does it.
+// check checks the server unless it was checked lately. One caller at a time does it. The others
+// wait, unless the check is a repeated one.
 func (p *publisher) check(ctx context.Context) error {
-	if p.checked.Load() {
+	last := p.checked.Load()
+	if last != nil && time.Since(*last) < p.every {
 		return nil
 	}
 	select {
 	case p.checking <- struct{}{}:
-		defer func() { <-p.checking }()
-	case <-ctx.Done():
-		return fmt.Errorf("redisbridge: check the server: %w", ctx.Err())
+	default:
+		if last != nil {
+			return nil
+		}
+		select {
+		case p.checking <- struct{}{}:
+		case <-ctx.Done():
+			return fmt.Errorf("redisbridge: check the server: %w", ctx.Err())
+		}
 	}
-	if p.checked.Load() {
+	defer func() { <-p.checking }()
+	if now := p.checked.Load(); now != nil && now != last {
 		return nil
 	}
 	cfg := p.cfg
 	if p.warned.Load() {
 		cfg.Bridge.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := checkServers(ctx, &cfg); err != nil {
+	longest, err := checkServers(ctx, &cfg)
+	if err != nil {
+		p.checked.Store(nil)
 		return err
 	}
 	p.warned.Store(true)
-	p.checked.Store(true)
+	p.longest.Store(longest)
+	p.checked.Store(new(time.Now()))
 	return nil
 }
+
+// tooLong returns an error if the server would break the connection because of the length of a
+// value. It does so without an answer that the client could read, so the event would seem to meet
+// an outage each time.
+func (p *publisher) tooLong(values []any) error {
+	longest := p.longest.Load()
+	if longest == 0 {
+		return nil
+	}
+	for i := 1; i < len(values); i += 2 {
+		if v, ok := values[i].([]byte); ok && int64(len(v)) > longest {
+			return fmt.Errorf("redisbridge: %s has %d bytes, more than proto-max-bulk-len %d of the server: store the "+
+				"payload elsewhere and send a reference, or raise proto-max-bulk-len", values[i-1], len(v), longest)
+		}
+	}
+	return nil
+}
+
+// checkSize is the watermillbridge.Config.CheckSize. It knows the limit of the server after the
+// first publish.
+func (p *publisher) checkSize(e core.Event) error { return p.tooLong([]any{fieldPayload, e.Payload}) }
 
 // add writes an entry and waits for the replicas.
 func (p *publisher) add(ctx context.Context, args *redis.XAddArgs) (id string, err error) {

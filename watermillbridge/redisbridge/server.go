@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,17 +28,49 @@ func Check(ctx context.Context, cfg Config) error {
 	if cfg.Bridge.Logger == nil {
 		cfg.Bridge.Logger = core.DefaultLogger()
 	}
-	return checkServers(ctx, &cfg)
+	_, err := checkServers(ctx, &cfg)
+	return err
 }
 
-// checkServers checks every server to which entries are written.
-func checkServers(ctx context.Context, cfg *Config) error {
-	if cluster, ok := cfg.Client.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
-			return checkServer(ctx, c, cfg)
-		})
+// checkServers checks every server to which entries are written. It returns the length of the
+// longest value that all of them take, or 0 if it is not known.
+func checkServers(ctx context.Context, cfg *Config) (longest int64, err error) {
+	cluster, ok := cfg.Client.(*redis.ClusterClient)
+	if !ok {
+		if err := checkServer(ctx, cfg.Client, cfg); err != nil {
+			return 0, err
+		}
+		return maxValue(ctx, cfg.Client), nil
 	}
-	return checkServer(ctx, cfg.Client, cfg)
+	var mu sync.Mutex
+	err = cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+		if err := checkServer(ctx, c, cfg); err != nil {
+			return err
+		}
+		n := maxValue(ctx, c)
+		mu.Lock()
+		defer mu.Unlock()
+		if longest == 0 || n != 0 && n < longest {
+			longest = n
+		}
+		return nil
+	})
+	return longest, err
+}
+
+// maxValue returns proto-max-bulk-len of a server, or 0 if the server does not tell it. Managed
+// servers often forbid to ask.
+func maxValue(ctx context.Context, c redis.Cmdable) int64 {
+	const setting = "proto-max-bulk-len"
+	set, err := c.ConfigGet(ctx, setting).Result()
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(set[setting], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
 }
 
 func checkServer(ctx context.Context, c redis.Cmdable, cfg *Config) error {

@@ -30,7 +30,7 @@ type Config struct {
 
 	// Stream returns the name of the stream that has a topic. It is for a user who has no right to
 	// ask the server (the subjects $JS.API.STREAM.NAMES and $JS.API.STREAM.INFO.*). Such a stream
-	// is not checked. Default: the server is asked once for each topic.
+	// is not checked. Default: the server is asked for each topic, again each minute.
 	Stream func(topic string) string
 	// AllowUnsafeStream accepts streams that ErrUnsafeStream names, for tests, and for topics whose
 	// events may be lost.

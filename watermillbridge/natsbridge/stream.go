@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -26,6 +27,29 @@ var (
 type stream struct {
 	name       string
 	maxMessage int // bytes; 0: no limit beside that of the server
+	asked      time.Time
+}
+
+// checkEvery is how often the settings of a stream are read again, which may change while it is in
+// use.
+const checkEvery = time.Minute
+
+// known returns the stream of a topic if the server was asked lately. Otherwise the first caller
+// asks again, and the others go on with what is known.
+func (p *publisher) known(topic string, now time.Time) (stream, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, ok := p.streams[topic]
+	if !ok {
+		return s, false
+	}
+	if now.Sub(s.asked) < checkEvery {
+		return s, true
+	}
+	again := s
+	again.asked = now
+	p.streams[topic] = again
+	return s, false
 }
 
 // streamOf asks the server for the stream of a topic.
@@ -37,16 +61,15 @@ func (p *publisher) streamOf(ctx context.Context, js jetstream.JetStream, topic 
 		}
 		return stream{name: name}, nil
 	}
-	p.mu.Lock()
-	s, ok := p.streams[topic]
-	p.mu.Unlock()
-	if ok {
+	if s, ok := p.known(topic, time.Now()); ok {
 		return s, nil
 	}
 	s, err := findStream(ctx, js, topic, p.cfg.AllowUnsafeStream)
 	if err != nil {
+		p.forget(topic)
 		return s, err
 	}
+	s.asked = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.streams[topic] = s

@@ -1,9 +1,12 @@
 package natsbridge
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -37,4 +40,53 @@ func TestTheCommandThatMakesAStream(t *testing.T) {
 			t.Errorf("%s: %q, want %q in it", topic, got, want)
 		}
 	}
+}
+
+// scripted answers in place of a server.
+type scripted struct {
+	jetstream.JetStream
+	info jetstream.StreamInfo
+}
+
+func (s *scripted) StreamNameBySubject(context.Context, string) (string, error) { return "ORDERS", nil }
+
+func (s *scripted) Stream(context.Context, string) (jetstream.Stream, error) {
+	return found{info: &s.info}, nil
+}
+
+type found struct {
+	jetstream.Stream
+	info *jetstream.StreamInfo
+}
+
+func (f found) CachedInfo() *jetstream.StreamInfo { return f.info }
+
+// A stream that loses messages since its settings were changed is noticed within a minute, and so is
+// another limit.
+func TestTheStreamIsCheckedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &scripted{}
+		server.info.Config.MaxMsgSize = 1000
+		p := &publisher{streams: map[string]stream{}}
+		of := func() (stream, error) { return p.streamOf(t.Context(), server, "orders.placed") }
+		if s, err := of(); err != nil || s.maxMessage != 1000 {
+			t.Fatal(s, err)
+		}
+		server.info.Config.MaxMsgSize = 5000
+		if s, err := of(); err != nil || s.maxMessage != 1000 {
+			t.Errorf("%+v, %v: the server is asked for each event", s, err)
+		}
+		time.Sleep(checkEvery)
+		if s, err := of(); err != nil || s.maxMessage != 5000 {
+			t.Errorf("a larger limit: %+v, %v", s, err)
+		}
+		server.info.Config.Retention = jetstream.InterestPolicy
+		time.Sleep(checkEvery)
+		for range 2 {
+			if _, err := of(); !errors.Is(err, ErrUnsafeStream) {
+				t.Errorf("a stream that drops messages: %v", err)
+			}
+		}
+	})
 }

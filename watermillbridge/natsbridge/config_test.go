@@ -154,3 +154,40 @@ func TestTheSizeLimitBeforeAConnection(t *testing.T) {
 		}
 	}
 }
+
+// What NATS would refuse, change or take for a command is refused when it is recorded: in headers,
+// in fields, and in metadata of Watermill that no header of an event can hold.
+func TestMetadataThatNATSWouldChange(t *testing.T) {
+	t.Parallel()
+	p, err := natsbridge.NewPublisher(natsbridge.Config{URL: "nats://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	carried := func(text string) core.Event {
+		return core.Event{Headers: map[string]string{core.HeaderMessage: text}}
+	}
+	for names, e := range map[string]core.Event{
+		"":                {Key: "a b", Headers: map[string]string{"x": "", "y": "1 2", core.HeaderMessage: "not ours"}},
+		`"uuid"`:          {Headers: map[string]string{"uuid": "\tx"}},
+		`"aggregate_id"`:  {AggregateID: "o-1 "},
+		`"partition_key"`: {Key: " o-1"},
+		`"reason"`:        carried(`{"metadata":{"reason":"line one\nline two"}}`),
+		`"a blank"`:       carried(`{"metadata":{"a blank":"x"}}`),
+		`"ünïcode"`:       carried(`{"metadata":{"ünïcode":"x"}}`),
+		`"Nats-Rollup"`:   carried(`{"metadata":{"Nats-Rollup":"all"}}`),
+		`"UUID"`:          carried(`{"uuid":"42\n"}`),
+	} {
+		e.ID, e.Type, e.Topic = core.NewEventID(), "order.placed", "orders"
+		err := p.CheckSize(e)
+		if (err != nil) != (names != "") || err != nil && !strings.Contains(err.Error(), names) {
+			t.Errorf("%v, want it to name %s", err, names)
+		}
+		d := core.Delivery{Event: e, RowID: core.RowID{1}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		err = p.Publish(ctx, d) // as recorded by a process without a Publisher
+		cancel()
+		if class, _ := core.ClassOf(err); (class == core.ClassPermanent) != (names != "") {
+			t.Errorf("%s: published: %v, %v", names, err, class)
+		}
+	}
+}

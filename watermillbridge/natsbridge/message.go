@@ -22,25 +22,69 @@ const (
 	serverPrefix = "Nats-"
 )
 
-// natsMessage returns msg in the form of watermill-nats' NATSMarshaler. Headers that command the
-// server are refused in an event, and left out of other messages, which may have been consumed.
+// natsMessage returns msg in the form of watermill-nats' NATSMarshaler. An event with metadata that
+// command the server, or that NATS would change, is refused. Commands are left out of other
+// messages, which may have been consumed.
 func natsMessage(topic string, msg *message.Message) (*nats.Msg, error) {
 	m := &nats.Msg{Subject: topic, Data: msg.Payload, Header: make(nats.Header, len(msg.Metadata)+1)}
 	m.Header.Set(uuidHeader, msg.UUID)
 	_, event := msg.Metadata[RowIDMetadata]
+	if event {
+		if err := checkMetadata(msg); err != nil {
+			return nil, core.Permanent(err)
+		}
+	}
 	for name, v := range msg.Metadata {
-		switch {
-		case name == RowIDMetadata, !commands(name):
+		if name == RowIDMetadata || !commands(name) {
 			m.Header.Set(name, v)
-		case event:
-			return nil, core.Permanent(errCommand(name))
 		}
 	}
 	return m, nil
 }
 
+// checkMetadata returns an error if NATS would not carry msg as it is.
+func checkMetadata(msg *message.Message) error {
+	for name, v := range msg.Metadata {
+		if name == RowIDMetadata {
+			continue
+		}
+		if err := checkHeader(name, v); err != nil {
+			return err
+		}
+	}
+	return checkHeader("UUID", msg.UUID)
+}
+
+// checkHeader returns an error for metadata that the server would take for a command, or that NATS
+// would refuse or change. A name of watermill's metadata may be any text.
+func checkHeader(name, v string) error {
+	switch {
+	case commands(name):
+		return errCommand(name)
+	case !isToken(name):
+		return fmt.Errorf("natsbridge: metadata %.64q cannot be a header of NATS: choose a name of letters, digits and -",
+			name)
+	case strings.Trim(v, " \t") != v:
+		return fmt.Errorf("natsbridge: the value of %.64q has blanks around it, which NATS takes away: trim it", name)
+	case strings.ContainsAny(v, "\r\n"):
+		return fmt.Errorf("natsbridge: the value of %.64q has a line break, which NATS replaces by a blank: encode it",
+			name)
+	}
+	return nil
+}
+
 func commands(header string) bool {
 	return len(header) >= len(serverPrefix) && strings.EqualFold(header[:len(serverPrefix)], serverPrefix)
+}
+
+// isToken reports whether s can be the name of a header.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c > '~' || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
 }
 
 func errCommand(name string) error {
@@ -50,14 +94,13 @@ func errCommand(name string) error {
 
 // checkSize is the watermillbridge.Config.CheckSize. It refuses what NATS would refuse or change.
 func (p *publisher) checkSize(e core.Event) error {
-	for name, v := range e.Headers {
-		if commands(name) {
-			return errCommand(name)
-		}
-		if strings.Trim(v, " \t") != v {
-			return fmt.Errorf("natsbridge: the value of header %.64q has blanks around it, which NATS takes away: "+
-				"trim it", name)
-		}
+	if _, ok := e.Headers[RowIDMetadata]; ok {
+		return errCommand(RowIDMetadata)
+	}
+	plain := e
+	plain.Payload = nil
+	if err := checkMetadata(watermillbridge.NewMessage(context.Background(), core.Delivery{Event: plain})); err != nil {
+		return err
 	}
 	limit, whose := p.limit(e.Topic)
 	size, err := messageSize(e, p.cfg.Bridge.CloudEvents, limit)

@@ -1,10 +1,7 @@
 package contract
 
 import (
-	"maps"
 	"mime"
-	"strconv"
-	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
@@ -22,34 +19,7 @@ type Message struct {
 
 // MessageOf returns the message of a delivery, for a core.Publisher that handles events in this
 // process.
-func MessageOf(d core.Delivery) Message {
-	h := make(map[string]string, len(d.Headers)+12)
-	maps.Copy(h, d.Headers)
-	text := func(name, value string) {
-		if value != "" {
-			h[name] = value
-		}
-	}
-	number := func(name string, n int64) {
-		if n != 0 {
-			h[name] = strconv.FormatInt(n, 10)
-		}
-	}
-	text(core.HeaderEventID, d.ID)
-	text(core.HeaderEventType, d.Type)
-	number(core.HeaderSchemaVersion, int64(d.SchemaVersion))
-	text(core.HeaderAggregateType, d.AggregateType)
-	text(core.HeaderAggregateID, d.AggregateID)
-	number(core.HeaderAggregateVersion, d.AggregateVersion)
-	text(core.HeaderTenantID, d.TenantID)
-	text(core.HeaderPartitionKey, d.Key)
-	number(core.HeaderKeySeq, d.KeySeq)
-	text(core.HeaderContentType, d.ContentType)
-	if !d.OccurredAt.IsZero() {
-		h[core.HeaderOccurredAt] = d.OccurredAt.UTC().Format(time.RFC3339Nano)
-	}
-	return Message{Headers: h, Payload: d.Payload}
-}
+func MessageOf(d core.Delivery) Message { return Message{Headers: d.Metadata(), Payload: d.Payload} }
 
 // unwrap finds the type and the data. A header of our own wins over an attribute of CloudEvents.
 func (m Message) unwrap() (got received, contentType string, err error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
 	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
@@ -94,6 +95,24 @@ func TestProcess(t *testing.T) {
 	if w.effects["e"] != 1 {
 		t.Errorf("%d effects", w.effects["e"])
 	}
+}
+
+// A command under a key that was used for other work can never succeed, so its event is dead at
+// once.
+func TestACommandOfOtherWorkIsDeadAtOnce(t *testing.T) {
+	w := newWorld(t)
+	commands, err := command.New(command.Config{Keys: once.Config{Store: w.repo.OnceStore()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	capture := func(ctx context.Context, tx core.Tx, m inbox.Message) error {
+		_, _, err := command.RunTx(ctx, commands, tx,
+			command.Command{Type: "capture", Key: "quote 1", Input: m.Headers},
+			func(context.Context) (string, error) { return "order 1", nil })
+		return err
+	}
+	w.wants(w.in.Process(t.Context(), message("e"), capture), inbox.Ack, nil)
+	w.wants(w.in.Process(t.Context(), message("f"), capture), inbox.Dead, once.ErrFingerprintMismatch)
 }
 
 // A failure leaves no changes, and is tried again after a growing pause. When the attempts are

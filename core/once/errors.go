@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // Errors that callers check with errors.Is.
@@ -21,8 +23,9 @@ var (
 	ErrInProgress = errors.New("once: in progress")
 
 	// ErrFingerprintMismatch: the key was used for different work before. The client must choose a
-	// new key.
-	ErrFingerprintMismatch = errors.New("once: key was used for something else")
+	// new key. No attempt can help, so the error is core.Permanent: an inbox, a relay or a worker
+	// whose handler returns it gives the message up at once.
+	ErrFingerprintMismatch = core.Permanent(errors.New("once: key was used for something else"))
 
 	// ErrAbandoned: an earlier holder disappeared, and it is unknown how far it got. It is returned
 	// only with Config.RefuseStale. A person must find out, or the caller waits until the key is

@@ -7,7 +7,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/examples/quote-to-order/contract"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
@@ -27,9 +26,6 @@ func (s *Service) quoteEvent(newest int) message.NoPublishHandlerFunc {
 			return core.Permanent(err) // no attempt can help: a person has to look at it
 		}
 		_, _, err = s.Capture(msg.Context(), event.TenantID, event.ID, accepted)
-		if errors.Is(err, once.ErrFingerprintMismatch) {
-			return core.Permanent(err)
-		}
 		return err
 	}
 }

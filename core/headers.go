@@ -29,6 +29,10 @@ const (
 	HeaderFirstKeySeq = "outbox_first_key_seq"
 	HeaderRowID       = "outbox_row_id" // the id for a broker that deduplicates, see Delivery.RowID
 
+	// HeaderSource is set by a subscriber that knows where it read a message. Its value is
+	// topic/partition/offset. No publisher of an outbox sends it.
+	HeaderSource = "outbox_source"
+
 	// HeaderMessage is written by the Watermill bridge. It carries, as JSON, the parts of a message
 	// that do not fit into a header. It is the only name with HeaderReservedPrefix that an event
 	// may have.

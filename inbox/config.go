@@ -55,7 +55,8 @@ type Config struct {
 	// Tenant returns the tenant. Default: metadata tenant_id.
 	Tenant func(msg *message.Message) string
 	// Source returns where the message came from, for the table. Default: the topic of the Router,
-	// without partition and offset, because each Pub/Sub keeps those elsewhere. For Kafka:
+	// with the partition and offset of metadata outbox_source, which the subscriber of kafkabridge
+	// sets. With another subscriber of Kafka:
 	//
 	//	func(msg *message.Message) inbox.Source {
 	//		p, ok := kafka.MessagePartitionFromCtx(msg.Context())

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
@@ -144,5 +145,35 @@ func TestTenantIsFinal(t *testing.T) {
 	}
 	if runs != 1 {
 		t.Errorf("%d runs", runs)
+	}
+}
+
+// The place that a subscriber names is kept, unless the message has it from another topic.
+func TestSourceFromMetadata(t *testing.T) {
+	w := newWorld(t)
+	var got []inbox.Event
+	pubsub := routed(t, func(r *message.Router, pubsub *gochannel.GoChannel) {
+		r.AddConsumerHandler("h", "orders", pubsub, func(msg *message.Message) error {
+			e, err := w.in.Event(msg)
+			got = append(got, e)
+			return err
+		})
+	})
+	places := []string{
+		"orders/2/1099511627776", "", "orders", "orders/x/1", "orders/1/x", "orders/1", "orders/4294967296/1", "other/2/3",
+		"orders.poison/2/3",
+	}
+	for _, place := range places {
+		if err := pubsub.Publish("orders", event(t.Context(), "e", core.HeaderSource, place)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, e := range got {
+		if e.Topic != "orders" || e.Located != (n == 0) || n == 0 && (e.Partition != 2 || e.Offset != 1<<40) {
+			t.Errorf("%q: %+v", places[n], e)
+		}
+	}
+	if len(got) != len(places) {
+		t.Errorf("%d messages", len(got))
 	}
 }

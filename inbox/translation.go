@@ -2,6 +2,8 @@ package inbox
 
 import (
 	"errors"
+	"strconv"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -29,11 +31,27 @@ func (t translation) withDefaults() translation {
 		t.tenant = func(msg *message.Message) string { return msg.Metadata[core.HeaderTenantID] }
 	}
 	if t.source == nil {
-		t.source = func(msg *message.Message) Source {
-			return Source{Topic: message.SubscribeTopicFromCtx(msg.Context())}
-		}
+		t.source = sourceOf
 	}
 	return t
+}
+
+// sourceOf is the default of Config.Source. A place in another topic was set by the subscriber of a
+// journey before this one, and does not count.
+func sourceOf(msg *message.Message) Source {
+	s := Source{Topic: message.SubscribeTopicFromCtx(msg.Context())}
+	place, ok := strings.CutPrefix(msg.Metadata[core.HeaderSource], s.Topic+"/")
+	if !ok {
+		return s
+	}
+	partition, offset, _ := strings.Cut(place, "/")
+	p, err := strconv.ParseInt(partition, 10, 32)
+	o, err2 := strconv.ParseInt(offset, 10, 64)
+	if err != nil || err2 != nil {
+		return s
+	}
+	s.Partition, s.Offset, s.Located = int32(p), o, true
+	return s
 }
 
 // message translates msg, which may be nil. The engine asks tenantOf and id for the rest: an empty

@@ -119,7 +119,8 @@ func isField(name string) bool {
 // them again.
 func isTransport(name string) bool {
 	switch name {
-	case core.HeaderAttempt, core.HeaderReplayOf, core.HeaderRowID, core.HeaderMessage, uuidMetadata, natsMsgID:
+	case core.HeaderAttempt, core.HeaderReplayOf, core.HeaderRowID, core.HeaderSource, core.HeaderMessage, uuidMetadata,
+		natsMsgID:
 		return true
 	}
 	return false

@@ -117,7 +117,7 @@ func reserved(name string) bool {
 	case core.HeaderEventID, core.HeaderEventType, core.HeaderSchemaVersion, core.HeaderAggregateType,
 		core.HeaderAggregateID, core.HeaderAggregateVersion, core.HeaderTenantID, core.HeaderPartitionKey,
 		core.HeaderKeySeq, core.HeaderOccurredAt, core.HeaderContentType, core.HeaderAttempt, core.HeaderReplayOf,
-		core.HeaderRowID, core.HeaderMessage, uuidHeader, natsMsgID:
+		core.HeaderRowID, core.HeaderSource, core.HeaderMessage, uuidHeader, natsMsgID:
 		return true
 	}
 	return false

@@ -13,8 +13,8 @@ import (
 )
 
 // ErrUnsafeConfig: Config.Sarama has settings that lose, double or reorder messages, or that wait
-// for too long. The error names each setting with the reason and the remedy. Start from
-// SaramaConfig.
+// for too long, or SubscriberConfig.Sarama has settings that skip messages. The error names each
+// setting with the reason and the remedy. Start from SaramaConfig or SubscriberSaramaConfig.
 var ErrUnsafeConfig = errors.New("kafkabridge: unsafe Sarama configuration")
 
 // Config configures a Publisher. Only Brokers is required.

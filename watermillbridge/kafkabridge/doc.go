@@ -1,5 +1,7 @@
 // Package kafkabridge publishes an outbox to Kafka through Watermill's Kafka publisher. Its
 // configuration does not lose messages, double them by retries, or reorder them within a key.
+// [NewSubscriber] is for consumers: Watermill's Kafka subscriber with settings that skip no
+// message.
 //
 //	publisher, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: []string{"kafka-1:9092", "kafka-2:9092"}})
 //	outbox, err := core.New(core.Config{Repository: repository, Publisher: publisher})

@@ -98,3 +98,27 @@ func Example_poisonQueue() {
 	fmt.Println(plain.Publish("orders.poison")) // without a message it does not connect
 	// Output: <nil>
 }
+
+func ExampleNewSubscriber() {
+	subscriber, err := kafkabridge.NewSubscriber(kafkabridge.SubscriberConfig{
+		Brokers: []string{"kafka-1:9092", "kafka-2:9092"},
+		Group:   "billing.invoice", // one group for each handler
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer subscriber.Close()
+	fmt.Println("nothing is connected yet")
+
+	c := kafkabridge.SubscriberSaramaConfig()
+	c.Consumer.Fetch.Max = 1 << 20
+	_, err = kafkabridge.NewSubscriber(kafkabridge.SubscriberConfig{
+		Brokers: []string{"kafka-1:9092"}, Group: "billing.invoice", Sarama: c,
+	})
+	fmt.Println(err)
+	// Output:
+	// nothing is connected yet
+	// kafkabridge: unsafe Sarama configuration:
+	// Consumer.Fetch.Max is 1048576: Sarama skips a message that is larger; set 0, which is no limit
+}

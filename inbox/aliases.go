@@ -13,6 +13,8 @@ type (
 	Key = engine.Key
 	// Event is the part of an event that the table keeps: its key and where it came from.
 	Event = engine.Event
+	// State is the state of an event in the table.
+	State = engine.State
 	// DeadEvent is an event that was given up and waits for a person.
 	DeadEvent = engine.DeadEvent
 	// DeadQuery selects dead events.
@@ -29,6 +31,18 @@ type (
 	Tracer = engine.Tracer
 	// Info describes one delivery of an event.
 	Info = engine.Info
+)
+
+// States of an event, as State of an Inbox returns them.
+const (
+	// StateFresh: a delivery would run the handler.
+	StateFresh = engine.StateFresh
+	// StateProcessed: the event was processed before, or a person discarded it.
+	StateProcessed = engine.StateProcessed
+	// StateInProgress: another program wrote less than 15 minutes ago that it works on the event.
+	StateInProgress = engine.StateInProgress
+	// StateDead: the event was given up and waits for a person.
+	StateDead = engine.StateDead
 )
 
 // ArchiveEvents is how many events Config.Archive gets at most in one call.

@@ -57,14 +57,17 @@ func Chain(c ChainConfig) (message.HandlerMiddleware, error) {
 		return nil, errors.New("inbox: ChainConfig.Poison is nil, so nobody takes dead messages from the broker: " +
 			"set it, or Config.OnDead of an Inbox to AckDead")
 	}
-	return func(h message.HandlerFunc) message.HandlerFunc {
-		h = c.Inbox.Middleware(h)
-		if c.Retry != nil {
-			h = c.Retry(h)
-		}
-		if c.Poison != nil {
-			h = c.Poison(h)
-		}
-		return h
-	}, nil
+	return c.chain, nil
+}
+
+// chain is the middleware.
+func (c ChainConfig) chain(h message.HandlerFunc) message.HandlerFunc {
+	h = c.Inbox.Middleware(h)
+	if c.Retry != nil {
+		h = c.Retry(h)
+	}
+	if c.Poison != nil {
+		h = c.Poison(h)
+	}
+	return h
 }

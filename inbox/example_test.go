@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -316,4 +318,47 @@ func ExampleLeased() {
 	}
 	check(router.Close())
 	// Output: mailed
+}
+
+// A consumer could not handle an event. After the repair, the event is released from the poison
+// queue.
+func ExampleInbox_Release() {
+	ctx, stop := context.WithCancel(context.Background())
+	broker := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	check(err)
+	var in *inbox.Inbox
+	tx := outboxtest.NewRepository().Transactor()
+	router.AddMiddleware(inbox.Middleware(tx, "billing", inbox.Poison(broker, "billing_poison"), inbox.Into(&in),
+		inbox.Configure(func(c *inbox.Config) { // a program has tables, and a logger that writes
+			c.Transactor, c.Store, c.Logger = tx, inboxtest.NewStore(), slog.New(slog.DiscardHandler)
+		})))
+	var repaired atomic.Bool
+	router.AddConsumerHandler("invoice", "orders", broker, func(*message.Message) error {
+		if !repaired.Load() {
+			return core.Permanent(errors.New("no price for this article"))
+		}
+		fmt.Println("invoiced")
+		return nil
+	})
+	ended := make(chan error)
+	go func() { ended <- router.Run(ctx) }()
+	<-router.Running()
+
+	check(broker.Publish("orders", delivered("0192-7")))
+	for dead := []inbox.DeadEvent(nil); len(dead) == 0; {
+		dead, err = in.ListDead(ctx, inbox.DeadQuery{})
+		check(err)
+	}
+	repaired.Store(true)
+	done, err := in.Release(ctx, inbox.ReleaseRequest{
+		From: broker, Topic: "billing_poison", To: broker, Actor: "ada", Reason: "price list corrected",
+		Idle: 100 * time.Millisecond, // of Go channels
+	})
+	fmt.Printf("%+v %v\n", done, err)
+	stop()
+	check(<-ended)
+	// Output:
+	// invoiced
+	// {Sent:1 Processed:1 Done:0 Kept:0} <nil>
 }

@@ -69,6 +69,11 @@ func (in *Inbox) Discard(ctx context.Context, req DiscardRequest) (changed int, 
 	return in.engine.Discard(ctx, req)
 }
 
+// State returns the state of an event: StateProcessed (also after Discard), StateDead,
+// StateInProgress, or StateFresh if a delivery would run the handler. While a process works on the
+// event, State waits until that has ended. It leaves the table as it is.
+func (in *Inbox) State(ctx context.Context, k Key) (State, error) { return in.engine.State(ctx, k) }
+
 // Cleanup deletes, in chunks, the processed and the discarded events and the keys of OnlyNewer of
 // this consumer that are older than Config.Retention. It returns how many it deleted. Rows of
 // failed and dead events stay. Any number of processes may call it at once.

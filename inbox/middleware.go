@@ -10,9 +10,6 @@ import (
 	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// reasonPoisoned is the metadata that Watermill's poison queue sets on a message it takes.
-const reasonPoisoned = "reason_poisoned"
-
 // Middleware makes a handler of a Watermill Router idempotent.
 //
 // The handler finds its transaction in the message's context, by FromContext of its adapter or

@@ -56,7 +56,11 @@ func Middleware(t core.Transactor, consumer string, opts ...Option) message.Hand
 	}
 	in, err := New(cfg)
 	o.join(err)
-	return o.chain("Middleware", in)
+	m := o.chain("Middleware", consumer, in)
+	for _, into := range o.into {
+		*into = in
+	}
+	return m
 }
 
 // SQL is Middleware for database/sql. The handler finds its transaction by
@@ -68,8 +72,8 @@ func SQL(db *sql.DB, consumer string, opts ...Option) message.HandlerMiddleware 
 }
 
 // Leased is Middleware without a transaction, on a lease in any store of package once: see
-// AtLeastOnce. For Redis there is redisonce.Middleware. It does not take the options CreateTables
-// and Configure; NewAtLeastOnce has more settings.
+// AtLeastOnce. For Redis there is redisonce.Middleware. It does not take the options CreateTables,
+// Configure and Into; NewAtLeastOnce has more settings.
 func Leased(store once.Store, consumer string, opts ...Option) message.HandlerMiddleware {
 	o := newOptions(opts)
 	if o.createTables {
@@ -77,6 +81,9 @@ func Leased(store once.Store, consumer string, opts ...Option) message.HandlerMi
 	}
 	if len(o.configure) > 0 {
 		o.bad("Configure is for Middleware and SQL: use NewAtLeastOnce and Chain")
+	}
+	if len(o.into) > 0 {
+		o.bad("Into is for Middleware and SQL: a lease has no table")
 	}
 	if o.ttl == 0 {
 		o.ttl = DefaultTTL
@@ -89,7 +96,7 @@ func Leased(store once.Store, consumer string, opts ...Option) message.HandlerMi
 	}
 	a, err := NewAtLeastOnce(cfg)
 	o.join(err)
-	return o.chain("Leased", a)
+	return o.chain("Leased", consumer, a)
 }
 
 // DefaultTTL is how long Leased remembers events that are done.
@@ -100,11 +107,12 @@ type Option func(*options)
 
 type options struct {
 	createTables bool
-	poison       message.HandlerMiddleware
+	poison       *poisonQueue
 	retry        message.HandlerMiddleware
 	publisher    message.Publisher
 	ttl          time.Duration
 	configure    []func(*Config)
+	into         []**Inbox
 	problems     []error
 }
 
@@ -131,20 +139,17 @@ func (o *options) join(err error) {
 }
 
 // chain builds the middleware, or panics with all problems.
-func (o *options) chain(name string, d Deduplicator) message.HandlerMiddleware {
+func (o *options) chain(name, consumer string, d Deduplicator) message.HandlerMiddleware {
 	if err := errors.Join(o.problems...); err != nil {
 		//nolint:forbidigo // it panics at the start of the program, like Router.AddHandler; New returns an error
 		panic(fmt.Sprintf("inbox.%s: %v", name, err))
 	}
-	return func(h message.HandlerFunc) message.HandlerFunc {
-		h = d.Middleware(h)
-		for _, m := range []message.HandlerMiddleware{o.retry, o.poison} {
-			if m != nil {
-				h = m(h)
-			}
-		}
-		return h
+	c := ChainConfig{Inbox: d, Retry: o.retry}
+	if o.poison != nil {
+		o.poison.consumer = consumer
+		c.Poison = o.poison.middleware
 	}
+	return c.chain
 }
 
 // CreateTables creates the tables of the inbox, or brings them up to date, before the first message
@@ -161,7 +166,7 @@ func Poison(pub message.Publisher, topic string) Option {
 			o.bad("Poison needs a publisher and a topic")
 			return
 		}
-		o.poison = poisonQueue{pub, topic}.middleware
+		o.poison = &poisonQueue{pub: pub, topic: topic}
 	}
 }
 
@@ -192,6 +197,22 @@ func Configure(set func(*Config)) Option {
 			return
 		}
 		o.configure = append(o.configure, set)
+	}
+}
+
+// Into stores the Inbox of Middleware or SQL in *in, which lists, redrives, discards and releases
+// events, and cleans up:
+//
+//	var in *inbox.Inbox
+//	router.AddMiddleware(inbox.Middleware(t, "billing", inbox.Into(&in)))
+//	dead, err := in.ListDead(ctx, inbox.DeadQuery{})
+func Into(in **Inbox) Option {
+	return func(o *options) {
+		if in == nil {
+			o.bad("Into was given nil")
+			return
+		}
+		o.into = append(o.into, in)
 	}
 }
 

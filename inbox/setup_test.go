@@ -33,12 +33,15 @@ func TestMiddlewarePanicsOnNonsense(t *testing.T) {
 		},
 		"options": {func() message.HandlerMiddleware {
 			return inbox.Middleware(tx, "c", nil, inbox.Poison(nil, "t"), inbox.Retry(nil), inbox.Configure(nil),
-				inbox.TTL(time.Hour))
-		}, []string{"Option is nil", "Poison needs", "Retry was given nil", "Configure was given nil", "TTL is for"}},
+				inbox.TTL(time.Hour), inbox.Into(nil))
+		}, []string{
+			"Option is nil", "Poison needs", "Retry was given nil", "Configure was given nil", "TTL is for",
+			"Into was given nil",
+		}},
 		"options of the other": {func() message.HandlerMiddleware {
 			return inbox.Leased(store, "c", inbox.CreateTables(), inbox.Configure(func(*inbox.Config) {}),
-				inbox.TTL(-1))
-		}, []string{"CreateTables is for", "Configure is for", "time to live"}},
+				inbox.TTL(-1), inbox.Into(new(*inbox.Inbox)))
+		}, []string{"CreateTables is for", "Configure is for", "time to live", "Into is for"}},
 		"nobody takes it": {func() message.HandlerMiddleware {
 			return inbox.Middleware(tx, "c", inbox.Configure(func(c *inbox.Config) { c.MaxAttempts = 3 }))
 		}, []string{"add Poison"}},

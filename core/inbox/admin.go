@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
 // ListDead returns the dead events of this consumer. The events that were received first come
@@ -79,6 +81,33 @@ func (in *Inbox) own(keys []Key) error {
 		}
 	}
 	return nil
+}
+
+// errUnchanged rolls the transaction of State back.
+var errUnchanged = errors.New("inbox: nothing to commit")
+
+// State returns the state of an event: StateProcessed (also after Discard), StateDead,
+// StateInProgress, or StateFresh if Process would run the handler. That is so if the event is not
+// known, has failed and is not dead, or was redriven. While a process works on the event, State
+// waits until that has ended. It leaves the table as it is, and does not ask the Cache. A key of
+// another consumer is refused with an error wrapping ErrInvalidRequest.
+func (in *Inbox) State(ctx context.Context, k Key) (state State, err error) {
+	if err := in.own([]Key{k}); err != nil {
+		return 0, err
+	}
+	if _, ok := core.TxFromContext(ctx); ok {
+		return 0, ErrInTransaction
+	}
+	err = once.RetryTx(ctx, in.cfg.Transactor, func(ctx context.Context, tx core.Tx) (err error) {
+		if state, _, err = in.cfg.Store.Begin(ctx, tx, Event{Key: k}); err == nil {
+			err = errUnchanged
+		}
+		return err
+	})
+	if errors.Is(err, errUnchanged) {
+		return state, nil
+	}
+	return 0, errtext.Errorf("inbox: state of event %q: %w", k.EventID, err)
 }
 
 const cleanupChunk = 1000

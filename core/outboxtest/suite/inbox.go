@@ -35,8 +35,8 @@ type inboxCase struct {
 // TestInboxStore is the conformance suite of inbox.Store. It checks what the store says of copies
 // of an event in one batch, that it deletes no event that is not archived, that it keeps handlers
 // apart, also when several processes meet one for the first time, that a discarded event is never
-// processed, and that an Inbox with a Cache in front of the store handles each event that it
-// acknowledges.
+// processed, that asking for a state changes nothing, and that an Inbox with a Cache in front of
+// the store handles each event that it acknowledges.
 func TestInboxStore(t *testing.T, h InboxHarness) {
 	for _, group := range []struct {
 		name  string
@@ -47,6 +47,7 @@ func TestInboxStore(t *testing.T, h InboxHarness) {
 		{"Cache", inboxCacheCases()},
 		{"Discard", inboxDiscardCases()},
 		{"Handler", inboxHandlerCases()},
+		{"State", inboxStateCases()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

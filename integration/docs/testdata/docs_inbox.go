@@ -18,6 +18,7 @@ var (
 	fromTheStart           message.Subscriber
 	handle                 message.HandlerFunc
 	in                     *inbox.Inbox
+	brokers                []string
 )
 
 type Invoice struct{ Order string }

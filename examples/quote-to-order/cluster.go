@@ -143,15 +143,21 @@ func (c *cluster) lag(group, name string) (n int64, err error) {
 	return n, nil
 }
 
-// remove deletes the topics and groups of the story.
+// remove deletes the topics and groups of the story. groups has the instance that is a member of
+// each group, if any.
 func (c *cluster) remove(groups map[string]string) (err error) {
 	for _, name := range topics {
 		err = errors.Join(err, c.admin.DeleteTopic(c.Topic(name)))
 	}
 	for group, instance := range groups {
-		// A member with an instance id does not leave by itself, so that it may come back.
-		_, left := c.admin.RemoveMemberFromConsumerGroup(c.Prefix+group, []string{c.Prefix + group + "." + instance})
-		err = errors.Join(err, left, c.admin.DeleteConsumerGroup(c.Prefix+group))
+		if instance != "" { // such a member does not leave by itself, so that it may come back
+			_, left := c.admin.RemoveMemberFromConsumerGroup(c.Prefix+group, []string{c.Prefix + group + "." + instance})
+			err = errors.Join(err, left)
+		}
+		gone := c.admin.DeleteConsumerGroup(c.Prefix + group)
+		if !errors.Is(gone, sarama.ErrGroupIDNotFound) { // nobody has released anything
+			err = errors.Join(err, gone)
+		}
 	}
 	return errors.Join(err, c.producer.Close(), c.consumer.Close(), c.admin.Close())
 }

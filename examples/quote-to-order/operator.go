@@ -2,16 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/inbox"
-	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/examples/quote-to-order/contract"
-	"github.com/ormoutbox/ormoutbox/examples/quote-to-order/orders"
+	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
 // replayAll publishes all done events of the quote service again. The command line does the same:
@@ -41,45 +41,19 @@ func (s *story) replayAll(ctx context.Context) (ops.StoredPlan, error) {
 	return api.RunPlan(ctx, stored.ID, ops.RunOptions{Actor: "ada"})
 }
 
-// release lets the dead events of the order service be processed, and sends their messages from the
-// poison topic to their own topics again. It returns how many messages it sent.
+// release asks the order service to release what it has parked. It returns how many messages were
+// sent to their topics again.
 func (s *story) release(ctx context.Context) (sent int, err error) {
-	store, err := sqlinbox.New(s.ordersDB, sqlinbox.Config{})
-	if err != nil {
-		return 0, err
-	}
-	in, err := inbox.New(inbox.Config{
-		Consumer: orders.Consumer, Transactor: sqltx.NewTransactor(s.ordersDB, ""), Store: store,
+	a, err := post(ctx, s.orders.url+"/release", "", map[string]string{
+		"actor": "ada", "reason": "the release reads version 2, INC-8",
 	})
 	if err != nil {
 		return 0, err
 	}
-	dead, err := in.ListDead(ctx, inbox.DeadQuery{})
-	if err != nil {
-		return 0, err
+	if a.status != http.StatusOK {
+		return 0, fmt.Errorf("release: %s %s", a, a.body)
 	}
-	keys, parked := []inbox.Key{}, map[string]bool{}
-	for _, d := range dead {
-		keys = append(keys, d.Key)
-		parked[d.EventID] = true
-	}
-	if _, err := in.Redrive(ctx, inbox.RedriveRequest{
-		Keys: keys, Actor: "ada", Reason: "the release reads version 2, INC-8",
-	}); err != nil {
-		return 0, err
-	}
-	messages, err := s.cluster.read(ctx, orders.Poison)
-	if err != nil {
-		return 0, err
-	}
-	for _, m := range messages {
-		if !parked[m.headers[core.HeaderEventID]] {
-			continue // released before
-		}
-		if err := s.cluster.send(contract.QuoteEvents, m.key, m.value, m.headers); err != nil {
-			return sent, err
-		}
-		sent++
-	}
-	return sent, nil
+	var done inbox.Released
+	err = json.Unmarshal([]byte(a.body), &done)
+	return done.Sent, err
 }

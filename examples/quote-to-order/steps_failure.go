@@ -187,9 +187,9 @@ func (s *story) brokenSchema(ctx context.Context) (err error) {
 		return err
 	}
 	s.say("\n")
-	s.tell(`The repair: a release of the order service reads version 1 and 2. The person on call redrives the dead
-		event and sends %d message from the poison topic to its own topic again. Q-4 is captured by the normal
-		path, and nothing is parked.`, released)
+	s.tell(`The repair: a release of the order service reads version 1 and 2. The person on call asks it to
+		release what it has parked. %d message goes from the poison topic to its own topic again. Q-4 is captured
+		by the normal path, and nothing is parked.`, released)
 	if err := s.table(ctx, s.ordersDB, ordersSchema+".inbox_failure", showParked); err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (s *story) close() (err error) {
 			err = errors.Join(err, p.stop())
 		}
 	}
-	groups := map[string]string{quotes.Consumer: "quotes-1"}
+	groups := map[string]string{quotes.Consumer: "quotes-1", orders.Releaser: ""}
 	for _, handler := range []string{orders.HandlerQuotes, orders.HandlerFulfilment} {
 		groups[orders.Consumer+"."+handler] = "orders-1"
 	}

@@ -4,12 +4,8 @@ package broker
 import (
 	"time"
 
-	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
@@ -34,26 +30,14 @@ func (k Kafka) Publisher() (*watermillbridge.Publisher, error) {
 	return kafkabridge.NewPublisher(kafkabridge.Config{Brokers: k.Brokers})
 }
 
-// Subscriber consumes one topic in a group. Watermill commits the offset of a message after its
-// handler has returned nil, that is after the commit of the inbox.
+// Subscriber consumes one topic in a group. The offset of a message is committed after its handler
+// has returned nil, that is after the commit of the inbox.
 func (k Kafka) Subscriber(group string) (message.Subscriber, error) {
-	cfg := kafka.DefaultSaramaSubscriberConfig()
-	cfg.Version = sarama.V2_8_0_0
-	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest // a new group begins with the first message
-	cfg.Consumer.Offsets.AutoCommit.Interval = 200 * time.Millisecond
-	if k.Instance != "" {
-		cfg.Consumer.Group.InstanceId = k.Prefix + group + "." + k.Instance
+	cfg := kafkabridge.SubscriberConfig{
+		Brokers: k.Brokers, Group: k.Prefix + group, CommitInterval: 200 * time.Millisecond,
 	}
-	return kafka.NewSubscriber(kafka.SubscriberConfig{
-		Brokers: k.Brokers, ConsumerGroup: k.Prefix + group, Unmarshaler: kafka.DefaultMarshaler{},
-		OverwriteSaramaConfig: cfg,
-	}, watermill.NopLogger{})
-}
-
-// Source says where a message was, for the table of the inbox.
-func Source(msg *message.Message) inbox.Source {
-	partition, ok := kafka.MessagePartitionFromCtx(msg.Context())
-	offset, _ := kafka.MessagePartitionOffsetFromCtx(msg.Context())
-	topic := message.SubscribeTopicFromCtx(msg.Context())
-	return inbox.Source{Topic: topic, Partition: partition, Offset: offset, Located: ok}
+	if k.Instance != "" {
+		cfg.Instance = k.Prefix + group + "." + k.Instance
+	}
+	return kafkabridge.NewSubscriber(cfg)
 }

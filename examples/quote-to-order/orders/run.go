@@ -128,11 +128,13 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Committed != nil {
 		router.AddMiddleware(afterCommit(cfg.Committed))
 	}
+	var in *inbox.Inbox
+	parked := publisher.MessagePublisher(0)
 	router.AddMiddleware(inbox.Middleware(entoutbox.Transactor(client.Tx), Consumer,
-		inbox.CreateTables(),
-		inbox.Poison(publisher.MessagePublisher(0), cfg.Kafka.Topic(Poison)),
+		inbox.CreateTables(), inbox.Poison(parked, cfg.Kafka.Topic(Poison)), inbox.Into(&in),
 		inbox.Configure(func(c *inbox.Config) {
-			c.Source, c.Logger, c.Observer = broker.Source, cfg.Logger, metrics.Inbox()
+			c.Logger, c.Observer = cfg.Logger, metrics.Inbox()
+			c.Retention, c.BrokerRetention = 30*24*time.Hour, 7*24*time.Hour
 		})))
 	for name, h := range map[string]struct {
 		topic string
@@ -150,6 +152,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 
 	api := http.NewServeMux()
 	api.HandleFunc("POST /commands/capture-order", service.captureOrder)
+	api.HandleFunc("POST /release", releaser{in, cfg.Kafka, parked}.release)
 	api.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	metrics.Watch(outbox)
 	metrics.WatchEffects(queue)
@@ -159,6 +162,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	all.Go(func() error { return worker.Run(ctx) })
 	all.Go(func() error { return queue.Run(ctx) })
 	all.Go(func() error { return commands.Runner().Run(ctx) })
+	all.Go(func() error { return in.Run(ctx) })
 	all.Go(func() error { return router.Run(ctx) })
 	all.Go(func() error {
 		if err := server.Serve(cfg.Listener); !errors.Is(err, http.ErrServerClosed) {

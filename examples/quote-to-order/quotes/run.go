@@ -107,7 +107,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), Consumer,
 		inbox.CreateTables(),
 		inbox.Poison(publisher.MessagePublisher(0), cfg.Kafka.Topic(Poison)),
-		inbox.Configure(func(c *inbox.Config) { c.Source, c.Logger = broker.Source, cfg.Logger })))
+		inbox.Configure(func(c *inbox.Config) { c.Logger = cfg.Logger })))
 	router.AddConsumerHandler(Handler, cfg.Kafka.Topic(contract.OrderEvents), subscriber, service.orderEvent)
 
 	handler, requests, err := newAPI(db, service, keys)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +35,7 @@ func TestDebezium(t *testing.T) {
 	t.Run("other rows", func(t *testing.T) { w.in(t).otherRows() })
 	t.Run("replay", func(t *testing.T) { w.in(t).replay() })
 	t.Run("inbox", func(t *testing.T) { w.in(t).inbox() })
+	t.Run("moved", func(t *testing.T) { w.in(t).moved() })
 	t.Run("killed", func(t *testing.T) { w.in(t).killed() })
 	t.Run("refused", func(t *testing.T) { w.in(t).refused() })
 }
@@ -255,6 +258,136 @@ func (w *world) inbox() {
 	}
 	if c.duplicates.Load() < copies {
 		w.Errorf("%d duplicates, want %d", c.duplicates.Load(), copies)
+	}
+}
+
+// moved moves from Debezium to a relay, and back, as docs/migrating.md says. Each time events wait
+// on the old way while the producers are replaced.
+func (w *world) moved() {
+	topic := w.topic()
+	const keys = 5
+	sent, n := 0, 0
+	publish := func(p *fixture.Process, changes int) {
+		for range changes {
+			n++
+			for key := range keys {
+				p.Publish(core.Event{
+					Type: "grown", Topic: topic, Key: fmt.Sprint(key), AggregateVersion: int64(n), Payload: []byte("{}"),
+				})
+				sent++
+			}
+		}
+	}
+	arrive := func() {
+		fixture.AwaitIn(w, time.Minute, "all events arrive", func() bool { return w.events(topic) == sent })
+	}
+	pause := func() {
+		fixture.NoError(w.T, w.relay.Outbox.Pause(w.Context(), core.PauseRequest{
+			Topic: topic, Actor: "ada", Reason: "moving",
+		}))
+	}
+	resume := func() {
+		_, err := w.relay.Outbox.Resume(w.Context(), core.ResumeRequest{Topic: topic, Actor: "ada", Reason: "moved"})
+		fixture.NoError(w.T, err)
+	}
+
+	publish(w.service, 3)
+	arrive()
+	w.connect.kill()
+	publish(w.service, 3)
+	log := sent
+	pause()
+	stop := w.relay.Run()
+	publish(w.relay, 3)
+	var end string
+	fixture.NoError(w.T, w.service.Pool.QueryRowContext(w.Context(),
+		migrating(w.T, "SELECT pg_current_wal_lsn()", nil)).Scan(&end))
+	w.connect.start()
+	reached := migrating(w.T, "SELECT confirmed_flush_lsn >= ", map[string]string{
+		"0/1A2B3C4": end, "'debezium'": "'outbox_debezium'",
+	})
+	fixture.AwaitIn(w, 3*time.Minute, "Debezium is at the end of the log", func() bool {
+		var yes bool
+		fixture.NoError(w.T, w.service.Pool.QueryRowContext(w.Context(), reached).Scan(&yes))
+		return yes
+	})
+	if got := w.events(topic); got != log {
+		w.Errorf("%d events have arrived, want %d", got, log)
+	}
+	resume()
+	arrive()
+
+	pause()
+	publish(w.relay, 3)
+	w.connect.kill()
+	publish(w.service, 3)
+	resume()
+	fixture.Await(w, "the relay has sent its events", func() bool {
+		b, err := w.relay.Outbox.Backlog(w.Context())
+		fixture.NoError(w.T, err)
+		return b.Pending == 0
+	})
+	stop()
+	w.connect.start()
+	arrive()
+	w.wantVersions(topic, keys, n)
+}
+
+// migrating returns the statement of docs/migrating.md that begins with the given text, with values
+// of this world.
+func migrating(t *testing.T, begin string, values map[string]string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "migrating.md"))
+	fixture.NoError(t, err)
+	_, rest, found := strings.Cut(string(page), begin)
+	if !found {
+		t.Fatalf("docs/migrating.md has no %q", begin)
+	}
+	rest, _, _ = strings.Cut(rest, ";")
+	text := begin + rest
+	for from, to := range values {
+		if !strings.Contains(text, from) {
+			t.Fatalf("%s: no %q", text, from)
+		}
+		text = strings.Replace(text, from, to, 1)
+	}
+	return text
+}
+
+// events counts the events in a topic, without copies.
+func (w *world) events(topic string) int {
+	w.Helper()
+	ids := map[string]bool{}
+	for _, m := range w.read(topic) {
+		ids[header(m, core.HeaderEventID)] = true
+	}
+	return len(ids)
+}
+
+// wantVersions requires that each key has its versions 1 to n in one partition, in this order,
+// not counting copies.
+func (w *world) wantVersions(topic string, keys, n int) {
+	w.Helper()
+	next, place, seen := map[string]int{}, map[string]int32{}, map[string]bool{}
+	for _, m := range w.read(topic) {
+		id, key := header(m, core.HeaderEventID), string(m.Key)
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		next[key]++
+		if got := header(m, core.HeaderAggregateVersion); got != fmt.Sprint(next[key]) {
+			w.Errorf("key %s: version %s at place %d", key, got, next[key])
+		}
+		if p, known := place[key]; known && p != m.Partition {
+			w.Errorf("key %s is in partitions %d and %d", key, p, m.Partition)
+		}
+		place[key] = m.Partition
+	}
+	for key := range keys {
+		if next[fmt.Sprint(key)] != n {
+			w.Errorf("key %d: %d versions, want %d", key, next[fmt.Sprint(key)], n)
+		}
 	}
 }
 

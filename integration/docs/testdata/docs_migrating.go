@@ -1,5 +1,20 @@
 package page
 
-import "github.com/ormoutbox/ormoutbox/core"
+import (
+	"context"
 
-var outbox *core.Outbox
+	"gorm.io/gorm"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+var (
+	ctx       context.Context
+	db        *gorm.DB
+	outbox    *core.Outbox
+	publisher *watermillbridge.OutboxPublisher
+	payload   []byte
+	id        string
+	brokers   []string
+)

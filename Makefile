@@ -55,7 +55,7 @@ quote-to-order: ## run the exercise of two services in twelve steps, on PostgreS
 # ---- test ----
 
 # Left out by `make test` and run by `make test-long`: kills by the hundred, plans on big tables, a cluster of Kafka.
-LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashAtEachPointOfPGX|TestCrashThroughBrokers|TestInboxCrash
+LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashAtEachPointOfPGX|TestCrashThroughBrokers|TestCrashWithManyInFlight|TestCrashThroughKafkaCluster|TestInboxCrash
 LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestKilledPlan|TestOperatorsAtOnce|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged|TestFlyway|TestDebezium|TestOldSnapshot.*|TestVersionBeforeOnThePresentTables
 # What `make test` runs in part, being -short: fewer schedules and random programs, and of the ways to open an ORM each on one database.
 WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuite(PGX|Connector)|TestDeadWebhookSubscriber
@@ -71,7 +71,7 @@ LONG_FOLLOWS ?=
 # What runs a second time there, on MySQL and PostgreSQL 18: everything that depends on how a database works.
 NEWER ?= bun command crash ent gorm inbox once ops repository sql
 NEWER_PACKAGES = $(addprefix ./integration/,$(NEWER))
-NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|Kafka|Redis
+NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|ManyInFlight|Kafka|Redis
 
 .PHONY: test
 test: services-up gotestsum promtool ## the tests of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=, LONG_FOLLOWS=yes)

@@ -20,8 +20,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-const clusterPartitions = 4
-
 // There are three brokers, and every topic is on all of them. An acknowledgement means that two
 // brokers have the event. While many events are on their way, leaders move from broker to broker
 // and each broker is restarted cleanly. Afterwards Kafka holds every event whose row is DONE, at
@@ -32,17 +30,8 @@ const clusterPartitions = 4
 // stored although no broker has them.
 func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
 	t.Parallel()
-	brokers := fixture.StartPrivateSet(t, "kafka1", "kafka2", "kafka3")
-	var addresses []string
-	for _, b := range brokers {
-		addresses = append(addresses, b.Address)
-	}
-	admin, err := sarama.NewClusterAdmin(addresses, kafkabridge.SaramaConfig(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = admin.Close() })
-
+	c := topics.StartKafkaCluster(t)
+	addresses := c.Addresses()
 	pipelined := kafkabridge.SaramaConfig(0)
 	pipelined.Producer.Idempotent, pipelined.Net.MaxOpenRequests = false, 5
 	flows := []*clusterFlow{
@@ -50,17 +39,12 @@ func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
 		newClusterFlow(t, "pipelined", saramaPublisher(t, kafkabridge.Config{Brokers: addresses, Sarama: pipelined})),
 		newClusterFlow(t, "franz", franzPublisher(t, franzbridge.Config{Brokers: addresses})),
 	}
-	c := &kafkaCluster{t: t, admin: admin}
 	for _, f := range flows {
 		f.start(t)
 		// The events exist before the topic does, so its first messages come all at once.
 		fixture.Await(t, "events wait for their topic",
 			func() bool { return f.count("SELECT COUNT(*) FROM outbox_event") >= 200 })
-		detail := &sarama.TopicDetail{NumPartitions: clusterPartitions, ReplicationFactor: 3}
-		if err := admin.CreateTopic(f.topic, detail, false); err != nil {
-			t.Fatal(err)
-		}
-		c.topics = append(c.topics, f.topic)
+		c.Topic(f.topic)
 	}
 	progress := func() {
 		t.Helper()
@@ -72,16 +56,16 @@ func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
 	}
 	progress()
 	for range 10 {
-		c.moveLeaders()
+		c.MoveLeaders()
 		progress()
 	}
-	for _, b := range brokers {
-		c.awaitReplicas()
+	for _, b := range c.Brokers {
+		c.AwaitReplicas()
 		b.Run(t, "down")
 		progress()
 		b.Up(t)
-		c.awaitReplicas()
-		c.moveLeaders()
+		c.AwaitReplicas()
+		c.MoveLeaders()
 		progress()
 	}
 	for _, f := range flows {
@@ -90,63 +74,6 @@ func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
 	for _, f := range flows {
 		f.compare(t, addresses)
 	}
-}
-
-// kafkaCluster moves the leaders of partitions.
-type kafkaCluster struct {
-	t      *testing.T
-	admin  sarama.ClusterAdmin
-	topics []string
-	moves  int
-}
-
-// moveLeaders gives every partition another preferred leader and has it elected.
-func (c *kafkaCluster) moveLeaders() {
-	c.t.Helper()
-	c.moves++
-	assignment, want := make([][]int32, clusterPartitions), make([]int32, clusterPartitions)
-	partitions := map[string][]int32{}
-	for p := range clusterPartitions {
-		for i := range 3 {
-			assignment[p] = append(assignment[p], int32((c.moves+p+i)%3+1))
-		}
-		want[p] = assignment[p][0]
-	}
-	for _, topic := range c.topics {
-		if err := c.admin.AlterPartitionReassignments(topic, assignment); err != nil {
-			c.t.Fatalf("reassign %s: %v", topic, err)
-		}
-		for p := range int32(clusterPartitions) {
-			partitions[topic] = append(partitions[topic], p)
-		}
-	}
-	fixture.Await(c.t, "the leaders have moved", func() bool {
-		_, err := c.admin.ElectLeaders(sarama.PreferredElection, partitions)
-		return err == nil && !slices.ContainsFunc(c.describe(),
-			func(p *sarama.PartitionMetadata) bool { return p.Leader != want[p.ID] })
-	})
-}
-
-// awaitReplicas waits until every partition is on all brokers, which is necessary between two
-// restarts.
-func (c *kafkaCluster) awaitReplicas() {
-	c.t.Helper()
-	fixture.Await(c.t, "every partition is in sync on three brokers", func() bool {
-		return !slices.ContainsFunc(c.describe(), func(p *sarama.PartitionMetadata) bool { return len(p.Isr) != 3 })
-	})
-}
-
-func (c *kafkaCluster) describe() []*sarama.PartitionMetadata {
-	c.t.Helper()
-	var all []*sarama.PartitionMetadata
-	topics, err := c.admin.DescribeTopics(c.topics)
-	if err != nil {
-		return []*sarama.PartitionMetadata{{Leader: -1}} // the broker that was asked is on its way down
-	}
-	for _, topic := range topics {
-		all = append(all, topic.Partitions...)
-	}
-	return all
 }
 
 // clusterFlow is a service that writes events and relays them to a topic of its own.
@@ -306,7 +233,7 @@ func (f *clusterFlow) held(t *testing.T, addresses []string) (held map[string][]
 	}
 	defer consumer.Close()
 	held, positions = map[string][]string{}, map[string]string{}
-	for p := range int32(clusterPartitions) {
+	for p := range int32(topics.ClusterPartitions) {
 		end, err := client.GetOffset(f.topic, p, sarama.OffsetNewest)
 		if err != nil {
 			t.Fatal(err)

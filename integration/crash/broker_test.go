@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -23,6 +25,7 @@ import (
 func TestCrashThroughBrokers(t *testing.T) {
 	for sink, to := range map[crash.Sink]func(*testing.T, *cell){
 		crash.ToKafka:  crashToKafka,
+		crash.ToFranz:  crashToKafka,
 		crash.ToRabbit: crashToRabbit,
 	} {
 		t.Run(string(sink), func(t *testing.T) {
@@ -59,14 +62,75 @@ func brokerRecord(header func(name string) string) (crash.Message, error) {
 	return m, err
 }
 
+// franzKills is how many processes die at random moments while Kafka has many of their events.
+const franzKills = 12
+
+// Processes that hand many events over to Kafka at once, of the fast path and of a backlog, are
+// ended with SIGKILL at random moments. Each kill repeats at most InFlight + MarkBatch + MaxUnmarked
+// events of the fast path and ColdEvents of the poller.
+func TestCrashWithManyInFlight(t *testing.T) {
+	db := testdb.Postgres(t)
+	var cells []cell
+	for name, hotEvents := range map[string]int{"fast path": 0, "backlog": 2} {
+		c := newCell(t, db, crash.Never, franzKills)
+		c.name, c.spec.Sink = "many in flight: "+name, crash.ToFranz
+		c.spec.Writers, c.spec.Pause, c.spec.HotEvents = 8, 200*time.Microsecond, hotEvents
+		crashToKafka(t, &c)
+		cells = append(cells, c)
+	}
+	runCells(t, cells)
+}
+
+// This is TestCrashWithManyInFlight with a cluster of three brokers. Meanwhile the leaders of the
+// partitions move from broker to broker, and one broker after the other is ended with SIGKILL.
+func TestCrashThroughKafkaCluster(t *testing.T) {
+	cluster := topics.StartKafkaCluster(t)
+	c := newCell(t, testdb.Postgres(t), crash.Never, franzKills)
+	c.name, c.spec.Sink, c.spec.SinkAddr = "cluster", crash.ToFranz, strings.Join(cluster.Addresses(), ",")
+	c.spec.Topic, c.spec.PublishTimeout = fixture.UniqueTopic("crash"), 2*time.Second
+	c.spec.Writers, c.spec.Pause, c.longest = 4, time.Millisecond, 3*time.Second
+	cluster.Topic(c.spec.Topic)
+	c.readsKafka(topics.ClusterPartitions)
+
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		runCells(t, []cell{c})
+	}()
+	t.Cleanup(func() { <-ended })
+	moves, kills := 0, 0
+	for over := false; !over; {
+		for range 2 {
+			cluster.MoveLeaders()
+			moves++
+		}
+		b := cluster.Brokers[kills%len(cluster.Brokers)]
+		b.Kill(t)
+		kills++
+		b.Up(t)
+		cluster.AwaitReplicas()
+		select {
+		case <-ended:
+			over = true
+		default:
+		}
+	}
+	t.Logf("%d times all leaders moved, %d brokers were killed", moves, kills)
+}
+
 // crashToKafka gives the cell a topic of its own.
 func crashToKafka(t *testing.T, c *cell) {
 	t.Helper()
 	const partitions = 3
-	addr, topic := topics.KafkaAddress(t), topics.Kafka(t, "", partitions, nil)
-	c.spec.SinkAddr, c.spec.Topic = addr, topic
+	c.spec.SinkAddr, c.spec.Topic = topics.KafkaAddress(t), topics.Kafka(t, "", partitions, nil)
+	c.readsKafka(partitions)
+}
+
+// readsKafka makes the cell read its topic at the end.
+func (c *cell) readsKafka(partitions int32) {
+	addresses, topic := strings.Split(c.spec.SinkAddr, ","), c.spec.Topic
 	c.read = func(ctx context.Context) (records []crash.Message, err error) {
-		client, err := sarama.NewClient([]string{addr}, sarama.NewConfig())
+		client, err := sarama.NewClient(addresses, sarama.NewConfig())
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +140,7 @@ func crashToKafka(t *testing.T, c *cell) {
 			return nil, err
 		}
 		defer consumer.Close()
-		for p := range int32(partitions) { // a key is in one of them
+		for p := range partitions { // a key is in one of them
 			end, err := client.GetOffset(topic, p, sarama.OffsetNewest)
 			if err != nil {
 				return nil, err

@@ -72,12 +72,13 @@ var crashSlots = make(chan struct{}, 4)
 
 // cell is one database in which processes are ended at one point.
 type cell struct {
-	name   string
-	db     testdb.DB
-	spec   crash.Spec
-	kills  int
-	seed   uint64
-	ledger *crash.Ledger
+	name    string
+	db      testdb.DB
+	spec    crash.Spec
+	kills   int
+	seed    uint64
+	ledger  *crash.Ledger
+	longest time.Duration // with random moments: from the first publish of a process to its end
 
 	read func(context.Context) ([]crash.Message, error) // reads the broker at the end; nil: the ledger is the broker
 }
@@ -100,7 +101,10 @@ func newCell(t *testing.T, of testdb.DB, p crash.Point, kills int) cell {
 	if p == crash.Never {
 		what = "random moment"
 	}
-	c := cell{name: db.Name + ": " + what, db: db, kills: kills, seed: rand.Uint64(), ledger: ledger}
+	c := cell{
+		name: db.Name + ": " + what, db: db, kills: kills, seed: rand.Uint64(), ledger: ledger,
+		longest: 300 * time.Millisecond,
+	}
 	c.spec = crash.Spec{
 		Dialect: db.Dialect, DSN: db.DSN, Ledger: ledger.Addr(), Topic: "crash", Relay: true, Writers: 2,
 		Keys: keysPerCell, Pause: 2 * time.Millisecond, Point: p,
@@ -176,7 +180,7 @@ func (c cell) run(ctx context.Context) (v crash.Verdict, err error) {
 		if n%2 == 0 { // every other process does some work first
 			s.Warm = 10 + r.IntN(10)
 		}
-		if err := c.life(ctx, s, time.Duration(r.IntN(300))*time.Millisecond); err != nil {
+		if err := c.life(ctx, s, time.Duration(r.Int64N(int64(c.longest)))); err != nil {
 			return v, err
 		}
 	}
@@ -192,8 +196,8 @@ func (c cell) run(ctx context.Context) (v crash.Verdict, err error) {
 	for n := range c.kills {
 		name := fmt.Sprintf("life-%d", n)
 		unanswered := c.ledger.Note(name, "unanswered")
-		limits[name], limits[crash.Poller(name)] = crash.HotPerKill+unanswered, crash.ColdPerKill+unanswered
-		all += crash.DuplicatesPerKill + unanswered
+		limits[name], limits[crash.Poller(name)] = c.spec.HotPerKill()+unanswered, crash.ColdPerKill+unanswered
+		all += c.spec.DuplicatesPerKill() + unanswered
 	}
 	v.Limit(all, limits)
 	return v, v.Err()
@@ -216,8 +220,8 @@ func (c cell) life(ctx context.Context, s crash.Spec, more time.Duration) error 
 			return errors.Join(fmt.Errorf("%s has not come to its point %q", s.Name, s.Point), p.Kill())
 		}
 	}
-	if !c.ledger.Wait(ctx.Done(), func(records []crash.Message, _ func(string, string) int) bool {
-		return len(records) > 0 && records[len(records)-1].From == s.Name
+	if !c.ledger.Wait(ctx.Done(), func(records []crash.Message, note func(string, string) int) bool {
+		return len(records) > 0 && records[len(records)-1].From == s.Name || note(s.Name, crash.NotePublished) > 0
 	}) {
 		return errors.Join(fmt.Errorf("%s does not publish", s.Name), p.Kill())
 	}
@@ -233,8 +237,10 @@ func (c cell) life(ctx context.Context, s crash.Spec, more time.Duration) error 
 // drain relays in this process, called "last", until no event is open. It returns all messages that
 // the broker has accepted then.
 func (c cell) drain(ctx context.Context) ([]crash.Message, error) {
+	s := c.spec
+	s.Name = "last"
 	if c.read == nil {
-		err := drainTo(ctx, c.db, core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+		err := drainTo(ctx, c.db, s, core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 			m := crash.Message{From: "last", EventID: d.ID, KeySeq: d.KeySeq}
 			if d.KeySeq != 0 {
 				m.Key = d.Key
@@ -244,19 +250,17 @@ func (c cell) drain(ctx context.Context) ([]crash.Message, error) {
 		}))
 		return c.ledger.Records(), err
 	}
-	s := c.spec
-	s.Name = "last"
 	pub, err := crash.NewBroker(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(drainTo(ctx, c.db, pub), pub.Close(ctx)); err != nil {
+	if err := errors.Join(drainTo(ctx, c.db, s, pub), pub.Close(ctx)); err != nil {
 		return nil, err
 	}
 	return c.read(ctx)
 }
 
-func drainTo(ctx context.Context, db testdb.DB, pub core.Publisher) error {
+func drainTo(ctx context.Context, db testdb.DB, s crash.Spec, pub core.Publisher) error {
 	pool, err := crash.Open(db.Dialect, db.DSN)
 	if err != nil {
 		return err
@@ -266,7 +270,7 @@ func drainTo(ctx context.Context, db testdb.DB, pub core.Publisher) error {
 	if err != nil {
 		return err
 	}
-	ob, err := core.New(crash.Config(repo, pub, "last"))
+	ob, err := core.New(s.Config(repo, pub))
 	if err != nil {
 		return err
 	}

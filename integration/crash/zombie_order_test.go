@@ -54,7 +54,7 @@ func TestZombieOrder(t *testing.T) { // not parallel: its processes need the who
 			// Every duplicate has a reason: a process was killed or stopped, an answer was lost, or
 			// a lease ran out on a slow machine.
 			reasons := herd.ledger.Lost() + herd.ledger.Note("", "unanswered") + herd.ledger.Note("", "late acks")
-			v.Limit((kills+zombies)*crash.DuplicatesPerKill+reasons, nil)
+			v.Limit((kills+zombies)*crash.Spec{}.DuplicatesPerKill()+reasons, nil)
 			if err := v.Err(); err != nil {
 				t.Error(err)
 			}

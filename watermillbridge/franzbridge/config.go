@@ -19,7 +19,7 @@ type Config struct {
 	// Brokers are the addresses, as host:port, from which the client learns the cluster.
 	Brokers []string
 	// PublishTimeout must be the relay's core.Config.PublishTimeout. The waits of the client are
-	// parts of it. Default: 5 s.
+	// parts of it. It is at least 250 ms. Default: 5 s.
 	PublishTimeout time.Duration
 	// ClientID names this client in the broker's logs and quotas. Default: "ormoutbox".
 	ClientID string
@@ -38,7 +38,8 @@ type Config struct {
 
 const (
 	defaultPublishTimeout = 5 * time.Second
-	minPublishTimeout     = 100 * time.Millisecond
+	minPublishTimeout     = 250 * time.Millisecond
+	leastOverhead         = 100 * time.Millisecond // that the client takes for RequestTimeoutOverhead
 )
 
 // partitioner is that of Kafka's Java client: murmur2 of the key, and without a key one partition
@@ -57,7 +58,7 @@ func (c Config) options(change ...kgo.Opt) []kgo.Opt {
 		// would stay in the client, and each retry of the event would add another copy.
 		kgo.AllowIdempotentProduceCancellation(),
 		// The time limits end in this order: that of the broker, of the connection, of the publish.
-		kgo.ProduceRequestTimeout(t * 3 / 5), kgo.RequestTimeoutOverhead(t / 5), kgo.DialTimeout(t * 2 / 5),
+		kgo.ProduceRequestTimeout(t * 3 / 5), kgo.RequestTimeoutOverhead(max(t/5, leastOverhead)), kgo.DialTimeout(t * 2 / 5),
 		kgo.RetryBackoffFn(func(failures int) time.Duration { return min(t/50<<min(failures, 10), t/5) }),
 		kgo.MetadataMinAge(max(t/20, 10*time.Millisecond)),
 		kgo.UnknownTopicRetries(1),

@@ -60,6 +60,20 @@ func TestSafeOptionsAreTaken(t *testing.T) {
 	}
 }
 
+// The shortest PublishTimeout leaves the client no shorter limit than it takes.
+func TestShortestPublishTimeout(t *testing.T) {
+	t.Parallel()
+	for _, timeout := range []time.Duration{250 * time.Millisecond, 400 * time.Millisecond} {
+		p, err := franzbridge.NewPublisher(franzbridge.Config{Brokers: []string{"localhost:1"}, PublishTimeout: timeout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestBadConfigIsRefused(t *testing.T) {
 	t.Parallel()
 	brokers := []string{"localhost:1"}
@@ -67,7 +81,7 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"Brokers is empty":        {},
 		"Brokers[1] is empty":     {Brokers: []string{"a:1", ""}},
 		"-1ns is negative":        {Brokers: brokers, PublishTimeout: -1},
-		"leaves a broker no time": {Brokers: brokers, PublishTimeout: time.Millisecond},
+		"leaves a broker no time": {Brokers: brokers, PublishTimeout: 249 * time.Millisecond},
 		"Binding is nats": {
 			Brokers: brokers, CloudEvents: &cloudevents.Mapper{Source: "/o", Binding: cloudevents.NATS},
 		},

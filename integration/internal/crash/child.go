@@ -61,8 +61,7 @@ func (s Spec) run() error {
 	if s.Mutant == MarkFirst {
 		out.markFirst = wrapped
 	}
-	cfg := Config(wrapped, out, s.Name)
-	cfg.HotEvents = s.HotEvents
+	cfg := s.Config(wrapped, out.asItIs())
 	cfg.Observer = &core.Observer{
 		Fenced:   func(_ string, rows int) { client.Note("fenced", rows) },
 		LateAcks: func(rows int) { client.Note("late acks", rows) },

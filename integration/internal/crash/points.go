@@ -172,9 +172,36 @@ func (p *publisher) Publish(ctx context.Context, d core.Delivery) error {
 	}
 	err := p.Publisher.Publish(p.cold.mark(ctx, d.RowID), d)
 	if err == nil {
-		p.trap.acks.Add(1)
-		p.trap.at(AfterAck)
-		p.batch.published(d.RowID)
+		p.accepted(d.RowID)
 	}
 	return err
+}
+
+func (p *publisher) accepted(id core.RowID) {
+	p.trap.acks.Add(1)
+	p.trap.at(AfterAck)
+	p.batch.published(id)
+}
+
+// asItIs returns an AsyncPublisher if p wraps one, because the relay looks for that.
+func (p *publisher) asItIs() core.Publisher {
+	if async, ok := p.Publisher.(core.AsyncPublisher); ok {
+		return &asyncPublisher{publisher: p, async: async}
+	}
+	return p
+}
+
+// asyncPublisher passes the points when an event is answered.
+type asyncPublisher struct {
+	*publisher
+	async core.AsyncPublisher
+}
+
+func (p *asyncPublisher) PublishAsync(ctx context.Context, d core.Delivery, done func(string, error)) {
+	p.async.PublishAsync(p.cold.mark(ctx, d.RowID), d, func(receipt string, err error) {
+		if err == nil {
+			p.accepted(d.RowID)
+		}
+		done(receipt, err)
+	})
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
@@ -19,21 +21,27 @@ const (
 	HeaderCold = "crash-cold"
 )
 
+// NotePublished is the note that a process has published its first event to a real broker.
+const NotePublished = "published"
+
 // Broker publishes to a real broker in the name of one process.
-type Broker struct {
-	from   string
-	ledger *Client
-	pub    *watermillbridge.Publisher
+type Broker interface {
+	core.Publisher
+	Close(ctx context.Context) error
 }
 
-// NewBroker returns the publisher to the broker that s names, in the name of s.Name. It must not be
-// called for ToLedger. It tries to connect until ctx ends, because the timeouts are short and the
-// machine may be busy.
-func NewBroker(ctx context.Context, s Spec) (*Broker, error) {
+// NewBroker returns the publisher to the broker that s names, in the name of s.Name. It is a
+// core.AsyncPublisher if that of the broker is one. NewBroker must not be called for ToLedger. It
+// tries to connect until ctx ends, because the timeouts are short and the machine may be busy.
+func NewBroker(ctx context.Context, s Spec) (Broker, error) {
 	for {
 		pub, err := s.broker()
 		if err == nil {
-			return &Broker{from: s.Name, ledger: NewClient(s.Ledger, s.Name), pub: pub}, nil
+			b := &broker{Broker: pub, from: s.Name, ledger: NewClient(s.Ledger, s.Name)}
+			if async, ok := pub.(core.AsyncPublisher); ok {
+				return &asyncBroker{broker: b, async: async}, nil
+			}
+			return b, nil
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
@@ -43,12 +51,17 @@ func NewBroker(ctx context.Context, s Spec) (*Broker, error) {
 	}
 }
 
-func (s Spec) broker() (*watermillbridge.Publisher, error) {
+func (s Spec) broker() (Broker, error) {
 	switch s.Sink {
 	case ToKafka:
 		return kafkabridge.NewPublisher(kafkabridge.Config{
-			Brokers:        []string{s.SinkAddr},
-			PublishTimeout: publishTimeout,
+			Brokers:        strings.Split(s.SinkAddr, ","),
+			PublishTimeout: s.timeout(),
+		})
+	case ToFranz:
+		return franzbridge.NewPublisher(franzbridge.Config{
+			Brokers:        strings.Split(s.SinkAddr, ","),
+			PublishTimeout: s.timeout(),
 		})
 	case ToRabbit:
 		return amqpbridge.NewPublisher(amqpbridge.Config{
@@ -60,8 +73,21 @@ func (s Spec) broker() (*watermillbridge.Publisher, error) {
 	return nil, fmt.Errorf("no broker %q", s.Sink)
 }
 
-// Publish implements core.Publisher.
-func (b *Broker) Publish(ctx context.Context, d core.Delivery) error {
+// broker signs what it publishes.
+type broker struct {
+	Broker
+	from   string
+	ledger *Client
+	first  sync.Once // tells the ledger that something is published
+}
+
+func (b *broker) Publish(ctx context.Context, d core.Delivery) error {
+	err := b.Broker.Publish(ctx, b.signed(ctx, d))
+	b.answered(err)
+	return err
+}
+
+func (b *broker) signed(ctx context.Context, d core.Delivery) core.Delivery {
 	d.Headers = maps.Clone(d.Headers)
 	if d.Headers == nil {
 		d.Headers = map[string]string{}
@@ -70,15 +96,29 @@ func (b *Broker) Publish(ctx context.Context, d core.Delivery) error {
 	if isCold(ctx) {
 		d.Headers[HeaderCold] = "true"
 	}
-	err := b.pub.Publish(ctx, d)
-	if err != nil { // accepted or not: this copy may exist, and another one
-		b.ledger.Note("unanswered", 1)
-	}
-	return err
+	return d
 }
 
-// Close closes the connection to the broker.
-func (b *Broker) Close(ctx context.Context) error { return b.pub.Close(ctx) }
+func (b *broker) answered(err error) {
+	if err != nil { // accepted or not: this copy may exist, and another one
+		b.ledger.Note("unanswered", 1)
+		return
+	}
+	b.first.Do(func() { b.ledger.Note(NotePublished, 1) })
+}
+
+// asyncBroker is a broker that takes many events at once.
+type asyncBroker struct {
+	*broker
+	async core.AsyncPublisher
+}
+
+func (b *asyncBroker) PublishAsync(ctx context.Context, d core.Delivery, done func(string, error)) {
+	b.async.PublishAsync(ctx, b.signed(ctx, d), func(receipt string, err error) {
+		b.answered(err)
+		done(receipt, err)
+	})
+}
 
 // sink returns the publisher of the child.
 func (s Spec) sink(ledger *Client) (core.Publisher, error) {

@@ -41,6 +41,7 @@ type Sink string
 const (
 	ToLedger Sink = ""
 	ToKafka  Sink = "kafka"
+	ToFranz  Sink = "kafka through franz-go" // takes many events at once
 	ToRabbit Sink = "rabbitmq"
 )
 
@@ -54,6 +55,8 @@ type Spec struct {
 	Sink     Sink
 	SinkAddr string
 	Topic    string
+
+	PublishTimeout time.Duration // 0: a short one; the leases are longer
 
 	Relay   bool
 	Writers int // goroutines that write business data with events
@@ -78,23 +81,51 @@ const (
 	markBatch      = 8
 	maxUnmarked    = 8
 	coldEvents     = 40
+	inFlight       = 24
 	publishTimeout = 400 * time.Millisecond
 	hotLease       = time.Second
 	// ClaimLease is how long a child's claims last.
 	ClaimLease = 1200 * time.Millisecond
 
-	// HotPerKill and ColdPerKill are how many events of the fast path and of the poller a crash may
-	// repeat, as core.Config documents it. DuplicatesPerKill are both.
-	HotPerKill        = workers + markBatch + maxUnmarked
-	ColdPerKill       = coldEvents
-	DuplicatesPerKill = HotPerKill + ColdPerKill
+	// ColdPerKill is how many events of the poller a crash may repeat, as core.Config documents it.
+	ColdPerKill = coldEvents
 )
+
+// HotPerKill is how many events of the fast path a crash may repeat, as core.Config documents it.
+func (s Spec) HotPerKill() int {
+	if s.Sink == ToFranz {
+		return inFlight + markBatch + maxUnmarked
+	}
+	return workers + markBatch + maxUnmarked
+}
+
+// DuplicatesPerKill is how many events a crash may repeat.
+func (s Spec) DuplicatesPerKill() int { return s.HotPerKill() + ColdPerKill }
+
+// timeout is the time limit of a publish.
+func (s Spec) timeout() time.Duration {
+	if s.PublishTimeout != 0 {
+		return s.PublishTimeout
+	}
+	return publishTimeout
+}
+
+// Config is the configuration of a relay with the timeouts of s.
+func (s Spec) Config(repo core.Repository, pub core.Publisher) core.Config {
+	cfg := Config(repo, pub, s.Name)
+	cfg.HotEvents = s.HotEvents
+	if t := s.PublishTimeout; t != 0 {
+		cfg.PublishTimeout, cfg.HotLease, cfg.ClaimLease = t, 2*t, 3*t
+	}
+	return cfg
+}
 
 // Config is the configuration of every relay that a test starts.
 func Config(repo core.Repository, pub core.Publisher, node string) core.Config {
 	return core.Config{
 		Repository: repo, Publisher: pub, Node: node,
-		Workers: workers, MarkBatch: markBatch, MaxUnmarked: maxUnmarked, MarkDelay: 2 * time.Millisecond,
+		Workers: workers, InFlight: inFlight,
+		MarkBatch: markBatch, MaxUnmarked: maxUnmarked, MarkDelay: 2 * time.Millisecond,
 		PublishTimeout: publishTimeout, LeaseMargin: 50 * time.Millisecond, HotLease: hotLease, ClaimLease: ClaimLease,
 		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond, ClaimBatch: 60, KeyRun: 20,
 		ColdEvents: coldEvents,

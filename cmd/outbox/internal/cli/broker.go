@@ -13,18 +13,21 @@ import (
 	"sync"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/nats-io/nats.go"
 	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kgo"
+	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
-	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
 )
 
-const brokerHelp = `  kafka://host:9092,host2:9092       a topic is a topic. ?tls=true; user:password@ is SASL/PLAIN
+const brokerHelp = `  kafka://host:9092,host2:9092       a topic is a topic. ?tls=true; user:password@ is SASL/PLAIN.
+                                     Up to 1024 events are on their way at once, with any --workers
   amqp://user:password@host:5672/    RabbitMQ; a topic is a fanout exchange. ?topology=queue: a topic
                                      is a durable queue, which is declared; ?topology=topic&exchange=NAME:
                                      a topic is a routing key of that exchange. amqps:// is with TLS
@@ -33,8 +36,14 @@ const brokerHelp = `  kafka://host:9092,host2:9092       a topic is a topic. ?tl
 
 // broker is the destination of the relay.
 type broker struct {
-	*watermillbridge.Publisher
+	publisher
 	name string // where it is, without a password
+}
+
+// publisher is that of a bridge.
+type publisher interface {
+	core.Publisher
+	Close(ctx context.Context) error
 }
 
 // brokerSettings are those that the relay and its broker share.
@@ -47,7 +56,7 @@ type brokerSettings struct {
 // openBroker reads the address of --to. No broker has to answer yet.
 func openBroker(ctx context.Context, address string, s brokerSettings) (*broker, error) {
 	scheme, _, found := strings.Cut(address, "://")
-	open := map[string]func(context.Context, *url.URL, brokerSettings) (*watermillbridge.Publisher, error){
+	open := map[string]func(context.Context, *url.URL, brokerSettings) (publisher, error){
 		"kafka": openKafka, "amqp": openAMQP, "amqps": openAMQP, "nats": openNATS, "tls": openNATS,
 		"redis": openRedis, "rediss": openRedis,
 	}[scheme]
@@ -73,7 +82,7 @@ func openBroker(ctx context.Context, address string, s brokerSettings) (*broker,
 	if err != nil {
 		return nil, usage("--to: %w", err)
 	}
-	return &broker{Publisher: p, name: scheme + "://" + u.Host}, nil
+	return &broker{publisher: p, name: scheme + "://" + u.Host}, nil
 }
 
 // splitHosts takes the hosts of kafka://user:password@host:9092,host:9092?query apart.
@@ -119,15 +128,15 @@ func settings(u *url.URL, passed []string, names ...string) (map[string]string, 
 	return values, nil
 }
 
-// kafkaConfig is how clients of Kafka connect.
-func kafkaConfig(u *url.URL, timeout time.Duration) (*sarama.Config, error) {
+// kafkaOptions say how clients of Kafka connect.
+func kafkaOptions(u *url.URL) ([]kgo.Opt, error) {
 	set, err := settings(u, nil, "tls", "client-id")
 	if err != nil {
 		return nil, err
 	}
-	c := kafkabridge.SaramaConfig(timeout)
+	var all []kgo.Opt
 	if set["client-id"] != "" {
-		c.ClientID = set["client-id"]
+		all = append(all, kgo.ClientID(set["client-id"]))
 	}
 	encrypted := false
 	if set["tls"] != "" {
@@ -136,28 +145,27 @@ func kafkaConfig(u *url.URL, timeout time.Duration) (*sarama.Config, error) {
 		}
 	}
 	if encrypted {
-		c.Net.TLS.Enable, c.Net.TLS.Config = true, &tls.Config{MinVersion: tls.VersionTLS12}
+		all = append(all, kgo.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
 	}
 	if u.User != nil {
-		c.Net.SASL.Enable, c.Net.SASL.Mechanism = true, sarama.SASLTypePlaintext
-		c.Net.SASL.User = u.User.Username()
-		c.Net.SASL.Password, _ = u.User.Password()
+		password, _ := u.User.Password()
+		all = append(all, kgo.SASL(saslplain.Auth{User: u.User.Username(), Pass: password}.AsMechanism()))
 	}
-	return c, nil
+	return all, nil
 }
 
-func openKafka(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
-	c, err := kafkaConfig(u, s.timeout)
+func openKafka(_ context.Context, u *url.URL, s brokerSettings) (publisher, error) {
+	options, err := kafkaOptions(u)
 	if err != nil {
 		return nil, err
 	}
-	return kafkabridge.NewPublisher(kafkabridge.Config{
-		Brokers: strings.Split(u.Host, ","), PublishTimeout: s.timeout, Sarama: c,
-		Bridge: watermillbridge.Config{Logger: s.logger},
+	return franzbridge.NewPublisher(franzbridge.Config{
+		Brokers: strings.Split(u.Host, ","), PublishTimeout: s.timeout,
+		Options: append(options, kgo.WithLogger(&kafkaLog{clientLog{Logger: s.logger}})),
 	})
 }
 
-func openAMQP(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
+func openAMQP(_ context.Context, u *url.URL, s brokerSettings) (publisher, error) {
 	set, err := settings(u, amqpParameters, "topology", "exchange")
 	if err != nil {
 		return nil, err
@@ -178,7 +186,7 @@ func openAMQP(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge
 	return amqpbridge.NewPublisher(cfg)
 }
 
-func openNATS(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
+func openNATS(_ context.Context, u *url.URL, s brokerSettings) (publisher, error) {
 	if _, err := settings(u, nil); err != nil {
 		return nil, err
 	}
@@ -188,23 +196,23 @@ func openNATS(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge
 	})
 }
 
-func openRedis(_ context.Context, u *url.URL, s brokerSettings) (*watermillbridge.Publisher, error) {
+func openRedis(_ context.Context, u *url.URL, s brokerSettings) (publisher, error) {
 	opt, err := redisbridge.Options(u.String())
 	if err != nil {
 		return nil, err
 	}
 	opt.PoolSize = max(opt.PoolSize, s.workers)
 	opt.MaxRetries = -1                          // whatever the URL says: the relay retries
-	redis.SetLogger(&redisLog{Logger: s.logger}) // else it writes lines of its own to the standard error
+	redis.SetLogger(&redisLog{clientLog{Logger: s.logger}}) // else it writes lines of its own to the standard error
 	return redisbridge.NewPublisher(redisbridge.Config{
 		Client: redis.NewClient(opt), Bridge: watermillbridge.Config{Logger: s.logger},
 	})
 }
 
-// redisLog is the log of the client of Redis. It has no levels: what it says is mostly about
-// connections that it opens again. While Redis is away it says the same for each of them: once a
-// minute is enough, because the relay tells of the outage itself.
-type redisLog struct {
+// clientLog is the log of a client, which is mostly about connections that it opens again. While
+// its server is away it says the same for each of them: once a minute is enough, because the relay
+// tells of the outage itself.
+type clientLog struct {
 	*slog.Logger
 
 	mu   sync.Mutex
@@ -212,8 +220,9 @@ type redisLog struct {
 	at   time.Time
 }
 
-func (l *redisLog) Printf(ctx context.Context, format string, args ...any) {
-	level, text := slog.LevelWarn, singleLine(fmt.Sprintf(format, args...))
+// say logs text, as a warning if it is news.
+func (l *clientLog) say(ctx context.Context, client, text string, args ...any) {
+	level := slog.LevelWarn
 	l.mu.Lock()
 	if text == l.text && time.Since(l.at) < time.Minute {
 		level = slog.LevelDebug
@@ -221,5 +230,23 @@ func (l *redisLog) Printf(ctx context.Context, format string, args ...any) {
 		l.text, l.at = text, time.Now()
 	}
 	l.mu.Unlock()
-	l.Log(ctx, level, text, "component", "redis")
+	l.Log(ctx, level, text, append([]any{"component", client}, args...)...)
+}
+
+// redisLog is for the client of Redis, whose log has no levels.
+type redisLog struct{ clientLog }
+
+func (l *redisLog) Printf(ctx context.Context, format string, args ...any) {
+	l.say(ctx, "redis", singleLine(fmt.Sprintf(format, args...)))
+}
+
+// kafkaLog is for the client of Kafka. What it says below a warning is for its developers.
+type kafkaLog struct{ clientLog }
+
+// Level implements kgo.Logger.
+func (*kafkaLog) Level() kgo.LogLevel { return kgo.LogLevelWarn }
+
+// Log implements kgo.Logger.
+func (l *kafkaLog) Log(_ kgo.LogLevel, text string, args ...any) {
+	l.say(context.Background(), "kafka", singleLine(text), args...)
 }

@@ -8,8 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
+
+// kafkaTimeout is how long Kafka may take for its answers.
+const kafkaTimeout = 10 * time.Second
 
 // broker asks the broker of --to for settings that lose events.
 func (x *examination) broker(ctx context.Context) ([]finding, error) {
@@ -31,7 +35,7 @@ func (x *examination) kafka(ctx context.Context) (all []finding, err error) {
 		return nil, usage("--to: it is no address of Kafka")
 	}
 	u.Host = strings.TrimPrefix(hosts, userOf(hosts))
-	cfg, err := kafkaConfig(u, 10*time.Second)
+	options, err := kafkaOptions(u)
 	if err != nil {
 		return nil, usage("--to: %w", err)
 	}
@@ -39,18 +43,19 @@ func (x *examination) kafka(ctx context.Context) (all []finding, err error) {
 	if err != nil {
 		return nil, err
 	}
-	admin, err := sarama.NewClusterAdmin(strings.Split(u.Host, ","), cfg)
+	client, err := kadm.NewOptClient(append(options, kgo.SeedBrokers(strings.Split(u.Host, ",")...))...)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = admin.Close() }()
-	there, err := admin.ListTopics()
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, kafkaTimeout)
+	defer cancel()
+	there, err := client.ListTopics(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, topic := range topics {
-		detail, ok := there[topic]
-		if !ok {
+		if !there.Has(topic) {
 			all = append(all, finding{
 				Check: "broker", Level: levelWarning, Found: fmt.Sprintf("Kafka has no topic %q", short(topic)),
 				Cause: "its events wait, or Kafka makes the topic with its defaults when the first one is published",
@@ -58,23 +63,20 @@ func (x *examination) kafka(ctx context.Context) (all []finding, err error) {
 			})
 			continue
 		}
-		results, err := admin.DescribeConfigs([]*sarama.ConfigResource{{
-			Type: sarama.TopicResource, Name: topic,
-			ConfigNames: []string{"min.insync.replicas", "unclean.leader.election.enable"},
-		}}, sarama.DescribeConfigsOptions{})
+		results, err := client.DescribeTopicConfigs(ctx, topic)
 		if err != nil {
 			return all, err
 		}
 		values := map[string]string{}
 		for _, r := range results {
-			if r.ErrorCode != sarama.ErrNoError {
-				return all, r.ErrorCode
+			if r.Err != nil {
+				return all, r.Err
 			}
-			for _, e := range r.Configs {
-				values[e.Name] = e.Value
+			for _, c := range r.Configs {
+				values[c.Key] = c.MaybeValue()
 			}
 		}
-		all = append(all, judgeTopic(short(topic), int(detail.ReplicationFactor), values)...)
+		all = append(all, judgeTopic(short(topic), there[topic].Partitions.NumReplicas(), values)...)
 	}
 	if len(all) == 0 {
 		all = append(all, fine("broker", fmt.Sprintf("%d topics keep what they have accepted", len(topics))))

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"context"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -86,20 +88,17 @@ func TestDoctorKafka(t *testing.T) {
 	w := &world{T: t, name: "sqlite", address: address, dialect: dialect, env: map[string]string{}}
 	w.ok("migrate", "up")
 	brokers := server(t, "OUTBOX_TEST_KAFKA")
-	admin, err := sarama.NewClusterAdmin(strings.Split(brokers, ","), sarama.NewConfig())
+	admin, err := kadm.NewOptClient(kgo.SeedBrokers(strings.Split(brokers, ",")...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer admin.Close()
 	topic, yes := unique(), "true"
-	err = admin.CreateTopic(topic, &sarama.TopicDetail{
-		NumPartitions: 1, ReplicationFactor: 1,
-		ConfigEntries: map[string]*string{"unclean.leader.election.enable": &yes},
-	}, false)
-	if err != nil {
+	config := map[string]*string{"unclean.leader.election.enable": &yes}
+	if _, err = admin.CreateTopic(t.Context(), 1, 1, config, topic); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = admin.DeleteTopic(topic) }()
+	defer func() { _, _ = admin.DeleteTopic(context.Background(), topic) }()
 	w.env["OUTBOX_TO"] = "kafka://" + brokers
 	w.requireFinding(levelOK, "broker", "0 topics")
 	w.publish(core.Event{Type: "order.placed", Topic: topic}, core.Event{Type: "mail", Topic: unique()})

@@ -192,7 +192,7 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, registr
 	}
 	metrics := promoutbox.New(promoutbox.Config{})
 	cfg := core.Config{
-		Repository: table, Publisher: o.dest.Publisher, Workers: o.workers, PublishTimeout: o.publishTimeout,
+		Repository: table, Publisher: o.dest.publisher, Workers: o.workers, PublishTimeout: o.publishTimeout,
 		PollInterval: o.pollInterval, ShutdownTimeout: o.shutdownTimeout, DisableJanitor: o.noJan,
 		Retention: core.Retention{
 			Keep: o.keep, KeepDiscarded: o.keepDiscarded, DeleteOnSuccess: o.deleteOnSuccess,

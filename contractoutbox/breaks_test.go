@@ -1,6 +1,7 @@
 package contractoutbox_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -73,6 +74,71 @@ type (
 var firstVersion = contract.From(1, keyRenamed{"o"}, func(k keyRenamed) (basic, error) {
 	return basic{k.Order, 1}, nil
 })
+
+// code is a text that not every text can be.
+type code struct{ text string }
+
+func (c code) MarshalText() ([]byte, error) { return []byte(c.text), nil }
+
+func (c *code) UnmarshalText(text []byte) error {
+	c.text = string(text)
+	if len(text) != 3 {
+		return errors.New("no code")
+	}
+	return nil
+}
+
+// Types whose data are JSON strings alike differ in what they read.
+func TestStringsThatReadersRefuse(t *testing.T) {
+	const path = "order.placed/1/v"
+	check := func(name, rule string, was, now *contract.Catalog, decode func() error) {
+		t.Run(name, func(t *testing.T) {
+			if decode() == nil {
+				t.Fatal("the consumer of now reads what the release wrote")
+			}
+			breaks := newGenerator(t, now, contractoutbox.Config{
+				Compatibility: contractoutbox.Backward,
+			}).Breaks(release(t, was))
+			if len(breaks) != 1 || breaks[0].ID() != path+rule {
+				t.Errorf("%v", breaks)
+			}
+		})
+	}
+	type text struct {
+		V string `json:"v"`
+	}
+	type quotedInt struct {
+		V int `json:"v,string"`
+	}
+	type quotedBool struct {
+		V bool `json:"v,string"`
+	}
+	type special struct {
+		V code `json:"v"`
+	}
+	type byText struct {
+		V map[string]int `json:"v"`
+	}
+	type byNumber struct {
+		V map[int]int `json:"v"`
+	}
+	type byCode struct {
+		V map[code]int `json:"v"`
+	}
+	isText, isMap := one(nil, text{"x"}), one(nil, byText{map[string]int{"x": 1}})
+	check("a number in quotes", "/format", isText, one(nil, quotedInt{1}), reads[quotedInt](`{"v":"x"}`))
+	check("a boolean in quotes", "/enum", one(nil, quotedInt{1}), one(nil, quotedBool{true}),
+		reads[quotedBool](`{"v":"1"}`))
+	check("a type that reads itself", "/format", isText, one(nil, special{code{"abc"}}), reads[special](`{"v":"x"}`))
+	check("keys that are numbers", "/other", isMap, one(nil, byNumber{map[int]int{1: 1}}),
+		reads[byNumber](`{"v":{"x":1}}`))
+	check("keys that read themselves", "/other", isMap, one(nil, byCode{map[code]int{{"abc"}: 1}}),
+		reads[byCode](`{"v":{"x":1}}`))
+}
+
+func reads[T any](payload string) func() error {
+	return func() error { return json.Unmarshal([]byte(payload), new(T)) }
+}
 
 // Each change has its line: what changed, whom it breaks, what to do. A compatible one has none.
 func TestBreaks(t *testing.T) {

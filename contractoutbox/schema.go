@@ -22,8 +22,12 @@ import (
 // draft is the dialect of the schema files.
 const draft = "https://json-schema.org/draft/2020-12/schema"
 
-// piiKeyword marks personal data in a schema.
-const piiKeyword = "x-pii"
+const (
+	// piiKeyword marks personal data in a schema.
+	piiKeyword = "x-pii"
+	// textKeyword names the type that reads a text by its UnmarshalText, which may refuse any.
+	textKeyword = "x-text"
+)
 
 var known = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
@@ -64,7 +68,7 @@ func (s *schemas) of(t reflect.Type, above []reflect.Type) (*jsonschema.Schema, 
 		return nil, fmt.Errorf("%s has a MarshalJSON: give its schema in Config.Schemas", t)
 	}
 	if marshals(t, textMarshaler) {
-		return &jsonschema.Schema{Type: "string"}, nil
+		return &jsonschema.Schema{Type: "string", Extra: map[string]any{textKeyword: t.String()}}, nil
 	}
 	switch t.Kind() {
 	case reflect.Bool:
@@ -92,12 +96,42 @@ func (s *schemas) of(t reflect.Type, above []reflect.Type) (*jsonschema.Schema, 
 		if err != nil {
 			return nil, err
 		}
-		return nullable(&jsonschema.Schema{Type: "object", AdditionalProperties: elem}), nil
+		object := &jsonschema.Schema{Type: "object", AdditionalProperties: elem, PropertyNames: keysOf(t.Key())}
+		return nullable(object), nil
 	case reflect.Struct:
 		return s.object(t, above)
 	default:
 		return nil, fmt.Errorf("%s cannot be in JSON", t)
 	}
+}
+
+// keysOf returns the schema of the keys of a map, or nil if they may be any text.
+func keysOf(t reflect.Type) *jsonschema.Schema {
+	switch {
+	case marshals(t, textMarshaler):
+		return &jsonschema.Schema{Extra: map[string]any{textKeyword: t.String()}}
+	case t.Kind() == reflect.String:
+		return nil
+	}
+	return inQuotes(t)
+}
+
+// inQuotes returns the schema of a number or a boolean in a string.
+func inQuotes(t reflect.Type) *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "string"}
+	switch t.Kind() {
+	case reflect.Bool:
+		s.Enum = []any{"true", "false"}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		s.Pattern = `^-?[0-9]+$`
+	case reflect.Float32, reflect.Float64:
+		s.Pattern = `^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$`
+	case reflect.String:
+		s.Pattern = `^".*"$`
+	default:
+		s.Pattern = `^[0-9]+$`
+	}
+	return s
 }
 
 func integer(low, high float64) *jsonschema.Schema {
@@ -151,7 +185,11 @@ func (s *schemas) field(f contract.Field, property *jsonschema.Schema) (*jsonsch
 	tags := f.Struct.Tag
 	canBeNull := slices.Contains(property.Types, "null")
 	if f.Quoted {
-		property = &jsonschema.Schema{Type: "string"}
+		elem := f.Struct.Type
+		if elem.Kind() == reflect.Pointer {
+			elem = elem.Elem()
+		}
+		property = inQuotes(elem)
 		if canBeNull {
 			property = nullable(property)
 		}

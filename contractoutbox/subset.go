@@ -195,6 +195,9 @@ func (c *comparison) strings(path string, w, r *jsonschema.Schema) {
 			c.changed(path, "format", keyword.name, keyword.w, keyword.r)
 		}
 	}
+	if reader := r.Extra[textKeyword]; reader != nil && reader != w.Extra[textKeyword] {
+		c.changed(path, "format", "the type that reads the text", w.Extra[textKeyword], reader)
+	}
 	if w.ContentEncoding != "" && r.ContentEncoding == "" { // bytes would be read as text
 		c.changed(path, "format", "contentEncoding", w.ContentEncoding, r.ContentEncoding)
 	}

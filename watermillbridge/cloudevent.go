@@ -29,9 +29,7 @@ func NewCloudEvent(ctx context.Context, d core.Delivery, m *cloudevents.Mapper) 
 	d.Payload = nil
 	msg := NewMessage(ctx, d)
 	msg.Payload = body
-	maps.DeleteFunc(msg.Metadata, func(name, _ string) bool {
-		return cloudevents.Kafka.Owns(name) || cloudevents.AMQP.Owns(name) || cloudevents.HTTP.Owns(name)
-	})
+	maps.DeleteFunc(msg.Metadata, func(name, _ string) bool { return cloudevents.Collides(name) })
 	if m.Mode == cloudevents.ModeStructured {
 		msg.Metadata[core.HeaderContentType] = cloudevents.StructuredContentType
 	}

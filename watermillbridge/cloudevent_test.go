@@ -32,6 +32,7 @@ func orderPlaced() core.Delivery {
 		ContentType: "application/json", Payload: []byte(`{"total":42}`),
 		Headers: map[string]string{
 			"x": "y", "ce_id": "forged", "ce_other": "old", "ce-id": "forged", "cloudEvents_id": "forged",
+			"Content-Type": "forged", "CONTENT-TYPE": "forged",
 		},
 	}, KeySeq: 7, Attempt: 1}
 }

@@ -88,6 +88,14 @@ func (b Binding) Owns(header string) bool {
 	return ok
 }
 
+// Collides reports whether a reader of some binding would take a header of an event for a part of
+// its CloudEvent: for an attribute, or for the content type, whose name readers find in any case.
+// The bridges leave such headers out. The name content-type itself is that of the bridges.
+func Collides(header string) bool {
+	return Kafka.Owns(header) || AMQP.Owns(header) || HTTP.Owns(header) ||
+		header != contentType && strings.EqualFold(header, contentType)
+}
+
 // attribute returns the name of the attribute that a header carries.
 func (b Binding) attribute(header string) (string, bool) {
 	switch b {
@@ -168,7 +176,11 @@ func (b Binding) Decode(m Message) (Event, error) {
 	if err := b.validate(); err != nil {
 		return Event{}, err
 	}
-	t := contentTypeOf(m.Headers)
+	first := contentType
+	if b.textual() {
+		first = contentTypeHTTP
+	}
+	t := contentTypeOf(m.Headers, first)
 	if isStructured(t) {
 		if !isJSONFormat(t) && (b != NATS || !strings.EqualFold(t, mediaTypePrefix)) {
 			return Event{}, fmt.Errorf("%w: %.80q", ErrFormat, t)
@@ -241,9 +253,10 @@ func (b Binding) read(headers map[string]string) (attrs map[string]string, probl
 	return attrs, problems
 }
 
-// contentTypeOf returns the content type of a message.
-func contentTypeOf(headers map[string]string) string {
-	for _, name := range [...]string{contentTypeHTTP, contentType} {
+// contentTypeOf returns the content type of a message: of several headers with that name, the one
+// that is written as first.
+func contentTypeOf(headers map[string]string, first string) string {
+	for _, name := range [...]string{first, contentTypeHTTP, contentType} {
 		if v, ok := headers[name]; ok {
 			return strings.TrimSpace(v)
 		}
@@ -309,7 +322,7 @@ func Attributes(m Message) map[string]string {
 			return attrs
 		}
 	}
-	if isJSONFormat(contentTypeOf(m.Headers)) {
+	if isJSONFormat(contentTypeOf(m.Headers, contentTypeHTTP)) {
 		if attrs, _, err := readJSON(m.Body); err == nil && attrs[attrID] != "" {
 			return attrs
 		}

@@ -49,6 +49,22 @@ var bindings = map[cloudevents.Binding]struct {
 	}},
 }
 
+// A header of the user does not hide the content type of a message of Kafka or AMQP, where names
+// have a case.
+func TestTheContentTypeIsThatOfTheBinding(t *testing.T) {
+	t.Parallel()
+	for b := cloudevents.Kafka; b <= cloudevents.AMQPUnderscore; b++ {
+		m, err := b.Binary(someEvent("application/json", "{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Headers["Content-Type"] = "application/cloudevents+json"
+		if e, err := b.Decode(m); err != nil || e.DataContentType != "application/json" {
+			t.Errorf("%s: %+v, %v", b, e, err)
+		}
+	}
+}
+
 func TestBinaryIsAsInTheSpecification(t *testing.T) {
 	t.Parallel()
 	for b, want := range bindings {

@@ -68,6 +68,7 @@ func TestFranzSendsWhatKafkabridgeSends(t *testing.T) {
 			message := brokerDelivery(t, topic, "")
 			message.Headers = map[string]string{
 				core.HeaderMessage: carried, "a": "b", "ce_id": "not ours", "ce-type": "x",
+				"Content-Type": "x",
 			}
 			other := brokerDelivery(t, topic, "k")
 			other.Headers, other.Payload = map[string]string{core.HeaderMessage: "not JSON"}, nil

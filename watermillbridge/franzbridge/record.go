@@ -103,7 +103,7 @@ func (h *headers) user(of map[string]string) (uuid string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		if h.ce != nil && (cloudevents.Kafka.Owns(name) || cloudevents.AMQP.Owns(name) || cloudevents.HTTP.Owns(name)) {
+		if h.ce != nil && cloudevents.Collides(name) {
 			continue
 		}
 		h.add(name, of[name])

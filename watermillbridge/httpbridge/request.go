@@ -87,9 +87,7 @@ func (c *Config) postOf(d core.Delivery) (post, error) {
 		if err != nil {
 			return post{}, err
 		}
-		maps.DeleteFunc(md, func(name, _ string) bool {
-			return cloudevents.HTTP.Owns(name) || cloudevents.Kafka.Owns(name) || cloudevents.AMQP.Owns(name)
-		})
+		maps.DeleteFunc(md, func(name, _ string) bool { return cloudevents.Collides(name) })
 		maps.Copy(md, ce.Headers)
 		p.body = ce.Body
 	}

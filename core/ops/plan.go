@@ -42,8 +42,12 @@ type Plan struct {
 	More   bool           `json:"more,omitempty"`
 	Topics map[string]int `json:"topics"` // events of each destination
 	Keys   int            `json:"keys"`   // keys of the events
-	Oldest time.Time      `json:"oldest,omitzero"`
-	Newest time.Time      `json:"newest,omitzero"`
+	// ByLog is how many of the events a reader of the database's log publishes (Event.ByLog). Their
+	// replays are for it too: they are done at once, and count as published in a StoredPlan whether
+	// it reads them or not.
+	ByLog  int       `json:"by_log,omitempty"`
+	Oldest time.Time `json:"oldest,omitzero"`
+	Newest time.Time `json:"newest,omitzero"`
 	// Until is when the consumers forget the first event of a replay. RunPlan replays nothing after
 	// it. Zero for the other actions.
 	Until time.Time `json:"until,omitzero"`
@@ -174,6 +178,9 @@ func newPlan(action Action, f Filter, events []Event) Plan {
 	for _, e := range events {
 		p.IDs = append(p.IDs, e.ID)
 		p.Topics[e.Topic]++
+		if e.ByLog() {
+			p.ByLog++
+		}
 		if e.KeySeq != 0 {
 			keys[key{e.TenantID, e.Topic, e.Key}] = true
 		}

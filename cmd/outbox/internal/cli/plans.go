@@ -78,7 +78,11 @@ func (a *app) printPlan(p ops.StoredPlan) error {
 			case ops.ActionRedrive:
 				a.sayf(", %d published, %d failed again", p.Succeeded, p.Failed)
 			case ops.ActionReplay:
-				a.sayf(", %d published, %d failed", p.Succeeded, p.Failed)
+				word := "published"
+				if p.ByLog > 0 {
+					word = "published or left to the reader of the log"
+				}
+				a.sayf(", %d %s, %d failed", p.Succeeded, word, p.Failed)
 			case ops.ActionDiscard:
 			}
 			if n := p.Changed - p.Succeeded - p.Failed; n > 0 && p.Action != ops.ActionDiscard {
@@ -88,6 +92,10 @@ func (a *app) printPlan(p ops.StoredPlan) error {
 		}
 		if p.Action == ops.ActionReplay && p.Events > 0 && !p.State.Ended() {
 			a.note("it can be applied until %s: then consumers forget the first event", moment(p.Until))
+		}
+		if p.ByLog > 0 {
+			a.note("a program that reads the log, such as Debezium, publishes %s of the plan, and their replays "+
+				"too. Nobody else does. outbox doctor says whether it reads", many(p.ByLog, "event"))
 		}
 		if p.More {
 			a.note("the filter selects more events: plan again when this plan is done")

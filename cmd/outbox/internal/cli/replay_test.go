@@ -44,3 +44,23 @@ func TestReplay(t *testing.T) {
 		w.require(w.run("audit"), ExitOK, "replay", "INC-7")
 	})
 }
+
+// A replay of what a reader of the log has published is for that reader, and says so: it is done
+// before anybody has read it.
+func TestReplayForAReaderOfTheLog(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.publish(core.Event{Type: "order.placed", Topic: "orders"})
+		w.exec("UPDATE outbox_event SET status = 1, done_at = created_at, claimed_by = 'log'")
+		const who = "a program that reads the log, such as Debezium, publishes 1 event of the plan"
+		w.require(w.run("replay", "plan", "--dedup-window=1h", "--dry-run"), ExitOK, who)
+		var p ops.StoredPlan
+		w.json(&p, "replay", "plan", "--dedup-window=1h", "--reason", "INC-7")
+		if p.ByLog != 1 || p.Events != 1 {
+			w.Errorf("plan %+v", p)
+		}
+		w.require(w.run("replay", "apply", p.ID, "--yes"), ExitOK, "is done", who,
+			"1 published or left to the reader of the log, 0 failed")
+	})
+}

@@ -50,12 +50,12 @@ func newAPI(db *gorm.DB, service *Service, store once.Store) (http.Handler, *htt
 func tenant(r *http.Request) string { return r.Header.Get("X-Tenant") }
 
 func reserveCredit(q *Quote) error {
-	var sum int64
+	left := int64(creditLimit)
 	for _, l := range q.Lines {
-		sum += int64(l.Quantity) * l.Cents
-	}
-	if sum > creditLimit {
-		return errCredit
+		if l.Cents > left/int64(l.Quantity) { // a product could be larger than any number
+			return errCredit
+		}
+		left -= int64(l.Quantity) * l.Cents
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func answer(fn func(ctx context.Context, r *http.Request) (*Quote, error)) http.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q, err := fn(r.Context(), r)
 		switch {
-		case errors.Is(err, errBadRequest):
+		case errors.Is(err, errBadRequest), errors.Is(err, ErrInvalid):
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		case errors.Is(err, ErrNotFound):
 			http.Error(w, err.Error(), http.StatusNotFound)

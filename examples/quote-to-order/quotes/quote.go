@@ -16,6 +16,9 @@ const (
 	StatusOrdered  = "ordered"
 )
 
+// ErrInvalid is wrapped by the error of a quote that nobody could order.
+var ErrInvalid = errors.New("invalid quote")
+
 // ErrTransition is wrapped by the error of a change that the status of the quote does not allow.
 var ErrTransition = errors.New("not allowed in this status")
 
@@ -48,6 +51,22 @@ type Line struct {
 
 // TableName names the table.
 func (Line) TableName() string { return "quote_line" }
+
+// check refuses a quote of which the order service could make no order. What is accepted here has
+// been promised to a customer, so the check is before that.
+func (q *Quote) check() error {
+	if q.ID == "" || q.Customer == "" || len(q.Lines) == 0 {
+		return fmt.Errorf("%w: id, customer or lines are missing", ErrInvalid)
+	}
+	seen := map[int]bool{}
+	for _, l := range q.Lines {
+		if l.SKU == "" || l.Quantity < 1 || l.Cents < 0 || seen[l.Line] {
+			return fmt.Errorf("%w: line %d has no sku, no quantity or no price, or is there twice", ErrInvalid, l.Line)
+		}
+		seen[l.Line] = true
+	}
+	return nil
+}
 
 // accept changes a draft, and records that. version is the schema version of the event.
 func (q *Quote) accept(now time.Time, version int) error {

@@ -24,7 +24,10 @@ type Service struct {
 
 // Draft stores a quote.
 func (s *Service) Draft(ctx context.Context, q *Quote) error {
-	q.Status = StatusDraft
+	if err := q.check(); err != nil {
+		return err
+	}
+	q.Status, q.AcceptedAt, q.OrderID = StatusDraft, nil, nil
 	return s.inTx(ctx, func(db *gorm.DB) error { return db.Create(q).Error })
 }
 

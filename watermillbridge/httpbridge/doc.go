@@ -16,7 +16,8 @@
 //	Idempotency-Key      the row id: the same for every attempt, another one for a replay
 //	webhook-id           the event id: the same for every attempt and every replay
 //	webhook-timestamp    the time of this attempt, in seconds
-//	webhook-signature    of id, timestamp and body, one for each secret of the endpoint
+//	webhook-signature    of id, timestamp and body, and of Message-Metadata with them, for each
+//	                     secret of the endpoint
 //	Message-Metadata     all headers and fields of the event, exactly, as a JSON object
 //	Message-Uuid         the UUID of the message of Watermill
 //

@@ -171,6 +171,13 @@ func (p post) request(ctx context.Context, e Endpoint, now time.Time) (*http.Req
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrEndpoint, err)
 		}
+		if metadata, ok := p.headers[headerMetadata]; ok {
+			more, err := signMetadata(p.webhookID, now, metadata, p.body, e.Secrets...)
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrEndpoint, err)
+			}
+			signature += more
+		}
 		r.Header.Set(HeaderWebhookSignature, signature)
 	}
 	return r, nil
@@ -178,15 +185,25 @@ func (p post) request(ctx context.Context, e Endpoint, now time.Time) (*http.Req
 
 // Metadata returns the headers and fields of the event of a received request, exactly as they were
 // recorded, for coreinbox.Message.Headers. Of a request that was not sent by a Publisher it returns
-// the headers, under canonical names. Check the request with Verify first.
+// the headers, under canonical names, and webhook-id as event_id: that is the id by which
+// Standard Webhooks has receivers deduplicate, and it is signed. An event_id that is not the
+// webhook-id is an error. Check the request with Verify first.
 func Metadata(h http.Header) (map[string]string, error) {
-	text := h.Get(headerMetadata)
+	id, text := h.Get(HeaderWebhookID), h.Get(headerMetadata)
 	if text == "" {
-		return cloudevents.Header(h)
+		md, err := cloudevents.Header(h)
+		if err == nil && id != "" {
+			md[core.HeaderEventID] = id
+		}
+		return md, err
 	}
 	var md map[string]string
 	if err := json.Unmarshal([]byte(text), &md); err != nil {
 		return nil, fmt.Errorf("httpbridge: header Message-Metadata: %w", err)
+	}
+	if event := md[core.HeaderEventID]; id != "" && event != "" && event != id {
+		return nil, fmt.Errorf("httpbridge: header Message-Metadata: event_id %.64q is not the webhook-id %.64q",
+			event, id)
 	}
 	return md, nil
 }

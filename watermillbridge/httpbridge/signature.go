@@ -26,6 +26,9 @@ var ErrSignature = errors.New("httpbridge: the signature is not valid")
 
 const (
 	secretPrefix = "whsec_"
+	// versionMetadata is the version of signatures of Message-Metadata too, which Standard Webhooks
+	// does not know and its libraries pass over.
+	versionMetadata = "v1m"
 	// tolerance is how far the clocks of sender and receiver may differ. Standard Webhooks leaves
 	// it to the receiver; its libraries take five minutes.
 	tolerance = 5 * time.Minute
@@ -49,8 +52,35 @@ func Sign(id string, at time.Time, body []byte, secrets ...string) (string, erro
 	return all.String(), nil
 }
 
+// signMetadata returns what webhook-signature needs beside Sign for a request with Message-Metadata.
+// The signatures of Standard Webhooks do not cover headers, so anybody who has seen a request could
+// send it again with the id of another event.
+func signMetadata(id string, at time.Time, metadata string, body []byte, secrets ...string) (string, error) {
+	var all strings.Builder
+	for i, secret := range secrets {
+		key, err := decodeSecret(secret)
+		if err != nil {
+			return "", fmt.Errorf("httpbridge: secret %d %w", i, err)
+		}
+		all.WriteString(" " + versionMetadata + ",")
+		sum := macMetadata(key, id, strconv.FormatInt(at.Unix(), 10), metadata, body)
+		all.WriteString(base64.StdEncoding.EncodeToString(sum))
+	}
+	return all.String(), nil
+}
+
+// macMetadata has a key of its own: its result must not be the signature of another body.
+func macMetadata(key []byte, id, stamp, metadata string, body []byte) []byte {
+	derived := hmac.New(sha256.New, key)
+	derived.Write([]byte(headerMetadata))
+	all := make([]byte, 0, len(metadata)+1+len(body))
+	all = append(append(append(all, metadata...), '\n'), body...) // a header has no line feed
+	return mac(derived.Sum(nil), id, stamp, all)
+}
+
 // Verify checks a received request: one of its signatures is by one of the secrets, and it was sent
-// less than five minutes ago. body is the whole body as it was received. The error wraps
+// less than five minutes ago. Message-Metadata, if the request has it, must be signed too. body is
+// the whole body as it was received. The error wraps
 // ErrSignature, unless a secret is invalid. After that the receiver deduplicates by webhook-id, as
 // the inbox does: a copy of the request is still valid for five minutes.
 func Verify(h http.Header, body []byte, secrets ...string) error {
@@ -70,16 +100,28 @@ func Verify(h http.Header, body []byte, secrets ...string) error {
 		if err != nil {
 			return fmt.Errorf("httpbridge: secret %d %w", i, err)
 		}
-		want := mac(key, id, stamp, body)
-		for signature := range strings.FieldsSeq(h.Get(HeaderWebhookSignature)) {
-			version, text, _ := strings.Cut(signature, ",")
-			got, err := base64.StdEncoding.DecodeString(text)
-			if version == "v1" && err == nil && hmac.Equal(got, want) {
-				return nil
-			}
+		if !signed(h, "v1", mac(key, id, stamp, body)) {
+			continue
 		}
+		if metadata := h.Get(headerMetadata); len(h.Values(headerMetadata)) > 0 &&
+			!signed(h, versionMetadata, macMetadata(key, id, stamp, metadata, body)) {
+			return fmt.Errorf("%w: Message-Metadata is not signed, or was changed", ErrSignature)
+		}
+		return nil
 	}
 	return fmt.Errorf("%w: no signature of the message is by a known secret", ErrSignature)
+}
+
+// signed reports whether a request has a signature.
+func signed(h http.Header, version string, want []byte) bool {
+	for signature := range strings.FieldsSeq(h.Get(HeaderWebhookSignature)) {
+		v, text, _ := strings.Cut(signature, ",")
+		got, err := base64.StdEncoding.DecodeString(text)
+		if v == version && err == nil && hmac.Equal(got, want) {
+			return true
+		}
+	}
+	return false
 }
 
 func mac(key []byte, id, stamp string, body []byte) []byte {

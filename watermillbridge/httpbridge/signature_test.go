@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge"
 )
 
@@ -127,5 +129,67 @@ func TestVerify(t *testing.T) {
 	if err := httpbridge.Verify(signed(now, vectorSecret), []byte(vectorBody), "x"); err == nil ||
 		errors.Is(err, httpbridge.ErrSignature) {
 		t.Errorf("a secret that is none: %v", err)
+	}
+}
+
+// A request that somebody has seen cannot be sent again as another event: neither its metadata nor
+// their absence makes it one.
+func TestMetadataAreSigned(t *testing.T) {
+	t.Parallel()
+	var got []received
+	var mu sync.Mutex
+	cfg := to(serve(t, keep(t, &got, &mu)).URL)
+	cfg.Endpoints["orders"] = httpbridge.Endpoint{
+		URL: cfg.Endpoints["orders"].URL, Secrets: []string{otherSecret, vectorSecret},
+	}
+	d := delivery(t)
+	if err := newPublisher(t, cfg).Publish(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	h, body := got[0].header, got[0].body
+	for _, secret := range []string{otherSecret, vectorSecret} {
+		if err := httpbridge.Verify(h, body, secret); err != nil {
+			t.Errorf("as it was sent: %v", err)
+		}
+	}
+	forge := func(change func(http.Header)) http.Header {
+		h := h.Clone()
+		change(h)
+		return h
+	}
+	other := strings.Replace(h.Get("Message-Metadata"), d.ID, core.NewEventID(), 1)
+	tenant := strings.Replace(h.Get("Message-Metadata"), "acme", "evil", 1)
+	v1 := strings.Join(strings.Fields(h.Get("Webhook-Signature"))[:2], " ")
+	for name, forged := range map[string]http.Header{
+		"another event":  forge(func(h http.Header) { h.Set("Message-Metadata", other) }),
+		"another tenant": forge(func(h http.Header) { h.Set("Message-Metadata", tenant) }),
+		"no metadata":    forge(func(h http.Header) { h.Set("Message-Metadata", "") }),
+		"without its signature": forge(func(h http.Header) {
+			h.Set("Message-Metadata", other)
+			h.Set("Webhook-Signature", v1)
+		}),
+	} {
+		if err := httpbridge.Verify(forged, body, vectorSecret); !errors.Is(err, httpbridge.ErrSignature) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// The signature of metadata is none of a longer body.
+	longer := forge(func(h http.Header) {
+		h.Set("Webhook-Signature", strings.ReplaceAll(h.Get("Webhook-Signature"), "v1m,", "v1,"))
+		h.Del("Message-Metadata")
+	})
+	text := append([]byte(h.Get("Message-Metadata")+"\n"), body...)
+	if err := httpbridge.Verify(longer, text, vectorSecret); !errors.Is(err, httpbridge.ErrSignature) {
+		t.Errorf("a longer body: %v", err)
+	}
+
+	// Another library does not know that the metadata are signed.
+	if _, err := httpbridge.Metadata(forge(func(h http.Header) { h.Set("Message-Metadata", other) })); err == nil {
+		t.Error("an event_id beside the webhook-id")
+	}
+	// Without metadata, the request is like those of other senders. It is the same event.
+	md, err := httpbridge.Metadata(forge(func(h http.Header) { h.Del("Message-Metadata"); h.Set("Ce-Id", "2") }))
+	if err != nil || md[core.HeaderEventID] != d.ID {
+		t.Errorf("%q, %v", md, err)
 	}
 }

@@ -148,6 +148,9 @@ require (
 	github.com/ormoutbox/ormoutbox/inbox/redisonce v0.0.0
 	github.com/ormoutbox/ormoutbox/oteloutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/pgxoutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay v0.0.0
+	github.com/jackc/pglogrepl v0.0.0-20251213150135-2e8d0df862c1 // indirect
+	github.com/jackc/pgio v1.0.0 // indirect
 	github.com/ormoutbox/ormoutbox/promoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge v0.0.0
@@ -203,6 +206,8 @@ replace github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge => ../watermil
 replace github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge => ../watermillbridge/redisbridge
 
 replace github.com/ormoutbox/ormoutbox/pgxoutbox => ../pgxoutbox
+
+replace github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay => ../pgxoutbox/walrelay
 
 replace github.com/ormoutbox/ormoutbox/oteloutbox => ../oteloutbox
 

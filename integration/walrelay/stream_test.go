@@ -1,0 +1,153 @@
+package walrelay_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// Committed events arrive once each, in the order of their keys, and again after a restart only the
+// new ones do. Nothing is written to their rows.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		stop := w.run(w.config())
+		var want []string
+		for i := range 20 {
+			want = append(want, w.service.Publish(event("a", i), event("b", i), event("", i))...)
+		}
+		w.await(len(want))
+		stop()
+		want = append(want, w.publish("a", 20, 29)...)
+		w.run(w.config())
+		w.await(len(want))
+		got := []string{}
+		for _, d := range w.pub.Accepted() {
+			got = append(got, d.ID)
+		}
+		if !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+			t.Fatalf("%d copies of %d events", len(got), len(want))
+		}
+		for i, text := range w.copies("a") {
+			if text != fmt.Sprint(i) {
+				t.Fatalf("key a: %v", w.copies("a"))
+			}
+		}
+		for _, row := range w.service.Rows() {
+			if row.Status != fixture.StatusDone || row.Holder != core.LogReader {
+				t.Fatalf("a row was changed: %+v", row)
+			}
+		}
+	})
+}
+
+// A publisher gets the same from the log as from the table.
+func TestSameDelivery(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		all := deliveries()
+		for _, e := range all {
+			w.service.Publish(e)
+		}
+		stop := w.run(w.config())
+		w.await(len(all))
+		stop()
+		byLog := map[string]core.Delivery{}
+		for _, d := range w.pub.Accepted() {
+			byLog[d.ID] = d
+		}
+		// the same rows, for the relay of the table
+		fixture.MustExec(t, w.service.Pool, "UPDATE outbox_event SET status = 0, claimed_by = NULL, done_at = NULL")
+		table := fixture.JoinProcess(t, db, w.pub, core.Config{DisableJanitor: true})
+		table.Run()
+		w.await(2 * len(all))
+		for _, d := range w.pub.Accepted()[len(all):] {
+			if got := byLog[d.ID]; !reflect.DeepEqual(got, d) {
+				t.Errorf("from the log\n%+v, from the table\n%+v", got, d)
+			}
+		}
+	})
+}
+
+// A refused event waits in the table, and the later ones of its key behind it. The others go on.
+// When it is redriven, they follow in their order, and the key is read from the log again.
+func TestSpill(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		refuse := func(d core.Delivery) error {
+			if d.Key == "a" && string(d.Payload) == "3" {
+				return errRefused
+			}
+			return nil
+		}
+		w.pub.FailFor(refuse)
+		relay := w.relay(w.config())
+		stop := w.runRelay(relay)
+		w.publish("a", 1, 5)
+		w.publish("b", 1, 5)
+		fixture.Await(t, "three events of a key are in the table", func() bool {
+			s := w.service.Statuses()
+			return s[fixture.StatusDead] == 1 && s[fixture.StatusNew] == 2
+		})
+		w.await(2 + 5)
+		stop() // what is spilled stays so
+		relay = w.relay(w.config())
+		w.runRelay(relay)
+		w.publish("a", 6, 6)
+		fixture.Await(t, "a later event is in the table", func() bool {
+			return w.service.Statuses()[fixture.StatusNew] == 3
+		})
+		w.pub.FailFor(nil)
+		dead, err := relay.Outbox().ListDead(t.Context(), core.DeadQuery{})
+		fixture.NoError(t, err)
+		if len(dead) != 1 || dead[0].Attempts != 1 || dead[0].Error == "" {
+			t.Fatalf("dead: %+v", dead)
+		}
+		n, err := relay.Outbox().Redrive(t.Context(), core.AdminRequest{
+			IDs: []core.RowID{dead[0].ID}, Actor: "ann", Reason: "repaired",
+		})
+		if err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		w.await(5 + 6)
+		w.publish("a", 7, 7)
+		w.await(5 + 7)
+		if got := w.copies("a"); !slices.Equal(got, []string{"1", "2", "3", "4", "5", "6", "7"}) {
+			t.Errorf("key a: %v", got)
+		}
+	})
+}
+
+func deliveries() []core.Event {
+	big := make([]byte, 300_000)
+	for i := range big {
+		big[i] = byte(i * 7)
+	}
+	all := []core.Event{
+		{
+			AggregateType: "order", AggregateID: "7", AggregateVersion: 3, TenantID: "acme", SchemaVersion: 2,
+			ContentType: "application/json; charset=utf-8", Payload: []byte(`{"a": [1, 2.50, "ü"],  "b":null}`),
+			Headers: map[string]string{"traceparent": "00-0af7", "empty": "", "quotes": `" ' \ {"json":"<&>"}`, "u": "世界"},
+		},
+		{Payload: []byte("p")},
+		{Payload: []byte{}, Key: "k"},
+		{Payload: big, Key: "k"}, // kept outside of its row
+		{ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Payload: []byte("p")},
+		{Key: "ключ/🔑", Unordered: true, Payload: []byte("p")},
+	}
+	for i := range all {
+		all[i].Type, all[i].Topic = "order.placed", "orders"
+	}
+	return all
+}

@@ -1,0 +1,152 @@
+package walrelay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
+)
+
+// world is a PostgreSQL with a service that inserts events for the log, and a destination.
+type world struct {
+	*testing.T
+	db      testdb.DB
+	service *fixture.Process
+	pool    *pgxpool.Pool
+	pub     *outboxtest.Publisher
+	slot    string
+}
+
+var slots atomic.Int64
+
+func newWorld(t *testing.T, db testdb.DB) *world {
+	t.Helper()
+	w := &world{T: t, db: db, pub: &outboxtest.Publisher{}}
+	// Slots have one name for the whole server.
+	w.slot = fmt.Sprintf("walrelay_%d_%d", time.Now().UnixNano(), slots.Add(1))
+	w.service = fixture.NewProcess(t, db, core.Config{RelayedByLog: true, DisableJanitor: true})
+	w.pool = w.open()
+	return w
+}
+
+func (w *world) open() *pgxpool.Pool {
+	w.Helper()
+	cfg, err := pgxpool.ParseConfig(w.db.DSN)
+	fixture.NoError(w.T, err)
+	cfg.MaxConns = 8
+	pool, err := pgxpool.NewWithConfig(w.Context(), cfg)
+	fixture.NoError(w.T, err)
+	w.Cleanup(pool.Close)
+	return pool
+}
+
+// config is that of a relay whose times suit a test.
+func (w *world) config() walrelay.Config {
+	return walrelay.Config{
+		Pool: w.pool, Slot: w.slot, Create: true, ConfirmEvery: 20 * time.Millisecond,
+		Outbox: core.Config{
+			Publisher: w.pub, DisableJanitor: true, PollInterval: 50 * time.Millisecond,
+			MaxPollInterval: 100 * time.Millisecond,
+			Retry:           core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond},
+			Breaker:         core.BreakerPolicy{ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 20 * time.Millisecond},
+		},
+	}
+}
+
+func (w *world) relay(cfg walrelay.Config) *walrelay.Relay {
+	w.Helper()
+	r, err := walrelay.New(cfg)
+	fixture.NoError(w.T, err)
+	return r
+}
+
+// run runs a relay until stop is called or the test ends.
+func (w *world) run(cfg walrelay.Config) (stop func()) {
+	w.Helper()
+	return w.runRelay(w.relay(cfg))
+}
+
+func (w *world) runRelay(r *walrelay.Relay) (stop func()) {
+	w.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	var once atomic.Bool
+	stop = func() {
+		if once.Swap(true) {
+			return
+		}
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("Run: %v", err)
+		}
+	}
+	w.Cleanup(stop)
+	return stop
+}
+
+// setUp makes the slot, so that events that are inserted from here on come from the log.
+func (w *world) setUp() {
+	w.Helper()
+	fixture.NoError(w.T, w.relay(w.config()).Setup(w.Context()))
+}
+
+// await waits until the destination has n copies.
+func (w *world) await(n int) {
+	w.Helper()
+	fixture.Await(w, fmt.Sprintf("%d copies", n), func() bool { return len(w.pub.Accepted()) >= n })
+}
+
+// event is one of a key. An empty key is none.
+func event(key string, n int) core.Event {
+	return core.Event{Type: "counted", Topic: "counts", Key: key, Payload: []byte(fmt.Sprint(n))}
+}
+
+// publish commits n events of a key, each in a transaction of its own.
+func (w *world) publish(key string, from, to int) (ids []string) {
+	w.Helper()
+	for i := from; i <= to; i++ {
+		ids = append(ids, w.service.Publish(event(key, i))...)
+	}
+	return ids
+}
+
+// copies returns the payloads that the destination has of a key.
+func (w *world) copies(key string) (all []string) {
+	for _, d := range w.pub.Accepted() {
+		if d.Key == key {
+			all = append(all, string(d.Payload))
+		}
+	}
+	return all
+}
+
+// wantRepeats requires that the copies of a key are 1 to n, where a part may be repeated: after an
+// event comes the one after it, or one that came before.
+func (w *world) wantRepeats(key string, n int) {
+	w.Helper()
+	last, most := 0, 0
+	for _, text := range w.copies(key) {
+		var i int
+		_, _ = fmt.Sscan(text, &i)
+		if i > last+1 || i > most+1 {
+			w.Errorf("key %q: %d after %d: %v", key, i, last, w.copies(key))
+		}
+		last, most = i, max(most, i)
+	}
+	if most != n || last != n {
+		w.Errorf("key %q ends with %d, and has events up to %d, want %d: %v", key, last, most, n, w.copies(key))
+	}
+}
+
+var errRefused = core.Permanent(errors.New("refused"))

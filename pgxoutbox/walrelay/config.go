@@ -1,0 +1,144 @@
+package walrelay
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+)
+
+// Config configures a Relay. Pool and Outbox.Publisher are required. The zero value of every other
+// field means the documented default.
+type Config struct {
+	// Pool is where the tables are: PostgreSQL 15 or newer. The relay uses a few of its connections.
+	Pool *pgxpool.Pool
+	// Replication is where the log is read. Its role has the attribute REPLICATION. It must be
+	// PostgreSQL itself, and no PgBouncer. It comes from pgx.ParseConfig. Default: that of Pool.
+	Replication *pgx.ConnConfig
+	// Tables says what the tables are called.
+	Tables sqloutbox.Config
+
+	// Slot is the replication slot. Relays with the same slot stand by for each other: one of them
+	// reads it. Lower-case letters, digits and underscores, at most 63. Default: outbox.
+	Slot string
+	// Publication names the rows that are read: the inserts of the table of events with claimed_by =
+	// 'log'. At most 63 bytes. Default: the name of the slot.
+	Publication string
+	// Create makes Run create what is missing of the publication, the slot and the table
+	// outbox_log. A new slot then begins with all events of readers of the log that are in the
+	// table. The role must own the table of events. Default: Run returns ErrNotSetUp.
+	Create bool
+	// Failover makes new slots ones that follow to the standbys of PostgreSQL 17 or newer.
+	Failover bool
+	// Repair says what Run does about a slot that is lost or was moved. Default: RepairLost.
+	Repair RepairPolicy
+
+	// Outbox configures publishing: Publisher, Workers, Retry, Breaker, Retention, Observer and all
+	// others, except for Repository, RelayedByLog and Wake, which are set here. ColdEvents and
+	// ColdBytes bound the events that are being published.
+	Outbox core.Config
+
+	// Window and WindowBytes bound the events between the one that was read last and the first one
+	// that is not answered. Nothing is read beyond. WindowBytes may be exceeded by one event.
+	// Default: 16384 events, 64 MiB.
+	Window      int
+	WindowBytes int64
+	// StallLimit is how long the window may be full before the events whose destination is stopped,
+	// paused or limited are put into the table. They wait there, so that the others go on and the
+	// server need not keep the log. Negative: they are never put there. Default: 30 s.
+	StallLimit time.Duration
+	// ConfirmEvery and ConfirmEvents say how often the server is told what need not be sent again:
+	// after this time, and after this many events. A crash repeats what was published since.
+	// Default: 1 s, 1000 events.
+	ConfirmEvery  time.Duration
+	ConfirmEvents int
+}
+
+// RepairPolicy says what Run does when the slot is not where the relay left it.
+//
+// A repair makes the slot again and publishes, from the table, every event that committed since the
+// last checkpoint of the relay, some ten seconds before the slot was lost. Nothing is lost as long
+// as the rows are still in the table, see core.Retention.Keep. Some events are published again.
+type RepairPolicy uint8
+
+const (
+	// RepairLost repairs a slot that the server has invalidated or that was dropped. Then there is
+	// only one right thing to do. A slot that somebody else has moved is left alone, because two
+	// programs may be reading it, or this database may be a copy of another one: Run returns
+	// ErrSlotMoved.
+	RepairLost RepairPolicy = iota
+	// RepairNever leaves every slot alone: Run returns ErrSlotLost or ErrSlotMoved.
+	RepairNever
+	// RepairAlways repairs a slot that was moved, too. Set it for one run, when you know why.
+	RepairAlways
+)
+
+func (c *Config) setDefaults() {
+	def(&c.Slot, "outbox")
+	def(&c.Publication, c.Slot)
+	def(&c.Tables.Prefix, sqloutbox.DefaultPrefix)
+	def(&c.Window, 16384)
+	def(&c.WindowBytes, 64<<20)
+	def(&c.StallLimit, 30*time.Second)
+	def(&c.ConfirmEvery, time.Second)
+	def(&c.ConfirmEvents, 1000)
+	if c.Outbox.Logger == nil {
+		c.Outbox.Logger = core.DefaultLogger()
+	}
+}
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// validate reports every problem of a configuration that has its defaults.
+func (c *Config) validate() error {
+	var problems []error
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if c.Pool == nil {
+		bad("Pool is nil")
+	}
+	if !slotName.MatchString(c.Slot) {
+		bad("Slot is %q: use lower-case letters, digits and underscores, at most 63", c.Slot)
+	}
+	if len(c.Publication) > 63 {
+		bad("Publication has %d bytes, more than 63", len(c.Publication))
+	}
+	if c.Repair > RepairAlways {
+		bad("Repair is %d, which is no RepairPolicy", c.Repair)
+	}
+	if c.Window < 1 || c.WindowBytes < 1 {
+		bad("Window and WindowBytes are %d and %d, not positive", c.Window, c.WindowBytes)
+	}
+	if c.ConfirmEvery < 0 || c.ConfirmEvents < 0 {
+		bad("ConfirmEvery and ConfirmEvents are %s and %d, and negative", c.ConfirmEvery, c.ConfirmEvents)
+	}
+	o := &c.Outbox
+	if o.Repository != nil {
+		bad("Outbox.Repository is set: leave it out, it is made of Pool and Tables")
+	}
+	if o.RelayedByLog {
+		bad("Outbox.RelayedByLog is set: it is for the processes that insert the events")
+	}
+	if o.Publisher == nil {
+		bad("Outbox.Publisher is nil")
+	}
+	if o.Wake.Listen != nil || o.Wake.Notify != nil || o.Wake.Disable {
+		bad("Outbox.Wake is set: leave it out, the log wakes the relay")
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%w: %w", ErrConfig, errors.Join(problems...))
+	}
+	return nil
+}

@@ -1,0 +1,326 @@
+package walrelay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
+)
+
+// Relay reads the events of core.Config.RelayedByLog from the log of PostgreSQL and publishes them.
+// Create it with New. It is safe for use by several goroutines.
+type Relay struct {
+	cfg     Config
+	db      *database
+	repo    *repository
+	outbox  *core.Outbox
+	node    string
+	running atomic.Bool
+	session atomic.Pointer[session]
+
+	schema, name string // of the table, as the log names it; set by checkPublication
+}
+
+// New returns a Relay. It reports every problem of cfg at once, and uses no connection.
+func New(cfg Config) (*Relay, error) {
+	cfg.setDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	tables, err := pgxoutbox.NewRepository(cfg.Pool, cfg.Tables)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	r := &Relay{cfg: cfg, db: newDatabase(cfg.Pool, cfg.Tables.Schema, cfg.Tables.Prefix)}
+	r.repo = &repository{Repository: tables, skipDead: cfg.Outbox.DeadPolicy == core.SkipDead}
+	if l, ok := cfg.Outbox.Publisher.(core.TopicLister); ok {
+		r.repo.one = len(l.Topics()) == 1
+	}
+	cfg.Outbox.Repository = r.repo
+	if r.outbox, err = core.New(cfg.Outbox); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	host, _ := os.Hostname()
+	r.node = fmt.Sprintf("%.64s-%d", host, os.Getpid())
+	return r, nil
+}
+
+// Repository returns the tables, for the operator's API (core/ops) and for health checks.
+func (r *Relay) Repository() *sqloutbox.Repository { return r.repo.Repository }
+
+// Outbox returns the outbox that publishes, for its Health, Backlog, ListDead, Redrive and Discard.
+// Run runs it: do not call its Run.
+func (r *Relay) Outbox() *core.Outbox { return r.outbox }
+
+const (
+	leastPause = 100 * time.Millisecond
+	mostPause  = 5 * time.Second
+	standBy    = time.Second // between two looks whether the slot is free
+)
+
+// Run publishes until ctx ends. It then finishes what it has begun to publish, tells the server how
+// far it is, and returns nil. That takes at most Outbox.ShutdownTimeout and a few seconds.
+//
+// While another process reads the slot, Run stands by and publishes nothing. It waits while the
+// database is away. It returns an error for what a person has to change: it wraps ErrServer,
+// ErrNotSetUp, ErrSlotTaken, ErrSlotLost or ErrSlotMoved, core.ErrNoTables, core.ErrRunning if it
+// runs already, or core.ErrShutdownTimeout. Run also logs the error that it returns.
+func (r *Relay) Run(ctx context.Context) (err error) {
+	if !r.running.CompareAndSwap(false, true) {
+		return core.ErrRunning
+	}
+	defer r.running.Store(false)
+	defer func() {
+		if err != nil {
+			r.cfg.Outbox.Logger.ErrorContext(ctx, "outbox: the log is not relayed any more", "component", "walrelay",
+				"slot", r.cfg.Slot, "err", err)
+		}
+	}()
+	failures, standing := 0, false
+	for ctx.Err() == nil {
+		s, err := r.lead(ctx)
+		if err == nil {
+			failures, standing = 0, false
+			r.cfg.Outbox.Logger.InfoContext(ctx, "outbox: this process reads the slot", "component", "walrelay",
+				"slot", r.cfg.Slot, "epoch", s.epoch, "from", s.start.String())
+			err = s.run(ctx)
+		}
+		switch {
+		case ctx.Err() != nil && !errors.Is(err, core.ErrShutdownTimeout):
+			return nil
+		case isFinal(err):
+			return err
+		case errors.Is(err, errStandBy):
+			if !standing {
+				standing = true
+				r.cfg.Outbox.Logger.InfoContext(ctx, "outbox: another process reads the slot, this one stands by",
+					"component", "walrelay", "slot", r.cfg.Slot)
+			}
+			sleep(ctx, standBy)
+			continue
+		}
+		failures++
+		wait := min(leastPause<<min(failures-1, 10), mostPause)
+		wait = time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // it spreads retries
+		r.cfg.Outbox.Logger.WarnContext(ctx, "outbox: the log cannot be read now", "component", "walrelay",
+			"slot", r.cfg.Slot, "failures", failures, "next_try", wait, "err", err)
+		sleep(ctx, wait)
+	}
+	return nil
+}
+
+// errStandBy says that another process has the slot.
+var errStandBy = errors.New("walrelay: another process has the slot")
+
+// isFinal reports whether an error does not go away by itself.
+func isFinal(err error) bool {
+	for _, final := range []error{
+		ErrConfig, ErrServer, ErrNotSetUp, ErrSlotTaken, ErrSlotLost, ErrSlotMoved, errColumns, errUnreadable,
+		core.ErrNoTables,
+		core.ErrRunning, core.ErrShutdownTimeout,
+	} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// lead takes the slot. It returns errStandBy if another process has it.
+func (r *Relay) lead(ctx context.Context) (s *session, err error) {
+	if err := r.checkServer(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.checkTables(ctx); err != nil {
+		return nil, err
+	}
+	conn, system, err := r.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s = &session{Relay: r, conn: conn, system: system}
+	s.window = newWindow(r.cfg.Window, r.cfg.WindowBytes, r.elsewhere())
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	// One process at a time looks at the slot, and makes or repairs it.
+	err = r.alone(ctx, func() error {
+		b, must, err := r.look(ctx, system)
+		if err != nil {
+			return err
+		}
+		if must {
+			return s.repair(ctx)
+		}
+		return s.take(ctx, b)
+	})
+	return s, err
+}
+
+// alone runs fn while this process has the lock of the slot.
+func (r *Relay) alone(ctx context.Context, fn func() error) error {
+	return pgx.BeginTxFunc(ctx, r.cfg.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		var got bool
+		if err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0))",
+			"ormoutbox/walrelay/"+r.cfg.Slot).Scan(&got); err != nil {
+			return err
+		}
+		if !got {
+			return errStandBy
+		}
+		return fn()
+	})
+}
+
+// look decides what to do about the slot: read it on from the bookmark, or repair it.
+func (r *Relay) look(ctx context.Context, system string) (b *bookmark, repair bool, err error) {
+	s, err := r.db.slot(ctx, r.cfg.Slot)
+	if err != nil {
+		return nil, false, err
+	}
+	if b, err = r.db.bookmark(ctx, r.cfg.Slot); err != nil {
+		return nil, false, err
+	}
+	if s != nil {
+		if err := r.checkSlot(ctx, s); err != nil {
+			return nil, false, err
+		}
+	}
+	switch {
+	case b == nil && s == nil && !r.cfg.Create:
+		return nil, false, fmt.Errorf("%w: slot %s is missing: call Setup, or set Create", ErrNotSetUp, r.cfg.Slot)
+	case b == nil:
+		// A slot that was made by a statement is read from where it begins. If it is lost before the
+		// first checkpoint, all events are published again: nothing is known about them.
+		b = &bookmark{system: system, repairing: s == nil || s.lost}
+		if s != nil {
+			b.confirmed = s.confirmed
+		}
+		_, err = r.db.exec(ctx, `INSERT INTO {log} (slot, epoch, confirmed, spilled, checkpoint, checkpoint_at, system_id,
+  repairing) VALUES ($1::text, 0, $2::text::pg_lsn, '0/0', '0', clock_timestamp(), $3::text, $4::boolean)`, r.cfg.Slot,
+			b.confirmed.String(), system, b.repairing)
+		return b, b.repairing, err
+	case s != nil && s.active && !s.lost:
+		return nil, false, errStandBy
+	case b.repairing:
+		return b, true, nil
+	case b.system != system:
+		return b, true, r.mayRepair(ErrSlotMoved, "the database is on another server than the one that was read: it is "+
+			"a copy, or was restored")
+	case s == nil:
+		return b, true, r.mayRepair(ErrSlotLost, "the slot was dropped, or did not follow in a failover")
+	case s.lost:
+		return b, true, r.mayRepair(ErrSlotLost, "the server has removed log that was not read (wal_status "+s.wal+")")
+	}
+	return b, false, nil
+}
+
+// mayRepair returns the error of a slot that must not be repaired.
+func (r *Relay) mayRepair(kind error, why string) error {
+	if r.cfg.Repair == RepairAlways || r.cfg.Repair == RepairLost && errors.Is(kind, ErrSlotLost) {
+		r.cfg.Outbox.Logger.Warn("outbox: the slot is made again, and events are published from the table",
+			"component", "walrelay", "slot", r.cfg.Slot, "reason", why)
+		return nil
+	}
+	return fmt.Errorf("%w: slot %s: %s. Config.Repair = RepairAlways makes it again and publishes what committed since "+
+		"the last checkpoint from the table", kind, r.cfg.Slot, why)
+}
+
+// elsewhere returns a function that reports whether the publisher does not take a topic.
+func (r *Relay) elsewhere() func(string) bool {
+	l, ok := r.cfg.Outbox.Publisher.(core.TopicLister)
+	if !ok || l.Topics() == nil {
+		return func(string) bool { return false }
+	}
+	here := map[string]bool{}
+	for _, t := range l.Topics() {
+		here[t] = true
+	}
+	return func(t string) bool {
+		if !here[t] {
+			r.cfg.Outbox.Logger.Warn("outbox: events of a topic that the publisher does not take are left in the table, "+
+				"for another relay", "component", "walrelay", "slot", r.cfg.Slot, "topic", t)
+		}
+		return !here[t]
+	}
+}
+
+// take makes this process the reader of the slot.
+func (s *session) take(ctx context.Context, b *bookmark) error {
+	err := s.startReplication(ctx, s.conn, b.confirmed)
+	if err != nil {
+		return slotError(err)
+	}
+	// The walsender has the slot now, so nobody else confirms anything or takes it over.
+	if b, err = s.db.takeOver(ctx, s.cfg.Slot, s.node); err != nil {
+		return err
+	}
+	state, err := s.db.slot(ctx, s.cfg.Slot)
+	if err != nil {
+		return err
+	}
+	if state == nil {
+		return slotError(&pgconn.PgError{Code: stateNoObject, Message: "the slot is gone"})
+	}
+	if state.confirmed > b.confirmed {
+		if err := s.mayRepair(ErrSlotMoved, fmt.Sprintf("it is at %s, and the relay has confirmed nothing after %s: "+
+			"somebody else has read it, or has made it again", state.confirmed, b.confirmed)); err != nil {
+			return err
+		}
+		if _, err := s.db.exec(ctx, "UPDATE {log} SET repairing = true WHERE slot = $1::text AND epoch = $2::bigint",
+			s.cfg.Slot, b.epoch); err != nil {
+			return err
+		}
+		return errRepair
+	}
+	return s.begin(ctx, b, b.confirmed)
+}
+
+// errRepair makes the next look repair the slot.
+var errRepair = errors.New("walrelay: the slot has to be repaired")
+
+// slotError tells the errors of a slot apart.
+func slotError(err error) error {
+	switch sqlState(err) {
+	case stateInUse:
+		return errStandBy
+	case stateNotUsable, stateNoObject: // the next look finds out
+		return fmt.Errorf("%w: %w", errRepair, err)
+	}
+	return replicationError(err)
+}
+
+// begin makes the session ready: what is known of the table is read after the takeover.
+func (s *session) begin(ctx context.Context, b *bookmark, start pglogrepl.LSN) error {
+	keys, err := s.db.openKeys(ctx, s.repo.skipDead)
+	if err != nil {
+		return err
+	}
+	s.epoch, s.start = b.epoch, start
+	s.confirmed.Store(uint64(start))
+	s.window.done, s.window.spilled = start, b.spilled
+	s.window.spill(keys)
+	return nil
+}

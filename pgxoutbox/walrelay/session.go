@@ -1,0 +1,536 @@
+package walrelay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+const (
+	tick            = 100 * time.Millisecond // the longest time in which a confirmation or an end is not noticed
+	statusEvery     = time.Second            // the server hears of this process at least that often
+	checkpointEvery = 10 * time.Second
+	askBatch        = 500 // events that ask the table at once
+)
+
+// session is the time in which this process has the slot. It survives a lost connection, unless
+// another process takes the slot meanwhile.
+type session struct {
+	*Relay
+	window *window
+	conn   *pgconn.PgConn // used by one goroutine
+	system string
+	epoch  int64
+	start  pglogrepl.LSN
+
+	repairTx *repairRows // what a repair reads; nil: there is none
+
+	confirmed  atomic.Uint64 // what the server is told
+	unread     pglogrepl.LSN // the commit of the transaction that is being read
+	number     int           // events of it
+	relations  map[uint32]*relation
+	lastStatus time.Time
+}
+
+func (s *session) close() {
+	if s.conn != nil {
+		closeConn(s.conn)
+	}
+	if s.repairTx != nil {
+		s.repairTx.close()
+	}
+}
+
+// run publishes until ctx ends or the slot is lost.
+func (s *session) run(ctx context.Context) error {
+	defer s.close()
+	spill := &sqlSpiller{db: s.db, slot: s.cfg.Slot, epoch: s.epoch, skipDead: s.repo.skipDead}
+	s.repo.source.Store(&source{window: s.window, spiller: spill})
+	s.repo.hurry()
+	s.Relay.session.Store(s)
+	defer func() {
+		s.window.shut()
+		s.Relay.session.CompareAndSwap(s, nil)
+		s.repo.source.Store(nil)
+	}()
+	publish, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	// reading goes on until the last events are confirmed
+	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+
+	var wg sync.WaitGroup
+	fails := func(fn func(context.Context) error) {
+		wg.Go(func() {
+			if err := fn(work); err != nil && work.Err() == nil {
+				s.window.shut()
+				stop(err)
+			}
+		})
+	}
+	k := &keeper{session: s}
+	fails(s.read)
+	fails(k.run)
+	fails(func(ctx context.Context) error { return s.settle(ctx, spill) })
+	if s.repairTx != nil {
+		fails(s.readRepair)
+	}
+	err := s.outbox.Run(publish)
+	lost := context.Cause(publish)
+	if err == nil && ctx.Err() == nil && lost == nil {
+		err = errors.New("walrelay: the outbox has ended")
+	}
+	if !errors.Is(lost, errNotLeading) {
+		k.last()
+	}
+	end()
+	wg.Wait()
+	if err == nil && ctx.Err() == nil {
+		err = lost
+	}
+	return err
+}
+
+// settle asks the table about events of keys that have open rows.
+func (s *session) settle(ctx context.Context, to spiller) error {
+	ticker := time.NewTicker(statusEvery)
+	defer ticker.Stop()
+	for failures := 0; ; {
+		events := s.window.toAsk(askBatch)
+		if len(events) == 0 {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-s.window.work:
+			case <-ticker.C:
+			}
+			continue
+		}
+		moves := make([]move, len(events))
+		for i, e := range events {
+			moves[i] = move{row: e.row, commit: e.commit, ask: !e.away && !e.topic.elsewhere}
+		}
+		verdicts, err := to.spill(ctx, moves)
+		if err != nil {
+			s.window.untold(events)
+			if ctx.Err() != nil || errors.Is(err, errNotLeading) {
+				return err
+			}
+			failures++
+			wait := min(leastPause<<min(failures-1, 10), mostPause)
+			s.cfg.Outbox.Logger.WarnContext(ctx, "outbox: events cannot be put into the table", "component", "walrelay",
+				"slot", s.cfg.Slot, "failures", failures, "next_try", wait, "err", err)
+			sleep(ctx, wait)
+			continue
+		}
+		failures = 0
+		s.window.told(events, verdicts)
+		for _, v := range verdicts {
+			if v == inTable {
+				s.repo.hurry()
+				break
+			}
+		}
+	}
+}
+
+// read reads the log until ctx ends. It connects again when the connection is lost.
+func (s *session) read(ctx context.Context) error {
+	for failures := 0; ; {
+		began := time.Now()
+		err := s.stream(ctx)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the session ends
+		}
+		if isFinal(err) {
+			return err
+		}
+		s.window.shut()
+		if time.Since(began) > mostPause {
+			failures = 0
+		}
+		s.cfg.Outbox.Logger.WarnContext(ctx, "outbox: the connection to the log is lost", "component", "walrelay",
+			"slot", s.cfg.Slot, "err", err)
+		for {
+			failures++
+			sleep(ctx, min(leastPause<<min(failures-1, 10), mostPause))
+			err := s.again(ctx)
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+			if isFinal(err) || errors.Is(err, errNotLeading) || errors.Is(err, errRepair) {
+				return err
+			}
+			if failures == 3 {
+				s.cfg.Outbox.Logger.WarnContext(ctx, "outbox: the log cannot be read now", "component", "walrelay",
+					"slot", s.cfg.Slot, "failures", failures, "err", err)
+			}
+		}
+	}
+}
+
+// again connects and takes the slot back, if no other process has had it since.
+func (s *session) again(ctx context.Context) error {
+	closeConn(s.conn)
+	conn, system, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	s.conn = conn
+	if system != s.system {
+		return errRepair
+	}
+	done, _ := s.window.progress()
+	if s.window.isRepairing() {
+		done = s.start
+	}
+	if err := s.startReplication(ctx, conn, done); err != nil {
+		return slotError(err)
+	}
+	b, err := s.db.bookmark(ctx, s.cfg.Slot)
+	if err != nil {
+		return err
+	}
+	state, err := s.db.slot(ctx, s.cfg.Slot)
+	if err != nil {
+		return err
+	}
+	switch {
+	case b == nil || b.epoch != s.epoch:
+		return errNotLeading
+	case state == nil || state.confirmed > b.confirmed: // it was made again
+		return errRepair
+	}
+	return nil
+}
+
+// stream reads the log from one connection.
+func (s *session) stream(ctx context.Context) error {
+	s.relations, s.unread, s.number = map[uint32]*relation{}, 0, 0
+	s.lastStatus = time.Time{}
+	s.window.open()
+	socket := s.conn.Conn()
+	var until time.Time
+	for {
+		now := time.Now()
+		if ctx.Err() != nil {
+			return s.status(now)
+		}
+		if now.Sub(s.lastStatus) >= statusEvery {
+			if err := s.status(now); err != nil {
+				return err
+			}
+		}
+		if !s.window.hasRoom(now) || s.repairTx != nil && !s.repairTx.read.Load() {
+			// The log waits on the server. It hears of this process all the same.
+			timer := time.NewTimer(tick)
+			select {
+			case <-s.window.room:
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+			timer.Stop()
+			continue
+		}
+		if until.Sub(now) < tick/2 {
+			until = now.Add(tick)
+			if err := socket.SetReadDeadline(until); err != nil {
+				return err
+			}
+		}
+		// A context that can end would cost a goroutine for each message.
+		msg, err := s.conn.ReceiveMessage(context.Background())
+		if pgconn.Timeout(err) {
+			until = time.Time{}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.message(msg, now); err != nil {
+			return err
+		}
+	}
+}
+
+// status tells the server how far this process is.
+func (s *session) status(now time.Time) error {
+	s.lastStatus = now
+	at := pglogrepl.LSN(s.confirmed.Load())
+	return pglogrepl.SendStandbyStatusUpdate(context.Background(), s.conn, pglogrepl.StandbyStatusUpdate{
+		WALWritePosition: at, WALFlushPosition: at, WALApplyPosition: at, ClientTime: now,
+	})
+}
+
+// message takes a message of the server.
+func (s *session) message(msg pgproto3.BackendMessage, now time.Time) error {
+	var data []byte
+	switch m := msg.(type) {
+	case *pgproto3.CopyData:
+		data = m.Data
+	case *pgproto3.ErrorResponse:
+		return slotError(pgconn.ErrorResponseToPgError(m))
+	case *pgproto3.CopyDone:
+		return errors.New("walrelay: the server has ended the log")
+	default:
+		return nil
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	switch data[0] {
+	case pglogrepl.PrimaryKeepaliveMessageByteID:
+		k, err := pglogrepl.ParsePrimaryKeepaliveMessage(data[1:])
+		if err != nil {
+			return err
+		}
+		s.window.idle(k.ServerWALEnd)
+		if k.ReplyRequested {
+			return s.status(now)
+		}
+	case pglogrepl.XLogDataByteID:
+		x, err := pglogrepl.ParseXLogData(data[1:])
+		if err != nil {
+			return err
+		}
+		if len(x.WALData) > 0 {
+			return s.logical(x.WALData, now)
+		}
+	}
+	return nil
+}
+
+// logical takes a message of pgoutput.
+func (s *session) logical(data []byte, now time.Time) error {
+	switch pglogrepl.MessageType(data[0]) {
+	case pglogrepl.MessageTypeInsert:
+		return s.insert(data, now)
+	case pglogrepl.MessageTypeBegin, pglogrepl.MessageTypeCommit, pglogrepl.MessageTypeRelation:
+	default: // types, origins, and what the publication has beside inserts
+		return nil
+	}
+	m, err := pglogrepl.Parse(data)
+	if err != nil {
+		return fmt.Errorf("walrelay: read the log: %w", err)
+	}
+	switch m := m.(type) {
+	case *pglogrepl.BeginMessage:
+		s.unread, s.number = m.FinalLSN, 0
+		s.window.begin(m.FinalLSN)
+	case *pglogrepl.CommitMessage:
+		s.window.commit(m.CommitLSN, m.TransactionEndLSN)
+	case *pglogrepl.RelationMessage:
+		delete(s.relations, m.RelationID)
+		if m.Namespace == s.schema && m.RelationName == s.name {
+			r, err := newRelation(m)
+			if err != nil {
+				return err
+			}
+			s.relations[m.RelationID] = r
+		}
+	}
+	return nil
+}
+
+func (s *session) insert(data []byte, now time.Time) error {
+	if len(data) < 5 {
+		return errShort
+	}
+	id := uint32(data[1])<<24 | uint32(data[2])<<16 | uint32(data[3])<<8 | uint32(data[4])
+	r := s.relations[id]
+	if r == nil { // another table of the publication
+		return nil
+	}
+	row, err := r.read(data)
+	if err != nil {
+		return err
+	}
+	if !row.byLog() {
+		return nil
+	}
+	s.number++
+	s.window.add(row.event(now), s.unread, s.number)
+	return nil
+}
+
+// keeper writes down how far the session is.
+type keeper struct {
+	*session
+	wrote      time.Time     // the last bookmark
+	asked      time.Time     // the last look for a checkpoint
+	candidate  uint64        // a checkpoint, once everything before at is answered
+	at         pglogrepl.LSN // zero: there is none
+	taken      time.Time
+	wasRepair  bool
+	failures   int
+	lastSpills time.Time
+}
+
+func (k *keeper) run(ctx context.Context) error {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	k.wrote = time.Now()
+	k.wasRepair = k.window.isRepairing()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			if err := k.turn(ctx, now); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (k *keeper) turn(ctx context.Context, now time.Time) error {
+	if n := k.window.stalled(now, k.cfg.StallLimit); n > 0 {
+		k.cfg.Outbox.Logger.WarnContext(ctx, "outbox: events of destinations that are stopped, paused or limited wait in "+
+			"the table", "component", "walrelay", "slot", k.cfg.Slot, "events", n)
+	}
+	done, answered := k.window.progress()
+	repaired := k.wasRepair && !k.window.isRepairing()
+	moved := uint64(done) > k.confirmed.Load()
+	since := now.Sub(k.wrote)
+	var err error
+	switch {
+	case repaired, moved && answered >= k.cfg.ConfirmEvents, moved && answered > 0 && since >= k.cfg.ConfirmEvery,
+		moved && since >= checkpointEvery:
+		err = k.write(ctx, done, answered, repaired)
+	}
+	if err == nil && now.Sub(k.asked) >= checkpointEvery {
+		k.asked = now
+		err = k.look(ctx, done)
+	}
+	if err == nil || ctx.Err() != nil {
+		k.failures = 0
+		return nil
+	}
+	if errors.Is(err, errNotLeading) {
+		return err
+	}
+	if k.failures++; k.failures%50 == 1 {
+		k.cfg.Outbox.Logger.WarnContext(ctx, "outbox: the position in the log cannot be written down, so the server "+
+			"keeps the log", "component", "walrelay", "slot", k.cfg.Slot, "failures", k.failures, "err", err)
+	}
+	return nil
+}
+
+// write writes the bookmark, and then lets the server know. The order matters: the server is never
+// told more than the bookmark has, so a slot that is further than the bookmark was moved by
+// somebody else. The write also is a transaction of this database, and so makes the server go on
+// while only other databases are busy.
+func (k *keeper) write(ctx context.Context, done pglogrepl.LSN, answered int, repaired bool) error {
+	var checkpoint any
+	var age time.Duration
+	if k.at != 0 && done >= k.at && !k.window.isRepairing() {
+		checkpoint, age = fmt.Sprint(k.candidate), time.Since(k.taken)
+	}
+	n, err := k.db.exec(ctx, `UPDATE {log} SET confirmed = greatest(confirmed, $3::text::pg_lsn),
+  repairing = repairing AND NOT $6::boolean, checkpoint = COALESCE($4::text::xid8, checkpoint),
+  checkpoint_at = CASE WHEN $4::text IS NULL THEN checkpoint_at
+    ELSE clock_timestamp() - $5::bigint * interval '1 microsecond' END
+WHERE slot = $1::text AND epoch = $2::bigint`, k.cfg.Slot, k.epoch, done.String(), checkpoint, age.Microseconds(),
+		repaired)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return errNotLeading
+	}
+	if checkpoint != nil {
+		k.at = 0
+	}
+	if repaired {
+		k.wasRepair = false
+		k.cfg.Outbox.Logger.InfoContext(ctx, "outbox: the slot is repaired", "component", "walrelay", "slot", k.cfg.Slot)
+	}
+	k.confirmed.Store(uint64(done))
+	k.window.confirmed(answered)
+	k.wrote = time.Now()
+	return nil
+}
+
+// look takes a candidate for a checkpoint, and forgets keys that have no open rows any more.
+//
+// Every transaction before the oldest one that runs has ended, and its end is in the log before the
+// position that is read after that.
+func (k *keeper) look(ctx context.Context, done pglogrepl.LSN) error {
+	if k.at == 0 || done < k.at && time.Since(k.taken) > 6*checkpointEvery {
+		var oldest int64
+		var at pglogrepl.LSN
+		if _, err := k.db.row(ctx, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, "+
+			"pg_current_wal_insert_lsn()::text", nil, &oldest, (*lsnText)(&at)); err != nil {
+			return err
+		}
+		k.candidate, k.at, k.taken = uint64(oldest), at, time.Now()
+	}
+	keys, _ := k.window.spilledKeys(1000)
+	if len(keys) == 0 {
+		return nil
+	}
+	open, err := k.db.stillOpen(ctx, hexKeys(keys), k.repo.skipDead)
+	if err != nil {
+		return err
+	}
+	still := map[core.KeyID]bool{}
+	for _, id := range open {
+		still[id] = true
+	}
+	var over []core.KeyID
+	for _, id := range keys {
+		if !still[id] {
+			over = append(over, id)
+		}
+	}
+	k.window.unspill(over)
+	return nil
+}
+
+// last writes the bookmark when the session ends.
+func (k *keeper) last() {
+	done, answered := k.window.progress()
+	if uint64(done) <= k.confirmed.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := k.write(ctx, done, answered, false); err != nil {
+		k.cfg.Outbox.Logger.Warn("outbox: the last position in the log cannot be written down: the events since then are "+
+			"published again", "component", "walrelay", "slot", k.cfg.Slot, "err", err)
+	}
+}
+
+// repairRows are the rows that a repair publishes from the table.
+type repairRows struct {
+	tx   pgx.Tx
+	conn interface{ Release() }
+	from uint64
+	read atomic.Bool // to the end
+}
+
+func (r *repairRows) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if r.tx != nil {
+		_ = r.tx.Rollback(ctx)
+		r.tx = nil
+	}
+	if r.conn != nil {
+		r.conn.Release()
+		r.conn = nil
+	}
+}

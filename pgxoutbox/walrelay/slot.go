@@ -1,0 +1,152 @@
+package walrelay
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+const (
+	connectTimeout = 10 * time.Second
+	closeTimeout   = 2 * time.Second
+	leastVersion   = 150000
+)
+
+// dial opens a replication connection, and returns the identity of the server.
+func (r *Relay) dial(ctx context.Context) (conn *pgconn.PgConn, system string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	cfg := r.cfg.Replication
+	if cfg == nil {
+		pool := r.cfg.Pool.Config()
+		cfg = pool.ConnConfig
+		if pool.BeforeConnect != nil { // a password that changes, for example
+			if err := pool.BeforeConnect(ctx, cfg); err != nil {
+				return nil, "", err
+			}
+		}
+	}
+	own := cfg.Config.Copy()
+	own.RuntimeParams["replication"] = "database"
+	own.AfterConnect, own.ValidateConnect = nil, nil // they may send what a walsender does not know
+	if conn, err = pgconn.ConnectConfig(ctx, own); err != nil {
+		return nil, "", replicationError(err)
+	}
+	id, err := pglogrepl.IdentifySystem(ctx, conn)
+	if err != nil {
+		_ = conn.Close(ctx)
+		return nil, "", replicationError(err)
+	}
+	return conn, id.SystemID, nil
+}
+
+// replicationError explains why a connection cannot read the log.
+func replicationError(err error) error {
+	switch sqlState(err) {
+	case stateNoRight:
+		return fmt.Errorf("%w: the role has no right to read the log: ALTER ROLE ... REPLICATION: %w", ErrServer, err)
+	case "08P01":
+		return fmt.Errorf("%w: the address is that of a pooler, which is no way to the log: set Config.Replication to "+
+			"PostgreSQL itself: %w", ErrServer, err)
+	case stateNoLogin:
+		return fmt.Errorf("%w: pg_hba.conf lets the role in only for other uses: %w", ErrServer, err)
+	}
+	return err
+}
+
+// startReplication makes the server send the log of the slot from start on, or from where the slot
+// is if that is later. A walsender has the slot from then on.
+func (r *Relay) startReplication(ctx context.Context, conn *pgconn.PgConn, start pglogrepl.LSN) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	publication := pgx.Identifier{r.cfg.Publication}.Sanitize()
+	return pglogrepl.StartReplication(ctx, conn, `"`+r.cfg.Slot+`"`, start, pglogrepl.StartReplicationOptions{
+		Mode: pglogrepl.LogicalReplication,
+		PluginArgs: []string{
+			"proto_version '1'", "publication_names '" + strings.ReplaceAll(publication, "'", "''") + "'", "binary 'true'",
+		},
+	})
+}
+
+// createSlot makes the slot. Its snapshot is that of the position at which it begins, and lives
+// until the connection is used again.
+func (r *Relay) createSlot(ctx context.Context, conn *pgconn.PgConn,
+) (start pglogrepl.LSN, snapshot string, err error) {
+	options := "SNAPSHOT 'export'"
+	if r.cfg.Failover {
+		options += ", FAILOVER"
+	}
+	made, err := pglogrepl.ParseCreateReplicationSlot(conn.Exec(ctx, fmt.Sprintf(
+		`CREATE_REPLICATION_SLOT "%s" LOGICAL pgoutput (%s)`, r.cfg.Slot, options)))
+	if err != nil {
+		switch sqlState(err) {
+		case stateNotUsable, "53400":
+			err = fmt.Errorf("%w: cannot make the slot: %w", ErrServer, err)
+		case stateUnknownOption:
+			err = fmt.Errorf("%w: Config.Failover needs PostgreSQL 17: %w", ErrServer, err)
+		}
+		return 0, "", err
+	}
+	start, err = pglogrepl.ParseLSN(made.ConsistentPoint)
+	return start, made.SnapshotName, err
+}
+
+// checkServer looks whether the server can be used at all.
+func (r *Relay) checkServer(ctx context.Context) error {
+	var version int
+	var level string
+	if _, err := r.db.row(ctx, "SELECT current_setting('server_version_num')::integer, current_setting('wal_level')",
+		nil, &version, &level); err != nil {
+		return err
+	}
+	if version < leastVersion {
+		return fmt.Errorf("%w: PostgreSQL %d is older than 15", ErrServer, version/10000)
+	}
+	if level != "logical" {
+		return fmt.Errorf("%w: wal_level is %s: set wal_level = logical and restart it", ErrServer, level)
+	}
+	if r.cfg.Failover && version < 170000 {
+		return fmt.Errorf("%w: Config.Failover needs PostgreSQL 17 or newer, and this is %d", ErrServer, version/10000)
+	}
+	return nil
+}
+
+// checkSlot refuses a slot that is not ours.
+func (r *Relay) checkSlot(ctx context.Context, s *slotState) error {
+	var name string
+	if _, err := r.db.row(ctx, "SELECT current_database()", nil, &name); err != nil {
+		return err
+	}
+	switch {
+	case s.physical:
+		return fmt.Errorf("%w: slot %s is a physical one", ErrSlotTaken, r.cfg.Slot)
+	case s.database != name:
+		return fmt.Errorf("%w: slot %s is of database %s: slots have one name for the whole server, so give "+
+			"Config.Slot another one", ErrSlotTaken, r.cfg.Slot, s.database)
+	case s.plugin != "pgoutput":
+		return fmt.Errorf("%w: slot %s has the plugin %s, not pgoutput", ErrSlotTaken, r.cfg.Slot, s.plugin)
+	}
+	return nil
+}
+
+// closeConn ends a connection, and waits until the server has noticed: the slot is free then.
+func closeConn(conn *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if !conn.IsClosed() {
+		deadline, _ := ctx.Deadline()
+		_ = conn.Conn().SetDeadline(deadline)
+		conn.Frontend().Send(&pgproto3.Terminate{})
+		if conn.Frontend().Flush() == nil {
+			_, _ = io.Copy(io.Discard, conn.Conn())
+		}
+	}
+	_ = conn.Close(ctx)
+}

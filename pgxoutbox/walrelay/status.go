@@ -1,0 +1,67 @@
+package walrelay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// Status is how far the reader of a slot is.
+type Status struct {
+	// Leading: this process reads the slot.
+	Leading bool
+	// Exists: the server has the slot. Active: a process reads it.
+	Exists, Active bool
+	// Confirmed is the position up to which the server need not send anything again.
+	Confirmed pglogrepl.LSN
+	// Behind is how many bytes of log follow, of all tables of the server.
+	Behind int64
+	// WALStatus is that of pg_replication_slots: reserved, extended, unreserved or lost.
+	WALStatus string
+	// SafeWALSize is how many bytes may be written until the slot is in danger of being lost. It
+	// has a meaning if Bounded is set: max_slot_wal_keep_size is.
+	SafeWALSize int64
+	Bounded     bool
+	// Lost: the server has removed log that was not read. Run repairs the slot, see RepairPolicy.
+	Lost bool
+	// Repairing: Run publishes from the table what a lost slot had.
+	Repairing bool
+	// Failover: the slot follows to standbys.
+	Failover bool
+	// SpilledKeys is how many keys are published from the table, because an event of theirs was
+	// refused. Only the process that reads the slot knows it.
+	SpilledKeys int
+	// Checkpoint is the time from which on a repair publishes.
+	Checkpoint time.Time
+}
+
+// Status asks the server. Any process may ask, whether it reads the slot or not. It returns an
+// error wrapping ErrNotSetUp if there is no table of slots.
+func (r *Relay) Status(ctx context.Context) (Status, error) {
+	var st Status
+	b, err := r.db.bookmark(ctx, r.cfg.Slot)
+	if sqlState(err) == stateNoTable {
+		return st, fmt.Errorf("%w: table %s is missing: call Setup, or set Create", ErrNotSetUp, r.db.table("log"))
+	}
+	if err != nil {
+		return st, fmt.Errorf("walrelay: status: %w", err)
+	}
+	if b != nil {
+		st.Repairing, st.Checkpoint = b.repairing, b.checkpointAt
+	}
+	s, err := r.db.slot(ctx, r.cfg.Slot)
+	if err != nil {
+		return st, fmt.Errorf("walrelay: status: %w", err)
+	}
+	if s != nil {
+		st.Exists, st.Active, st.Confirmed, st.Behind, st.WALStatus = true, s.active, s.confirmed, s.behind, s.wal
+		st.SafeWALSize, st.Bounded, st.Lost, st.Failover = s.safe, s.hasSafe, s.lost, s.failover
+	}
+	if own := r.session.Load(); own != nil {
+		st.Leading = true
+		_, st.SpilledKeys = own.window.spilledKeys(0)
+	}
+	return st, nil
+}

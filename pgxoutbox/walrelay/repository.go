@@ -3,6 +3,7 @@ package walrelay
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,9 @@ type repository struct {
 type source struct {
 	*window
 	spiller spiller
+	// spilling is held while it is not known whether events have got their open rows, and read-held
+	// by claims of keys in the table.
+	spilling sync.RWMutex
 }
 
 var (
@@ -133,7 +137,12 @@ func (r *repository) ClaimHeads(ctx context.Context, req core.ClaimRequest, afte
 		return rows, moreKeys, nil
 	case len(rows) > 0:
 		return rows, after, nil
-	case !s.caughtUp() || after.IsZero() && !r.mayAsk(&req, 1):
+	case after.IsZero() && !r.mayAsk(&req, 1):
+		return nil, core.KeyID{}, nil
+	}
+	s.spilling.RLock()
+	defer s.spilling.RUnlock()
+	if !s.caughtUp() {
 		return nil, core.KeyID{}, nil
 	}
 	rows, next, err = r.Repository.ClaimHeads(ctx, req, after)
@@ -149,7 +158,12 @@ func (r *repository) ClaimHeads(ctx context.Context, req core.ClaimRequest, afte
 // ClaimKey implements core.Repository.
 func (r *repository) ClaimKey(ctx context.Context, req core.ClaimRequest, lane core.KeyID) ([]core.Claimed, error) {
 	s := r.source.Load()
-	if s == nil || !s.isSpilled(lane) || !s.caughtUp() { // ClaimHeads brings the events of the log
+	if s == nil || !s.isSpilled(lane) { // ClaimHeads brings the events of the log
+		return nil, nil
+	}
+	s.spilling.RLock()
+	defer s.spilling.RUnlock()
+	if !s.caughtUp() {
 		return nil, nil
 	}
 	return r.Repository.ClaimKey(ctx, req, lane)
@@ -217,20 +231,16 @@ func (r *repository) MarkFailed(ctx context.Context, node string, failures []cor
 		}
 	}
 	if len(moves) > 0 {
-		if _, err := s.spiller.spill(ctx, moves); err != nil {
-			for _, e := range refused {
-				s.keep(e)
-			}
-			if !errors.Is(err, errNotLeading) {
-				return nil, err
-			}
-			s.shut() // the claims of this process are over
-		} else {
-			for i, e := range refused {
-				s.refused(e, !moves[i].leaves())
-				changed[moved[i]] = true
+		switch err := s.refuseAll(ctx, refused, moves); {
+		case err == nil:
+			for _, i := range moved {
+				changed[i] = true
 			}
 			r.hurry()
+		case errors.Is(err, errNotLeading):
+			s.shut() // the claims of this process are over
+		default:
+			return nil, err
 		}
 	}
 	if len(rows) == 0 {
@@ -241,6 +251,43 @@ func (r *repository) MarkFailed(ctx context.Context, node string, failures []cor
 		changed[places[i]] = ok
 	}
 	return changed, err
+}
+
+// refuseAll gives refused events their open rows.
+func (s *source) refuseAll(ctx context.Context, events []*event, moves []move) error {
+	s.spilling.Lock()
+	defer s.spilling.Unlock()
+	_, err := s.spiller.spill(ctx, moves)
+	for i, e := range events {
+		if err == nil {
+			s.refused(e, !moves[i].leaves())
+		} else {
+			s.keep(e)
+		}
+	}
+	return err
+}
+
+// ask asks the table about events of keys that have open rows, at most most. It returns how many
+// they were, and whether any of them is in the table now.
+func (s *source) ask(ctx context.Context, most int) (asked int, spilled bool, err error) {
+	events := s.toAsk(most)
+	if len(events) == 0 {
+		return 0, false, nil
+	}
+	moves := make([]move, len(events))
+	for i, e := range events {
+		moves[i] = move{row: e.row, commit: e.commit, ask: !e.away && !e.topic.elsewhere}
+	}
+	s.spilling.Lock()
+	defer s.spilling.Unlock()
+	verdicts, err := s.spiller.spill(ctx, moves)
+	if err != nil {
+		s.untold(events)
+		return 0, false, err
+	}
+	s.told(events, verdicts)
+	return len(events), slices.Contains(verdicts, inTable), nil
 }
 
 // split tells claims of the log from those of the table.

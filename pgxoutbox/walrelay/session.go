@@ -55,7 +55,8 @@ func (s *session) close() {
 func (s *session) run(ctx context.Context) error {
 	defer s.close()
 	spill := &sqlSpiller{db: s.db, slot: s.cfg.Slot, epoch: s.epoch, skipDead: s.repo.skipDead}
-	s.repo.source.Store(&source{window: s.window, spiller: spill})
+	src := &source{window: s.window, spiller: spill}
+	s.repo.source.Store(src)
 	s.repo.hurry()
 	s.Relay.session.Store(s)
 	defer func() {
@@ -81,7 +82,7 @@ func (s *session) run(ctx context.Context) error {
 	k := &keeper{session: s}
 	fails(s.read)
 	fails(k.run)
-	fails(func(ctx context.Context) error { return s.settle(ctx, spill) })
+	fails(func(ctx context.Context) error { return s.settle(ctx, src) })
 	if s.repairTx != nil {
 		fails(s.readRepair)
 	}
@@ -101,45 +102,33 @@ func (s *session) run(ctx context.Context) error {
 	return err
 }
 
-// settle asks the table about events of keys that have open rows.
-func (s *session) settle(ctx context.Context, to spiller) error {
+// settle asks the table about events of keys that have open rows, until ctx ends.
+func (s *session) settle(ctx context.Context, of *source) error {
 	ticker := time.NewTicker(statusEvery)
 	defer ticker.Stop()
 	for failures := 0; ; {
-		events := s.window.toAsk(askBatch)
-		if len(events) == 0 {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-s.window.work:
-			case <-ticker.C:
-			}
-			continue
-		}
-		moves := make([]move, len(events))
-		for i, e := range events {
-			moves[i] = move{row: e.row, commit: e.commit, ask: !e.away && !e.topic.elsewhere}
-		}
-		verdicts, err := to.spill(ctx, moves)
-		if err != nil {
-			s.window.untold(events)
-			if ctx.Err() != nil || errors.Is(err, errNotLeading) {
-				return err
-			}
+		asked, spilled, err := of.ask(ctx, askBatch)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, errNotLeading):
+			return err
+		case err != nil:
 			failures++
 			wait := min(leastPause<<min(failures-1, 10), mostPause)
 			s.cfg.Outbox.Logger.WarnContext(ctx, "outbox: events cannot be put into the table", "component", "walrelay",
 				"slot", s.cfg.Slot, "failures", failures, "next_try", wait, "err", err)
 			sleep(ctx, wait)
 			continue
+		case spilled:
+			s.repo.hurry()
 		}
-		failures = 0
-		s.window.told(events, verdicts)
-		for _, v := range verdicts {
-			if v == inTable {
-				s.repo.hurry()
-				break
-			}
+		if failures = 0; asked > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.window.work:
+		case <-ticker.C:
 		}
 	}
 }

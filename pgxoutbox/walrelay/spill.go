@@ -68,28 +68,20 @@ type spiller interface {
 // errNotLeading says that another process has taken over the slot.
 var errNotLeading = errors.New("walrelay: another process reads the slot now")
 
-// tableRow is what the table knows of a row.
-type tableRow struct {
-	status int
-	byLog  bool
-}
-
-// judge decides about an event. row is its row, if it has one. open is the number of the first open
-// row of its key, if it has one.
+// judge decides about an event. status is that of its row, or nil if it has none. open is the number
+// of the first open row of its key, if it has one. write says that it gets an open row now.
 //
-// A row that is DONE and not by the log was published from the table, after this event had been
-// spilled. It is published again, as the events around it are: to leave it out would make the one
-// before it the last that a consumer sees.
-func judge(m *move, row *tableRow, open *int64) (v verdict, write bool) {
+// A row that is DONE although the event was spilled was published from the table. The event is
+// published again nevertheless, as the events around it are. To leave it out would make the one
+// before it the last one that a consumer sees.
+func judge(m *move, status *int, open *int64) (v verdict, write bool) {
 	switch {
-	case row != nil && (row.status == 0 || row.status == 2 || row.status == 3):
+	case status != nil && (*status == 0 || *status == 2 || *status == 3):
 		return inTable, false
-	case row != nil && row.status != statusDone:
+	case status != nil && *status != statusDone:
 		return ended, false
 	case m.ask && (m.row.KeyID.IsZero() || open == nil || *open >= m.row.KeySeq):
 		return fromLog, false
-	case row != nil && !row.byLog && !m.ask:
-		return ended, false
 	}
 	return inTable, true
 }
@@ -144,23 +136,22 @@ WHERE slot = $1::text AND epoch = $2::bigint`), s.slot, s.epoch, last.String())
 	var update, insert []*move
 	for i := range moves {
 		m := &moves[i]
-		row, there := rows[m.row.ID]
-		known := &row
-		if !there {
-			known = nil
+		var status *int
+		if is, there := rows[m.row.ID]; there {
+			status = &is
 		}
 		var first *int64
 		if seq, is := open[m.row.KeyID]; is {
 			first = &seq
 		}
-		v, write := judge(m, known, first)
+		v, write := judge(m, status, first)
 		verdicts[i] = v
 		switch {
 		case !write:
 			continue
-		case there && row.byLog:
+		case status != nil:
 			update = append(update, m)
-		case !there:
+		default:
 			insert = append(insert, m)
 		}
 		if !m.row.KeyID.IsZero() && !m.leaves() && (first == nil || *first > m.row.KeySeq) {
@@ -178,18 +169,18 @@ WHERE slot = $1::text AND epoch = $2::bigint`), s.slot, s.epoch, last.String())
 	return verdicts, nil
 }
 
-// rowsOf locks the rows of events.
-func (s *sqlSpiller) rowsOf(ctx context.Context, tx pgx.Tx, ids []string) (map[core.RowID]tableRow, error) {
-	rows, err := tx.Query(ctx, s.db.text(`SELECT id, status, claimed_by IS NOT DISTINCT FROM '`+core.LogReader+
-		`' FROM {event} WHERE id = ANY ($1::text[]::uuid[]) ORDER BY id FOR UPDATE`), ids)
+// rowsOf locks the rows of events, and returns their statuses.
+func (s *sqlSpiller) rowsOf(ctx context.Context, tx pgx.Tx, ids []string) (map[core.RowID]int, error) {
+	rows, err := tx.Query(ctx, s.db.text("SELECT id, status FROM {event} WHERE id = ANY ($1::text[]::uuid[]) "+
+		"ORDER BY id FOR UPDATE"), ids)
 	if err != nil {
 		return nil, err
 	}
-	found := map[core.RowID]tableRow{}
+	found := map[core.RowID]int{}
 	var id [16]byte
-	var r tableRow
-	_, err = pgx.ForEachRow(rows, []any{&id, &r.status, &r.byLog}, func() error {
-		found[core.RowID(id)] = r
+	var status int
+	_, err = pgx.ForEachRow(rows, []any{&id, &status}, func() error {
+		found[core.RowID(id)] = status
 		return nil
 	})
 	return found, err
@@ -245,7 +236,7 @@ func (s *sqlSpiller) update(ctx context.Context, tx pgx.Tx, moves []*move) error
   last_error_code = NULLIF(v.code, ''), last_error = NULLIF(v.message, ''), error_group = NULLIF(v.grp, '')
 FROM unnest($1::text[]::uuid[], $2::integer[], $3::integer[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::boolean[])
   v(id, status, attempts, delay, code, message, grp, leave)
-WHERE e.id = v.id AND e.status = 1 AND e.claimed_by = '`+core.LogReader+`'`), ids, statuses, attempts, delays, codes,
+WHERE e.id = v.id AND e.status = 1`), ids, statuses, attempts, delays, codes,
 		messages, fingerprint, leave)
 	if err == nil && tag.RowsAffected() != int64(len(moves)) {
 		err = fmt.Errorf("walrelay: %d of %d rows became open", tag.RowsAffected(), len(moves))

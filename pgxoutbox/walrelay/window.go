@@ -51,6 +51,8 @@ type window struct {
 	// earlier reader of the slot put it there.
 	spilled   pglogrepl.LSN
 	repairing bool // events of a repair are in the queue, or are still to come
+	// unsure counts events whose open rows may have been written: the answer was lost.
+	unsure int
 
 	read   position // the last event that was read
 	inTx   bool     // the rest of a transaction is still to come
@@ -84,7 +86,8 @@ type event struct {
 	// spilled.
 	asked bool
 	// away: its destination has been held back for so long that it goes to the table.
-	away bool
+	away   bool
+	unsure bool // its open row may have been written
 }
 
 type eventState uint8
@@ -269,13 +272,14 @@ func (w *window) confirmed(answered int) {
 	w.answered -= answered
 }
 
-// caughtUp reports whether all events are answered that an earlier reader may have had, so that
-// rows of keys may be claimed from the table. Otherwise an event of the log and a later one of its
-// key, which is in the table, could be published beside each other.
+// caughtUp reports whether rows of keys may be claimed from the table: all events are answered that
+// an earlier reader may have spilled, and it is known of all others whether they are in the table.
+// Otherwise an event of the log and a later one of its key, which is in the table, could be
+// published beside each other.
 func (w *window) caughtUp() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.closed && !w.repairing && w.done >= w.spilled
+	return !w.closed && !w.repairing && w.unsure == 0 && w.done >= w.spilled
 }
 
 func (w *window) isRepairing() bool {
@@ -375,7 +379,7 @@ func (w *window) tidy(l *lane) {
 // mustAsk reports whether the table has to be asked before the event may be claimed.
 func (w *window) mustAsk(e *event) bool {
 	switch {
-	case e.away || e.topic.elsewhere:
+	case e.away || e.topic.elsewhere || e.unsure:
 		return true
 	case e.asked:
 		return false
@@ -625,12 +629,12 @@ func (w *window) holds(ref core.ClaimRef) bool {
 }
 
 // accept says that the destination has accepted an event. It reports false for a row that was not
-// claimed from the window, or whose open row is being written.
+// claimed from the window, or whose open row is being written, or may have been.
 func (w *window) accept(id core.RowID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.byID[id]
-	if e == nil || e.row.ClaimNo == 0 || e.state == eventMoving {
+	if e == nil || e.row.ClaimNo == 0 || e.state == eventMoving || e.unsure {
 		return false
 	}
 	w.answer(e)
@@ -642,6 +646,7 @@ func (w *window) accept(id core.RowID) bool {
 func (w *window) answer(e *event) {
 	delete(w.byID, e.row.ID)
 	w.bytes -= e.size
+	w.sure(e)
 	w.giveBack(e)
 	e.state = eventAnswered
 	e.row = core.Claimed{}
@@ -650,6 +655,21 @@ func (w *window) answer(e *event) {
 			l.events = slices.Delete(l.events, i, i+1)
 		}
 		w.route(e)
+	}
+}
+
+// doubt says that the open row of an event may have been written, and sure that it is known.
+func (w *window) doubt(e *event) {
+	if !e.unsure {
+		e.unsure = true
+		w.unsure++
+	}
+}
+
+func (w *window) sure(e *event) {
+	if e.unsure {
+		e.unsure = false
+		w.unsure--
 	}
 }
 
@@ -702,11 +722,13 @@ func (w *window) refused(e *event, blocks bool) {
 	w.advance()
 }
 
-// keep undoes refuse: nothing was written, and the relay will say again that it was refused.
+// keep undoes refuse: it is not known to be written, and the relay will say again that the event was
+// refused.
 func (w *window) keep(e *event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e.state = eventClaimed
+	w.doubt(e)
 }
 
 // toAsk takes events that have to ask the table, at most most. Those of a key are in its order.
@@ -760,6 +782,7 @@ func (w *window) told(events []*event, verdicts []verdict) {
 			case ended:
 			}
 		}
+		w.sure(e)
 		if verdicts[i] == fromLog {
 			e.asked, e.away = true, false
 		}
@@ -781,6 +804,7 @@ func (w *window) untold(events []*event) {
 	defer w.mu.Unlock()
 	for _, e := range events {
 		w.giveBack(e)
+		w.doubt(e)
 	}
 	for _, e := range events {
 		w.route(e)

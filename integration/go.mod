@@ -149,7 +149,7 @@ require (
 	github.com/ormoutbox/ormoutbox/oteloutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/pgxoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay v0.0.0
-	github.com/jackc/pglogrepl v0.0.0-20251213150135-2e8d0df862c1 // indirect
+	github.com/jackc/pglogrepl v0.0.0-20251213150135-2e8d0df862c1
 	github.com/jackc/pgio v1.0.0 // indirect
 	github.com/ormoutbox/ormoutbox/promoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge v0.0.0

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -25,6 +27,7 @@ type world struct {
 	pool    *pgxpool.Pool
 	pub     *outboxtest.Publisher
 	slot    string
+	mu      sync.Mutex // of what a test counts
 }
 
 var slots atomic.Int64
@@ -150,3 +153,28 @@ func (w *world) wantRepeats(key string, n int) {
 }
 
 var errRefused = core.Permanent(errors.New("refused"))
+
+// last returns the payload of the last copy of a key.
+func (w *world) last(key string) string {
+	all := w.copies(key)
+	if len(all) == 0 {
+		return ""
+	}
+	return all[len(all)-1]
+}
+
+// lsn returns the position that a query returns as a text.
+func (w *world) lsn(query string, args ...any) (at pglogrepl.LSN) {
+	w.Helper()
+	var text string
+	fixture.NoError(w.T, w.service.Pool.QueryRowContext(w.Context(), query, args...).Scan(&text))
+	at, err := pglogrepl.ParseLSN(text)
+	fixture.NoError(w.T, err)
+	return at
+}
+
+// confirmed returns how far the slot is.
+func (w *world) confirmed() pglogrepl.LSN {
+	w.Helper()
+	return w.lsn("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", w.slot)
+}

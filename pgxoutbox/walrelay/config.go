@@ -58,6 +58,9 @@ type Config struct {
 	// Default: 1 s, 1000 events.
 	ConfirmEvery  time.Duration
 	ConfirmEvents int
+	// CheckpointEvery says how often the relay writes down from where a repair has to publish again.
+	// It also is the time between two confirmations of a quiet outbox. Default: 10 s.
+	CheckpointEvery time.Duration
 }
 
 // RepairPolicy says what Run does when the slot is not where the relay left it.
@@ -88,6 +91,7 @@ func (c *Config) setDefaults() {
 	def(&c.StallLimit, 30*time.Second)
 	def(&c.ConfirmEvery, time.Second)
 	def(&c.ConfirmEvents, 1000)
+	def(&c.CheckpointEvery, 10*time.Second)
 	if c.Outbox.Logger == nil {
 		c.Outbox.Logger = core.DefaultLogger()
 	}
@@ -121,8 +125,9 @@ func (c *Config) validate() error {
 	if c.Window < 1 || c.WindowBytes < 1 {
 		bad("Window and WindowBytes are %d and %d, not positive", c.Window, c.WindowBytes)
 	}
-	if c.ConfirmEvery < 0 || c.ConfirmEvents < 0 {
-		bad("ConfirmEvery and ConfirmEvents are %s and %d, and negative", c.ConfirmEvery, c.ConfirmEvents)
+	if c.ConfirmEvery < 0 || c.ConfirmEvents < 0 || c.CheckpointEvery < 0 {
+		bad("ConfirmEvery, ConfirmEvents and CheckpointEvery are %s, %d and %s, and one is negative", c.ConfirmEvery,
+			c.ConfirmEvents, c.CheckpointEvery)
 	}
 	o := &c.Outbox
 	if o.Repository != nil {

@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	tick            = 100 * time.Millisecond // the longest time in which a confirmation or an end is not noticed
-	statusEvery     = time.Second            // the server hears of this process at least that often
-	checkpointEvery = 10 * time.Second
-	askBatch        = 500 // events that ask the table at once
+	tick        = 100 * time.Millisecond // the longest time in which a confirmation or an end is not noticed
+	statusEvery = time.Second            // the server hears of this process at least that often
+	askBatch    = 500                    // events that ask the table at once
 )
 
 // session is the time in which this process has the slot. It survives a lost connection, unless
@@ -397,10 +396,10 @@ func (k *keeper) turn(ctx context.Context, now time.Time) error {
 	var err error
 	switch {
 	case repaired, moved && answered >= k.cfg.ConfirmEvents, moved && answered > 0 && since >= k.cfg.ConfirmEvery,
-		moved && since >= checkpointEvery:
+		moved && since >= k.cfg.CheckpointEvery:
 		err = k.write(ctx, done, answered, repaired)
 	}
-	if err == nil && now.Sub(k.asked) >= checkpointEvery {
+	if err == nil && now.Sub(k.asked) >= k.cfg.CheckpointEvery {
 		k.asked = now
 		err = k.look(ctx, done)
 	}
@@ -458,7 +457,7 @@ WHERE slot = $1::text AND epoch = $2::bigint`, k.cfg.Slot, k.epoch, done.String(
 // Every transaction before the oldest one that runs has ended, and its end is in the log before the
 // position that is read after that.
 func (k *keeper) look(ctx context.Context, done pglogrepl.LSN) error {
-	if k.at == 0 || done < k.at && time.Since(k.taken) > 6*checkpointEvery {
+	if k.at == 0 || done < k.at && time.Since(k.taken) > 6*k.cfg.CheckpointEvery {
 		var oldest int64
 		var at pglogrepl.LSN
 		if _, err := k.db.row(ctx, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, "+

@@ -1,0 +1,319 @@
+package walrelay_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
+)
+
+var errAway = core.Unavailable(errors.New("away"))
+
+// While a destination is away the others go on, nothing that it lacks is confirmed, and no attempt
+// is spent. Nothing is read beyond the window.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		w.pub.Outage("down", errAway)
+		cfg := w.config()
+		cfg.Window, cfg.StallLimit = 20, -1
+		stop := w.run(cfg)
+		down := func(n int) core.Event {
+			return core.Event{Type: "counted", Topic: "down", Key: "d", Payload: []byte(fmt.Sprint(n))}
+		}
+		w.service.Publish(down(1), down(2))
+		w.publish("a", 1, 10)
+		w.await(10)
+		first := w.confirmed()
+		w.publish("b", 1, 30) // more than the window has room for
+		fixture.Await(t, "the window is full", func() bool { return len(w.copies("b")) == 8 })
+		stop()
+		if got := w.confirmed(); got != first {
+			t.Errorf("confirmed %s, and then %s, although an event before is not published", first, got)
+		}
+		w.run(cfg)
+		w.pub.Restore("down")
+		fixture.Await(t, "all events are published", func() bool { return len(w.copies("d")) >= 2 && w.last("b") == "30" })
+		w.wantRepeats("a", 10)
+		w.wantRepeats("b", 30)
+		if got := w.copies("d"); !slices.Equal(got, []string{"1", "2"}) {
+			t.Errorf("key d: %v", got)
+		}
+		for _, row := range w.service.Rows() {
+			if row.Attempts != 0 || row.Holder != core.LogReader {
+				t.Fatalf("an outage changed a row: %+v", row)
+			}
+		}
+	})
+}
+
+// After StallLimit the events of a destination that is away wait in the table, and the others go on
+// however long the outage lasts.
+func TestStall(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		w.pub.Outage("down", errAway)
+		cfg := w.config()
+		cfg.Window, cfg.StallLimit, cfg.CheckpointEvery = 20, 10*time.Millisecond, 100*time.Millisecond
+		w.run(cfg)
+		for i := 1; i <= 30; i++ {
+			w.service.Publish(core.Event{Type: "counted", Topic: "down", Key: "d", Payload: []byte(fmt.Sprint(i))})
+			w.service.Publish(core.Event{Type: "counted", Topic: "down", Payload: []byte("loose")})
+		}
+		w.publish("a", 1, 30)
+		w.await(30)
+		if n := w.service.Statuses()[fixture.StatusNew]; n == 0 {
+			t.Error("no event waits in the table")
+		}
+		end := w.lsn("SELECT pg_current_wal_lsn()::text")
+		fixture.Await(t, "the server need not keep the log", func() bool { return w.confirmed() >= end })
+		w.pub.Restore("down")
+		w.await(90)
+		w.wantRepeats("a", 30)
+		w.wantRepeats("d", 30)
+		for _, row := range w.service.Rows() {
+			if row.Attempts != 0 {
+				t.Fatalf("an outage spent an attempt: %+v", row)
+			}
+		}
+	})
+}
+
+// A refused event that may succeed later is tried again from the table. Its key follows.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		tries := map[string]int{}
+		w.pub.FailFor(func(d core.Delivery) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if tries[string(d.Payload)]++; d.Key == "a" && string(d.Payload) == "2" && tries["2"] < 4 {
+				return core.Transient(errors.New("busy"))
+			}
+			return nil
+		})
+		w.run(w.config())
+		w.publish("a", 1, 5)
+		w.await(5)
+		if got := w.copies("a"); !slices.Equal(got, []string{"1", "2", "3", "4", "5"}) {
+			t.Errorf("key a: %v", got)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if tries["2"] != 4 {
+			t.Errorf("%d tries, want 4", tries["2"])
+		}
+	})
+}
+
+// With SkipDead a dead event does not hold up its key.
+func TestSkipDead(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		w.pub.FailFor(func(d core.Delivery) error {
+			if string(d.Payload) == "2" {
+				return errRefused
+			}
+			return nil
+		})
+		cfg := w.config()
+		cfg.Outbox.DeadPolicy = core.SkipDead
+		relay := w.relay(cfg)
+		w.runRelay(relay)
+		w.publish("a", 1, 4)
+		w.await(3)
+		if got := w.copies("a"); !slices.Equal(got, []string{"1", "3", "4"}) {
+			t.Errorf("key a: %v", got)
+		}
+		if s := w.service.Statuses(); s[fixture.StatusDead] != 1 || s[fixture.StatusDone] != 3 {
+			t.Errorf("statuses: %v", s)
+		}
+	})
+}
+
+// A person discards a spilled event. It is not sent, also when the log is read again, and the key
+// goes on.
+func TestDiscard(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		w.pub.Outage("down", errAway) // holds the confirmation up, so that all is read again
+		cfg := w.config()
+		cfg.StallLimit = -1
+		relay := w.relay(cfg)
+		stop := w.runRelay(relay)
+		w.service.Publish(core.Event{Type: "counted", Topic: "down"})
+		w.pub.FailFor(func(d core.Delivery) error {
+			if string(d.Payload) == "2" {
+				return errRefused
+			}
+			return nil
+		})
+		w.publish("a", 1, 3)
+		fixture.Await(t, "an event is dead", func() bool {
+			return w.service.Statuses()[fixture.StatusDead] == 1 && w.service.Statuses()[fixture.StatusNew] == 1
+		})
+		dead, err := relay.Outbox().ListDead(t.Context(), core.DeadQuery{})
+		fixture.NoError(t, err)
+		n, err := relay.Outbox().Discard(t.Context(), core.AdminRequest{
+			IDs: []core.RowID{dead[0].ID}, Actor: "ann", Reason: "wrong",
+		})
+		if err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		w.await(2)
+		stop()
+		w.pub.FailFor(nil)
+		w.run(cfg)
+		w.publish("a", 4, 4)
+		fixture.Await(t, "the key goes on", func() bool { return w.last("a") == "4" })
+		if got := w.copies("a"); slices.Contains(got, "2") {
+			t.Errorf("key a: %v", got)
+		}
+	})
+}
+
+// A topic that the publisher does not take is left to another relay, and holds nothing up.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		router := core.NewRouter()
+		router.Handle("counts", w.pub)
+		cfg := w.config()
+		cfg.Outbox.Publisher = router
+		w.run(cfg)
+		w.service.Publish(core.Event{Type: "counted", Topic: "other", Key: "o"}, core.Event{Type: "counted", Topic: "other"})
+		w.publish("a", 1, 3)
+		w.await(3)
+		fixture.Await(t, "two events wait for another relay", func() bool {
+			return w.service.Statuses()[fixture.StatusNew] == 2
+		})
+		fixture.JoinProcess(t, db, w.pub, core.Config{DisableJanitor: true}).Run()
+		w.await(5)
+	})
+}
+
+// A transaction that is larger than the window passes through it, with columns that were added
+// meanwhile, in one order.
+func TestLargeTransaction(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		cfg := w.config()
+		cfg.Window, cfg.WindowBytes = 50, 1<<20
+		w.run(cfg)
+		w.publish("a", 1, 1)
+		fixture.MustExec(t, w.service.Pool, "ALTER TABLE outbox_event ADD COLUMN more text DEFAULT 'x'")
+		fixture.MustExec(t, w.service.Pool, "ALTER TABLE outbox_event ADD COLUMN other bigint[]")
+		var events []core.Event
+		for i := 2; i <= 1000; i++ {
+			e := event("a", i)
+			if i%100 == 0 {
+				e.Headers = map[string]string{"x-long": string(bytes.Repeat([]byte("x"), 10_000))}
+			}
+			events = append(events, e)
+		}
+		w.service.Publish(events...)
+		w.await(1000)
+		w.wantRepeats("a", 1000)
+		if len(w.pub.Accepted()) != 1000 {
+			t.Errorf("%d copies", len(w.pub.Accepted()))
+		}
+	})
+}
+
+// A lost connection repeats nothing: what was read is not read again.
+func TestConnectionLost(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		cfg := w.config()
+		cfg.ConfirmEvery, cfg.CheckpointEvery = time.Hour, time.Hour // the server knows nothing
+		stop := w.run(cfg)
+		for i := 1; i <= 3; i++ {
+			w.publish("a", 10*i-9, 10*i)
+			w.await(10 * i)
+			fixture.MustExec(t, w.service.Pool, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "+
+				"WHERE slot_name = '"+w.slot+"' AND active")
+		}
+		w.publish("a", 31, 40)
+		w.await(40)
+		stop()
+		w.wantRepeats("a", 40)
+		if n := len(w.pub.Accepted()); n != 40 {
+			t.Errorf("%d copies of 40 events", n)
+		}
+	})
+}
+
+// Another process stands by, and goes on when the first one ends.
+func TestStandBy(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		relays := []*walrelay.Relay{w.relay(w.config()), w.relay(w.config())}
+		stops := []func(){w.runRelay(relays[0]), w.runRelay(relays[1])}
+		w.publish("a", 1, 5)
+		w.await(5)
+		leading := func() (n int) {
+			for i, r := range relays {
+				s, err := r.Status(t.Context())
+				fixture.NoError(t, err)
+				if s.Leading {
+					n = i + 1
+				}
+			}
+			return n
+		}
+		first := leading()
+		if first == 0 {
+			t.Fatal("no relay reads the slot")
+		}
+		stops[first-1]()
+		w.publish("a", 6, 10)
+		w.await(10)
+		if leading() != 3-first {
+			t.Error("the other relay does not read the slot")
+		}
+		w.wantRepeats("a", 10)
+	})
+}
+
+// The log of a busy server is confirmed while the outbox is quiet.
+func TestQuiet(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		cfg := w.config()
+		cfg.CheckpointEvery = 100 * time.Millisecond
+		w.run(cfg)
+		w.publish("a", 1, 1)
+		w.await(1)
+		fixture.MustExec(t, w.service.Pool, "CREATE TABLE noise AS SELECT repeat(md5(i::text), 30) FROM "+
+			"generate_series(1, 20000) i")
+		end := w.lsn("SELECT pg_current_wal_lsn()::text")
+		fixture.Await(t, "the slot is at the end of it", func() bool { return w.confirmed() >= end })
+	})
+}

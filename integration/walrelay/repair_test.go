@@ -1,0 +1,231 @@
+package walrelay_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
+)
+
+// quick makes checkpoints often.
+func (w *world) quick() walrelay.Config {
+	cfg := w.config()
+	cfg.CheckpointEvery = 20 * time.Millisecond
+	return cfg
+}
+
+// awaitCheckpoint waits until a checkpoint is later than now.
+func (w *world) awaitCheckpoint(r *walrelay.Relay) {
+	w.Helper()
+	now := time.Now()
+	fixture.Await(w, "a checkpoint", func() bool {
+		s, err := r.Status(w.Context())
+		fixture.NoError(w.T, err)
+		return s.Checkpoint.After(now)
+	})
+}
+
+func (w *world) dropSlot() {
+	w.Helper()
+	fixture.Await(w, "the slot is dropped", func() bool {
+		_, err := w.service.Pool.ExecContext(w.Context(), "SELECT pg_drop_replication_slot($1)", w.slot)
+		return err == nil
+	})
+}
+
+// A slot that was dropped is made again, and the events that it had come from the table. So do those
+// of a transaction that was open at the checkpoint, also behind a savepoint, whose id no snapshot
+// tells from one that has ended. The others are not published again.
+func TestRepairDropped(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		cfg := w.quick()
+		relay := w.relay(cfg)
+		stop := w.runRelay(relay)
+		w.publish("old", 1, 50)
+		w.await(50)
+		w.awaitCheckpoint(relay)
+		stop() // no later checkpoint than this one knows of what follows
+
+		open, err := w.service.Pool.BeginTx(t.Context(), nil)
+		fixture.NoError(t, err)
+		defer open.Rollback() //nolint:errcheck // it is committed
+		for _, text := range []string{
+			"CREATE TABLE business (id int)", "SAVEPOINT s", w.insertText("saved"), "RELEASE SAVEPOINT s",
+		} {
+			_, err := open.ExecContext(t.Context(), text)
+			fixture.NoError(t, err)
+		}
+		relay = w.relay(cfg)
+		stop = w.runRelay(relay)
+		w.publish("a", 1, 3)
+		w.await(53)
+		w.awaitCheckpoint(relay)
+		w.awaitCheckpoint(relay) // its transaction is still open
+		stop()
+		fixture.NoError(t, open.Commit())
+		w.publish("a", 4, 6)
+		w.publish("b", 1, 3)
+		w.dropSlot()
+		w.publish("a", 7, 9)
+
+		never := cfg
+		never.Repair = walrelay.RepairNever
+		if err := w.relay(never).Run(t.Context()); !errors.Is(err, walrelay.ErrSlotLost) {
+			t.Fatalf("Run returns %v", err)
+		}
+		w.runRelay(relay)
+		w.publish("a", 10, 12)
+		fixture.Await(t, "all events are there", func() bool {
+			return w.last("a") == "12" && w.last("b") == "3" && w.last("saved") == "1"
+		})
+		w.wantRepeats("a", 12)
+		w.wantRepeats("b", 3)
+		w.wantRepeats("old", 50)
+		if n := len(w.copies("old")); n != 50 {
+			t.Errorf("%d copies of 50 events that were published before the checkpoint", n)
+		}
+		fixture.Await(t, "the repair has ended", func() bool {
+			s, err := relay.Status(t.Context())
+			fixture.NoError(t, err)
+			return !s.Repairing && s.Leading && s.Active && !s.Lost
+		})
+	})
+}
+
+// insertText is an INSERT of an event for the log, as another program writes it.
+func (w *world) insertText(key string) string {
+	return fmt.Sprintf(`INSERT INTO outbox_event (id, event_id, event_type, topic, partition_key, payload, status,
+		claimed_by, available_at, occurred_at, created_at, done_at) VALUES (gen_random_uuid(), '%s', 'counted', 'counts',
+		'%s', '1', 1, 'log', now(), now(), now(), now())`, core.NewEventID(), key)
+}
+
+// Keys whose events were refused keep their order in a repair.
+func TestRepairSpilled(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		w.pub.FailFor(func(d core.Delivery) error {
+			if string(d.Payload) == "3" {
+				return errRefused
+			}
+			return nil
+		})
+		cfg := w.config()
+		cfg.CheckpointEvery = time.Hour // so that everything is published again
+		relay := w.relay(cfg)
+		stop := w.runRelay(relay)
+		w.publish("a", 1, 5)
+		fixture.Await(t, "the key is spilled", func() bool { return w.service.Statuses()[fixture.StatusNew] == 2 })
+		stop()
+		w.publish("a", 6, 7)
+		w.dropSlot()
+		w.runRelay(relay)
+		fixture.Await(t, "two more wait in the table", func() bool {
+			return w.service.Statuses()[fixture.StatusNew] == 4
+		})
+		w.pub.FailFor(nil)
+		dead, err := relay.Outbox().ListDead(t.Context(), core.DeadQuery{})
+		fixture.NoError(t, err)
+		_, err = relay.Outbox().Redrive(t.Context(), core.AdminRequest{
+			IDs: []core.RowID{dead[0].ID}, Actor: "ann", Reason: "repaired",
+		})
+		fixture.NoError(t, err)
+		w.publish("a", 8, 8)
+		fixture.Await(t, "all events are there", func() bool { return w.last("a") == "8" })
+		w.wantRepeats("a", 8)
+	})
+}
+
+// A slot that somebody else has made again is noticed. It is repaired on demand only.
+func TestSlotMoved(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		relay := w.relay(w.quick())
+		stop := w.runRelay(relay)
+		w.publish("a", 1, 3)
+		w.await(3)
+		stop()
+		w.publish("a", 4, 6)
+		w.dropSlot()
+		fixture.MustExec(t, w.service.Pool, "SELECT pg_create_logical_replication_slot('"+w.slot+"', 'pgoutput')")
+		w.publish("a", 7, 9)
+		err := relay.Run(t.Context())
+		if !errors.Is(err, walrelay.ErrSlotMoved) || !strings.Contains(err.Error(), "RepairAlways") {
+			t.Fatalf("Run returns %v", err)
+		}
+		cfg := w.quick()
+		cfg.Repair = walrelay.RepairAlways
+		w.run(cfg)
+		fixture.Await(t, "all events are there", func() bool { return w.last("a") == "9" })
+		w.wantRepeats("a", 9)
+	})
+}
+
+// Run with Create begins with the events that are in the table.
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.publish("a", 1, 3)
+		w.run(w.config())
+		w.await(3)
+		w.publish("a", 4, 6)
+		w.await(6)
+		w.wantRepeats("a", 6)
+	})
+}
+
+// The server removes log that nobody reads, and then crashes. Nothing is lost.
+func TestSlotLost(t *testing.T) {
+	t.Parallel()
+	server, db := fixture.StartPrivateDatabase(t, "postgres")
+	w := newWorld(t, db)
+	w.setUp()
+	relay := w.relay(w.quick())
+	stop := w.runRelay(relay)
+	w.publish("a", 1, 3)
+	w.await(3)
+	stop()
+	w.publish("a", 4, 6)
+	for _, text := range []string{
+		"ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'", "SELECT pg_reload_conf()", "CREATE TABLE noise (t text)",
+	} {
+		fixture.MustExec(t, w.service.Pool, text)
+	}
+	fixture.Await(t, "the slot is lost", func() bool {
+		fixture.MustExec(t, w.service.Pool, "INSERT INTO noise SELECT repeat(md5(i::text), 30) FROM generate_series(1, 5000) i")
+		fixture.MustExec(t, w.service.Pool, "SELECT pg_switch_wal()")
+		fixture.MustExec(t, w.service.Pool, "CHECKPOINT")
+		s, err := relay.Status(t.Context())
+		fixture.NoError(t, err)
+		return s.Lost && s.WALStatus == "lost"
+	})
+	fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM RESET max_slot_wal_keep_size")
+	fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")
+	w.publish("a", 7, 9)
+	w.runRelay(relay)
+	fixture.Await(t, "all events are there", func() bool { return w.last("a") == "9" })
+	w.publish("b", 1, 20)
+	fixture.Await(t, "all events are there", func() bool { return w.last("b") == "20" })
+	server.Kill(t)
+	server.Up(t)
+	fixture.Await(t, "the service can write again", func() bool {
+		return w.service.Pool.PingContext(t.Context()) == nil
+	})
+	w.publish("a", 10, 12)
+	fixture.Await(t, "all events are there", func() bool { return w.last("a") == "12" })
+	w.wantRepeats("a", 12)
+	w.wantRepeats("b", 20)
+}

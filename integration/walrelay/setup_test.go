@@ -1,0 +1,148 @@
+package walrelay_test
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
+)
+
+// wantEnd requires that Run ends with an error of a kind, which says what to do.
+func (w *world) wantEnd(cfg walrelay.Config, kind error, says string) {
+	w.Helper()
+	err := w.relay(cfg).Run(w.Context())
+	if !errors.Is(err, kind) || !strings.Contains(err.Error(), says) {
+		w.Errorf("Run returns %v, want %v that says %q", err, kind, says)
+	}
+}
+
+// What a person has to change ends Run with an error that says so.
+func TestWrongServer(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		plain := w.config()
+		plain.Create = false
+		w.wantEnd(plain, walrelay.ErrNotSetUp, "call Setup")
+
+		role := "walrelay_" + w.slot
+		fixture.MustExec(t, w.service.Pool, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'")
+		t.Cleanup(func() { _, _ = w.service.Pool.Exec("DROP OWNED BY " + role + "; DROP ROLE " + role) })
+		weak := w.config()
+		weak.Replication = w.as(role)
+		w.wantEnd(weak, walrelay.ErrServer, "REPLICATION")
+
+		fixture.MustExec(t, w.service.Pool, "SELECT pg_create_logical_replication_slot('"+w.slot+"', 'test_decoding')")
+		w.wantEnd(w.config(), walrelay.ErrSlotTaken, "test_decoding")
+		w.dropSlot()
+		fixture.MustExec(t, w.service.Pool, "SELECT pg_create_physical_replication_slot('"+w.slot+"')")
+		w.wantEnd(w.config(), walrelay.ErrSlotTaken, "physical")
+		w.dropSlot()
+		other := newWorld(t, db.Another(t))
+		other.slot = w.slot
+		other.setUp()
+		w.wantEnd(w.config(), walrelay.ErrSlotTaken, "of database")
+		w.dropSlot()
+
+		fixture.MustExec(t, w.service.Pool, "DROP PUBLICATION "+w.slot)
+		fixture.MustExec(t, w.service.Pool, "CREATE PUBLICATION "+w.slot+" FOR TABLE accounts")
+		w.wantEnd(w.config(), walrelay.ErrSlotTaken, "does not have the inserts")
+		fixture.MustExec(t, w.service.Pool, "DROP PUBLICATION "+w.slot)
+		fixture.MustExec(t, w.service.Pool, "CREATE PUBLICATION "+w.slot+" FOR TABLE outbox_event WHERE (topic = 'x')")
+		w.wantEnd(w.config(), walrelay.ErrSlotTaken, "topic")
+
+		missing := w.config()
+		missing.Tables.Prefix = "no_"
+		w.wantEnd(missing, core.ErrNoTables, "no_event")
+	})
+}
+
+// as is the address of the database for another role.
+func (w *world) as(role string) *pgx.ConnConfig {
+	w.Helper()
+	at, err := url.Parse(w.db.DSN)
+	fixture.NoError(w.T, err)
+	at.User = url.UserPassword(role, "x")
+	cfg, err := pgx.ParseConfig(at.String())
+	fixture.NoError(w.T, err)
+	return cfg
+}
+
+// A pooler is no way to the log.
+func TestPooler(t *testing.T) {
+	t.Parallel()
+	db := testdb.PgBouncer(t)
+	w := newWorld(t, db)
+	w.wantEnd(w.config(), walrelay.ErrServer, "pooler")
+}
+
+// The tables may have another schema, other names and partitions. The role that reads the log needs
+// no other right than that.
+func TestNamesAndRights(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		tables := sqloutbox.Config{Schema: "own", Prefix: "out_", PartitionEvery: 24 * 3600e9}
+		fixture.MustExec(t, w.service.Pool, "CREATE SCHEMA own")
+		repo, err := sqloutbox.New(w.service.Pool, tables)
+		fixture.NoError(t, err)
+		fixture.NoError(t, repo.Migrate(t.Context()))
+		service, err := core.New(core.Config{Repository: repo, RelayedByLog: true})
+		fixture.NoError(t, err)
+		w.service.Outbox = service
+
+		role := "walrelay_" + w.slot
+		fixture.MustExec(t, w.service.Pool, "CREATE ROLE "+role+" LOGIN REPLICATION PASSWORD 'x'")
+		t.Cleanup(func() { _, _ = w.service.Pool.Exec("DROP ROLE " + role) })
+		cfg := w.config()
+		cfg.Tables, cfg.Publication, cfg.Replication = tables, `odd "name"`, w.as(role)
+		fixture.NoError(t, w.relay(cfg).Setup(t.Context()))
+		fixture.NoError(t, w.relay(cfg).Setup(t.Context()))
+		stop := w.run(cfg)
+		w.publish("a", 1, 10)
+		w.await(10)
+		stop()
+		w.wantRepeats("a", 10)
+	})
+}
+
+// The statements of Setup make the same as Setup.
+func TestStatements(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		cfg := w.config()
+		cfg.Create = false
+		relay := w.relay(cfg)
+		for _, text := range relay.Statements() {
+			fixture.MustExec(t, w.service.Pool, text)
+		}
+		w.runRelay(relay)
+		w.publish("a", 1, 3)
+		w.await(3)
+	})
+}
+
+// New reports every problem of a configuration at once.
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	_, err := walrelay.New(walrelay.Config{
+		Slot: "No", Window: -1, Outbox: core.Config{RelayedByLog: true, Wake: core.WakePolicy{Disable: true}},
+	})
+	if !errors.Is(err, walrelay.ErrConfig) {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"Pool", "Slot", "Window", "RelayedByLog", "Publisher", "Wake"} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("the error does not name %s: %v", name, err)
+		}
+	}
+}

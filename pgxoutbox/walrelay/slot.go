@@ -35,7 +35,7 @@ func (r *Relay) dial(ctx context.Context) (conn *pgconn.PgConn, system string, e
 	}
 	own := cfg.Config.Copy()
 	own.RuntimeParams["replication"] = "database"
-	own.AfterConnect, own.ValidateConnect = nil, nil // they may send what a walsender does not know
+	own.AfterConnect = nil // it may send what a walsender does not know
 	if conn, err = pgconn.ConnectConfig(ctx, own); err != nil {
 		return nil, "", replicationError(err)
 	}

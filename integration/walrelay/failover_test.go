@@ -1,0 +1,179 @@
+package walrelay_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// standby is a physical standby of a private PostgreSQL 18.
+type standby struct {
+	*testing.T
+	port int
+	pool *sql.DB
+}
+
+// programs is the folder with those of PostgreSQL 18.
+func programs(t *testing.T) string {
+	t.Helper()
+	lib := os.Getenv("SERVICES_LIB")
+	if lib == "" {
+		dir := os.Getenv("SERVICES_DIR")
+		if dir == "" {
+			dir = filepath.Join(fixture.Root(t), ".services")
+		}
+		lib = filepath.Join(dir, "lib")
+	}
+	for _, dir := range []string{filepath.Join(lib, "postgres18-sid/usr/lib/postgresql/18/bin"), "/usr/lib/postgresql/18/bin"} {
+		if _, err := os.Stat(filepath.Join(dir, "pg_basebackup")); err == nil {
+			return dir
+		}
+	}
+	t.Fatalf("the programs of PostgreSQL 18 are neither in %s nor in /usr/lib: `scripts/services up postgres18` without "+
+		"Docker unpacks them", lib)
+	return ""
+}
+
+// asPostgres is how scripts/services runs PostgreSQL, which refuses root.
+func asPostgres(name string, args ...string) *exec.Cmd {
+	if os.Geteuid() != 0 {
+		return exec.Command(name, args...)
+	}
+	as := "nobody"
+	if _, err := user.Lookup("postgres"); err == nil {
+		as = "postgres"
+	}
+	u, err := user.Lookup(as)
+	if err != nil {
+		return exec.Command(name, args...)
+	}
+	return exec.Command("unshare", append([]string{
+		"--user", "--map-user=" + u.Uid, "--map-group=" + u.Gid, "--kill-child", "--fork", name,
+	}, args...)...)
+}
+
+// startStandby copies a server and starts the copy, which follows it.
+func startStandby(t *testing.T, primary *url.URL) *standby {
+	t.Helper()
+	bin, data := programs(t), filepath.Join(t.TempDir(), "standby")
+	port, locks := fixture.ReservePorts(t)
+	for _, l := range locks {
+		t.Cleanup(func() { _ = l.Close() })
+	}
+	out, err := asPostgres(filepath.Join(bin, "pg_basebackup"), "-D", data, "-d",
+		fmt.Sprintf("host=%s port=%s user=postgres dbname=outbox", primary.Hostname(), primary.Port()),
+		"-X", "stream", "-R", "-S", "standby", "-C", "--checkpoint=fast", "--no-sync").CombinedOutput()
+	if err != nil {
+		t.Fatalf("pg_basebackup: %v\n%s", err, out)
+	}
+	s := &standby{T: t, port: port}
+	server := asPostgres(filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", "-p", fmt.Sprint(port),
+		"-c", "unix_socket_directories=", "-c", "max_connections=1000", "-c", "wal_level=logical", "-c",
+		"max_replication_slots=32", "-c", "max_wal_senders=32", "-c", "fsync=off", "-c", "hot_standby_feedback=on",
+		"-c", "sync_replication_slots=on", "-c", "wal_receiver_status_interval=100ms")
+	var log bytes.Buffer
+	server.Stdout, server.Stderr = &log, &log
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	fixture.NoError(t, server.Start())
+	t.Cleanup(func() {
+		_ = syscall.Kill(-server.Process.Pid, syscall.SIGKILL)
+		_ = server.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	s.pool, err = sql.Open("pgx", fmt.Sprintf("postgres://postgres@127.0.0.1:%d/outbox?sslmode=disable", port))
+	fixture.NoError(t, err)
+	t.Cleanup(func() { _ = s.pool.Close() })
+	fixture.Await(t, "the standby answers", func() bool { return s.pool.PingContext(t.Context()) == nil })
+	return s
+}
+
+func (s *standby) text(query string, args ...any) (v string) {
+	s.Helper()
+	fixture.NoError(s.T, s.pool.QueryRowContext(context.Background(), query, args...).Scan(&v))
+	return v
+}
+
+// The server fails, and its standby takes over. With a failover slot the log goes on there. Without
+// it the slot is missing there, and is repaired. Nothing is lost either way.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("two servers and two minutes: make test-long runs it")
+	}
+	for _, follows := range []bool{true, false} {
+		t.Run(fmt.Sprintf("slot follows %v", follows), func(t *testing.T) {
+			server := fixture.StartPrivate(t, "postgres18")
+			at, err := url.Parse(server.Address)
+			fixture.NoError(t, err)
+			second := startStandby(t, at)
+			// The service and the relay know both servers, and use the one that can be written to.
+			db := testdb.DB{Name: "postgres18", Dialect: core.Postgres}
+			db.DSN = fmt.Sprintf("postgres://postgres@%s,127.0.0.1:%d%s?sslmode=disable&target_session_attrs=read-write"+
+				"&connect_timeout=5", at.Host, second.port, at.Path)
+			w := newWorld(t, db)
+			fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'")
+			fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")
+			cfg := w.quick()
+			cfg.Failover = follows
+			relay := w.relay(cfg)
+			fixture.NoError(t, relay.Setup(t.Context()))
+			w.runRelay(relay)
+			w.publish("a", 1, 10)
+			w.await(10)
+			w.awaitCheckpoint(relay)
+			if follows {
+				fixture.Await(t, "the standby has the slot", func() bool {
+					return second.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = $1 AND synced AND "+
+						"NOT temporary", w.slot) == "1"
+				})
+			}
+			w.pub.Block()
+			w.publish("a", 11, 20)
+			w.publish("b", 1, 10)
+			end := w.lsn("SELECT pg_current_wal_lsn()::text").String()
+			fixture.Await(t, "the standby has everything", func() bool {
+				return second.text("SELECT (pg_last_wal_replay_lsn() >= $1::pg_lsn)::text", end) == "true"
+			})
+			server.Kill(t)
+			if second.text("SELECT pg_promote()::text") != "true" {
+				t.Fatal("the standby is not promoted")
+			}
+			w.pub.Unblock()
+			fixture.AwaitIn(t, 2*time.Minute, "the service can write again", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err := w.service.Pool.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS alive (i int)")
+				return err == nil
+			})
+			w.publish("a", 21, 30)
+			fixture.AwaitIn(t, 2*time.Minute, "all events are there", func() bool {
+				return w.last("a") == "30" && w.last("b") == "10"
+			})
+			w.wantRepeats("a", 30)
+			w.wantRepeats("b", 10)
+			fixture.Await(t, "the slot is read", func() bool {
+				s, err := relay.Status(t.Context())
+				return err == nil && s.Leading && s.Active && !s.Repairing && s.Failover == follows
+			})
+			if got := strings.Count(second.text("SELECT string_agg(slot_name, ' ') FROM pg_replication_slots"), w.slot); got != 1 {
+				t.Errorf("%d slots", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,175 @@
+package walrelay_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+const keysPerCell = 6
+
+// Processes that read the log are ended with SIGKILL exactly between two steps, again and again,
+// while a service commits and rolls back. No committed event is lost, no other event is published,
+// first copies stay in the order of their keys, and the last copy of each key is that of its last
+// event.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	kills := 8
+	if testing.Short() {
+		kills = 1
+	}
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		slots := make(chan struct{}, 3)
+		for _, p := range points {
+			t.Run(string(p), func(t *testing.T) {
+				t.Parallel()
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				newCell(t, db.Another(t), p).run(kills)
+			})
+		}
+	})
+}
+
+// cell is one database in which relays are ended at one point.
+type cell struct {
+	*world
+	point  point
+	broker *refusals
+	ledger *crash.Ledger
+	ctx    context.Context //nolint:containedctx // of the cell
+}
+
+func newCell(t *testing.T, db testdb.DB, p point) *cell {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	t.Cleanup(cancel)
+	c := &cell{world: newWorld(t, db), point: p, broker: &refusals{some: p.spills()}, ctx: ctx}
+	fixture.NoError(t, crash.CreateTruth(ctx, c.service.Pool, keysPerCell))
+	c.setUp()
+	var err error
+	c.ledger, err = crash.NewLedger(c.broker.judge)
+	fixture.NoError(t, err)
+	t.Cleanup(c.ledger.Close)
+	return c
+}
+
+func (c *cell) child(n int, p point, after int64) *started {
+	c.Helper()
+	s, err := (&child{
+		DSN: c.db.DSN, Slot: c.slot, Ledger: c.ledger.Addr(), Name: fmt.Sprint("child ", n), Point: p, After: after,
+	}).start()
+	fixture.NoError(c.T, err)
+	return s
+}
+
+func (c *cell) run(kills int) {
+	c.Helper()
+	writing, quiet := context.WithCancel(c.ctx)
+	defer quiet()
+	var wg sync.WaitGroup
+	for i := range 2 {
+		w := &crash.Writer{
+			Begin: crash.BeginSQL(c.service.Pool, core.Postgres), Outbox: c.service.Outbox, Topic: "crash",
+			Keys: keysPerCell, Pause: 4 * time.Millisecond,
+		}
+		wg.Go(func() {
+			if err := w.Write(writing, rand.New(rand.NewPCG(rand.Uint64(), uint64(i))), 0); err != nil {
+				c.Error(err)
+			}
+		})
+	}
+	for n := range kills {
+		after := 1 + rand.Int64N(25)
+		switch c.point {
+		case repairBegins, repairDropped, repairCreated, repairEnds:
+			after = 1
+		case beforeConfirm, afterConfirm, beforeSpill, afterSpill:
+			after = 1 + rand.Int64N(6)
+		default:
+		}
+		if c.point.repairs() {
+			c.loseSlot(n)
+		}
+		fixture.NoError(c.T, c.child(n, c.point, after).killed(c.ctx))
+	}
+	last := c.child(kills, never, 0)
+	time.Sleep(20 * time.Millisecond) // the writers write on while the last one takes over
+	quiet()
+	wg.Wait()
+	c.broker.healed.Store(true)
+	truth, err := crash.ReadTruth(c.ctx, c.service.Pool)
+	fixture.NoError(c.T, err)
+	relay := c.relay(c.config())
+	fixture.AwaitIn(c, 2*time.Minute, "everything is published", func() bool {
+		c.redrive(relay.Outbox())
+		seen := map[string]bool{}
+		for _, m := range c.ledger.Records() {
+			seen[m.EventID] = true
+		}
+		for id := range truth.Events {
+			if !seen[id] {
+				return false
+			}
+		}
+		s := c.service.Statuses()
+		return s[fixture.StatusNew]+s[fixture.StatusRetry]+s[fixture.StatusDead] == 0
+	})
+	fixture.NoError(c.T, last.stop())
+	c.judge(truth, kills)
+}
+
+// loseSlot lets the relay publish something, and then drops the slot.
+func (c *cell) loseSlot(n int) {
+	c.Helper()
+	before := len(c.ledger.Records())
+	s := c.child(1000+n, never, 0)
+	fixture.Await(c, "events are published", func() bool { return len(c.ledger.Records()) > before+5 })
+	fixture.NoError(c.T, s.stop())
+	c.dropSlot()
+}
+
+// redrive opens all dead events again.
+func (c *cell) redrive(ob *core.Outbox) {
+	c.Helper()
+	dead, err := ob.ListDead(c.ctx, core.DeadQuery{})
+	fixture.NoError(c.T, err)
+	for _, d := range dead {
+		_, err := ob.Redrive(c.ctx, core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "ann", Reason: "healed"})
+		fixture.NoError(c.T, err)
+	}
+}
+
+// judge compares what the broker has with what was committed.
+func (c *cell) judge(truth crash.Truth, kills int) {
+	c.Helper()
+	records := c.ledger.Records()
+	v := crash.Judge(string(c.point), records, truth)
+	v.Kills = kills
+	if v.Lost+v.Ghosts+v.Violations > 0 {
+		c.Errorf("%d lost, %d ghosts, %d out of order: %v", v.Lost, v.Ghosts, v.Violations, v.Err())
+	}
+	newest, last := map[string]int64{}, map[string]int64{}
+	for _, f := range truth.Events {
+		newest[f.Key] = max(newest[f.Key], f.N)
+	}
+	for _, m := range records {
+		if f := truth.Events[m.EventID]; f.Key != "" {
+			last[f.Key] = f.N
+		}
+	}
+	for key, n := range last {
+		if n != newest[key] {
+			c.Errorf("the last copy of key %s is that of event %d of %d", key, n, newest[key])
+		}
+	}
+	c.Logf("%s: %d kills, %d events, %d repeated", c.point, kills, v.Committed, v.Duplicates)
+}

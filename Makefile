@@ -57,11 +57,12 @@ quote-to-order: ## run the exercise of two services in twelve steps, on PostgreS
 # Left out by `make test` and run by `make test-long`: kills by the hundred, plans on big tables, a cluster of Kafka.
 LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashAtEachPointOfPGX|TestCrashThroughBrokers|TestCrashWithManyInFlight|TestCrashThroughKafkaCluster|TestInboxCrash
 LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestKilledPlan|TestOperatorsAtOnce|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged|TestFlyway|TestDebezium|TestOldSnapshot.*|TestVersionBeforeOnThePresentTables
+LONG := $(LONG)|TestKilled|TestFailover|TestSlotLost
 # What `make test` runs in part, being -short: fewer schedules and random programs, and of the ways to open an ORM each on one database.
 WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuite(PGX|Connector)|TestDeadWebhookSubscriber
 WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgxClaimIsCut|TestPgBouncerFlightIsCut|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy
 # The longest ones first, so that none of them is left to run alone at the end.
-LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench debezium cli sql relay brokers ops command upgrade inbox once)
+LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench debezium walrelay cli sql relay brokers ops command upgrade inbox once)
 # `make test` begins with these, for the same reason.
 LONGEST := ./core $(addprefix ./integration/,repository gorm ent bun pgxoutbox endtoend sql workspace brokers) ./cmd/outbox/internal/cli
 # `make test` runs 300 schedules of it with the race detector, and `make test-long` all without: they take an eighth of the time.
@@ -69,7 +70,7 @@ SIMULATION := TestSimulation.*
 # Set, `make test` leaves out all that a `make test-long` after it runs whole.
 LONG_FOLLOWS ?=
 # What runs a second time there, on MySQL and PostgreSQL 18: everything that depends on how a database works.
-NEWER ?= bun command crash ent gorm inbox once ops repository sql
+NEWER ?= bun command crash ent gorm inbox once ops repository sql walrelay
 NEWER_PACKAGES = $(addprefix ./integration/,$(NEWER))
 NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|ManyInFlight|Kafka|Redis
 
@@ -87,7 +88,7 @@ test: services-up gotestsum promtool ## the tests of every module against real s
 test-long: services-up gotestsum ## what takes long: kills, ten thousand schedules, every way to open an ORM, plans on big tables
 	@echo 'make test-long: about 16 minutes on two idle cores; packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
-	scripts/gotest -timeout=$(LONGTIMEOUT) -run '^($(SIMULATION))$$' $(TESTFLAGS) ./core || status=$$?; \
+	scripts/gotest -timeout=$(LONGTIMEOUT) -run '^($(SIMULATION))$$' $(TESTFLAGS) ./core ./pgxoutbox/walrelay || status=$$?; \
 	scripts/gotest $(RACE) -shuffle=on -timeout=$(LONGTIMEOUT) $(AT_ONCE) -run '^($(LONG)|$(WHOLE))$$' $(TESTFLAGS) $(LONG_PACKAGES) || status=$$?; \
 	exit $$status
 

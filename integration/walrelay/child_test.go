@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -102,8 +103,14 @@ func (c *child) run() error {
 	}
 	outbox := crash.Config(nil, &killer{Client: crash.NewClient(c.Ledger, c.Name), child: c}, c.Name)
 	outbox.DisableJanitor = true
+	replication := cfg.ConnConfig.Copy()
+	dial := replication.DialFunc
+	replication.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return &wire{Conn: conn, child: c}, err
+	}
 	relay, err := walrelay.New(walrelay.Config{
-		Pool: pool, Slot: c.Slot, Create: true, Outbox: outbox, Window: 100, ConfirmEvery: 20 * time.Millisecond,
+		Replication: replication, Pool: pool, Slot: c.Slot, Create: true, Outbox: outbox, Window: 100, ConfirmEvery: 20 * time.Millisecond,
 		ConfirmEvents: 30, CheckpointEvery: 30 * time.Millisecond,
 	})
 	if err != nil {
@@ -116,6 +123,20 @@ func (c *child) run() error {
 		stop()
 	}()
 	return relay.Run(ctx)
+}
+
+// wire passes points around commands of the replication protocol.
+type wire struct {
+	net.Conn
+	child *child
+}
+
+// Write implements net.Conn.
+func (w *wire) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), "CREATE_REPLICATION_SLOT") {
+		w.child.at(repairDropped)
+	}
+	return w.Conn.Write(b)
 }
 
 // killer passes points around a publish.
@@ -175,8 +196,6 @@ func (t *tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, d pgx.TraceQuer
 		t.at(repairEnds)
 	case strings.Contains(text, "SET repairing = true"):
 		t.at(repairBegins)
-	case strings.Contains(text, "pg_drop_replication_slot"):
-		t.at(repairDropped)
 	case strings.Contains(text, "SET TRANSACTION SNAPSHOT"):
 		t.at(repairCreated)
 	}

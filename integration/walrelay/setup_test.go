@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
@@ -106,12 +107,35 @@ func TestNamesAndRights(t *testing.T) {
 		cfg.Tables, cfg.Publication, cfg.Replication = tables, `odd "name"`, w.as(role)
 		fixture.NoError(t, w.relay(cfg).Setup(t.Context()))
 		fixture.NoError(t, w.relay(cfg).Setup(t.Context()))
+		// neither owns the tables
+		writer := role + "_w"
+		fixture.MustExec(t, w.service.Pool, "CREATE ROLE "+writer+" LOGIN PASSWORD 'x'")
+		t.Cleanup(func() { _, _ = w.service.Pool.Exec("DROP OWNED BY " + writer + "; DROP ROLE " + writer) })
+		fixture.MustExec(t, w.service.Pool, "GRANT USAGE ON SCHEMA own TO "+writer)
+		fixture.MustExec(t, w.service.Pool, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA own TO "+writer)
+		cfg.Create, cfg.Pool = false, w.poolOf(writer)
 		stop := w.run(cfg)
 		w.publish("a", 1, 10)
 		w.await(10)
 		stop()
 		w.wantRepeats("a", 10)
+		w.dropSlot()
+		w.publish("a", 11, 20)
+		w.run(cfg)
+		fixture.Await(t, "a repair needs no other rights", func() bool { return w.last("a") == "20" })
+		w.wantRepeats("a", 20)
 	})
+}
+
+// poolOf is a pool of another role.
+func (w *world) poolOf(role string) *pgxpool.Pool {
+	w.Helper()
+	cfg, err := pgxpool.ParseConfig(w.as(role).ConnString())
+	fixture.NoError(w.T, err)
+	pool, err := pgxpool.NewWithConfig(w.Context(), cfg)
+	fixture.NoError(w.T, err)
+	w.Cleanup(pool.Close)
+	return pool
 }
 
 // The statements of Setup make the same as Setup.

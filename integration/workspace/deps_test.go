@@ -94,6 +94,10 @@ var rooms = map[string]room{
 		ours:   []string{"core", "core/sqloutbox", "core/sqltx"},
 		others: []string{"github.com/jackc/pgx/v5"},
 	},
+	"pgxoutbox/walrelay": {
+		ours:   []string{"core", "core/sqloutbox", "pgxoutbox"},
+		others: []string{"github.com/jackc/pgx/v5", "github.com/jackc/pglogrepl"},
+	},
 	"promoutbox": {
 		ours: []string{
 			"core", "core/inbox", "core/metrics", "core/once", "core/once/command", "core/once/httpkey",

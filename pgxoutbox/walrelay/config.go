@@ -16,10 +16,11 @@ import (
 // Config configures a Relay. Pool and Outbox.Publisher are required. The zero value of every other
 // field means the documented default.
 type Config struct {
-	// Pool is where the tables are: PostgreSQL 15 or newer. The relay uses a few of its connections.
+	// Pool is where the tables are: PostgreSQL 15 or newer. It needs four connections at least.
 	Pool *pgxpool.Pool
-	// Replication is where the log is read. Its role has the attribute REPLICATION. It must be
-	// PostgreSQL itself, and no PgBouncer. It comes from pgx.ParseConfig. Default: that of Pool.
+	// Replication is where the log is read. Its role has the attribute REPLICATION, and needs no
+	// right to the tables. It must be PostgreSQL itself, and no PgBouncer. It comes from
+	// pgx.ParseConfig. Default: that of Pool.
 	Replication *pgx.ConnConfig
 	// Tables says what the tables are called.
 	Tables sqloutbox.Config
@@ -104,6 +105,9 @@ func def[T comparable](v *T, d T) {
 	}
 }
 
+// leastConns are what a repair needs: the lock, the rows, and two for statements.
+const leastConns = 4
+
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
 // validate reports every problem of a configuration that has its defaults.
@@ -112,6 +116,8 @@ func (c *Config) validate() error {
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if c.Pool == nil {
 		bad("Pool is nil")
+	} else if n := c.Pool.Config().MaxConns; n < leastConns {
+		bad("Pool has at most %d connections, and needs %d", n, leastConns)
 	}
 	if !slotName.MatchString(c.Slot) {
 		bad("Slot is %q: use lower-case letters, digits and underscores, at most 63", c.Slot)

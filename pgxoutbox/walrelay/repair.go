@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -19,11 +20,12 @@ func (s *session) repair(ctx context.Context) (err error) {
 	if _, err := s.db.exec(ctx, "UPDATE {log} SET repairing = true WHERE slot = $1::text", s.cfg.Slot); err != nil {
 		return err
 	}
-	if _, err := s.db.exec(ctx, "SELECT pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots "+
-		"WHERE slot_name = $1::text", s.cfg.Slot); err != nil {
+	// The role of the pool need not have the attribute REPLICATION.
+	if err := pglogrepl.DropReplicationSlot(ctx, s.conn, `"`+s.cfg.Slot+`"`,
+		pglogrepl.DropReplicationSlotOptions{}); err != nil && sqlState(err) != stateNoObject {
 		return slotError(err)
 	}
-	start, snapshot, err := s.createSlot(ctx, s.conn)
+	start, snapshot, err := s.createSlot(ctx, s.conn, "export")
 	if err != nil {
 		return err
 	}

@@ -45,8 +45,8 @@ func (r *Relay) Statements() []string {
 
 // Setup makes the table outbox_log, the publication and the slot, as far as they are missing. Call
 // it before the first process with core.Config.RelayedByLog: events are read that commit from then
-// on. The role must own the table of events and have the attribute REPLICATION. Setup may be
-// called again.
+// on. The role of Pool must own the table of events, and that of Replication have the attribute
+// REPLICATION. Setup may be called again.
 func (r *Relay) Setup(ctx context.Context) error {
 	if err := r.checkServer(ctx); err != nil {
 		return fmt.Errorf("walrelay: set up: %w", err)
@@ -56,11 +56,7 @@ func (r *Relay) Setup(ctx context.Context) error {
 	}
 	s, err := r.db.slot(ctx, r.cfg.Slot)
 	if err == nil && s == nil {
-		_, err = r.db.exec(ctx, strings.TrimSpace(r.Statements()[2]))
-		if sqlState(err) == stateExists {
-			err = nil
-		}
-		if err == nil {
+		if err = r.makeSlot(ctx); err == nil {
 			s, err = r.db.slot(ctx, r.cfg.Slot)
 		}
 	}
@@ -71,6 +67,19 @@ func (r *Relay) Setup(ctx context.Context) error {
 		return fmt.Errorf("walrelay: set up: %w", err)
 	}
 	return nil
+}
+
+// makeSlot makes the slot, unless another process makes it at the same time.
+func (r *Relay) makeSlot(ctx context.Context) error {
+	conn, _, err := r.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeConn(conn)
+	if _, _, err = r.createSlot(ctx, conn, "nothing"); sqlState(err) == stateExists {
+		return nil
+	}
+	return err
 }
 
 // createTables makes the table and the publication.

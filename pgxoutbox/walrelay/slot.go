@@ -75,11 +75,11 @@ func (r *Relay) startReplication(ctx context.Context, conn *pgconn.PgConn, start
 	})
 }
 
-// createSlot makes the slot. Its snapshot is that of the position at which it begins, and lives
-// until the connection is used again.
-func (r *Relay) createSlot(ctx context.Context, conn *pgconn.PgConn,
+// createSlot makes the slot. An exported snapshot is that of the position at which the slot begins,
+// and lives until the connection is used again.
+func (r *Relay) createSlot(ctx context.Context, conn *pgconn.PgConn, export string,
 ) (start pglogrepl.LSN, snapshot string, err error) {
-	options := "SNAPSHOT 'export'"
+	options := "SNAPSHOT '" + export + "'"
 	if r.cfg.Failover {
 		options += ", FAILOVER"
 	}

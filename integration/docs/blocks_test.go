@@ -54,7 +54,7 @@ var packages = func() map[string]string {
 		"core/once/command/sqlcommand", "core/inbox/sqlinbox", "core/inbox/inboxtest", "core/outboxtest",
 		"core/outboxtest/suite", "core/ops", "core/sqloutbox", "core/sqltx", "gormoutbox", "entoutbox",
 		"entoutbox/entschema",
-		"bunoutbox", "contractoutbox", "inbox", "inbox/redisonce", "oteloutbox", "pgxoutbox", "promoutbox",
+		"bunoutbox", "contractoutbox", "inbox", "inbox/redisonce", "oteloutbox", "pgxoutbox", "pgxoutbox/walrelay", "promoutbox",
 		"watermillbridge", "watermillbridge/amqpbridge", "watermillbridge/franzbridge", "watermillbridge/httpbridge",
 		"watermillbridge/kafkabridge",
 		"watermillbridge/natsbridge", "watermillbridge/redisbridge",

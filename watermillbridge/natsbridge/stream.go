@@ -120,6 +120,7 @@ func createCommand(topic string) string {
 	if nested {
 		subject += ".>"
 	}
+	subject = strings.ReplaceAll(subject, "'", `'\''`) // a person may copy the command into a shell
 	return fmt.Sprintf("nats stream add %s --subjects '%s' --storage file --retention limits --discard new "+
 		"--replicas 3 --defaults (--replicas 1 on a single server)", name, subject)
 }

@@ -34,6 +34,7 @@ func TestTheCommandThatMakesAStream(t *testing.T) {
 	t.Parallel()
 	for topic, want := range map[string]string{
 		"orders": "add ORDERS --subjects 'orders' ", "orders.placed.v1": "add ORDERS --subjects 'orders.>' ",
+		"x';reboot": `add X__REBOOT --subjects 'x'\'';reboot' `,
 		"größe/1.a": "add GR__E_1 --subjects 'größe/1.>' ",
 	} {
 		if got := createCommand(topic); !strings.Contains(got, want) {

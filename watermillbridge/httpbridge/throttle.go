@@ -44,7 +44,8 @@ func (t *throttle) pause(url string, d time.Duration) {
 			}
 		}
 	}
-	if len(t.paused) < maxPaused {
-		t.paused[url] = now.Add(d)
+	// Answers to requests at the same time may ask for different pauses.
+	if until := now.Add(d); len(t.paused) < maxPaused && until.After(t.paused[url]) {
+		t.paused[url] = until
 	}
 }

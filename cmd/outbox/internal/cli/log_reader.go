@@ -71,11 +71,17 @@ func (s slot) judge(maxBehind int64) finding {
 
 func mebibytes(n int64) string { return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB" }
 
-// publicationsOf counts the publications with the inserts of the table or of its partitions.
-const publicationsOf = `SELECT count(DISTINCT p.pubname) FROM pg_catalog.pg_publication_tables t
-JOIN pg_catalog.pg_publication p ON p.pubname = t.pubname
-WHERE p.pubinsert AND (quote_ident(t.schemaname) || '.' || quote_ident(t.tablename))::regclass IN (
- SELECT $1::regclass UNION SELECT i.inhrelid::regclass FROM pg_catalog.pg_inherits i WHERE i.inhparent = $1::regclass)`
+// publicationsOf counts the publications with the inserts of the table, or of all its partitions. A
+// publication stays with a table that was renamed, and so with a single partition, if the table of
+// events became one.
+const publicationsOf = `WITH published AS (
+ SELECT p.pubname, (quote_ident(t.schemaname) || '.' || quote_ident(t.tablename))::regclass AS name
+ FROM pg_catalog.pg_publication_tables t JOIN pg_catalog.pg_publication p ON p.pubname = t.pubname WHERE p.pubinsert
+), parts AS (SELECT i.inhrelid::regclass AS name FROM pg_catalog.pg_inherits i WHERE i.inhparent = $1::regclass)
+SELECT count(*) FROM pg_catalog.pg_publication p WHERE
+ EXISTS (SELECT FROM published t WHERE t.pubname = p.pubname AND t.name = $1::regclass) OR
+ EXISTS (SELECT FROM parts) AND NOT EXISTS (SELECT FROM parts WHERE
+  NOT EXISTS (SELECT FROM published t WHERE t.pubname = p.pubname AND t.name = parts.name))`
 
 const logicalSlots = `SELECT slot_name, COALESCE(wal_status, ''), active,
  COALESCE(pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn), 0)::bigint
@@ -99,8 +105,9 @@ func (x *examination) log(ctx context.Context) (all []finding, err error) {
 	if publications == 0 {
 		all = append(all, finding{
 			Check: "log", Level: levelFailure, Found: "no publication has the inserts of " + table,
-			Cause: "no program can read the events from the log",
-			Fix:   "make one (CREATE PUBLICATION), as docs/debezium.md shows",
+			Cause: "no program can read all events from the log; a publication of the table that now is one of its " +
+				"partitions has the events of that partition alone",
+			Fix: "make one (CREATE PUBLICATION), or ALTER PUBLICATION ... SET TABLE, as docs/debezium.md shows",
 		})
 	}
 	rows, err := x.db.QueryContext(ctx, logicalSlots)

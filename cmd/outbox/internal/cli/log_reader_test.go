@@ -57,6 +57,24 @@ func TestLogReader(t *testing.T) {
 		}
 		w.requireFinding(levelOK, "log", "slot "+name+" is read")
 		w.requireFinding(levelWarning, "log", "the reader of slot "+name, "--max-log-behind", "-1")
+
+		// The table becomes a partition, and the publication stays with it.
+		for _, statement := range []string{
+			"ALTER TABLE outbox_event RENAME TO outbox_event_before",
+			"CREATE TABLE outbox_event (LIKE outbox_event_before INCLUDING DEFAULTS) PARTITION BY RANGE (id)",
+			"CREATE TABLE outbox_event_default PARTITION OF outbox_event DEFAULT",
+			"ALTER TABLE outbox_event ATTACH PARTITION outbox_event_before FOR VALUES FROM (MINVALUE) TO " +
+				"('ffffffff-0000-0000-0000-000000000000')",
+		} {
+			w.exec(statement)
+		}
+		w.requireFinding(levelFailure, "log", "no publication has the inserts of")
+		w.exec("ALTER PUBLICATION p ADD TABLE outbox_event_default")
+		w.requireFinding(levelOK, "log", "slot "+name+" is read")
+		w.exec("ALTER PUBLICATION p SET TABLE outbox_event")
+		w.requireFinding(levelOK, "log", "slot "+name+" is read")
+		w.exec("ALTER PUBLICATION p SET (publish_via_partition_root = true)")
+		w.requireFinding(levelOK, "log", "slot "+name+" is read")
 		w.exec("DROP PUBLICATION p")
 		w.requireFinding(levelFailure, "log", "no publication has the inserts of")
 	})

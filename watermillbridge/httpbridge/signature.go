@@ -52,9 +52,9 @@ func Sign(id string, at time.Time, body []byte, secrets ...string) (string, erro
 	return all.String(), nil
 }
 
-// signMetadata returns what webhook-signature needs beside Sign for a request with Message-Metadata.
-// The signatures of Standard Webhooks do not cover headers, so anybody who has seen a request could
-// send it again with the id of another event.
+// signMetadata returns what webhook-signature needs beside Sign for a request with
+// Message-Metadata. The signatures of Standard Webhooks do not cover headers, so anybody who has
+// seen a request could send it again with the id of another event.
 func signMetadata(id string, at time.Time, metadata string, body []byte, secrets ...string) (string, error) {
 	var all strings.Builder
 	for i, secret := range secrets {

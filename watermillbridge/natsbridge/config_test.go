@@ -155,8 +155,8 @@ func TestTheSizeLimitBeforeAConnection(t *testing.T) {
 	}
 }
 
-// What NATS would refuse, change or take for a command is refused when it is recorded: in headers,
-// in fields, and in metadata of Watermill that no header of an event can hold.
+// An event with something that NATS would refuse, change or take for a command is refused when it
+// is recorded: in headers, in fields, and in metadata of Watermill that no header can hold.
 func TestMetadataThatNATSWouldChange(t *testing.T) {
 	t.Parallel()
 	p, err := natsbridge.NewPublisher(natsbridge.Config{URL: "nats://127.0.0.1:1"})

@@ -62,8 +62,8 @@ type found struct {
 
 func (f found) CachedInfo() *jetstream.StreamInfo { return f.info }
 
-// A stream that loses messages since its settings were changed is noticed within a minute, and so is
-// another limit.
+// A stream that loses messages since its settings were changed is noticed within a minute, and so
+// is another limit.
 func TestTheStreamIsCheckedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,11 +13,11 @@
 //
 // A server that evicts streams to make room, or that is a replica, is refused with
 // [ErrUnsafeServer] before the first event: the topic waits, and its events spend no attempt.
-// [Check] finds that out when a process starts. The settings are read again each minute. Redis acknowledges an entry before it is on the
-// disk. If an entry must survive a crash of the server, the server needs appendonly yes with
-// appendfsync always. If it must survive the loss of the server, it needs replicas, and
-// [Config].Replicas waits for them. A warning is logged if the append-only file is off or not
-// synced.
+// [Check] finds that out when a process starts. The settings are read again each minute. Redis
+// acknowledges an entry before it is on the disk. If an entry must survive a crash of the server,
+// the server needs appendonly yes with appendfsync always. If it must survive the loss of the
+// server, it needs replicas, and [Config].Replicas waits for them. A warning is logged if the
+// append-only file is off or not synced.
 //
 // # Trimming
 //

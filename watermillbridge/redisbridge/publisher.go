@@ -20,7 +20,7 @@ import (
 // entry is in the stream, and its event is published again. Its class is Unavailable.
 var ErrReplicas = errors.New("redisbridge: too few replicas have the entry")
 
-// checkEvery is how often the settings of the server are read again, which may change while it runs.
+// checkEvery is how often the settings of the server are read again. They may change while it runs.
 const checkEvery = time.Minute
 
 // NewPublisher returns a Publisher for Redis streams. It checks cfg and does not connect. The first

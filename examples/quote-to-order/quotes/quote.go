@@ -52,8 +52,8 @@ type Line struct {
 // TableName names the table.
 func (Line) TableName() string { return "quote_line" }
 
-// check refuses a quote of which the order service could make no order. What is accepted here has
-// been promised to a customer, so the check is before that.
+// check refuses a quote of which the order service could make no order. A quote that is accepted is
+// a promise to a customer, so the check comes before that.
 func (q *Quote) check() error {
 	if q.ID == "" || q.Customer == "" || len(q.Lines) == 0 {
 		return fmt.Errorf("%w: id, customer or lines are missing", ErrInvalid)

@@ -13,7 +13,7 @@ func lines(l ...Line) *Quote {
 	return &Quote{ID: "Q-1", Customer: "ada@example.com", Status: StatusDraft, Lines: l}
 }
 
-// What passes the check of the quote service is read by the order service.
+// The order service reads each quote that passes the check of the quote service.
 func TestWhatIsPromisedCanBeOrdered(t *testing.T) {
 	t.Parallel()
 	chair := Line{Line: 1, SKU: "chair", Quantity: 1, Cents: 100}

@@ -160,8 +160,8 @@ func TestSourceFromMetadata(t *testing.T) {
 		})
 	})
 	places := []string{
-		"orders/2/1099511627776", "", "orders", "orders/x/1", "orders/1/x", "orders/1", "orders/4294967296/1", "other/2/3",
-		"orders.poison/2/3",
+		"orders/2/1099511627776", "", "orders", "orders/x/1", "orders/1/x", "orders/1", "orders/4294967296/1",
+		"other/2/3", "orders.poison/2/3",
 	}
 	for _, place := range places {
 		if err := pubsub.Publish("orders", event(t.Context(), "e", core.HeaderSource, place)); err != nil {

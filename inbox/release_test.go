@@ -175,7 +175,8 @@ func (c *clinic) park(ids ...string) {
 	c.t.Helper()
 	for _, id := range ids {
 		key, _, _ := strings.Cut(id, ":")
-		msg := event(c.t.Context(), id, core.HeaderPartitionKey, key, "Nats-Msg-Id", id, core.HeaderSource, "orders/0/1")
+		msg := event(c.t.Context(), id, core.HeaderPartitionKey, key, "Nats-Msg-Id", id,
+			core.HeaderSource, "orders/0/1")
 		if err := c.Publish("orders", msg); err != nil {
 			c.t.Fatal(err)
 		}
@@ -274,7 +275,8 @@ func TestReleaseSelects(t *testing.T) {
 		c.ill = healthy
 		req := c.request()
 		req.Select = func(p inbox.Parked) bool {
-			if p.Topic != "orders" || p.Key.Handler != "invoice" || !strings.Contains(p.Reason, illness) || p.At.IsZero() {
+			if p.Topic != "orders" || p.Key.Handler != "invoice" || p.At.IsZero() ||
+				!strings.Contains(p.Reason, illness) {
 				t.Errorf("%+v", p)
 			}
 			return p.Key.EventID != "a:1"
@@ -324,7 +326,9 @@ func TestReleaseNeedsAConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClinic(t)
 		c.park("a:1", "a:2")
-		c.publish = func(topic string, _ *message.Message) (bool, error) { return topic != "orders", nil } // nobody gets it
+		c.publish = func(topic string, _ *message.Message) (bool, error) {
+			return topic != "orders", nil // nobody gets it
+		}
 		began := time.Now()
 		c.wantReleased(c.request(), inbox.Released{Sent: 1}, inbox.ErrNotHandled)
 		if took := time.Since(began); took < time.Minute || took > time.Minute+time.Second {

@@ -151,7 +151,8 @@ func (c *cluster) remove(groups map[string]string) (err error) {
 	}
 	for group, instance := range groups {
 		if instance != "" { // such a member does not leave by itself, so that it may come back
-			_, left := c.admin.RemoveMemberFromConsumerGroup(c.Prefix+group, []string{c.Prefix + group + "." + instance})
+			member := c.Prefix + group + "." + instance
+			_, left := c.admin.RemoveMemberFromConsumerGroup(c.Prefix+group, []string{member})
 			err = errors.Join(err, left)
 		}
 		gone := c.admin.DeleteConsumerGroup(c.Prefix + group)

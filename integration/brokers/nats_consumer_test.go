@@ -55,7 +55,9 @@ func TestNATSConsumerStops(t *testing.T) {
 			subscribe := func() (*wmnats.Subscriber, <-chan *message.Message) {
 				s, err := wmnats.NewSubscriber(wmnats.SubscriberConfig{
 					URL: topics.NATSURL(t), Unmarshaler: &wmnats.NATSMarshaler{}, QueueGroupPrefix: "billing",
-					JetStream: wmnats.JetStreamConfig{DurablePrefix: "billing", SubscribeOptions: []nats.SubOpt{tc.option}},
+					JetStream: wmnats.JetStreamConfig{
+						DurablePrefix: "billing", SubscribeOptions: []nats.SubOpt{tc.option},
+					},
 				}, watermill.NopLogger{})
 				fixture.NoError(t, err)
 				messages, err := s.Subscribe(t.Context(), topic)

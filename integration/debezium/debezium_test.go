@@ -272,7 +272,8 @@ func (w *world) moved() {
 			n++
 			for key := range keys {
 				p.Publish(core.Event{
-					Type: "grown", Topic: topic, Key: fmt.Sprint(key), AggregateVersion: int64(n), Payload: []byte("{}"),
+					Type: "grown", Topic: topic, Key: fmt.Sprint(key), AggregateVersion: int64(n),
+					Payload: []byte("{}"),
 				})
 				sent++
 			}

@@ -33,8 +33,8 @@ var packages = func() map[string]string {
 		"ent":         "github.com/ormoutbox/ormoutbox/integration/internal/entclient",
 	}
 	for _, path := range []string{
-		"cmp", "context", "database/sql", "encoding/json", "errors", "fmt", "io", "log", "log/slog", "net/http", "net/netip",
-		"os", "os/signal",
+		"cmp", "context", "database/sql", "encoding/json", "errors", "fmt", "io", "log", "log/slog", "net/http",
+		"net/netip", "os", "os/signal",
 		"strings", "syscall", "testing", "time", "entgo.io/ent/dialect", "entgo.io/ent/dialect/sql/schema",
 		"crypto/tls", "github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/sasl/plain",
 		"github.com/IBM/sarama", "github.com/uptrace/bun", "github.com/uptrace/bun/driver/pgdriver", "gorm.io/gorm",

@@ -88,7 +88,8 @@ func testInboxRelease(t *testing.T, db testdb.DB, b releaseBroker) {
 	var handled []string
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	fixture.NoError(t, err)
-	router.AddMiddleware(inbox.SQL(pool, "billing", inbox.CreateTables(), inbox.Poison(parked, b.poison), inbox.Into(&in),
+	router.AddMiddleware(inbox.SQL(pool, "billing",
+		inbox.CreateTables(), inbox.Poison(parked, b.poison), inbox.Into(&in),
 		inbox.Configure(func(c *inbox.Config) { c.Logger = slog.New(slog.DiscardHandler) })))
 	router.AddConsumerHandler("invoice", b.topic, b.subscribe("invoice"), func(msg *message.Message) error {
 		id := msg.Metadata[core.HeaderEventID]

@@ -246,7 +246,8 @@ func (m *migration) writeOutbox(ctx context.Context, key int, refuse error, say 
 
 func (m *migration) pause() {
 	m.Helper()
-	fixture.NoError(m.T, m.relay.Outbox.Pause(m.Context(), core.PauseRequest{All: true, Actor: "ada", Reason: "moving"}))
+	req := core.PauseRequest{All: true, Actor: "ada", Reason: "moving"}
+	fixture.NoError(m.T, m.relay.Outbox.Pause(m.Context(), req))
 }
 
 func (m *migration) resume() {

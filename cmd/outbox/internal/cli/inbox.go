@@ -338,7 +338,8 @@ func (a *app) inboxRedriveCommand() *cobra.Command {
 		"Let dead messages be processed when they are delivered again",
 		`redrive lets dead messages of a consumer be processed, with fresh attempts, when they are delivered
 again: from the dead-letter queue, or by a replay. It delivers nothing, because the inbox has no
-payloads. Actor and reason are stored with the message until then. A message that is never to be
+payloads. In the service, Inbox.Release of module inbox redrives the messages of a poison queue and
+delivers them. Actor and reason are stored with the message until then. A message that is never to be
 processed is for: outbox inbox discard.
 
 If the consumers have a Cache in front of the table, redrive in the service (Inbox.Redrive), or empty

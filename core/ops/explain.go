@@ -90,8 +90,7 @@ func (a *API) explain(ctx context.Context, e Event) (Explanation, error) {
 	x := Explanation{Event: e}
 	switch {
 	case e.Status == StatusDone:
-		x.done()
-		return x, nil
+		return x, a.done(ctx, &x)
 	case e.Status == StatusDiscarded:
 		return x, a.discarded(ctx, &x)
 	case e.Status == StatusDead:
@@ -228,19 +227,41 @@ func (a *API) stopped(topic string) *core.StoppedDestination {
 	return nil
 }
 
-func (x *Explanation) done() {
+func (a *API) done(ctx context.Context, x *Explanation) error {
 	x.Reason = ReasonDone
+	declared, err := a.shortest(ctx)
+	if err != nil {
+		return err
+	}
+	w, known := declared[x.Event.Topic]
 	if x.Event.ByLog() {
 		x.Text = fmt.Sprintf("It was inserted at %s for a program that reads the log of the database, such as "+
 			"Debezium. Whether that program has published it, this table does not know.", at(x.Event.CreatedAt))
+		window := " --dedup-window TIME"
+		if known {
+			window = ""
+		}
 		x.Fix = fmt.Sprintf("See whether the program runs and how far it is: `outbox doctor`. If it has lost the "+
-			"event, replay %[1]s: `outbox replay plan %[1]s --dedup-window TIME --reason WHY`.", x.Event.ID)
-		return
+			"event, replay %[1]s: `outbox replay plan %[1]s%[2]s --reason WHY`.", x.Event.ID, window)
+	} else {
+		x.Text = fmt.Sprintf("Destination %s accepted it at %s.", x.Event.Topic, at(x.Event.DoneAt))
+		if x.Event.Receipt != "" {
+			x.Text += " Its place there is " + x.Event.Receipt + "."
+		}
 	}
-	x.Text = fmt.Sprintf("Destination %s accepted it at %s.", x.Event.Topic, at(x.Event.DoneAt))
-	if x.Event.Receipt != "" {
-		x.Text += " Its place there is " + x.Event.Receipt + "."
+	if known && w.Keep != Forever && x.Event.ReplayOf.IsZero() {
+		x.Text += replayableUntil(&x.Event, w)
 	}
+	return nil
+}
+
+// replayableUntil says in words how long a done event can be replayed.
+func replayableUntil(e *Event, w Window) string {
+	end := forgets(e.DoneAt, w.Keep)
+	if end.Before(e.ReadAt) {
+		return fmt.Sprintf(" It can be replayed no more: consumer %s has forgotten it since %s.", w.Consumer, at(end))
+	}
+	return fmt.Sprintf(" It can be replayed until %s: then consumer %s forgets it.", at(end), w.Consumer)
 }
 
 func (a *API) discarded(ctx context.Context, x *Explanation) error {

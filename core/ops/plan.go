@@ -51,6 +51,11 @@ type Plan struct {
 	// Until is when the consumers forget the first event of a replay. RunPlan replays nothing after
 	// it. Zero for the other actions.
 	Until time.Time `json:"until,omitzero"`
+	// Windows are the windows that a replay was planned with, by topic. RunPlan replays nothing if
+	// a consumer of a topic has declared a shorter one since.
+	Windows map[string]time.Duration `json:"windows,omitempty"`
+	// Beyond says which windows ReplayOptions.BeyondWindows went beyond. Then Windows is empty.
+	Beyond string `json:"beyond,omitempty"`
 	// Digest is a hash of the action and the ids, for people who compare what they approve with
 	// what is applied.
 	Digest string `json:"digest"`

@@ -6,7 +6,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -16,12 +19,16 @@ import (
 // an event: they would process it a second time. The call has replayed nothing.
 var ErrDedupWindow = errors.New("ops: consumers may have forgotten the events")
 
-// ReplayOptions says what PlanReplay plans. Only DedupWindow is required.
+// ReplayOptions says what PlanReplay plans. Its zero value is for topics whose consumers declared
+// their windows.
 type ReplayOptions struct {
-	// DedupWindow is how long the consumers remember an event that they have processed: the
-	// shortest Retention of their inboxes, less the time that a message can be on its way. Events
-	// that were done before are refused.
+	// DedupWindow is how long the consumers remember an event, see Window.Keep. Events that were
+	// done before are refused. It is required if no consumer of one of the topics declared a window
+	// with DeclareWindow. Otherwise it can only narrow: the shorter one of both holds.
 	DedupWindow time.Duration
+	// BeyondWindows makes DedupWindow hold where a consumer declared a shorter window: those
+	// consumers process events a second time. Plan.Beyond, and with it the audit, names them.
+	BeyondWindows bool
 	// IDs are the rows to replay. Empty: those that the filter selects.
 	IDs []core.RowID
 	// Limit is how many events the plan can have. If there are more, PlanReplay refuses. Default,
@@ -40,17 +47,24 @@ type ReplayOptions struct {
 // low priority: they hold up no other event.
 //
 // Consumers that remember the event skip it, so a replay reaches only those that never processed
-// it. The error wraps ErrDedupWindow if one of the events was done longer than
-// ReplayOptions.DedupWindow ago. It wraps core.ErrInvalidRequest for options that make no sense, a
-// row that is not done or is a replay itself, and more events than Limit. A filter passes over rows
-// of earlier replays: it selects each event once.
+// it. The error wraps ErrDedupWindow if a consumer has forgotten one of the events: it was done
+// longer ago than the shortest Window of its topic, or than ReplayOptions.DedupWindow. It wraps
+// core.ErrInvalidRequest for options that make no sense, a topic without a window, a row that is
+// not done or is a replay itself, and more events than Limit. A filter passes over rows of earlier
+// replays: it selects each event once.
 func (a *API) PlanReplay(ctx context.Context, f Filter, o ReplayOptions) (Plan, error) {
 	if err := o.check(&f); err != nil {
 		return Plan{}, err
 	}
+	declared, err := a.shortest(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+	if o.DedupWindow == 0 && len(declared) == 0 {
+		return Plan{}, noWindow("any topic")
+	}
 	f.Statuses = []Status{StatusDone}
 	var events []Event
-	var err error
 	if len(o.IDs) > 0 {
 		events, err = a.distinctRows(ctx, o.IDs, replayable)
 	} else {
@@ -59,12 +73,23 @@ func (a *API) PlanReplay(ctx context.Context, f Filter, o ReplayOptions) (Plan, 
 	if err != nil {
 		return Plan{}, err
 	}
-	until, err := o.until(events)
-	if err != nil {
+	p := newPlan(ActionReplay, f, events)
+	m := memory{windows: map[string]Window{}}
+	for _, topic := range slices.Sorted(maps.Keys(p.Topics)) {
+		if err := m.add(topic, declared, o); err != nil {
+			return Plan{}, err
+		}
+	}
+	if p.Until, err = m.until(events); err != nil {
 		return Plan{}, err
 	}
-	p := newPlan(ActionReplay, f, events)
-	p.Until = until
+	p.Beyond = strings.Join(m.beyond, "; ")
+	if p.Beyond == "" {
+		p.Windows = map[string]time.Duration{}
+		for topic, w := range m.windows {
+			p.Windows[topic] = w.Keep
+		}
+	}
 	return p, nil
 }
 
@@ -74,8 +99,11 @@ func (o *ReplayOptions) check(f *Filter) error {
 			return invalid("only done events can be replayed, not those that are %s", s)
 		}
 	}
-	if o.DedupWindow <= 0 {
-		return invalid("ReplayOptions.DedupWindow is required: how long do the consumers remember an event?")
+	if o.DedupWindow < 0 {
+		return invalid("DedupWindow %s is negative", o.DedupWindow)
+	}
+	if o.BeyondWindows && o.DedupWindow == 0 {
+		return invalid("BeyondWindows needs DedupWindow: what holds in place of the windows that consumers declared?")
 	}
 	if o.Limit < 0 || max(o.Limit, len(o.IDs)) > MaxPlan {
 		return invalid("a plan has 1 to %d events, not %d", MaxPlan, max(o.Limit, len(o.IDs)))
@@ -130,27 +158,78 @@ func (a *API) doneEvents(ctx context.Context, f Filter, limit int) (events []Eve
 	}
 }
 
-// until returns when the consumers forget the first of the events.
-func (o *ReplayOptions) until(events []Event) (until time.Time, err error) {
-	var first *Event
+func noWindow(topic string) error {
+	return invalid("DedupWindow is missing, and no consumer of %s has declared its window: how long do the consumers "+
+		"remember an event?", topic)
+}
+
+// memory is what is known of how long the consumers remember the events of a replay.
+type memory struct {
+	windows map[string]Window // by topic; Consumer is empty for ReplayOptions.DedupWindow
+	beyond  []string          // declared windows that do not hold
+}
+
+// add finds the window of a topic.
+func (m *memory) add(topic string, declared map[string]Window, o ReplayOptions) error {
+	w, ok := declared[topic]
+	switch {
+	case !ok && o.DedupWindow == 0:
+		return noWindow("topic " + topic)
+	case !ok, o.DedupWindow > 0 && o.DedupWindow < w.Keep:
+		w = Window{Topic: topic, Keep: o.DedupWindow}
+	case o.BeyondWindows && o.DedupWindow > w.Keep:
+		m.beyond = append(m.beyond, w.String())
+		w = Window{Topic: topic, Keep: o.DedupWindow}
+	}
+	m.windows[topic] = w
+	return nil
+}
+
+// until returns when a consumer forgets the first of the events.
+func (m *memory) until(events []Event) (until time.Time, err error) {
+	var first *Event // of those that are forgotten
 	forgotten := 0
 	for i := range events {
 		e := &events[i]
-		if e.DoneAt.Add(o.DedupWindow).Before(e.ReadAt) {
-			forgotten++
+		end := forgets(e.DoneAt, m.windows[e.Topic].Keep)
+		if until.IsZero() || end.Before(until) {
+			until = end
 		}
-		if first == nil || e.DoneAt.Before(first.DoneAt) {
+		if !end.Before(e.ReadAt) {
+			continue
+		}
+		if forgotten++; first == nil || e.DoneAt.Before(first.DoneAt) {
 			first = e
 		}
 	}
-	switch {
-	case first == nil:
+	if forgotten == 0 {
 		return until, nil
-	case forgotten > 0:
-		return until, fmt.Errorf("%w: %d of %d events were done longer than %s ago, row %s at %s; choose newer events",
-			ErrDedupWindow, forgotten, len(events), o.DedupWindow, first.ID, first.DoneAt.Format(time.RFC3339))
 	}
-	return first.DoneAt.Add(o.DedupWindow), nil
+	w := m.windows[first.Topic]
+	known := "DedupWindow is " + w.Keep.String()
+	if w.Consumer != "" {
+		known = w.String()
+	}
+	return time.Time{}, fmt.Errorf("%w: %s, and %d of %d events were done too long ago, row %s at %s; choose newer events",
+		ErrDedupWindow, known, forgotten, len(events), first.ID, first.DoneAt.Format(time.RFC3339))
+}
+
+// stillRemembered returns an error if a consumer has declared a shorter window since a replay was
+// planned.
+func (a *API) stillRemembered(ctx context.Context, p *Plan) error {
+	if p.Action != ActionReplay || p.Beyond != "" {
+		return nil
+	}
+	declared, err := a.shortest(ctx)
+	if err != nil {
+		return err
+	}
+	for topic, planned := range p.Windows {
+		if w, ok := declared[topic]; ok && w.Keep < planned {
+			return fmt.Errorf("%w: %s, which it declared after the plan was made; make a new one", ErrDedupWindow, w)
+		}
+	}
+	return nil
 }
 
 // ReplayID is the id of the row with which the plan replays the row that has the id original. A

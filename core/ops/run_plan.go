@@ -69,7 +69,7 @@ type planRun struct {
 // them with low priority. The outcomes are those of the rows that it has inserted: an
 // event whose new row is refused has failed, and a redrive is for that row. Events whose row was
 // deleted since the plan was made are not replayed: they are missing from Changed. The error wraps
-// ErrDedupWindow if Plan.Until has passed.
+// ErrDedupWindow if Plan.Until has passed, or if a consumer has declared a shorter Window meanwhile.
 //
 // RunPlan returns when the plan is done. The error wraps ErrPlanStopped if the plan stopped by
 // itself or was paused or cancelled by somebody else. Repair what Note says, and call RunPlan
@@ -121,6 +121,9 @@ func (r *planRun) begin(ctx context.Context, a *API, id string) (err error) {
 		if r.p.Until.Before(r.p.ReadAt) && r.p.Action == ActionReplay {
 			return fmt.Errorf("%w: the plan could be run until %s; make a new one", ErrDedupWindow,
 				r.p.Until.Format(time.RFC3339))
+		}
+		if err := a.stillRemembered(ctx, &r.p.Plan); err != nil {
+			return err
 		}
 		r.until = time.Now().Add(r.p.Until.Sub(r.p.ReadAt))
 		if r.p.State == PlanStopped {

@@ -36,6 +36,7 @@ type Repository struct {
 	pauses       map[string]core.Pause // by pauseTarget
 	groups       map[string]ops.GroupNote
 	rates        map[string]core.Rate // by topic
+	windows      map[windowKey]ops.Window
 	commitFaults []CommitFault
 }
 

@@ -108,7 +108,11 @@ func (r *Repository) InsertPlan(ctx context.Context, p ops.StoredPlan, audit str
 // planReason is the reason of an audit row about a plan. It says which events the plan has.
 func planReason(p ops.StoredPlan, reason string) string {
 	filter, _ := json.Marshal(p.Filter)
-	return fmt.Sprintf("%s (plan %s: %s of %d events, filter %s)", reason, p.ID, p.Action, p.Events, filter)
+	beyond := ""
+	if p.Beyond != "" {
+		beyond = ", beyond: " + p.Beyond
+	}
+	return fmt.Sprintf("%s (plan %s: %s of %d events, filter %s%s)", reason, p.ID, p.Action, p.Events, filter, beyond)
 }
 
 // ReadPlan implements ops.PlanStore.

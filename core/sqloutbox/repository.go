@@ -50,6 +50,7 @@ type Repository struct {
 	pauses   pauseStatements
 	groups   groupStatements
 	rates    rateStatements
+	windows  windowStatements
 
 	partitions *partitions // nil: the table has none
 }
@@ -85,7 +86,7 @@ func newRepository(r runner, cfg Config) (*Repository, error) {
 		pool: p, names: n, database: n.dialect.open(p, n), waker: n.dialect.wake(p, n),
 		relays: newRelayStatements(n), plans: newPlanStatements(n), pauses: newPauseStatements(n),
 		groups: newGroupStatements(n),
-		rates:  newRateStatements(n),
+		rates:  newRateStatements(n), windows: newWindowStatements(n),
 	}
 	if n.partitioned {
 		repo.partitions, err = newPartitions(p, n, cfg.PartitionEvery)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -173,6 +174,143 @@ func TestReplayIsRefused(t *testing.T) {
 		p, err := w.api.PlanReplay(t.Context(), ops.Filter{}, byID(done.ID, done.ID))
 		if err != nil || len(p.IDs) != 1 || p.Until.Before(done.DoneAt) {
 			t.Errorf("%+v %v", p, err)
+		}
+	})
+}
+
+// PlanReplay follows the windows that consumers declared, topic by topic, and RunPlan the shorter
+// ones that they declare later.
+func TestReplayFollowsDeclaredWindows(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db, core.Config{PollInterval: 20 * time.Millisecond})
+		ids := w.Publish(core.Event{Type: "paid", Topic: "orders"}, core.Event{Type: "sent", Topic: "mails"})
+		w.drain()
+		done := w.one(ids[0])
+		fixture.Await(t, "the clock of SQLite, which counts milliseconds, goes on", func() bool {
+			return w.one(ids[0]).ReadAt.After(done.DoneAt.Add(time.Millisecond))
+		})
+		declare := func(topic, consumer string, keep time.Duration) {
+			t.Helper()
+			fixture.NoError(t, w.api.DeclareWindow(t.Context(), ops.WindowRequest{
+				Topic: topic, Consumer: consumer, Keep: keep, Actor: "ann", Reason: "its inbox",
+			}))
+		}
+		plan := func(topic string, o ops.ReplayOptions) (ops.Plan, error) {
+			return w.api.PlanReplay(t.Context(), ops.Filter{Topic: topic}, o)
+		}
+		refused := func(name string, err, want error, texts ...string) {
+			t.Helper()
+			if !errors.Is(err, want) {
+				t.Fatalf("%s: %v, want %v", name, err, want)
+			}
+			for _, text := range texts {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("%s: %v does not say %q", name, err, text)
+				}
+			}
+		}
+
+		_, err := plan("orders", ops.ReplayOptions{})
+		refused("no window", err, core.ErrInvalidRequest, "DedupWindow is missing")
+		declare("orders", "search", ops.Forever)
+		declare("orders", "billing", window)
+		declare("orders", "billing", window)
+		if n := len(w.audit()); n != 2 {
+			t.Errorf("%d audit rows, want one for each change", n)
+		}
+		_, err = plan("", ops.ReplayOptions{})
+		refused("one topic has none", err, core.ErrInvalidRequest, "no consumer of topic mails")
+		p, err := plan("orders", ops.ReplayOptions{})
+		if err != nil || !p.Until.Equal(done.DoneAt.Add(window)) || p.Windows["orders"] != window || p.Beyond != "" {
+			t.Errorf("the shortest window: %+v %v", p, err)
+		}
+		p, err = plan("", ops.ReplayOptions{DedupWindow: time.Hour})
+		if err != nil || len(p.IDs) != 2 || p.Windows["orders"] != time.Hour || p.Windows["mails"] != time.Hour {
+			t.Errorf("narrowed: %+v %v", p, err)
+		}
+		p, err = plan("orders", ops.ReplayOptions{DedupWindow: 2 * window})
+		if err != nil || p.Windows["orders"] != window {
+			t.Errorf("DedupWindow cannot widen: %+v %v", p, err)
+		}
+		_, err = plan("orders", ops.ReplayOptions{DedupWindow: time.Microsecond})
+		refused("narrowed too far", err, ops.ErrDedupWindow, "DedupWindow is 1µs", done.ID.String())
+		_, err = plan("orders", ops.ReplayOptions{BeyondWindows: true})
+		refused("beyond, but how far?", err, core.ErrInvalidRequest)
+
+		stored, err := w.api.StorePlan(t.Context(), p, "ann", "INC-7")
+		fixture.NoError(t, err)
+		declare("orders", "billing", time.Microsecond)
+		_, err = plan("orders", ops.ReplayOptions{DedupWindow: window})
+		refused("forgotten", err, ops.ErrDedupWindow, "consumer billing remembers events of orders for 1µs",
+			"1 of 1 events", done.ID.String())
+		_, err = w.api.RunPlan(t.Context(), stored.ID, ops.RunOptions{Actor: "ann"})
+		refused("run", err, ops.ErrDedupWindow, "consumer billing", "after the plan was made")
+		if x := w.explain(ids[0]); !strings.Contains(x.Text, "no more: consumer billing has forgotten it") {
+			t.Errorf("explained as %q", x.Text)
+		}
+		p, err = plan("orders", ops.ReplayOptions{DedupWindow: window, BeyondWindows: true})
+		if err != nil || len(p.IDs) != 1 || !strings.Contains(p.Beyond, "consumer billing") {
+			t.Fatalf("beyond: %+v %v", p, err)
+		}
+		stored, err = w.api.StorePlan(t.Context(), p, "ann", "INC-7")
+		fixture.NoError(t, err)
+		if a := w.audit()[0]; !strings.Contains(a.Reason, "beyond: consumer billing remembers") {
+			t.Errorf("audited as %+v", a)
+		}
+		stop := w.Run()
+		ran, err := w.api.RunPlan(t.Context(), stored.ID, ops.RunOptions{Actor: "ann"})
+		if err != nil || ran.Succeeded != 1 {
+			t.Errorf("beyond: %+v %v", ran, err)
+		}
+		stop()
+
+		there, err := w.api.WithdrawWindow(t.Context(), ops.WindowRequest{
+			Topic: "orders", Consumer: "billing", Actor: "ann", Reason: "gone",
+		})
+		fixture.NoError(t, err)
+		if p, err = plan("orders", ops.ReplayOptions{}); !there || err != nil || p.Windows["orders"] != ops.Forever {
+			t.Errorf("withdrawn: %v %+v %v", there, p, err)
+		}
+	})
+}
+
+// audit returns the newest entries first.
+func (w *world) audit() []core.AuditRecord {
+	w.T.Helper()
+	all, err := w.Outbox.ListAudit(w.T.Context(), core.AuditQuery{Limit: 100})
+	fixture.NoError(w.T, err)
+	return all
+}
+
+// DeclareWindow refuses what makes no sense, before anything is written.
+func TestDeclareWindowIsRefused(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db, core.Config{})
+		good := ops.WindowRequest{Topic: "orders", Consumer: "search", Keep: time.Hour, Actor: "ann", Reason: "r"}
+		for name, change := range map[string]func(r *ops.WindowRequest){
+			"no topic":       func(r *ops.WindowRequest) { r.Topic = "" },
+			"a long topic":   func(r *ops.WindowRequest) { r.Topic = strings.Repeat("x", 250) },
+			"no consumer":    func(r *ops.WindowRequest) { r.Consumer = "" },
+			"a long one":     func(r *ops.WindowRequest) { r.Consumer = strings.Repeat("x", 129) },
+			"a control code": func(r *ops.WindowRequest) { r.Consumer = "a\nb" },
+			"no time":        func(r *ops.WindowRequest) { r.Keep = 0 },
+			"less than none": func(r *ops.WindowRequest) { r.Keep = -time.Hour },
+			"nobody":         func(r *ops.WindowRequest) { r.Actor = "" },
+			"no reason":      func(r *ops.WindowRequest) { r.Reason = "" },
+		} {
+			bad := good
+			change(&bad)
+			if err := w.api.DeclareWindow(t.Context(), bad); !errors.Is(err, core.ErrInvalidRequest) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := w.api.WithdrawWindow(t.Context(), good); !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("withdraw with Keep: %v", err)
+		}
+		if all, err := w.api.Windows(t.Context()); err != nil || len(all) != 0 || len(w.audit()) != 0 {
+			t.Errorf("%+v %v, audited %+v", all, err, w.audit())
 		}
 	})
 }

@@ -79,6 +79,7 @@ func TestRepository(t *testing.T, h RepositoryHarness) {
 		{"Groups", groupCases()},
 		{"Pauses", pauseCases()},
 		{"Rates", rateCases()},
+		{"Windows", windowCases()},
 		{"Audit", auditCases()},
 		{"Plans", planCases()},
 		{"Interleaving", interleavingCases()},

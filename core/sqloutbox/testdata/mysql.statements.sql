@@ -362,3 +362,6 @@ DELETE FROM `outbox_key` WHERE lane = ?
 -- undo_next
 UPDATE `outbox_key` SET last_seq = last_seq - ?, last_id = ?, prev_id = NULL WHERE lane = ?
 
+-- window: windows
+SELECT target, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',paused_at), actor, reason FROM `outbox_pause` WHERE target LIKE 'window:%' ORDER BY target LIMIT 1000
+

@@ -490,3 +490,6 @@ FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) 
 -- unlocked
 SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND (SELECT count(*) FROM generate_series(1, least(cardinality($1::uuid[]), 1)) a, generate_series(1, least(cardinality($1::uuid[]), 1)) b) > 0 ORDER BY e.id FOR UPDATE SKIP LOCKED
 
+-- window: windows
+SELECT target, (extract(epoch from paused_at)*1000000)::bigint, actor, reason FROM "app"."outbox_pause" WHERE target LIKE 'window:%' ORDER BY target LIMIT 1000
+

@@ -78,33 +78,76 @@ func backend(ctx context.Context, c *sql.Conn) (pid uint32, err error) {
 	return pid, err
 }
 
-// retention compares the oldest event that can still be replayed with the time for which consumers
-// remember what they have processed.
-func (x *examination) retention(ctx context.Context) ([]finding, error) {
-	if x.dedupWindow <= 0 {
-		return nil, nil
-	}
-	var done nullMicros
-	err := x.db.QueryRowContext(ctx, "SELECT "+x.db.micros("done_at")+" FROM "+
-		x.db.quote(x.schema, x.prefix+"event")+" WHERE status = 1 ORDER BY id LIMIT 1").Scan(&done)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, err
-	}
-	now, err := x.db.now(ctx)
+// retention compares the oldest events that can still be replayed with the time for which consumers
+// remember what they have processed: what each has declared, and --dedup-window.
+func (x *examination) retention(ctx context.Context) (all []finding, err error) {
+	api, err := ops.New(x.ob)
 	if err != nil {
 		return nil, err
 	}
-	if kept := now.Sub(done.Time); !done.IsZero() && kept > x.dedupWindow {
-		return []finding{{
-			Check: "retention", Level: levelWarning,
-			Found: fmt.Sprintf("an event that was published %s ago is still in the table", age(kept)),
-			Cause: "consumers remember events for " + age(x.dedupWindow) + ": they would process it again when it is " +
-				"replayed",
-			Fix: "keep events for a shorter time (Retention.Keep, --keep of the relay), or let consumers remember " +
-				"longer (Retention of the inbox)",
-		}}, nil
+	declared, err := api.Windows(ctx)
+	if err != nil && !errors.Is(err, core.ErrNoTables) {
+		return nil, err
 	}
-	return []finding{fine("retention", "no event is kept for longer than "+age(x.dedupWindow))}, nil
+	for _, w := range declared {
+		if w.Keep == ops.Forever {
+			continue
+		}
+		f, err := x.kept(ctx, api, ops.Filter{Topic: w.Topic}, w.Keep, "consumer "+w.Consumer)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	switch {
+	case x.dedupWindow > 0:
+		f, err := x.kept(ctx, api, ops.Filter{}, x.dedupWindow, "--dedup-window")
+		return append(all, f), err
+	case len(declared) == 0:
+		all = append(all, fine("retention", "no consumer has declared how long it remembers events"))
+	case len(all) == 0:
+		all = append(all, fine("retention", "the consumers that declared a window remember events for ever"))
+	}
+	return all, nil
+}
+
+const maxLooks = 10 // at ops.MaxLook rows, for an event of a topic
+
+// kept compares the oldest done event that a filter selects with how long whoever is named
+// remembers it.
+func (x *examination) kept(ctx context.Context, api *ops.API, f ops.Filter, remembers time.Duration, who string,
+) (finding, error) {
+	of := ""
+	if f.Topic != "" {
+		of = " of " + f.Topic
+	}
+	f.Statuses = []ops.Status{ops.StatusDone}
+	q := ops.ListQuery{Filter: f, Limit: 1}
+	page, err := api.List(ctx, q)
+	for looks := 1; looks < maxLooks && err == nil && len(page.Events) == 0 && page.Next != ""; looks++ {
+		q.After = page.Next
+		page, err = api.List(ctx, q)
+	}
+	if err != nil {
+		return finding{}, err
+	}
+	if len(page.Events) == 0 && page.Next != "" {
+		return fine("retention", fmt.Sprintf("no event%s is among the %d oldest", of, maxLooks*ops.MaxLook)), nil
+	}
+	for _, e := range page.Events {
+		if kept := e.ReadAt.Sub(e.DoneAt); kept > remembers {
+			return finding{
+				Check: "retention", Level: levelWarning,
+				Found: fmt.Sprintf("an event%s that was published %s ago is still in the table, and %s says %s", of,
+					age(kept), who, age(remembers)),
+				Cause: "consumers that have forgotten an event would process it again when it is replayed; outbox " +
+					"replay plan refuses it if a consumer has declared so",
+				Fix: "keep events for a shorter time (Retention.Keep, --keep of the relay), or let consumers remember " +
+					"longer (Retention of the inbox)",
+			}, nil
+		}
+	}
+	return fine("retention", fmt.Sprintf("no event%s is kept for longer than %s (%s)", of, age(remembers), who)), nil
 }
 
 // maxOverdue is how many effects of a channel doctor looks at.

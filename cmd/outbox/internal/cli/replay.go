@@ -23,24 +23,24 @@ func (a *app) replayPlanCommand() *cobra.Command {
 	var w who
 	var dryRun bool
 	c := &cobra.Command{
-		Use:   "plan [ROW-ID...] --dedup-window DURATION --reason TEXT",
+		Use:   "plan [ROW-ID...] --reason TEXT",
 		Short: "Store which done events to replay, and change nothing yet",
 		Long: `plan freezes the done events with these row ids, or those that the filter selects, and stores them.
 It prints how many there are, how old they are, and where they go. Rows that are replays themselves
 are passed over. outbox replay apply works the plan off.
 
-A consumer that remembers an event skips its replay. So --dedup-window is required: how long the
-consumers remember an event, which is the retention of their inboxes. If one of the events was done
-longer ago, nothing is stored, because a consumer that has forgotten the event would handle it a
-second time. If more than --limit events are selected, nothing is stored either.`,
-		Example: "  outbox replay plan --topic orders --since 2h --dedup-window 168h --reason 'lost, INC-7'\n" +
+A consumer that remembers an event skips its replay. How long it remembers, it has declared (outbox
+window). If one of the events was done longer ago than a consumer of its topic remembers, nothing is
+stored, because that consumer would handle the event a second time. --dedup-window says how long the
+consumers remember where none has declared it; elsewhere it only makes the time shorter.
+--beyond-windows makes it hold everywhere. The audit then names the consumers that get events twice.
+
+If more than --limit events are selected, nothing is stored either.`,
+		Example: "  outbox replay plan --topic orders --since 2h --reason 'lost, INC-7'\n" +
 			"  outbox replay plan 0192f1c2-... --dedup-window 168h --dry-run",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil && !dryRun {
 				return err
-			}
-			if o.DedupWindow <= 0 {
-				return usage("--dedup-window is missing: how long do the consumers remember an event, such as 168h?")
 			}
 			var err error
 			if o.IDs, err = rowIDs(args); err != nil {
@@ -58,7 +58,10 @@ second time. If more than --limit events are selected, nothing is stored either.
 	filterFlags(c, &f)
 	w.reasonFlags(c)
 	flags := c.Flags()
-	flags.DurationVar(&o.DedupWindow, "dedup-window", 0, "how long the consumers remember an event")
+	flags.DurationVar(&o.DedupWindow, "dedup-window", 0,
+		"how long the consumers remember an event (default: what they declared)")
+	flags.BoolVar(&o.BeyondWindows, "beyond-windows", false,
+		"--dedup-window holds where a consumer has declared a shorter time")
 	flags.IntVar(&o.Limit, "limit", 0, "events of the plan, up to 10000 (default: 10000)")
 	flags.BoolVar(&dryRun, "dry-run", false, "print what the plan would have, and store nothing")
 	return c

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ormoutbox/ormoutbox/core/ops"
+)
+
+// windowRow is the deduplication window of a consumer as commands print it.
+type windowRow struct {
+	Topic    string    `json:"topic"`
+	Consumer string    `json:"consumer"`
+	Keep     string    `json:"keep"` // as "168h0m0s", or "forever"
+	Since    time.Time `json:"since"`
+	Actor    string    `json:"actor"`
+	Reason   string    `json:"reason"`
+}
+
+func windowRowOf(w ops.Window) windowRow {
+	return windowRow{w.Topic, w.Consumer, (*keep)(&w.Keep).String(), w.Since, w.Actor, w.Reason}
+}
+
+// keep is the value of --keep.
+type keep time.Duration
+
+func (k *keep) Set(text string) error {
+	if text == "forever" {
+		*k = keep(ops.Forever)
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && d <= 0 {
+		err = fmt.Errorf("%s is not more than 0", d)
+	}
+	*k = keep(d)
+	return err
+}
+
+func (k *keep) String() string {
+	switch time.Duration(*k) {
+	case 0:
+		return ""
+	case ops.Forever:
+		return "forever"
+	}
+	return time.Duration(*k).String()
+}
+
+func (k *keep) Type() string { return "duration" }
+
+func (a *app) windowCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "window",
+		Short: "Declare for how long consumers recognise copies: the limit of every replay",
+		Long: `window declares, lists and withdraws the deduplication windows of consumers: how long a consumer of a
+topic recognises the copies of an event, counted from when the event was published. It is the
+Retention of the consumer's inbox, less the time that a message can be on its way. outbox replay plan
+refuses events that a consumer of their topic has forgotten.`,
+	}, a.windowDeclareCommand(), a.windowListCommand(), a.windowWithdrawCommand())
+}
+
+func (a *app) windowDeclareCommand() *cobra.Command {
+	var w who
+	var remembers keep
+	c := &cobra.Command{
+		Use:   "declare TOPIC CONSUMER --keep DURATION --reason TEXT",
+		Short: "Store how long a consumer of a topic recognises copies",
+		Long: `declare stores how long a consumer recognises the copies of an event of the topic, in place of what was
+declared before. The consumer is the name of its inbox, or any other name. A consumer that never
+forgets has --keep forever.
+
+Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
+--yes, or it is refused (exit code 5).`,
+		Example: "  outbox window declare orders search --keep 168h --reason 'its inbox keeps 8 days'",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := w.check(); err != nil {
+				return err
+			}
+			req := ops.WindowRequest{
+				Topic: args[0], Consumer: args[1], Keep: time.Duration(remembers), Actor: w.actor, Reason: w.reason,
+			}
+			if req.Keep == 0 {
+				return usage("--keep is missing: how long does the consumer remember an event, such as 168h?")
+			}
+			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
+				row := windowRow{req.Topic, req.Consumer, remembers.String(), a.now().UTC(), req.Actor, req.Reason}
+				ask := fmt.Sprintf("store on %s that consumer %s remembers events of %s: %s?", db.name, row.Consumer,
+					row.Topic, row.Keep)
+				if err := a.confirm(w.yes, ask); err != nil {
+					return err
+				}
+				if err := api.DeclareWindow(ctx, req); err != nil {
+					return err
+				}
+				a.hintUnseen(ctx, api, ops.Filter{Topic: req.Topic})
+				return a.print(row, func() {
+					a.sayf("consumer %s remembers events of %s: %s\n", row.Consumer, row.Topic, row.Keep)
+				})
+			})
+		},
+	}
+	w.flags(c)
+	c.Flags().Var(&remembers, "keep", "how long the consumer remembers an event, or forever")
+	return c
+}
+
+func (a *app) windowListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List how long consumers recognise copies: since when, by whom and why",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+				list, err := api.Windows(ctx)
+				if err != nil {
+					return err
+				}
+				rows := converted(list, windowRowOf)
+				return a.print(rows, func() { a.printWindows(rows) })
+			})
+		},
+	}
+}
+
+func (a *app) printWindows(rows []windowRow) {
+	if len(rows) == 0 {
+		a.sayf("no consumer has declared a window\n")
+		return
+	}
+	t := &table{}
+	t.add("TOPIC", "CONSUMER", "KEEP", "SINCE", "ACTOR", "REASON")
+	for _, r := range rows {
+		t.add(r.Topic, r.Consumer, r.Keep, moment(r.Since), short(r.Actor), short(r.Reason))
+	}
+	t.write(a.Out)
+}
+
+func (a *app) windowWithdrawCommand() *cobra.Command {
+	var w who
+	c := &cobra.Command{
+		Use:   "withdraw TOPIC CONSUMER --reason TEXT",
+		Short: "Forget the window of a consumer that reads the topic no longer",
+		Long: `withdraw forgets what a consumer declared for a topic. Replays of the topic then follow the windows of its
+other consumers, or --dedup-window.
+
+Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
+--yes, or it is refused (exit code 5).`,
+		Example: "  outbox window withdraw orders search --reason 'search reads the archive now'",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := w.check(); err != nil {
+				return err
+			}
+			req := ops.WindowRequest{Topic: args[0], Consumer: args[1], Actor: w.actor, Reason: w.reason}
+			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
+				ask := fmt.Sprintf("withdraw the window of consumer %s of %s of %s?", req.Consumer, req.Topic, db.name)
+				if err := a.confirm(w.yes, ask); err != nil {
+					return err
+				}
+				there, err := api.WithdrawWindow(ctx, req)
+				if err != nil {
+					return err
+				}
+				if !there {
+					return fmt.Errorf("consumer %s has declared no window of %s: `outbox window list`", req.Consumer,
+						req.Topic)
+				}
+				row := windowRow{
+					Topic: req.Topic, Consumer: req.Consumer, Since: a.now().UTC(), Actor: req.Actor, Reason: req.Reason,
+				}
+				return a.print(row, func() {
+					a.sayf("the window of consumer %s of %s is withdrawn\n", req.Consumer, req.Topic)
+				})
+			})
+		},
+	}
+	w.flags(c)
+	return c
+}

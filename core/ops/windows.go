@@ -1,0 +1,190 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
+)
+
+// Forever is Window.Keep of a consumer that never forgets an event, as an inbox without Retention.
+const Forever time.Duration = math.MaxInt64
+
+const maxWindows = 1000 // of all topics together
+
+// Actions of the audit rows about windows. The rows have the topic of the window and no event;
+// their reason ends with the consumer.
+const (
+	AuditDeclareWindow  = "declare-window"
+	AuditWithdrawWindow = "withdraw-window"
+)
+
+// Window is the deduplication window of a consumer: how long it recognises the copies of an event
+// of a topic. A replay after that would be processed a second time, so PlanReplay refuses it.
+type Window struct {
+	Topic    string `json:"topic"`
+	Consumer string `json:"consumer"` // Config.Consumer of its inbox, or another name
+	// Keep counts from when the event was published. It is the Retention of the consumer's inbox,
+	// less the time that a message can be on its way. Forever: it recognises every copy.
+	Keep   time.Duration `json:"keep"`
+	Since  time.Time     `json:"since"` // by the database's clock
+	Actor  string        `json:"actor"` // who declared it, and why
+	Reason string        `json:"reason"`
+}
+
+// String says in words how long the consumer remembers, as "consumer search remembers events of
+// orders for 168h0m0s".
+func (w Window) String() string {
+	if w.Keep == Forever {
+		return fmt.Sprintf("consumer %s remembers events of %s for ever", w.Consumer, w.Topic)
+	}
+	return fmt.Sprintf("consumer %s remembers events of %s for %s", w.Consumer, w.Topic, w.Keep)
+}
+
+// WindowRequest says which Window a person or a program changes. All fields are required, but
+// WithdrawWindow wants no Keep.
+type WindowRequest struct {
+	Topic    string        // at most 249 bytes
+	Consumer string        // at most 128 bytes
+	Keep     time.Duration // see Window.Keep; more than 0
+	Actor    string        // at most 255 bytes
+	Reason   string        // at most 1024 bytes
+}
+
+// AuditReason is the reason of the audit row about the request.
+func (r *WindowRequest) AuditReason() string {
+	switch r.Keep {
+	case 0:
+		return fmt.Sprintf("%s (consumer %s)", r.Reason, r.Consumer)
+	case Forever:
+		return fmt.Sprintf("%s (consumer %s, for ever)", r.Reason, r.Consumer)
+	}
+	return fmt.Sprintf("%s (consumer %s, %s)", r.Reason, r.Consumer, r.Keep)
+}
+
+// WindowStore keeps the windows of consumers. sqloutbox.Repository and outboxtest.Repository
+// implement it. It is for authors of a core.Repository; everybody else calls the API. If the table
+// is missing, the errors wrap core.ErrNoTables.
+type WindowStore interface {
+	// DeclareWindow stores a window in place of an earlier one of the same topic and consumer, and
+	// writes an audit row with the action AuditDeclareWindow in the same transaction.
+	DeclareWindow(ctx context.Context, req WindowRequest) error
+	// WithdrawWindow removes the window of a topic and a consumer, and writes an audit row with the
+	// action AuditWithdrawWindow in the same transaction. Without such a window it changes nothing
+	// and returns false.
+	WithdrawWindow(ctx context.Context, req WindowRequest) (withdrawn bool, err error)
+	// Windows returns up to 1000 windows, by topic and then by consumer.
+	Windows(ctx context.Context) ([]Window, error)
+}
+
+// DeclareWindow stores how long a consumer of a topic recognises copies, in place of what it
+// declared before, with an audit row in the same transaction. PlanReplay refuses events that a
+// consumer of their topic has forgotten. A window that is declared already changes nothing, so a
+// program can declare its own whenever it starts, if it has the database of the outbox:
+//
+//	err := api.DeclareWindow(ctx, ops.WindowRequest{
+//		Topic: "orders", Consumer: cfg.Consumer, Keep: cfg.Retention, Actor: "search", Reason: "start",
+//	})
+//
+// An inbox whose Retention is 0 declares Forever. A request that makes no sense, and a window
+// beside 1000 others, is refused with an error wrapping core.ErrInvalidRequest. The error wraps
+// errors.ErrUnsupported if the Repository is no WindowStore, and core.ErrNoTables if the table is
+// missing.
+func (a *API) DeclareWindow(ctx context.Context, req WindowRequest) error {
+	if req.Keep <= 0 {
+		return invalid("Keep is missing: how long does the consumer remember an event? One that never forgets has "+
+			"Forever, not %s", req.Keep)
+	}
+	if err := req.check(); err != nil {
+		return err
+	}
+	store, err := a.windows()
+	if err != nil {
+		return err
+	}
+	all, err := store.Windows(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(w Window) bool { return w.Topic == req.Topic && w.Consumer == req.Consumer })
+	switch {
+	case i >= 0 && all[i].Keep == req.Keep:
+		return nil
+	case i < 0 && len(all) >= maxWindows:
+		return invalid("%d windows are declared, and no more are read: withdraw those of consumers that are gone",
+			len(all))
+	}
+	return store.DeclareWindow(ctx, req)
+}
+
+// WithdrawWindow forgets the window of a consumer that reads the topic no longer, with an audit row
+// in the same transaction. It reports whether there was one. The errors are those of DeclareWindow.
+func (a *API) WithdrawWindow(ctx context.Context, req WindowRequest) (withdrawn bool, err error) {
+	if req.Keep != 0 {
+		return false, invalid("a window is withdrawn whatever its Keep is: set none")
+	}
+	if err := req.check(); err != nil {
+		return false, err
+	}
+	store, err := a.windows()
+	if err != nil {
+		return false, err
+	}
+	return store.WithdrawWindow(ctx, req)
+}
+
+// Windows returns what consumers declared, by topic and then by consumer, at most 1000. The errors
+// are those of DeclareWindow.
+func (a *API) Windows(ctx context.Context) ([]Window, error) {
+	store, err := a.windows()
+	if err != nil {
+		return nil, err
+	}
+	return store.Windows(ctx)
+}
+
+func (a *API) windows() (WindowStore, error) {
+	s, ok := a.store.(WindowStore)
+	if !ok {
+		return nil, fmt.Errorf("ops: a %T cannot store the windows of consumers: %w", a.store, errors.ErrUnsupported)
+	}
+	return s, nil
+}
+
+func (r *WindowRequest) check() error {
+	if p := textcheck.Problem(r.Topic, 249, true); p != "" {
+		return invalid("Topic %s", p)
+	}
+	if p := textcheck.Problem(r.Consumer, 128, true); p != "" {
+		return invalid("Consumer %s", p)
+	}
+	return checkWho(r.Actor, r.Reason)
+}
+
+// shortest returns the shortest window of each topic. There are none if none can be stored.
+func (a *API) shortest(ctx context.Context) (map[string]Window, error) {
+	all, err := a.Windows(ctx)
+	if err != nil {
+		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, core.ErrNoTables) {
+			err = nil
+		}
+		return nil, err
+	}
+	byTopic := map[string]Window{}
+	for _, w := range all {
+		if first, ok := byTopic[w.Topic]; !ok || w.Keep < first.Keep {
+			byTopic[w.Topic] = w
+		}
+	}
+	return byTopic, nil
+}
+
+// forgets returns when a consumer with that window forgets an event.
+func forgets(done time.Time, keep time.Duration) time.Time {
+	return done.Add(min(keep, 100*366*24*time.Hour)) // a year has four digits in JSON
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 )
 
 // minKeyIdle is the shortest time without use after which a key row is collected.
@@ -48,14 +50,14 @@ func (r *relay) cleanSome(ctx context.Context) (deleted int, more bool, err erro
 	keep := r.cfg.Retention
 	timeout := dbTimeout
 	if keep.Archive != nil {
-		timeout = archiveTimeout
+		timeout = archive.Timeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if c, ok := r.repo().(Cleaner); ok && keep.special() {
 		req := CleanupRequest{Keep: keep.Keep, KeepDiscarded: keep.KeepDiscarded, Limit: keep.CleanupBatch}
 		if keep.Archive != nil {
-			req.Archive = r.archive.call
+			req.Archive = r.archive.Call
 		}
 		return c.Clean(ctx, req)
 	}
@@ -86,7 +88,7 @@ func (r *relay) collectKeys(ctx context.Context, cursor KeyID) KeyID {
 }
 
 func (r *relay) cleanupFailed(ctx context.Context, what string, err error) {
-	if ctx.Err() == nil || errors.Is(err, errArchiveStuck) {
+	if ctx.Err() == nil || errors.Is(err, archive.ErrStuck) {
 		r.cfg.Logger.Warn("outbox: cleanup failed, it is tried again later", "component", "outbox", "what", what, "err",
 			errorText(err))
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
@@ -36,7 +37,7 @@ type relay struct {
 	operators chan struct{} // what operators have set is to be read now
 	writer    writer
 	db        recovery
-	archive   archiver
+	archive   archive.Caller[ArchivedEvent]
 	life      lifetime
 }
 
@@ -72,8 +73,9 @@ func newRelay(o *Outbox) *relay {
 		writer:    writer{kick: make(chan struct{}, 1), abandon: make(chan struct{})},
 		life:      lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
 	}
-	r.archive.archive = o.cfg.Retention.Archive
-	r.archive.grace = min(archiveGrace, o.cfg.ShutdownTimeout/4)
+	r.archive.Name, r.archive.Archive = "outbox: Retention.Archive", o.cfg.Retention.Archive
+	r.archive.Grace = min(archive.Grace, o.cfg.ShutdownTimeout/4)
+	r.archive.Panicked = func(value any) error { return NewPanicError(value) }
 	r.life.vitals.started = time.Now()
 	r.handovers = newHandovers(r.cfg)
 	r.crew = crew{size: r.cfg.Workers, alive: r.cfg.Workers, work: sync.NewCond(&r.mu)}

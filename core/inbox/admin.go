@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
@@ -147,7 +148,7 @@ func (in *Inbox) Run(ctx context.Context) error {
 	tick := time.NewTicker(in.cfg.CleanupInterval)
 	defer tick.Stop()
 	for {
-		if _, err := in.Cleanup(ctx); err != nil && ctx.Err() == nil {
+		if _, err := in.Cleanup(ctx); err != nil && (ctx.Err() == nil || errors.Is(err, archive.ErrStuck)) {
 			in.cfg.Logger.Warn("inbox: cleanup failed", "consumer", in.cfg.Consumer, "error", err)
 		}
 		select {

@@ -3,8 +3,6 @@ package inbox
 import (
 	"context"
 	"time"
-
-	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 )
 
 // ArchiveEvents is how many events Config.Archive gets at most in one call.
@@ -44,9 +42,7 @@ func (in *Inbox) cleanSome(ctx context.Context) (deleted int, more bool, err err
 		return deleted, deleted >= cleanupChunk, err
 	}
 	deleted, err = in.cfg.Store.(Archiver).Archive(ctx, in.cfg.Consumer, in.cfg.Retention, ArchiveEvents,
-		func(ctx context.Context, events []ArchivedEvent) error {
-			return archive.Call(ctx, "Config.Archive", in.cfg.Archive, events)
-		})
+		in.archive.Call)
 	return deleted, deleted > 0, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
@@ -21,6 +22,8 @@ type Inbox struct {
 	obs    Observer
 	pauses pauses
 	copies copies
+
+	archive archive.Caller[ArchivedEvent]
 }
 
 // New returns an Inbox, or an error that names every problem of cfg.
@@ -37,6 +40,10 @@ func newInbox(cfg Config) *Inbox {
 	return &Inbox{
 		cfg: cfg, obs: cfg.Observer.withDefaults(),
 		pauses: pauses{first: cfg.RetryPause, max: cfg.MaxRetryPause},
+		archive: archive.Caller[ArchivedEvent]{
+			Name: "Config.Archive", Archive: cfg.Archive, Grace: archive.Grace,
+			Panicked: func(value any) error { return core.NewPanicError(value) },
+		},
 	}
 }
 

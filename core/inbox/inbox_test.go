@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -384,4 +385,51 @@ func TestCleanupArchives(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "Archive needs a Store that is an Archiver") {
 		t.Errorf("a store without archives: %v", err)
 	}
+}
+
+// An archive that ignores the end of its context does not keep Run from ending. No second call
+// begins beside it, and its events stay.
+func TestRunEndsBesideAnArchiveThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls, failed atomic.Int64
+		hang := make(chan struct{})
+		w := newWorld(t, func(c *inbox.Config) {
+			c.Retention, c.BrokerRetention, c.CleanupInterval = 2*time.Hour, time.Hour, time.Minute
+			c.Archive = func(context.Context, []inbox.ArchivedEvent) error {
+				calls.Add(1)
+				<-hang
+				return nil
+			}
+			c.Observer = &inbox.Observer{Cleaned: func(_ int, err error) {
+				if err != nil {
+					failed.Add(1)
+				}
+			}}
+		})
+		w.wants(w.in.Process(t.Context(), message("e"), w.apply), inbox.Ack, nil)
+		w.store.ShiftClock(3 * time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.in.Run(ctx) }()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if calls.Load() != 1 || failed.Load() < 5 || w.store.Processed() != 1 {
+			t.Errorf("%d calls, %d errors, %d events", calls.Load(), failed.Load(), w.store.Processed())
+		}
+		cancel()
+		time.Sleep(2 * time.Second)
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("Run has not ended")
+		}
+		close(hang)
+		synctest.Wait()
+		if w.store.Processed() != 1 {
+			t.Error("the event of a call that was left alone is deleted")
+		}
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
@@ -35,10 +34,7 @@ func (r *Runner) cleanSome(ctx context.Context) (deleted int, more bool, err err
 		deleted, err = r.cfg.Store.Cleanup(ctx, limit)
 		return deleted, deleted >= limit, err
 	}
-	deleted, err = r.cfg.Store.(Archiver).Archive(ctx, min(limit, ArchiveKeys),
-		func(ctx context.Context, keys []ArchivedKey) error {
-			return archive.Call(ctx, "Config.Archive", r.cfg.Archive, keys)
-		})
+	deleted, err = r.cfg.Store.(Archiver).Archive(ctx, min(limit, ArchiveKeys), r.archive.Call)
 	return deleted, deleted > 0, err
 }
 

@@ -47,10 +47,11 @@ type Config struct {
 	// Archive gets keys whose time to live is over before Cleanup deletes them, at most ArchiveKeys
 	// at once. If it returns an error or panics, they stay, Cleanup returns the error, and the next
 	// cleanup begins with them. Keys may come again: after a crash, and if two processes clean up
-	// at once. An archive must know their Key and Fence. It must end when ctx does. A key that is
-	// used again after its time to live, and before the cleanup, does not come. Every process that
-	// cleans up needs it. Store must be an Archiver, as that of package sqlonce is. Redis expires
-	// keys by itself and is none. Default: none.
+	// at once. An archive must know their Key and Fence. It must end when ctx does, a minute after
+	// the call at the latest: a call that goes on for another second is left alone, and the next
+	// one begins when it has returned. A key that is used again after its time to live, and before
+	// the cleanup, does not come. Every process that cleans up needs it. Store must be an Archiver,
+	// as that of package sqlonce is. Redis expires keys by itself and is none. Default: none.
 	Archive func(ctx context.Context, keys []ArchivedKey) error
 
 	// Observer is called with everything that happens, for metrics. Default: none.

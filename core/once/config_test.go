@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,4 +167,58 @@ func TestCleanupArchives(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "Archive needs a Store that is an Archiver") {
 		t.Errorf("a store without archives: %v", err)
 	}
+}
+
+// An archive that ignores the end of its context does not keep Run from ending. No second call
+// begins beside it, and its keys stay.
+func TestRunEndsBesideAnArchiveThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls, failed atomic.Int64
+		s, hang := outboxtest.NewOnceStore(), make(chan struct{})
+		r, err := once.New(once.Config{
+			Store: s, TTL: time.Hour, CleanupInterval: time.Minute,
+			Archive: func(context.Context, []once.ArchivedKey) error {
+				calls.Add(1)
+				<-hang
+				return nil
+			},
+			Observer: &once.Observer{Cleaned: func(_ int, err error) {
+				if err != nil {
+					failed.Add(1)
+				}
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = r.Do(t.Context(), once.Key{Scope: "s", ID: "1"}, once.Fingerprint{},
+			func(context.Context) (once.Result, error) { return once.Result{}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.ShiftClock(2 * time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if calls.Load() != 1 || failed.Load() < 5 || s.Keys() != 1 {
+			t.Errorf("%d calls, %d errors, %d keys", calls.Load(), failed.Load(), s.Keys())
+		}
+		cancel()
+		time.Sleep(2 * time.Second)
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("Run has not ended")
+		}
+		close(hang)
+		synctest.Wait()
+		if s.Keys() != 1 {
+			t.Error("the key of a call that was left alone is deleted")
+		}
+	})
 }

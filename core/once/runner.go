@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
@@ -23,6 +24,8 @@ type Runner struct {
 	node string
 	runs atomic.Uint64
 	obs  Observer
+
+	archive archive.Caller[ArchivedKey]
 }
 
 // New returns a Runner, or an error that names every problem of cfg.
@@ -38,8 +41,13 @@ func New(cfg Config) (*Runner, error) {
 	}
 	var incarnation [8]byte
 	_, _ = rand.Read(incarnation[:]) // never fails
-	return &Runner{cfg: cfg, node: node + "/" + hex.EncodeToString(incarnation[:]), obs: cfg.Observer.withDefaults()},
-		nil
+	return &Runner{
+		cfg: cfg, node: node + "/" + hex.EncodeToString(incarnation[:]), obs: cfg.Observer.withDefaults(),
+		archive: archive.Caller[ArchivedKey]{
+			Name: "Config.Archive", Archive: cfg.Archive, Grace: archive.Grace,
+			Panicked: func(value any) error { return core.NewPanicError(value) },
+		},
+	}, nil
 }
 
 // owner returns a unique name for one run.

@@ -3,8 +3,6 @@ package command
 import (
 	"context"
 	"time"
-
-	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 )
 
 // ArchiveEffects is how many effects QueueConfig.Archive gets at most in one call, with payloads of
@@ -29,9 +27,6 @@ func (q *Queue) cleanSome(ctx context.Context) (deleted int, more bool, err erro
 		return deleted, deleted >= limit, err
 	}
 	limit = min(limit, ArchiveEffects)
-	deleted, err = q.cfg.Store.(Archiver).Archive(ctx, q.cfg.Retention, limit,
-		func(ctx context.Context, effects []Record) error {
-			return archive.Call(ctx, "QueueConfig.Archive", q.cfg.Archive, effects)
-		})
+	deleted, err = q.cfg.Store.(Archiver).Archive(ctx, q.cfg.Retention, limit, q.archive.Call)
 	return deleted, deleted > 0, err
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
@@ -36,19 +38,26 @@ type QueueConfig struct {
 	// Archive gets completed and discarded effects before Cleanup deletes them, at most
 	// ArchiveEffects at once. If it returns an error or panics, they stay, Cleanup returns the
 	// error, and the next cleanup begins with them. Effects may come again: after a crash, and if
-	// two processes clean up at once. An archive must know their IDs. It must end when ctx does.
-	// Default: none.
+	// two processes clean up at once. An archive must know their IDs. It must end when ctx does, a
+	// minute after the call at the latest: a call that goes on for another second is left alone, and
+	// the next one begins when it has returned. Default: none.
 	Archive func(ctx context.Context, effects []Record) error
 	// CleanupInterval is the pause between two cleanups in Run. CleanupBatch is how many effects
 	// one statement deletes. Default: 10 min and 1000.
 	CleanupInterval time.Duration
 	CleanupBatch    int
+	// Logger gets a warning for each cleanup of Run that failed. Default: core.DefaultLogger, which
+	// writes warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	Logger *slog.Logger
 }
 
 func (c QueueConfig) withDefaults() QueueConfig {
 	def(&c.Retention, defaultTTL)
 	def(&c.CleanupInterval, 10*time.Minute)
 	def(&c.CleanupBatch, 1000)
+	if c.Logger == nil {
+		c.Logger = core.DefaultLogger()
+	}
 	return c
 }
 
@@ -89,14 +98,20 @@ func (c QueueConfig) Validate() error {
 
 // Queue writes effects, and lists, redrives and discards them for operators. Create it with
 // NewQueue. It is safe for use by several goroutines.
-type Queue struct{ cfg QueueConfig }
+type Queue struct {
+	cfg     QueueConfig
+	archive archive.Caller[Record]
+}
 
 // NewQueue returns a Queue, or an error that names every problem of cfg.
 func NewQueue(cfg QueueConfig) (*Queue, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Queue{cfg: cfg.withDefaults()}, nil
+	return &Queue{cfg: cfg.withDefaults(), archive: archive.Caller[Record]{
+		Name: "QueueConfig.Archive", Archive: cfg.Archive, Grace: archive.Grace,
+		Panicked: func(value any) error { return core.NewPanicError(value) },
+	}}, nil
 }
 
 // Enqueue writes an effect in the transaction, with the event that wakes a Worker after the commit.
@@ -250,11 +265,16 @@ func (q *Queue) Cleanup(ctx context.Context) (deleted int, err error) {
 	}
 }
 
-// Run cleans up every CleanupInterval until ctx ends; then it returns nil. An error of the store
-// does not end Run. One process that runs it is enough; several may.
+// Run cleans up every CleanupInterval until ctx ends; then it returns nil. An error of the store or
+// of the archive goes to the Logger and does not end Run. One process that runs it is enough;
+// several may.
 func (q *Queue) Run(ctx context.Context) error {
 	for {
-		_, _ = q.Cleanup(ctx) // the next cleanup deletes the rest
+		// the next cleanup deletes the rest
+		if _, err := q.Cleanup(ctx); err != nil && (ctx.Err() == nil || errors.Is(err, archive.ErrStuck)) {
+			q.cfg.Logger.WarnContext(ctx, "command: cleanup of effects failed, it is tried again later", "err",
+				errorText(err))
+		}
 		if !sleep(ctx, q.cfg.CleanupInterval) {
 			return nil
 		}

@@ -3,7 +3,9 @@ package command_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,4 +119,46 @@ func (archivable) Archive(ctx context.Context, _ time.Duration, _ int,
 		return 0, err
 	}
 	return 1, nil
+}
+
+// An archive that ignores the end of its context does not keep Run from ending. No second call
+// begins beside it. The log names it.
+func TestQueueRunEndsBesideAnArchiveThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		var log strings.Builder
+		hang := make(chan struct{})
+		q, err := command.NewQueue(command.QueueConfig{
+			Store: archivable{newMemory()}, Outbox: &core.Outbox{}, CleanupInterval: time.Minute,
+			Archive: func(context.Context, []command.Record) error {
+				calls.Add(1)
+				<-hang
+				return nil
+			},
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- q.Run(ctx) }()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if n := strings.Count(log.String(), "QueueConfig.Archive: it has not returned"); calls.Load() != 1 || n < 5 {
+			t.Errorf("%d calls, and the log names it %d times:\n%s", calls.Load(), n, log.String())
+		}
+		cancel()
+		time.Sleep(2 * time.Second)
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("Run has not ended")
+		}
+		close(hang)
+		synctest.Wait()
+	})
 }

@@ -41,6 +41,7 @@ func (o *Outbox) Redrive(ctx context.Context, req AdminRequest) (changed int, er
 		return 0, err
 	}
 	changed, err = o.cfg.Repository.Redrive(ctx, req)
+	o.operated(OperatorRedrive, changed)
 	o.wake()
 	return changed, err
 }
@@ -53,8 +54,48 @@ func (o *Outbox) Discard(ctx context.Context, req AdminRequest) (changed int, er
 		return 0, err
 	}
 	changed, err = o.cfg.Repository.Discard(ctx, req)
+	o.operated(OperatorDiscard, changed)
 	o.wake()
 	return changed, err
+}
+
+func (o *Outbox) operated(action OperatorAction, rows int) {
+	if rows > 0 {
+		o.obs.Operated(action, rows)
+	}
+}
+
+// Observer returns Config.Observer with no field nil. It is for packages that change the table
+// beside this Outbox, as package ops does.
+func (o *Outbox) Observer() Observer { return o.obs }
+
+// TypeBacklog counts the events that are not finished by their type, those with the most events
+// first, and at most 1000 types. It reads up to 100,000 events without a key, as many of keys and
+// as many dead ones: of a longer backlog it counts a part. It takes the database longer than
+// Backlog, so ask once a minute at most. The error wraps errors.ErrUnsupported if the Repository is
+// no TypeBacklogger.
+func (o *Outbox) TypeBacklog(ctx context.Context) ([]TypeBacklog, error) {
+	r, ok := o.cfg.Repository.(TypeBacklogger)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return r.TypeBacklog(ctx, backlogLimit)
+}
+
+// TypeBacklog is how many events of a type are not finished.
+type TypeBacklog struct {
+	Type  string
+	New   int64 // not refused so far, also while they are published
+	Retry int64 // refused, and tried again
+	Dead  int64
+}
+
+// TypeBacklogger is implemented by a Repository that counts events by type.
+type TypeBacklogger interface {
+	// TypeBacklog counts the events that are not finished by their type: at most limit of those
+	// without a key, as many of those of keys, and as many dead ones. It returns up to 1000 types,
+	// those with the most events first.
+	TypeBacklog(ctx context.Context, limit int) ([]TypeBacklog, error)
 }
 
 // ResetKeys is the second step after a failover or a restore that lost commits, before writers

@@ -38,7 +38,20 @@ type Observer struct {
 	ProbeFailed func(info ProbeInfo)
 	// Cleaned: the janitor deleted rows or key rows.
 	Cleaned func(table string, rows int)
+	// Operated: a person changed events from this process, with Redrive, Discard or package ops. A
+	// replay has changed as many events as it has inserted rows.
+	Operated func(action OperatorAction, rows int)
 }
+
+// OperatorAction is what a person does to events.
+type OperatorAction string
+
+// Actions of Observer.Operated.
+const (
+	OperatorRedrive OperatorAction = "redrive"
+	OperatorDiscard OperatorAction = "discard"
+	OperatorReplay  OperatorAction = "replay"
+)
 
 // Path says how a relay got an event.
 type Path string
@@ -177,6 +190,11 @@ func TeeObserver(observers ...*Observer) *Observer {
 				o.Cleaned(table, rows)
 			}
 		},
+		Operated: func(action OperatorAction, rows int) {
+			for _, o := range all {
+				o.Operated(action, rows)
+			}
+		},
 	}
 }
 
@@ -221,6 +239,9 @@ func (o *Observer) withDefaults() Observer {
 	}
 	if c.Cleaned == nil {
 		c.Cleaned = func(string, int) {}
+	}
+	if c.Operated == nil {
+		c.Operated = func(OperatorAction, int) {}
 	}
 	return c
 }

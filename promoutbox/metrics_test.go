@@ -363,6 +363,63 @@ func TestBacklogIsAskedSeldom(t *testing.T) {
 	})
 }
 
+// types is a table that counts by event type.
+type types struct {
+	list  []core.TypeBacklog
+	err   error
+	asked int
+}
+
+func (b *types) TypeBacklog(context.Context) ([]core.TypeBacklog, error) {
+	b.asked++
+	return b.list, b.err
+}
+
+// The backlog by type has the types of the configuration and the sum of the others, and the
+// database is asked for it less often than for the rest.
+func TestBacklogOfTypes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := promoutbox.New(promoutbox.Config{Types: []string{"paid", "sent"}})
+		if _, there := value(t, m, "outbox_type_backlog_messages", "event_type=paid", "state=new"); there {
+			t.Error("there is a backlog without an outbox")
+		}
+		b := &types{list: []core.TypeBacklog{
+			{Type: "paid", New: 5, Retry: 2, Dead: 1}, {Type: "a", New: 3}, {Type: "b", New: 1, Dead: 2},
+		}}
+		m.WatchTypes(b)
+		check := func(name string, fresh, retry, dead float64) {
+			t.Helper()
+			want(t, m, fresh, "outbox_type_backlog_messages", "event_type="+name, "state=new")
+			want(t, m, retry, "outbox_type_backlog_messages", "event_type="+name, "state=retry")
+			want(t, m, dead, "outbox_type_backlog_messages", "event_type="+name, "state=dead")
+		}
+		check("paid", 5, 2, 1)
+		check("sent", 0, 0, 0)
+		check("_other", 4, 0, 2)
+		time.Sleep(59 * time.Second)
+		check("paid", 5, 2, 1)
+		if b.asked != 1 {
+			t.Errorf("the table was asked %d times in a minute", b.asked)
+		}
+		b.err = errors.New("down")
+		time.Sleep(time.Second)
+		want(t, m, 1, "outbox_backlog_errors_total")
+		if _, there := value(t, m, "outbox_type_backlog_messages", "event_type=paid", "state=new"); there {
+			t.Error("an old backlog is shown while the database is down")
+		}
+	})
+}
+
+// Changes that people make from this process are counted, from zero on.
+func TestOperatorsAreCounted(t *testing.T) {
+	m := promoutbox.New(promoutbox.Config{})
+	want(t, m, 0, "outbox_operator_events_total", "action=replay")
+	m.Outbox().Operated(core.OperatorRedrive, 7)
+	m.Outbox().Operated(core.OperatorDiscard, 2)
+	want(t, m, 7, "outbox_operator_events_total", "action=redrive")
+	want(t, m, 2, "outbox_operator_events_total", "action=discard")
+}
+
 func TestTwoOutboxesOfOneProcess(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	for _, name := range []string{"orders", "billing"} {
@@ -381,6 +438,7 @@ func TestTwoOutboxesOfOneProcess(t *testing.T) {
 func TestNames(t *testing.T) {
 	m := promoutbox.New(promoutbox.Config{Topics: []string{"t"}, Types: []string{"t"}})
 	m.Watch(&operated{})
+	m.WatchTypes(&types{})
 	m.WatchEffects(channels{{Channel: "mail"}})
 	m.Inbox().Dead(inbox.Info{})
 	m.Keys().Decided(once.DecideInfo{})

@@ -36,6 +36,7 @@ type outboxMetrics struct {
 	conflicts counterVec
 	lateAcks  Counter
 	deleted   counterVec
+	operated  counterVec
 }
 
 // topicMetrics are the series of one topic.
@@ -128,6 +129,9 @@ func newOutboxMetrics(m Meter, cfg Config) *outboxMetrics {
 			"Rows that were acknowledged when they were already done, discarded or deleted.")(),
 		deleted: with(counter(m, "outbox_cleanup_deleted_total", "Rows that the cleanup deleted.", "table"), "event",
 			"key"),
+		operated: with(counter(m, "outbox_operator_events_total",
+			"Events that people changed from this process. Action: redrive, discard, replay.", "action"),
+			string(core.OperatorRedrive), string(core.OperatorDiscard), string(core.OperatorReplay)),
 	}
 }
 
@@ -164,6 +168,9 @@ func (s *Set) Outbox() *core.Observer {
 		BreakerChanged: func(topic string, open bool, _ error) { o.topics.get(topic).paused.Set(one(open)) },
 		ProbeFailed:    func(info core.ProbeInfo) { o.topics.get(info.Topic).probes.Add(1) },
 		Cleaned:        func(table string, rows int) { o.deleted(table).Add(float64(rows)) },
+		Operated: func(action core.OperatorAction, rows int) {
+			o.operated(string(action)).Add(float64(rows))
+		},
 	}
 }
 

@@ -33,6 +33,11 @@ var (
 	UnrelayedTopics = Desc{
 		Name: "outbox_unrelayed_topics", Help: "Topics with pending events that no living relay takes.",
 	}
+	TypeMessages = Desc{
+		Name: "outbox_type_backlog_messages", Labels: []string{"event_type", "state"},
+		Help: "Events that are not finished by event type, of the part of the backlog that is counted. State: new, " +
+			"retry, dead. Use max over processes.",
+	}
 	EffectMessages = Desc{
 		Name: "effect_backlog_messages", Labels: []string{"channel", "state"},
 		Help: "Effects that are not finished, counted up to a limit. Use max over processes.",
@@ -46,8 +51,8 @@ var (
 // Watched returns the gauges that come from the database.
 func Watched() []Desc {
 	return []Desc{
-		BacklogMessages, BacklogOldestAge, BlockedKeys, Pauses, RateLimits, UnrelayedTopics, EffectMessages,
-		EffectOldestAge,
+		BacklogMessages, BacklogOldestAge, BlockedKeys, Pauses, RateLimits, UnrelayedTopics, TypeMessages,
+		EffectMessages, EffectOldestAge,
 	}
 }
 
@@ -69,6 +74,11 @@ type EffectBacklogger interface {
 	Backlog(ctx context.Context) ([]command.Backlog, error)
 }
 
+// TypeBacklogger is what WatchTypes asks: a *core.Outbox.
+type TypeBacklogger interface {
+	TypeBacklog(ctx context.Context) ([]core.TypeBacklog, error)
+}
+
 // operated is implemented by *core.Outbox.
 type operated interface {
 	Pauses(ctx context.Context) ([]core.Pause, error)
@@ -80,10 +90,12 @@ type operated interface {
 type watch struct {
 	every, timeout time.Duration
 	maxLabels      int
+	types          []string
 	failed         Counter
 
 	mu              sync.Mutex // held while the database is asked: scrapes wait for one answer
 	outbox, effects []*source
+	byType          []*source
 }
 
 // source is one question and its last answer.
@@ -96,7 +108,7 @@ type source struct {
 
 func newWatch(m Meter, cfg Config) *watch {
 	return &watch{
-		every: cfg.BacklogEvery, timeout: cfg.BacklogTimeout, maxLabels: cfg.MaxLabels,
+		every: cfg.BacklogEvery, timeout: cfg.BacklogTimeout, maxLabels: cfg.MaxLabels, types: cfg.Types,
 		failed: counter(m, "outbox_backlog_errors_total",
 			"Queries for the gauges that come from the database that failed. Those gauges are missing meanwhile.")(),
 	}
@@ -179,6 +191,42 @@ func (s *Set) WatchEffects(queue EffectBacklogger) {
 	w.effects = []*source{{every: w.every, ask: ask}}
 }
 
+// WatchTypes says which outbox Samples asks for its backlog by event type, at most every fourth
+// time that it asks for the others, because it reads more rows. A second call replaces it.
+func (s *Set) WatchTypes(outbox TypeBacklogger) {
+	w := s.watch
+	ask := func(ctx context.Context) ([]Sample, error) {
+		list, err := outbox.TypeBacklog(ctx)
+		return typeSamples(list, w.types), err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.byType = []*source{{every: 4 * w.every, ask: ask}}
+}
+
+// typeSamples has the types that are named, also those without events. The others are one.
+func typeSamples(list []core.TypeBacklog, types []string) (all []Sample) {
+	named := map[string]core.TypeBacklog{other: {}}
+	for _, name := range types {
+		named[name] = core.TypeBacklog{}
+	}
+	for _, t := range list {
+		name := t.Type
+		if _, ok := named[name]; !ok {
+			name = other
+		}
+		sum := named[name]
+		sum.New, sum.Retry, sum.Dead = sum.New+t.New, sum.Retry+t.Retry, sum.Dead+t.Dead
+		named[name] = sum
+	}
+	for name, sum := range named {
+		all = append(all, Sample{TypeMessages, []string{name, "new"}, float64(sum.New)},
+			Sample{TypeMessages, []string{name, "retry"}, float64(sum.Retry)},
+			Sample{TypeMessages, []string{name, "dead"}, float64(sum.Dead)})
+	}
+	return all
+}
+
 func effectSamples(b command.Backlog) []Sample {
 	return []Sample{
 		{EffectMessages, []string{b.Channel, "pending"}, float64(b.Pending)},
@@ -188,15 +236,15 @@ func effectSamples(b command.Backlog) []Sample {
 }
 
 // Samples returns the values of the gauges of Watched, from the database if the last answers are
-// older than Config.BacklogEvery, and those of UnrelayedTopics if they are older than four times
-// that. The gauges of a query that failed are missing, because an old figure would hide an outage;
-// a failure is counted. Gauges are missing without a failure if nothing is watched, or if the
-// tables of before have no such rows.
+// older than Config.BacklogEvery, and those of UnrelayedTopics and TypeMessages if they are older
+// than four times that. The gauges of a query that failed are missing, because an old figure would
+// hide an outage; a failure is counted. Gauges are missing without a failure if nothing is watched,
+// or if the tables of before have no such rows.
 func (s *Set) Samples(ctx context.Context) (all []Sample) {
 	w := s.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, of := range [2][]*source{w.outbox, w.effects} {
+	for _, of := range [3][]*source{w.outbox, w.byType, w.effects} {
 		for _, src := range of {
 			if src.asked.IsZero() || time.Since(src.asked) >= src.every {
 				w.refresh(ctx, src)

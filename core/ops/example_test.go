@@ -221,6 +221,30 @@ func ExampleAPI_PlanRows() {
 	// Output: redrive 1 <nil>
 }
 
+// A consumer declares how long it recognises copies. Replays follow it.
+func ExampleAPI_DeclareWindow() {
+	api, _, _ := poisoned()
+	ctx := context.Background()
+	err := api.DeclareWindow(ctx, ops.WindowRequest{
+		Topic: "orders", Consumer: "search", Keep: 7 * 24 * time.Hour, Actor: "search", Reason: "its inbox",
+	})
+	if err != nil {
+		panic(err)
+	}
+	windows, err := api.Windows(ctx)
+	fmt.Println(windows[0], err)
+	plan, err := api.PlanReplay(ctx, ops.Filter{Topic: "orders"}, ops.ReplayOptions{})
+	fmt.Println(len(plan.IDs), err) // nothing is done yet
+	there, err := api.WithdrawWindow(ctx, ops.WindowRequest{
+		Topic: "orders", Consumer: "search", Actor: "ada", Reason: "it reads the archive now",
+	})
+	fmt.Println(there, err)
+	// Output:
+	// consumer search remembers events of orders for 168h0m0s <nil>
+	// 0 <nil>
+	// true <nil>
+}
+
 // Done events are published again if the consumers remember them for long enough.
 func ExampleAPI_PlanReplay() {
 	api, ob, ids := poisoned()

@@ -49,6 +49,7 @@ var stages = []int{1, 10}
 type planRun struct {
 	RunOptions
 	store PlanStore
+	told  func(action core.OperatorAction, rows int)
 	p     StoredPlan
 	lost  bool      // another process runs the plan now
 	since time.Time // when the last change began
@@ -69,7 +70,8 @@ type planRun struct {
 // them with low priority. The outcomes are those of the rows that it has inserted: an
 // event whose new row is refused has failed, and a redrive is for that row. Events whose row was
 // deleted since the plan was made are not replayed: they are missing from Changed. The error wraps
-// ErrDedupWindow if Plan.Until has passed, or if a consumer has declared a shorter Window meanwhile.
+// ErrDedupWindow if Plan.Until has passed, or if a consumer has declared a shorter Window
+// meanwhile.
 //
 // RunPlan returns when the plan is done. The error wraps ErrPlanStopped if the plan stopped by
 // itself or was paused or cancelled by somebody else. Repair what Note says, and call RunPlan
@@ -92,7 +94,7 @@ func (a *API) RunPlan(ctx context.Context, id string, o RunOptions) (StoredPlan,
 	if err != nil {
 		return StoredPlan{}, err
 	}
-	r := planRun{RunOptions: o, store: store}
+	r := planRun{RunOptions: o, store: store, told: a.outbox.Observer().Operated}
 	if err := r.begin(ctx, a, id); err != nil {
 		return r.p, err
 	}
@@ -157,6 +159,9 @@ func (r *planRun) change(ctx context.Context, c PlanChange) (ok bool, err error)
 		return ok, err
 	}
 	p.IDs = r.p.IDs
+	if n := p.Changed - r.p.Changed; n > 0 {
+		r.told(core.OperatorAction(p.Action), n)
+	}
 	if r.p = p; r.Progress != nil {
 		r.Progress(p)
 	}

@@ -1,6 +1,7 @@
 package outboxtest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
+
+var _ core.TypeBacklogger = (*Repository)(nil)
 
 // Backlog implements core.Repository.
 func (r *Repository) Backlog(ctx context.Context, limit int) (core.Backlog, error) {
@@ -31,6 +34,47 @@ func (r *Repository) Backlog(ctx context.Context, limit int) (core.Backlog, erro
 	b.Pending, b.Dead = min(b.Pending, b.Limit), min(b.Dead, b.Limit)
 	b.BlockedKeys = min(int64(len(blocked)), b.Limit)
 	return b, nil
+}
+
+// TypeBacklog implements core.TypeBacklogger.
+func (r *Repository) TypeBacklog(ctx context.Context, limit int) (all []core.TypeBacklog, err error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	types, seen := map[string]*core.TypeBacklog{}, [3]int{}
+	r.table.pending(func(row *Row) {
+		kind := 0 // without a key
+		switch {
+		case row.Status == StatusDead:
+			kind = 2
+		case !row.KeyID.IsZero():
+			kind = 1
+		}
+		if seen[kind]++; seen[kind] > limit {
+			return
+		}
+		t := types[row.Event.Type]
+		if t == nil {
+			t = &core.TypeBacklog{Type: row.Event.Type}
+			types[row.Event.Type] = t
+		}
+		switch row.Status {
+		case StatusDead:
+			t.Dead++
+		case StatusRetry:
+			t.Retry++
+		default:
+			t.New++
+		}
+	})
+	for _, t := range types {
+		all = append(all, *t)
+	}
+	slices.SortFunc(all, func(a, b core.TypeBacklog) int {
+		return cmp.Or(cmp.Compare(b.New+b.Retry+b.Dead, a.New+a.Retry+a.Dead), cmp.Compare(a.Type, b.Type))
+	})
+	return all[:min(len(all), 1000)], nil
 }
 
 // ListDead implements core.Repository.

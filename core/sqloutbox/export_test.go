@@ -57,7 +57,7 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 	for what, statements := range map[string]any{
 		"relay": newRelayStatements(n), "plan": newPlanStatements(n), "pause": newPauseStatements(n),
 		"group": newGroupStatements(n),
-		"rate":  newRateStatements(n), "window": newWindowStatements(n),
+		"rate":  newRateStatements(n), "window": newWindowStatements(n), "type": newTypeStatements(n),
 	} {
 		of := map[string]string{}
 		addFields(of, reflect.ValueOf(statements))

@@ -112,7 +112,7 @@ func planReason(p ops.StoredPlan, reason string) string {
 	if p.Beyond != "" {
 		beyond = ", beyond: " + p.Beyond
 	}
-	return fmt.Sprintf("%s (plan %s: %s of %d events, filter %s%s)", reason, p.ID, p.Action, p.Events, filter, beyond)
+	return fmt.Sprintf("%s (plan %s: %s of %d events%s, filter %s)", reason, p.ID, p.Action, p.Events, beyond, filter)
 }
 
 // ReadPlan implements ops.PlanStore.

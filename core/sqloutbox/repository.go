@@ -51,6 +51,7 @@ type Repository struct {
 	groups   groupStatements
 	rates    rateStatements
 	windows  windowStatements
+	types    typeStatements
 
 	partitions *partitions // nil: the table has none
 }
@@ -86,7 +87,7 @@ func newRepository(r runner, cfg Config) (*Repository, error) {
 		pool: p, names: n, database: n.dialect.open(p, n), waker: n.dialect.wake(p, n),
 		relays: newRelayStatements(n), plans: newPlanStatements(n), pauses: newPauseStatements(n),
 		groups: newGroupStatements(n),
-		rates:  newRateStatements(n), windows: newWindowStatements(n),
+		rates:  newRateStatements(n), windows: newWindowStatements(n), types: newTypeStatements(n),
 	}
 	if n.partitioned {
 		repo.partitions, err = newPartitions(p, n, cfg.PartitionEvery)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -410,4 +411,56 @@ func (w *busyWorld) compare() {
 	if len(w.committed) == 0 || len(w.archived) < len(w.committed) {
 		t.Errorf("nothing happened: %v", w.counts)
 	}
+}
+
+// The observer of the process hears of every event that a person changes with it, whichever way.
+func TestOperatorsAreObserved(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		var mu sync.Mutex
+		seen := map[core.OperatorAction]int{}
+		w := newWorld(t, db, core.Config{
+			PollInterval: 20 * time.Millisecond,
+			Observer: &core.Observer{Operated: func(action core.OperatorAction, rows int) {
+				mu.Lock()
+				defer mu.Unlock()
+				seen[action] += rows
+			}},
+		})
+		w.Publish(core.Event{Type: "dead", Topic: "orders"}, core.Event{Type: "dead", Topic: "orders"},
+			core.Event{Type: "paid", Topic: "orders"}, core.Event{Type: "dead", Topic: "mails"})
+		w.drain()
+		w.Publisher.FailFor(nil)
+		apply := func(p ops.Plan, err error) {
+			t.Helper()
+			fixture.NoError(t, err)
+			_, err = w.api.Apply(t.Context(), p, "ada", "r")
+			fixture.NoError(t, err)
+		}
+		apply(w.api.PlanDiscard(t.Context(), ops.Filter{Topic: "mails"}, 0))
+		apply(w.api.PlanRedrive(t.Context(), ops.Filter{}, 1))
+		stop := w.Run()
+		defer stop()
+		run := func(p ops.Plan, err error) {
+			t.Helper()
+			fixture.NoError(t, err)
+			stored, err := w.api.StorePlan(t.Context(), p, "ada", "r")
+			fixture.NoError(t, err)
+			_, err = w.api.RunPlan(t.Context(), stored.ID, ops.RunOptions{Actor: "ada"})
+			fixture.NoError(t, err)
+		}
+		run(w.api.PlanRedrive(t.Context(), ops.Filter{}, 0))
+		fixture.Await(t, "all events are done", func() bool {
+			b, err := w.Outbox.Backlog(t.Context())
+			return err == nil && b.Pending+b.Dead == 0
+		})
+		run(w.api.PlanReplay(t.Context(), ops.Filter{}, ops.ReplayOptions{DedupWindow: window}))
+		mu.Lock()
+		defer mu.Unlock()
+		if want := map[core.OperatorAction]int{
+			core.OperatorDiscard: 1, core.OperatorRedrive: 2, core.OperatorReplay: 3,
+		}; !maps.Equal(seen, want) {
+			t.Errorf("%v, want %v", seen, want)
+		}
+	})
 }

@@ -17,6 +17,7 @@ func backlogCases() []repositoryCase {
 		{"counts what is open, dead and blocked", backlogCounts},
 		{"counts up to its limit", backlogLimit},
 		{"names the age of the oldest", backlogAge},
+		{"counts each type, by status", backlogOfTypes},
 	}
 }
 
@@ -26,6 +27,41 @@ func (f *fixture) backlog(limit int) core.Backlog {
 	f.check(err)
 	f.must(b.Limit == int64(limit), "limit %d, want %d", b.Limit, limit)
 	return b
+}
+
+func (f *fixture) typeBacklog(limit int) []core.TypeBacklog {
+	f.Helper()
+	all, err := f.Repository.(core.TypeBacklogger).TypeBacklog(f.Context(), limit)
+	f.check(err)
+	return all
+}
+
+func backlogOfTypes(f *fixture) {
+	if _, ok := f.Repository.(core.TypeBacklogger); !ok {
+		return
+	}
+	f.must(len(f.typeBacklog(100)) == 0, "an empty table has types: %+v", f.typeBacklog(100))
+	add := func(typ, key string) core.NewRow {
+		row := newRow("topic", key)
+		row.Event.Type = typ
+		return row
+	}
+	f.addDead(add("paid", "k"))
+	f.commit(add("paid", "k"), add("paid", ""), add("Paid", ""), add("sent", "l"), add("sent", "l"))
+	retry, done := add("paid", ""), add("gone", "")
+	f.commit(hot(retry)...)
+	f.fail(nodeA, core.Failure{ClaimRef: hotRef(retry), Kind: core.FailRetry, Delay: time.Hour, Code: "c"})
+	f.commit(hot(done)...)
+	f.must(f.done(true, done.ID) == 1, "not done")
+	want := []core.TypeBacklog{
+		{Type: "paid", New: 2, Retry: 1, Dead: 1}, {Type: "sent", New: 2}, {Type: "Paid", New: 1},
+	}
+	f.must(slices.Equal(f.typeBacklog(100), want), "types %+v", f.typeBacklog(100))
+	n := int64(0)
+	for _, t := range f.typeBacklog(1) {
+		n += t.New + t.Retry + t.Dead
+	}
+	f.must(n == 3, "with a limit of 1 row of each kind %d rows are counted: %+v", n, f.typeBacklog(1))
 }
 
 func backlogCounts(f *fixture) {

@@ -487,6 +487,17 @@ UPDATE "app"."outbox_key" k SET last_seq = greatest(k.last_seq, c.us), first_seq
 	  greatest(k.last_seq, c.us), last_id = NULL, prev_id = NULL
 FROM (SELECT (extract(epoch from statement_timestamp())*1000000)::bigint AS us) c
 
+-- type: backlog
+SELECT x.event_type, x.status::bigint, count(*) FROM (
+  (SELECT e.event_type, e.status FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
+    e.available_at LIMIT $1::bigint)
+  UNION ALL
+  (SELECT e.event_type, e.status FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3
+    ORDER BY e.lane, e.key_seq LIMIT $1::bigint)
+  UNION ALL
+  (SELECT e.event_type, e.status FROM "app"."outbox_event" e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint)
+) x GROUP BY x.event_type, x.status
+
 -- unlocked
 SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.id >= ($1::uuid[])[1] AND e.id <= ($1::uuid[])[cardinality($1::uuid[])] AND (SELECT count(*) FROM generate_series(1, least(cardinality($1::uuid[]), 1)) a, generate_series(1, least(cardinality($1::uuid[]), 1)) b) > 0 ORDER BY e.id FOR UPDATE SKIP LOCKED
 

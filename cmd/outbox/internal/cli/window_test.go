@@ -50,7 +50,7 @@ func TestWindow(t *testing.T) {
 		if p.Events != 1 || p.Beyond != "consumer search remembers events of orders for 1µs" {
 			w.Fatalf("%+v", p)
 		}
-		w.require(w.run("audit"), ExitOK, "beyond: consumer search remembers events of orders for 1µs")
+		w.require(w.run("audit", "--json"), ExitOK, "beyond: consumer search remembers events of orders for 1µs")
 
 		w.require(command("window", "withdraw", "orders", "other", "--yes"), ExitFailed, "has declared no window")
 		w.require(command("window", "withdraw", "orders", "search"), ExitRefused, "--yes")

@@ -1,0 +1,95 @@
+package sqloutbox
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+)
+
+var _ core.TypeBacklogger = (*Repository)(nil)
+
+// typeStatements are the statements about types of events.
+type typeStatements struct {
+	backlog string
+}
+
+const (
+	maxTypes = 1000 // that TypeBacklog returns
+
+	// Every part is ordered as its index, so that a limit ends the scan.
+	postgresTypeBacklog = `SELECT x.event_type, x.status::bigint, count(*) FROM (
+  (SELECT e.event_type, e.status FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
+    e.available_at LIMIT $1::bigint)
+  UNION ALL
+  (SELECT e.event_type, e.status FROM {event} e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3
+    ORDER BY e.lane, e.key_seq LIMIT $1::bigint)
+  UNION ALL
+  (SELECT e.event_type, e.status FROM {event} e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint)
+) x GROUP BY x.event_type, x.status`
+
+	rowwiseTypeBacklog = `SELECT x.event_type, x.status, COUNT(*) FROM (
+  SELECT * FROM (SELECT {bin:e.event_type} AS event_type, e.status AS status FROM {event} e{use:event_ready}
+    WHERE {ready}{topic} IS NOT NULL ORDER BY {topic} LIMIT ?) a
+  UNION ALL
+  SELECT * FROM (SELECT {bin:e.event_type} AS event_type, e.status AS status FROM {event} e{use:event_lanes}
+    WHERE {inlane}e.status <> 3 AND {lane} IS NOT NULL ORDER BY {lane} LIMIT ?) b
+  UNION ALL
+  SELECT * FROM (SELECT {bin:e.event_type} AS event_type, e.status AS status FROM {event} e{use:event_dead}
+    WHERE {isdead} LIMIT ?) c
+) x GROUP BY x.event_type, x.status`
+)
+
+func newTypeStatements(n names) typeStatements {
+	if n.dialect.name == core.Postgres {
+		return typeStatements{backlog: n.expand(postgresTypeBacklog)}
+	}
+	return typeStatements{backlog: n.expand(rowwiseTypeBacklog)}
+}
+
+// TypeBacklog implements core.TypeBacklogger.
+func (r *Repository) TypeBacklog(ctx context.Context, limit int) ([]core.TypeBacklog, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	args := []any{int64(limit)}
+	if r.dialect != core.Postgres {
+		args = append(args, args[0], args[0])
+	}
+	types := map[string]core.TypeBacklog{}
+	err := r.database.read(ctx, "backlog of types", func(q sqlkit.Querier) error {
+		clear(types)
+		return sqlkit.EachRow(ctx, q, r.types.backlog, args, func(res core.Rows) error {
+			var name string
+			var status, n int64
+			err := res.Scan(&name, &status, &n)
+			t := types[name]
+			switch t.Type = name; status {
+			case 0:
+				t.New += n
+			case 2:
+				t.Retry += n
+			default:
+				t.Dead += n
+			}
+			types[name] = t
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return largestTypes(types), nil
+}
+
+func largestTypes(types map[string]core.TypeBacklog) (all []core.TypeBacklog) {
+	for _, t := range types {
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b core.TypeBacklog) int {
+		return cmp.Or(cmp.Compare(b.New+b.Retry+b.Dead, a.New+a.Retry+a.Dead), cmp.Compare(a.Type, b.Type))
+	})
+	return all[:min(len(all), maxTypes)]
+}

@@ -75,8 +75,12 @@ func (r *Repository) Redrive(ctx context.Context, req core.AdminRequest) (change
 	if err := checkAdmin(req); err != nil {
 		return 0, err
 	}
-	for ids := range slices.Chunk(sortedIDs(req.IDs), adminChunk) {
-		n := 0
+	all, err := r.inKeyOrder(ctx, sortedIDs(req.IDs), req)
+	if err != nil {
+		return 0, err
+	}
+	for chunk := range slices.Chunk(all, adminChunk) {
+		n, ids := 0, sortedIDs(chunk)
 		err := r.inTx(ctx, "redrive", func(q sqlkit.Querier) (err error) {
 			if n, err = r.database.redrive(ctx, q, ids, req); err != nil {
 				return err
@@ -91,6 +95,34 @@ func (r *Repository) Redrive(ctx context.Context, req core.AdminRequest) (change
 		changed += n
 	}
 	return changed, nil
+}
+
+// inKeyOrder puts the rows that will be appended to their keys in the order of the keys, if more
+// than one transaction appends them. Ids need not have that order.
+func (r *Repository) inKeyOrder(ctx context.Context, ids []core.RowID, req core.AdminRequest) ([]core.RowID, error) {
+	if len(ids) <= adminChunk {
+		return ids, nil
+	}
+	var appended []sourceRow
+	for chunk := range slices.Chunk(ids, adminChunk) {
+		var rows []sourceRow
+		err := r.inTx(ctx, "redrive", func(q sqlkit.Querier) (err error) {
+			rows, err = r.database.lockDead(ctx, q, chunk, req.SkipDead)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		appended = append(appended, rows...)
+	}
+	sortByKey(appended)
+	first := make([]core.RowID, 0, len(ids))
+	moved := map[core.RowID]bool{}
+	for _, d := range appended {
+		first = append(first, d.id)
+		moved[d.id] = true
+	}
+	return append(first, slices.DeleteFunc(ids, func(id core.RowID) bool { return moved[id] })...), nil
 }
 
 // Discard implements core.Repository.

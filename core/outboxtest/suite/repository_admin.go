@@ -2,11 +2,15 @@ package suite
 
 import (
 	"bytes"
+	"crypto/rand"
+	"fmt"
 	"slices"
 	"strconv"
+	"testing"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
 func backlogCases() []repositoryCase {
@@ -117,6 +121,7 @@ func adminCases() []repositoryCase {
 		{"redrive opens a dead row at its place", redriveInPlace},
 		{"redrive touches dead rows only", redriveOthers},
 		{"redrive appends where the lane went on", redriveAppends},
+		{"redrive of many appends each key in its order", redriveManyInOrder},
 		{"a copy has the fields of its event", redriveFields},
 		{"redrive of an unordered row where dead rows are skipped", redriveUnordered},
 		{"discard ends dead and free rows", discardFree},
@@ -230,6 +235,49 @@ func redriveOthers(f *fixture) {
 	dead := f.addDead(newRow("topic", ""))
 	f.must(f.redrive(adminOf(append(ids, dead.ID, dead.ID)...)) == 1, "want the dead row redriven, once")
 	f.audited(2)
+}
+
+// redriveManyInOrder redrives more rows than one transaction changes. Their ids are in no order, as
+// those of events whose ids are not made of the time.
+func redriveManyInOrder(f *fixture) {
+	if _, ok := f.Repository.(ops.Store); !ok || testing.Short() { // it takes seconds
+		return
+	}
+	const many = 503
+	var rows []core.NewRow
+	var want []string
+	var failures []core.Failure
+	for range many {
+		e := newRow("topic", "k").Event
+		e.ID = randomEventID()
+		row := hot(rowOf(e))[0]
+		rows, want = append(rows, row), append(want, e.ID)
+		failures = append(failures, core.Failure{ClaimRef: hotRef(row), Kind: core.FailDead, Code: "c", SkipDead: true})
+	}
+	f.commitLeased(longLease, rows...)
+	for _, ok := range f.fail(nodeA, failures...) {
+		f.must(ok, "not dead")
+	}
+	req := adminOf(newIDs(rows)...)
+	req.SkipDead = true
+	f.must(f.redrive(req) == many, "not redriven")
+	s, err := f.Repository.(ops.Store).ScanEvents(f.Context(), ops.Scan{
+		KeyID: rows[0].KeyID, Limit: 2 * many, Look: 2 * many,
+	})
+	f.check(err)
+	var got []string
+	for _, e := range s.Events {
+		got = append(got, e.EventID)
+	}
+	f.must(slices.Equal(got, want), "the key has its %d events in another order", len(got))
+}
+
+// randomEventID is a UUID of version 4.
+func randomEventID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 func redriveAppends(f *fixture) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -386,6 +387,12 @@ func (a *app) work(ctx context.Context, ob *core.Outbox, m mutation, events []op
 	if m.name == "discard" {
 		do = ob.Discard
 	}
+	// Under SkipDead a redrive appends each event at the end of its key, and ids need not have the
+	// order of the key.
+	slices.SortStableFunc(events, func(a, b ops.Event) int {
+		return cmp.Or(cmp.Compare(a.TenantID, b.TenantID), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Key, b.Key),
+			cmp.Compare(a.KeySeq, b.KeySeq))
+	})
 	add, finish := a.progress(0, len(events))
 	defer finish()
 	ids := converted(events, func(e ops.Event) core.RowID { return e.ID })

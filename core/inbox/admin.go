@@ -119,23 +119,32 @@ var errForever = errors.New("inbox: Config.Retention is not set: everything is k
 // Cleanup deletes, in chunks, the processed and the discarded events and the keys of OnlyNewer of
 // this consumer that are older than Config.Retention. It returns how many it deleted. Rows of
 // failed and dead events stay. Any number of processes may call it at once. Config.Archive gets the
-// events first.
+// events first: if it fails for a handler, the events of that handler stay, and the error says so.
 func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) {
 	if in.cfg.Retention == 0 {
 		return 0, errForever
 	}
 	for _, some := range []func(context.Context) (int, bool, error){in.cleanSome, in.cleanKeys} {
-		for more := true; more; {
-			var n int
-			n, more, err = some(ctx)
-			deleted += n
-			in.obs.Cleaned(n, err)
-			if err != nil {
-				return deleted, err
-			}
+		n, problem := in.cleanAll(ctx, some)
+		deleted += n
+		err = errors.Join(err, problem)
+	}
+	return deleted, err
+}
+
+// cleanAll cleans up until nothing is left that it can delete. An archive that fails for a handler
+// stops neither the others nor the keys.
+func (in *Inbox) cleanAll(ctx context.Context, some func(context.Context) (int, bool, error)) (deleted int, err error) {
+	for {
+		n, more, problem := some(ctx)
+		in.obs.Cleaned(n, problem)
+		if deleted += n; problem != nil {
+			err = problem
+		}
+		if !more || problem != nil && n == 0 || ctx.Err() != nil {
+			return deleted, err
 		}
 	}
-	return deleted, nil
 }
 
 // Run calls Cleanup now and every Config.CleanupInterval until ctx ends, and then returns nil. The

@@ -29,8 +29,9 @@ type ArchivedEvent struct {
 // Config.Archive without it.
 type Archiver interface {
 	// Archive gives at most limit events that Cleanup would delete to fn, and deletes them if it
-	// returns nil. It returns how many it deleted. It may call fn several times, with other events.
-	// No transaction is open while fn runs.
+	// returns nil. It returns how many it deleted. It calls fn for each handler: if that fails, the
+	// events of that handler stay, and those of the others go. No transaction is open while fn
+	// runs.
 	Archive(ctx context.Context, consumer string, keep time.Duration, limit int,
 		fn func(ctx context.Context, events []ArchivedEvent) error) (deleted int, err error)
 }

@@ -433,3 +433,29 @@ func TestRunEndsBesideAnArchiveThatHangs(t *testing.T) {
 		}
 	})
 }
+
+// A handler whose events the archive refuses stops the cleanup of no other handler.
+func TestCleanupGoesPastABrokenArchive(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) {
+		c.Retention, c.BrokerRetention = 2*time.Hour, time.Hour
+		c.Archive = func(_ context.Context, events []inbox.ArchivedEvent) error {
+			if events[0].Key.Handler == "a" {
+				return errHandler
+			}
+			return nil
+		}
+	})
+	const others = 2*inbox.ArchiveEvents + 5
+	for i := range others + 1 {
+		msg := message(fmt.Sprint(i))
+		if msg.Handler = "b"; i == 0 {
+			msg.Handler = "a"
+		}
+		w.wants(w.in.Process(t.Context(), msg, w.apply), inbox.Ack, nil)
+	}
+	w.store.ShiftClock(3 * time.Hour)
+	n, err := w.in.Cleanup(t.Context())
+	if n != others || !errors.Is(err, errHandler) || w.store.Processed() != 1 {
+		t.Errorf("deleted %d, %d are left, %v", n, w.store.Processed(), err)
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -331,8 +333,8 @@ func (s *Store) Archive(ctx context.Context, consumer string, keep time.Duration
 	fn func(ctx context.Context, events []inbox.ArchivedEvent) error,
 ) (deleted int, err error) {
 	s.mu.Lock()
-	var events []inbox.ArchivedEvent
-	for _, k := range s.old(consumer, keep, limit) {
+	byHandler := map[string][]inbox.ArchivedEvent{}
+	for _, k := range s.old(consumer, keep, math.MaxInt) {
 		r := s.rows[k]
 		e := inbox.ArchivedEvent{Key: k, Source: r.Topic, Attempts: r.Attempts, EndedAt: r.changed.UTC()}
 		if r.Located {
@@ -341,12 +343,25 @@ func (s *Store) Archive(ctx context.Context, consumer string, keep time.Duration
 		if r.status == discarded {
 			e.Discarded, e.Note = true, r.Text
 		}
-		events = append(events, e)
+		byHandler[k.Handler] = append(byHandler[k.Handler], e)
 	}
 	s.mu.Unlock()
-	if len(events) == 0 {
-		return 0, nil
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(byHandler)) {
+		events := byHandler[name]
+		n, err := s.archive(ctx, events[:min(len(events), limit-deleted)], fn)
+		problems = append(problems, err)
+		if deleted += n; deleted >= limit {
+			break
+		}
 	}
+	return deleted, errors.Join(problems...)
+}
+
+// archive is Archive for the events of one handler.
+func (s *Store) archive(ctx context.Context, events []inbox.ArchivedEvent,
+	fn func(ctx context.Context, events []inbox.ArchivedEvent) error,
+) (deleted int, err error) {
 	if err := fn(ctx, events); err != nil {
 		return 0, err
 	}

@@ -2,6 +2,7 @@ package sqlinbox
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -24,14 +25,18 @@ func (s *Store) Archive(ctx context.Context, consumer string, keep time.Duration
 		return 0, nil
 	}
 	names, err := s.handlersOf(ctx, consumer)
+	if err != nil {
+		return 0, err
+	}
+	var problems []error
 	for _, name := range names {
 		n, err := s.archive(ctx, s.handlers.of(consumer, name), keep, limit-deleted, fn)
-		deleted += n
-		if err != nil || deleted >= limit {
-			return deleted, err
+		problems = append(problems, err)
+		if deleted += n; deleted >= limit || ctx.Err() != nil {
+			break
 		}
 	}
-	return deleted, err
+	return deleted, errors.Join(problems...)
 }
 
 func (s *Store) archive(ctx context.Context, h *handler, keep time.Duration, limit int,

@@ -15,6 +15,7 @@ import (
 func inboxArchiveCases() []inboxCase {
 	return []inboxCase{
 		{"events are deleted after they were archived", inboxArchive},
+		{"an archive that fails for a handler holds up no other", inboxArchiveFails},
 		{"an event that is processed anew while it is archived stays", inboxArchiveAnew},
 		{"an archive does not wait for the transaction of a copy", inboxArchiveLocked},
 	}
@@ -96,6 +97,30 @@ func inboxArchive(f *inboxFixture) {
 		if f.wantState("an event after its deletion", state, inbox.StateFresh); attempt != 1 {
 			f.Errorf("attempt %d after the deletion, want 1", attempt)
 		}
+	}
+}
+
+// inboxArchiveFails has an event that the archive always refuses.
+func inboxArchiveFails(f *inboxFixture) {
+	for _, name := range []string{"a", "b", "c"} {
+		e := inboxEvent("of " + name)
+		e.Handler = name
+		f.begin(nil, e)
+	}
+	for _, want := range []int{2, 0} { // the second call finds the event that is refused
+		n, err := f.Store.(inbox.Archiver).Archive(f.Context(), "billing", -time.Hour, 100,
+			func(_ context.Context, events []inbox.ArchivedEvent) error {
+				if events[0].Key.Handler == "a" {
+					return errArchive
+				}
+				return nil
+			})
+		if n != want || !errors.Is(err, errArchive) {
+			f.Errorf("%d events were deleted, want %d, and the error is %v", n, want, err)
+		}
+	}
+	if left := f.archive("billing"); len(left) != 1 || left[0].Key.Handler != "a" {
+		f.Errorf("left are %+v", left)
 	}
 }
 

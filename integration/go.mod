@@ -15,6 +15,8 @@ require (
 
 require github.com/google/jsonschema-go v0.4.3 // indirect
 
+require github.com/grafana/grafana-foundation-sdk/go v0.0.22
+
 require (
 	github.com/Azure/go-amqp v0.17.0
 	github.com/cloudevents/sdk-go/protocol/amqp/v2 v2.15.2

@@ -43,6 +43,7 @@ func scrape(t *testing.T) scraped {
 	m := promoutbox.New(promoutbox.Config{ConstLabels: prometheus.Labels{"outbox": "shop"}})
 	p := fixture.NewProcess(t, testdb.SQLite(t), core.Config{Observer: m.Outbox()})
 	m.Watch(p.Outbox)
+	m.WatchTypes(p.Outbox)
 	m.WatchEffects(mails{})
 	p.Run()
 	p.Publish(core.Event{Type: "order.placed", Topic: "orders"})

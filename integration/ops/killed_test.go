@@ -39,6 +39,7 @@ type doomed struct {
 	DSN     string
 	Plan    string
 	Within  time.Duration // after that much of the change; 0: when it is committed
+	Archive string        // the file of an archive, in place of a plan
 }
 
 // runDoomed is that process. It only returns if something went wrong.
@@ -54,6 +55,9 @@ func runDoomed(text string) error {
 	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: d.Dialect})
 	if err != nil {
 		return err
+	}
+	if d.Archive != "" {
+		return runDoomedArchive(repo, d)
 	}
 	ob, err := core.New(core.Config{Repository: &doomedStore{Repository: repo, within: d.Within}})
 	if err != nil {

@@ -59,7 +59,7 @@ LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLi
 LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestKilledPlan|TestOperatorsAtOnce|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged|TestFlyway|TestDebezium|TestOldSnapshot.*|TestVersionBeforeOnThePresentTables
 LONG := $(LONG)|TestKilled|TestFailover|TestSlotLost|TestBacklogLimitUnderLoad|TestKilledArchive
 # What `make test` runs in part, being -short: fewer schedules and random programs, and of the ways to open an ORM each on one database.
-WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuite(PGX|Connector)|TestDeadWebhookSubscriber
+WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuite(PGX|Connector)|TestDeadWebhookSubscriber|TestFeaturesOfBrokers|TestBrokersAway|TestWatermillUniversalSuite
 WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgxClaimIsCut|TestPgBouncerFlightIsCut|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy
 # The longest ones first, so that none of them is left to run alone at the end.
 LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench debezium walrelay cli sql relay brokers ops command upgrade inbox once)

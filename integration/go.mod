@@ -13,7 +13,13 @@ require (
 	github.com/pressly/goose/v3 v3.29.0
 )
 
-require github.com/google/jsonschema-go v0.4.3 // indirect
+require (
+	github.com/ajg/form v1.5.1 // indirect
+	github.com/go-chi/render v1.0.3 // indirect
+	github.com/google/jsonschema-go v0.4.3 // indirect
+	github.com/stretchr/testify v1.12.1 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)
 
 require github.com/grafana/grafana-foundation-sdk/go v0.0.22
 
@@ -111,6 +117,7 @@ require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/ThreeDotsLabs/watermill-amqp/v2 v2.1.3
 	github.com/ThreeDotsLabs/watermill-amqp/v3 v3.0.2
+	github.com/ThreeDotsLabs/watermill-http/v2 v2.3.1
 	github.com/ThreeDotsLabs/watermill-kafka/v3 v3.0.6
 	github.com/ThreeDotsLabs/watermill-sql/v4 v4.1.2
 	github.com/cenkalti/backoff/v3 v3.2.2 // indirect
@@ -118,6 +125,7 @@ require (
 	github.com/dnwe/otelsarama v0.0.0-20240308230250-9388d9d40bc0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/eapache/go-resiliency v1.7.0 // indirect
+	github.com/go-chi/chi v4.1.2+incompatible
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-sql-driver/mysql v1.10.1
@@ -154,8 +162,8 @@ require (
 	github.com/jackc/pglogrepl v0.0.0-20251213150135-2e8d0df862c1
 	github.com/jackc/pgio v1.0.0 // indirect
 	github.com/ormoutbox/ormoutbox/promoutbox v0.0.0
-	github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge v0.0.0
+	github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge v0.0.0
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
@@ -216,4 +224,5 @@ replace github.com/ormoutbox/ormoutbox/oteloutbox => ../oteloutbox
 replace github.com/ormoutbox/ormoutbox/promoutbox => ../promoutbox
 
 replace github.com/ormoutbox/ormoutbox/contractoutbox => ../contractoutbox
+
 replace github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge => ../watermillbridge/franzbridge

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,32 +47,6 @@ func kafkaMessages(t testing.TB, topic string) <-chan *message.Message {
 		t.Fatal(err)
 	}
 	return messages
-}
-
-func TestKafkaRoundTrip(t *testing.T) {
-	t.Parallel()
-	topic := topics.Kafka(t, "", 3, nil)
-	p := topics.KafkaPublisher(t, kafkabridge.Config{})
-	d := brokerDelivery(t, topic, "order/o-2")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	receipt, err := p.PublishWithReceipt(ctx, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	msg := receive(t, kafkaMessages(t, topic))
-	requireDelivery(t, msg, d)
-	if msg.UUID != d.ID {
-		t.Errorf("UUID = %q, want the event's id", msg.UUID)
-	}
-	if key, _ := kafka.MessageKeyFromCtx(msg.Context()); string(key) != "order/o-2" {
-		t.Errorf("key = %q", key)
-	}
-	partition, _ := kafka.MessagePartitionFromCtx(msg.Context())
-	offset, _ := kafka.MessagePartitionOffsetFromCtx(msg.Context())
-	if want := fmt.Sprintf("%s/%d@%d", topic, partition, offset); receipt != want {
-		t.Errorf("receipt = %q, want %q", receipt, want)
-	}
 }
 
 // The partitions are those of the Java client, for a topic of 3 partitions.
@@ -203,61 +176,6 @@ func TestKafkaHangs(t *testing.T) {
 	fixture.Await(t, "a publish after the hang", func() bool {
 		return publishWithin(t, p, brokerDelivery(t, topic, "after"), timeout) == nil
 	})
-}
-
-// While connections break, each event is tried until it is acknowledged. Every event arrives, and
-// the first copies of each key are in order.
-func TestKafkaConnectionsBreak(t *testing.T) {
-	t.Parallel()
-	topic := topics.Kafka(t, "", 3, nil)
-	p, proxy := kafkaThroughProxy(t, 2*time.Second, watermillbridge.Config{})
-	const keys, each = 6, 20
-	var published atomic.Int32
-	var wg sync.WaitGroup
-	for k := range keys {
-		wg.Go(func() {
-			for n := range each {
-				d := brokerDelivery(t, topic, fmt.Sprint("key-", k))
-				d.KeySeq = int64(n + 1)
-				for {
-					err := publishWithin(t, p, d, 2*time.Second)
-					if err == nil {
-						break
-					}
-					if class, marked := core.ClassOf(err); marked && class != core.ClassUnavailable &&
-						class != core.ClassKeyUnavailable {
-						t.Errorf("err = %v, class %v; want an outage", err, class)
-					}
-					select {
-					case <-time.After(20 * time.Millisecond): // as the relay's breaker would
-					case <-t.Context().Done():
-						return
-					}
-				}
-				if published.Add(1)%30 == 0 {
-					proxy.Cut()
-				}
-			}
-		})
-	}
-	wg.Wait()
-
-	messages := kafkaMessages(t, topic)
-	last := map[string]int64{}
-	for seen := 0; seen < keys*each; {
-		d, err := watermillbridge.EventFromMessage(receive(t, messages))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.KeySeq <= last[d.Key] {
-			continue // a copy
-		}
-		if d.KeySeq != last[d.Key]+1 {
-			t.Fatalf("key %s: %d follows %d", d.Key, d.KeySeq, last[d.Key])
-		}
-		last[d.Key] = d.KeySeq
-		seen++
-	}
 }
 
 // The query of docs/operations.md finds rows that share a receipt. The steps of that page publish

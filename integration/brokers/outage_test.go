@@ -2,10 +2,7 @@ package brokers_test
 
 import (
 	"context"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,10 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
-	"github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge"
-	"github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge"
-	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
 )
 
 // outage is a relay on a table in memory that publishes to a real broker, and counts its failures.
@@ -29,6 +24,8 @@ type outage struct {
 	repo     *outboxtest.Repository
 	ob       *core.Outbox
 	failures chan core.PublishInfo
+
+	noReceipts bool // the publisher has none, whatever the broker
 }
 
 func newOutage(t *testing.T, cfg core.Config) *outage {
@@ -68,8 +65,23 @@ func relayUntilEnd(t *testing.T, ob *core.Outbox) {
 
 func (o *outage) publish(events ...core.Event) {
 	o.t.Helper()
+	o.publishWith(o.ob, events...)
+}
+
+// record is publish by a process without a publisher.
+func (o *outage) record(events ...core.Event) {
+	o.t.Helper()
+	ob, err := core.New(core.Config{Repository: o.repo})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.publishWith(ob, events...)
+}
+
+func (o *outage) publishWith(ob *core.Outbox, events ...core.Event) {
+	o.t.Helper()
 	err := o.repo.Transactor().RunInTx(o.t.Context(), func(ctx context.Context, tx core.Tx) error {
-		_, err := o.ob.Publish(ctx, tx, events...)
+		_, err := ob.Publish(ctx, tx, events...)
 		return err
 	})
 	if err != nil {
@@ -78,14 +90,31 @@ func (o *outage) publish(events ...core.Event) {
 }
 
 // awaitFailures waits until so many publishes failed.
-func (o *outage) awaitFailures(n int) {
+func (o *outage) awaitFailures(n int) { o.t.Helper(); o.awaitFailuresOf("", n) }
+
+// awaitFailuresOf waits for failures of a topic; empty: of all.
+func (o *outage) awaitFailuresOf(topic string, n int) {
 	o.t.Helper()
 	limit := time.After(2 * time.Minute)
-	for range n {
+	for n > 0 {
 		select {
-		case <-o.failures:
+		case i := <-o.failures:
+			if topic == "" || i.Topic == topic {
+				n--
+			}
 		case <-limit:
 			o.t.Fatalf("fewer than %d publishes failed", n)
+		}
+	}
+}
+
+// forgetFailures makes awaitFailures count from now on.
+func (o *outage) forgetFailures() {
+	for {
+		select {
+		case <-o.failures:
+		default:
+			return
 		}
 	}
 }
@@ -103,6 +132,63 @@ func (o *outage) wantStatus(want outboxtest.Status, what string) {
 		}
 		return true
 	})
+}
+
+// compare compares the rows with what a broker has of the topics. Each event that is done is there
+// as it was recorded, at the place that its receipt names. Nothing else is there. The first copies
+// of each key are in order. It returns the largest number of copies of an event.
+func (o *outage) compare(k broker, topics ...string) (most int) {
+	o.t.Helper()
+	rows, copies, placed := map[core.RowID]outboxtest.Row{}, map[core.RowID]int{}, map[core.RowID]bool{}
+	type keyOf struct{ topic, key string }
+	before := map[keyOf]int64{} // the number before that of the next message
+	for _, r := range o.repo.Rows() {
+		rows[r.ID] = r
+		k := keyOf{r.Event.Topic, r.Event.Key}
+		if first, ok := before[k]; !ok || r.KeySeq <= first {
+			before[k] = r.KeySeq - 1
+		}
+	}
+	slices.Sort(topics)
+	for _, topic := range slices.Compact(topics) {
+		for _, h := range k.held(o.t, topic) {
+			got, err := watermillbridge.EventFromMessage(h.Message)
+			row, ok := rows[got.RowID]
+			if err != nil || !ok || row.Event.Topic != topic || row.Status != outboxtest.StatusDone {
+				o.t.Errorf("the broker has a message of row %s: %v, %+v, row %+v", got.RowID, err, got.Event, row)
+				continue
+			}
+			copies[row.ID]++
+			most = max(most, copies[row.ID])
+			placed[row.ID] = placed[row.ID] || h.place == row.Receipt || o.noReceipts
+			if copies[row.ID] > 1 {
+				continue
+			}
+			requireDelivery(o.t, h.Message, core.Delivery{
+				Event: row.Event, RowID: row.ID, KeySeq: row.KeySeq, Attempt: got.Attempt, ReplayOf: row.ReplayOf,
+			})
+			if h.UUID != row.Event.ID {
+				o.t.Errorf("event %s has the UUID %s", row.Event.ID, h.UUID)
+			}
+			if k := (keyOf{topic, row.Event.Key}); k.key != "" {
+				if row.KeySeq != before[k]+1 {
+					o.t.Errorf("key %s: %d follows %d", k.key, row.KeySeq, before[k])
+				}
+				before[k] = row.KeySeq
+			}
+		}
+	}
+	for id, r := range rows {
+		if r.Status != outboxtest.StatusDone || !slices.Contains(topics, r.Event.Topic) {
+			continue
+		}
+		if copies[id] == 0 {
+			o.t.Errorf("event %s is done and not at the broker", r.Event.ID)
+		} else if !placed[id] {
+			o.t.Errorf("event %s is not where its receipt says: %q", r.Event.ID, r.Receipt)
+		}
+	}
+	return most
 }
 
 // eager spends its attempts at once. So a test notices a refusal that wrongly spends an attempt.
@@ -148,96 +234,6 @@ func TestAMQPFullQueueWithOneKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.wantStatus(outboxtest.StatusDone, "the event leaves once there is room")
-}
-
-// A broker comes back after an outage that was long compared with all pauses. The first event
-// leaves within five seconds, plus an allowance for a loaded machine.
-func TestBrokerIsBack(t *testing.T) {
-	t.Parallel()
-	topic := "back-" + core.NewEventID()
-	for name, start := range map[string]func(t *testing.T) (killable, core.Publisher){
-		"rabbitmq": func(t *testing.T) (killable, core.Publisher) {
-			server := fixture.StartPrivate(t, "rabbitmq")
-			return server, topics.RabbitPublisher(t, amqpbridge.Config{
-				AMQP: amqpbridge.QueueConfig(server.Address), DeclareQueues: true,
-			})
-		},
-		"nats": func(t *testing.T) (killable, core.Publisher) {
-			server := fixture.StartPrivate(t, "nats")
-			topics.NATSStream(t, server.Address, topic, nil)
-			return server, topics.NATSPublisher(t, natsbridge.Config{URL: server.Address})
-		},
-		"redis": func(t *testing.T) (killable, core.Publisher) {
-			server := fixture.StartPrivate(t, "redis")
-			return server, topics.RedisPublisher(t, server.Address, redisbridge.Config{})
-		},
-		"webhook": func(t *testing.T) (killable, core.Publisher) {
-			server := &webhookServer{}
-			server.Up(t)
-			p, err := httpbridge.NewPublisher(httpbridge.Config{
-				Endpoints: map[string]httpbridge.Endpoint{topic: {URL: "http://" + server.address}}, AllowHTTP: true,
-				AllowAddresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return server, p
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server, p := start(t)
-			o := newOutage(t, core.Config{Publisher: p, Retry: eager})
-			o.publish(core.Event{Type: topic, Key: "k"})
-			o.wantStatus(outboxtest.StatusDone, "the first event leaves")
-			server.Kill(t)
-			for range 3 {
-				o.publish(core.Event{Type: topic, Key: "k"})
-			}
-			failures := 6
-			if name == "rabbitmq" { // one broker shows that the pauses of the relay stay short
-				failures = 12 // some 20 s
-			}
-			o.awaitFailures(failures)
-			server.Up(t)
-			o.wantStatus(outboxtest.StatusDone, "events leave once the broker is back")
-		})
-	}
-}
-
-type killable interface {
-	Kill(t *testing.T)
-	Up(t *testing.T)
-}
-
-// webhookServer is a receiver of webhooks that is on the same port after each start.
-type webhookServer struct {
-	address string
-	server  *httptest.Server
-}
-
-func (w *webhookServer) Up(t *testing.T) {
-	t.Helper()
-	address := w.address
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.address = l.Addr().String()
-	w.server = &httptest.Server{Listener: l, Config: &http.Server{
-		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
-	}}
-	w.server.Start()
-	t.Cleanup(w.server.Close)
-}
-
-func (w *webhookServer) Kill(t *testing.T) {
-	t.Helper()
-	w.server.CloseClientConnections()
-	w.server.Close()
 }
 
 // After a database was away, publishing goes on within two seconds, plus an allowance for a loaded

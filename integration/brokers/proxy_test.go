@@ -4,19 +4,22 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // brokerProxy stands between a client and a broker. It can hold all bytes back, like a broker that
-// hangs. It can also cut connections, and send bytes of its own to the client.
+// hangs, or only those of the broker, which then acts and does not answer. It can delay answers,
+// cut connections, and send bytes of its own to the client.
 type brokerProxy struct {
 	listener net.Listener
 	broker   string
 
 	mu      sync.Mutex
 	cond    *sync.Cond
-	frozen  bool
+	frozen  bool                  // no bytes pass
+	held    bool                  // no bytes of the broker pass
+	delay   time.Duration         // of the bytes of the broker
 	clients map[net.Conn]net.Conn // client side to broker side
-	closed  bool
 }
 
 func newBrokerProxy(t *testing.T, broker string) *brokerProxy {
@@ -30,10 +33,7 @@ func newBrokerProxy(t *testing.T, broker string) *brokerProxy {
 	go p.accept()
 	t.Cleanup(func() {
 		_ = l.Close()
-		p.mu.Lock()
-		p.closed, p.frozen = true, false
-		p.cond.Broadcast()
-		p.mu.Unlock()
+		p.set(func() { p.frozen, p.held, p.delay = false, false, 0 })
 		p.Cut()
 	})
 	return p
@@ -59,48 +59,82 @@ func (p *brokerProxy) accept() {
 		p.mu.Lock()
 		p.clients[client] = broker
 		p.mu.Unlock()
-		go p.forward(broker, client)
-		go p.forward(client, broker)
+		go p.forward(broker, client, false)
+		go p.forward(client, broker, true)
 	}
 }
 
-func (p *brokerProxy) forward(to, from net.Conn) {
-	defer func() {
-		_ = to.Close()
-		_ = from.Close()
-	}()
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
-		p.mu.Lock()
-		for p.frozen {
-			p.cond.Wait()
-		}
-		if n > 0 {
-			if _, werr := to.Write(buf[:n]); werr != nil {
-				err = werr
+// chunk is what was read at once. It passes when it is due.
+type chunk struct {
+	bytes []byte
+	due   time.Time
+}
+
+func (p *brokerProxy) forward(to, from net.Conn, answers bool) {
+	chunks := make(chan chunk, 1000)
+	go func() {
+		defer close(chunks)
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := from.Read(buf)
+			if n > 0 {
+				chunks <- chunk{append([]byte(nil), buf[:n]...), p.due(answers)}
+			}
+			if err != nil {
+				return
 			}
 		}
+	}()
+	for c := range chunks {
+		if wait := time.Until(c.due); wait > 0 {
+			<-time.After(wait)
+		}
+		p.mu.Lock()
+		for p.frozen || answers && p.held {
+			p.cond.Wait()
+		}
+		_, err := to.Write(c.bytes)
 		p.mu.Unlock()
 		if err != nil {
-			return
+			break
 		}
+	}
+	_ = to.Close()
+	_ = from.Close()
+	for range chunks { // so that the reader ends
 	}
 }
 
-// Freeze holds all bytes back until Thaw. No byte is lost.
-func (p *brokerProxy) Freeze() {
+func (p *brokerProxy) due(answers bool) time.Time {
 	p.mu.Lock()
-	p.frozen = true
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	if !answers || p.delay == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(p.delay)
 }
 
-func (p *brokerProxy) Thaw() {
+func (p *brokerProxy) set(change func()) {
 	p.mu.Lock()
-	p.frozen = false
+	change()
 	p.cond.Broadcast()
 	p.mu.Unlock()
 }
+
+// Freeze holds all bytes back until Thaw. No byte is lost.
+func (p *brokerProxy) Freeze() { p.set(func() { p.frozen = true }) }
+
+// Thaw ends a Freeze.
+func (p *brokerProxy) Thaw() { p.set(func() { p.frozen = false }) }
+
+// Hold implements answers.
+func (p *brokerProxy) Hold() { p.set(func() { p.held = true }) }
+
+// Release implements answers.
+func (p *brokerProxy) Release() { p.set(func() { p.held = false }) }
+
+// Delay implements answers.
+func (p *brokerProxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
 
 // Cut closes every connection.
 func (p *brokerProxy) Cut() {

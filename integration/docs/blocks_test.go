@@ -29,6 +29,7 @@ var packages = func() map[string]string {
 		"kafka":       "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka",
 		"wmnats":      "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats",
 		"nats":        "github.com/nats-io/nats.go",
+		"wmsql":       "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql",
 		"redisstream": "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream",
 		"ent":         "github.com/ormoutbox/ormoutbox/integration/internal/entclient",
 	}

@@ -2,7 +2,9 @@ package page
 
 import (
 	"context"
+	"database/sql"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/components/cqrs"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"gorm.io/gorm"
@@ -20,6 +22,8 @@ var (
 	outbox                                                *gormoutbox.Outbox
 	db                                                    *gorm.DB
 	payload                                               []byte
+	pool                                                  *sql.DB
+	logger                                                watermill.LoggerAdapter
 )
 
 func index(ctx context.Context, payload []byte) error { return nil }

@@ -1,0 +1,112 @@
+package brokers_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// channelBroker is Watermill's Go channels, which hold nothing: the messages of a topic are those
+// that its consumer has got. An acknowledgement of the consumer is the answer to the publisher.
+type channelBroker struct {
+	channel *gochannel.GoChannel
+
+	mu    sync.Mutex
+	cond  *sync.Cond
+	got   map[string][]heldMessage // by topic
+	hold  bool
+	delay time.Duration
+}
+
+func openChannel(*testing.T) broker { return newChannelBroker() }
+
+func newChannelBroker() *channelBroker {
+	c := &channelBroker{got: map[string][]heldMessage{}, channel: gochannel.NewGoChannel(
+		gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})}
+	c.cond = sync.NewCond(&c.mu)
+	return c
+}
+
+func (c *channelBroker) topic(t *testing.T) string {
+	t.Helper()
+	name := "it-" + core.NewEventID()
+	ctx, cancel := context.WithCancel(context.Background())
+	messages, err := c.channel.Subscribe(ctx, name)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); c.consume(name, messages) }()
+	t.Cleanup(func() { c.Release(); cancel(); <-done })
+	return name
+}
+
+func (c *channelBroker) consume(topic string, messages <-chan *message.Message) {
+	for msg := range messages {
+		c.mu.Lock()
+		c.got[topic] = append(c.got[topic], heldMessage{Message: msg})
+		delay := c.delay
+		c.mu.Unlock()
+		<-time.After(delay)
+		c.mu.Lock()
+		for c.hold {
+			c.cond.Wait()
+		}
+		c.mu.Unlock()
+		msg.Ack()
+	}
+}
+
+// publisher closes the channel when the test ends.
+func (c *channelBroker) publisher(t *testing.T, _ time.Duration) publisher {
+	t.Helper()
+	p, err := watermillbridge.NewPublisher(c.channel, watermillbridge.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	topics.CloseAtEnd(t, p)
+	return p
+}
+
+func (c *channelBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+	t.Helper()
+	return c.publisher(t, timeout), c
+}
+
+func (c *channelBroker) refusal(*testing.T) *refusal { return nil }
+
+func (c *channelBroker) held(_ *testing.T, topic string) []heldMessage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.got[topic])
+}
+
+func (c *channelBroker) set(change func()) {
+	c.mu.Lock()
+	change()
+	c.cond.Broadcast()
+	c.mu.Unlock()
+}
+
+// Hold implements answers.
+func (c *channelBroker) Hold() { c.set(func() { c.hold = true }) }
+
+// Release implements answers.
+func (c *channelBroker) Release() { c.set(func() { c.hold = false }) }
+
+// Delay implements answers.
+func (c *channelBroker) Delay(d time.Duration) { c.set(func() { c.delay = d }) }
+
+// Cut implements answers: there are no connections.
+func (c *channelBroker) Cut() {}

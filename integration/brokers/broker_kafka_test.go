@@ -1,0 +1,186 @@
+package brokers_test
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
+)
+
+// kafkaBroker is Apache Kafka: one server, or a cluster on all of which every topic is.
+type kafkaBroker struct {
+	addresses []string
+	franz     bool // published to with franzbridge
+}
+
+const kafkaPartitions = 3
+
+func (k kafkaBroker) admin(t *testing.T) sarama.ClusterAdmin {
+	t.Helper()
+	admin, err := sarama.NewClusterAdmin(k.addresses, kafkabridge.SaramaConfig(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = admin.Close() })
+	return admin
+}
+
+func (k kafkaBroker) topic(t *testing.T) string { t.Helper(); return k.topicWith(t, nil) }
+
+func (k kafkaBroker) topicWith(t *testing.T, config map[string]*string) string {
+	t.Helper()
+	name, admin := topics.KafkaName(), k.admin(t)
+	if err := admin.CreateTopic(name, &sarama.TopicDetail{
+		NumPartitions: kafkaPartitions, ReplicationFactor: int16(len(k.addresses)), ConfigEntries: config,
+	}, false); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = admin.DeleteTopic(name) }) // the cluster ends with the test
+	fixture.Await(t, "every partition has a leader", func() bool {
+		client, err := sarama.NewClient(k.addresses, kafkabridge.SaramaConfig(0))
+		if err != nil {
+			return false
+		}
+		defer client.Close()
+		for n := range int32(kafkaPartitions) {
+			if _, err := client.GetOffset(name, n, sarama.OffsetNewest); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	return name
+}
+
+func (k kafkaBroker) publisher(t *testing.T, timeout time.Duration) publisher {
+	t.Helper()
+	return k.dialed(t, timeout, nil)
+}
+
+func (k kafkaBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+	t.Helper()
+	proxy := newBrokerProxy(t, k.addresses[0])
+	return k.dialed(t, timeout, proxy), proxy
+}
+
+func (k kafkaBroker) dialed(t *testing.T, timeout time.Duration, proxy *brokerProxy) publisher {
+	t.Helper()
+	if k.franz {
+		cfg := franzbridge.Config{Brokers: k.addresses, PublishTimeout: timeout}
+		if proxy != nil {
+			cfg.Options = append(cfg.Options,
+				kgo.Dialer(func(_ context.Context, network, address string) (net.Conn, error) {
+					return proxy.Dial(network, address)
+				}))
+		}
+		p, err := franzbridge.NewPublisher(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		topics.CloseAtEnd(t, p)
+		return p
+	}
+	s := kafkabridge.SaramaConfig(timeout)
+	if proxy != nil {
+		s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, proxy
+	}
+	p, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: k.addresses, Sarama: s, PublishTimeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	topics.CloseAtEnd(t, p)
+	return p
+}
+
+// refusal is a message that is larger than its topic takes.
+func (k kafkaBroker) refusal(t *testing.T) *refusal {
+	t.Helper()
+	const limit = 2000
+	text := strconv.Itoa(limit)
+	topic := k.topicWith(t, map[string]*string{"max.message.bytes": &text})
+	return &refusal{publisher: k.publisher(t, 0), topic: topic, payload: strings.Repeat("x", 2*limit)}
+}
+
+func (k kafkaBroker) held(t *testing.T, topic string) (all []heldMessage) {
+	t.Helper()
+	ends, err := sarama.NewClient(k.addresses, kafkabridge.SaramaConfig(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ends.Close()
+	left, from := int64(0), map[int32]kgo.Offset{}
+	for p := range int32(kafkaPartitions) {
+		end, err := ends.GetOffset(topic, p, sarama.OffsetNewest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left += end
+		from[p] = kgo.NewOffset().AtStart()
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.addresses...), kgo.FetchMaxWait(100*time.Millisecond),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var records []*kgo.Record
+	for int64(len(records)) < left {
+		fetched := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			t.Fatalf("%d messages of %d: %v", len(records), left, fetched.Err())
+		}
+		records = append(records, fetched.Records()...)
+	}
+	slices.SortFunc(records, func(a, b *kgo.Record) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+	})
+	for _, r := range records {
+		m := &sarama.ConsumerMessage{
+			Key: r.Key, Value: r.Value, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
+		}
+		for _, h := range r.Headers {
+			m.Headers = append(m.Headers, &sarama.RecordHeader{Key: []byte(h.Key), Value: h.Value})
+		}
+		msg, err := kafka.DefaultMarshaler{}.Unmarshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, heldMessage{msg, place(topic, r.Partition, r.Offset)})
+	}
+	return all
+}
+
+// kafkaServers are three servers. Each time another one hangs or is killed.
+type kafkaServers struct {
+	servers []*fixture.PrivateServer
+	next    int
+}
+
+func startKafka(t *testing.T) (broker, server) {
+	t.Helper()
+	s, k := &kafkaServers{servers: fixture.StartPrivateSet(t, "kafka1", "kafka2", "kafka3")}, kafkaBroker{}
+	for _, one := range s.servers {
+		k.addresses = append(k.addresses, one.Address)
+	}
+	return k, s
+}
+
+func (s *kafkaServers) Pause(t *testing.T)  { t.Helper(); s.servers[s.next].Pause(t) }
+func (s *kafkaServers) Resume(t *testing.T) { t.Helper(); s.servers[s.next].Resume(t); s.next++ }
+func (s *kafkaServers) Kill(t *testing.T)   { t.Helper(); s.servers[s.next].Kill(t) }
+func (s *kafkaServers) Up(t *testing.T)     { t.Helper(); s.servers[s.next].Up(t); s.next++ }

@@ -1,0 +1,80 @@
+package brokers_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge"
+)
+
+// natsBroker is NATS JetStream: a topic is a stream of its own.
+type natsBroker struct{ url string }
+
+func startNATS(t *testing.T) (broker, server) {
+	t.Helper()
+	server := fixture.StartPrivate(t, "nats")
+	return natsBroker{server.Address}, server
+}
+
+func (n natsBroker) topic(t *testing.T) string {
+	t.Helper()
+	return topics.NATSStream(t, n.url, "it-"+core.NewEventID(), nil)
+}
+
+func (n natsBroker) publisher(t *testing.T, timeout time.Duration) publisher {
+	t.Helper()
+	return topics.NATSPublisher(t, natsbridge.Config{URL: n.url, ConnectTimeout: min(timeout, 2*time.Second)})
+}
+
+func (n natsBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+	t.Helper()
+	u, err := url.Parse(n.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := newBrokerProxy(t, u.Host)
+	u.Host = proxy.Addr()
+	return natsBroker{u.String()}.publisher(t, timeout), proxy
+}
+
+// refusal is a message that is larger than its stream takes.
+func (n natsBroker) refusal(t *testing.T) *refusal {
+	t.Helper()
+	const limit = 2000
+	topic := topics.NATSStream(t, n.url, "it-"+core.NewEventID(), func(c *jetstream.StreamConfig) {
+		c.MaxMsgSize = limit
+	})
+	return &refusal{publisher: n.publisher(t, 0), topic: topic, payload: strings.Repeat("x", 2*limit)}
+}
+
+func (n natsBroker) held(t *testing.T, topic string) (all []heldMessage) {
+	t.Helper()
+	stream, err := topics.JetStream(t, n.url).Stream(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := range stream.CachedInfo().State.LastSeq {
+		raw, err := stream.GetMsg(t.Context(), seq+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg, err := (&wmnats.NATSMarshaler{}).Unmarshal(&nats.Msg{
+			Subject: raw.Subject, Header: raw.Header, Data: raw.Data,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, heldMessage{msg, fmt.Sprintf("%s@%d", topic, seq+1)})
+	}
+	return all
+}

@@ -1,0 +1,135 @@
+package brokers_test
+
+import (
+	"errors"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
+)
+
+// rabbitBroker is RabbitMQ: a topic is a durable queue.
+type rabbitBroker struct {
+	uri    string
+	quorum bool
+
+	mu    sync.Mutex
+	taken map[string][]heldMessage // by topic: to read a queue is to take its messages
+}
+
+func openRabbit(t *testing.T) broker { t.Helper(); return &rabbitBroker{uri: topics.RabbitURI(t)} }
+
+func startRabbit(t *testing.T) (broker, server) {
+	t.Helper()
+	server := fixture.StartPrivate(t, "rabbitmq")
+	return &rabbitBroker{uri: server.Address}, server
+}
+
+// channel calls fn with a channel of a connection of its own.
+func (r *rabbitBroker) channel(fn func(*amqp091.Channel) error) error {
+	conn, err := amqp091.Dial(r.uri)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	return fn(ch)
+}
+
+func (r *rabbitBroker) topic(t *testing.T) string { t.Helper(); return r.topicWith(t, amqp091.Table{}) }
+
+func (r *rabbitBroker) topicWith(t *testing.T, arguments amqp091.Table) string {
+	t.Helper()
+	name := "it-" + core.NewEventID()
+	if err := r.channel(func(ch *amqp091.Channel) error { return r.declare(ch, name, arguments) }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // a server of the test's own may be away
+		_ = r.channel(func(ch *amqp091.Channel) error {
+			_, err := ch.QueueDelete(name, false, false, false)
+			return err
+		})
+	})
+	return name
+}
+
+func (r *rabbitBroker) declare(ch *amqp091.Channel, name string, arguments amqp091.Table) error {
+	if r.quorum {
+		arguments["x-queue-type"] = "quorum"
+	}
+	_, err := ch.QueueDeclare(name, true, false, false, false, arguments)
+	return err
+}
+
+func (r *rabbitBroker) publisher(t *testing.T, timeout time.Duration) publisher {
+	t.Helper()
+	return topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(r.uri), ConnectTimeout: timeout})
+}
+
+func (r *rabbitBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+	t.Helper()
+	u, err := url.Parse(r.uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := newBrokerProxy(t, u.Host)
+	u.Host = proxy.Addr()
+	return (&rabbitBroker{uri: u.String()}).publisher(t, timeout), proxy
+}
+
+// refusal is a full queue. It is purged and not deleted, because RabbitMQ confirms the messages
+// that are on their way to a queue while it is deleted.
+func (r *rabbitBroker) refusal(t *testing.T) *refusal {
+	t.Helper()
+	topic := r.topicWith(t, amqp091.Table{"x-max-length": 10, "x-overflow": "reject-publish"})
+	p := r.publisher(t, 0)
+	fixture.Await(t, "the queue is full", func() bool { // a quorum queue takes a few more
+		return errors.Is(publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute), amqpbridge.ErrNack)
+	})
+	return &refusal{publisher: r.publisher(t, 0), topic: topic, cure: func() {
+		if err := r.channel(func(ch *amqp091.Channel) error {
+			_, err := ch.QueuePurge(topic, false)
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	}}
+}
+
+func (r *rabbitBroker) held(t *testing.T, topic string) []heldMessage {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.taken == nil {
+		r.taken = map[string][]heldMessage{}
+	}
+	if err := r.channel(func(ch *amqp091.Channel) error {
+		for {
+			d, ok, err := ch.Get(topic, true)
+			if err != nil || !ok {
+				return err
+			}
+			msg, err := amqpbridge.Marshaler{}.Unmarshal(d)
+			if err != nil {
+				return err
+			}
+			if r.quorum {
+				delete(msg.Metadata, "x-delivery-count") // a quorum queue tells it to each consumer
+			}
+			r.taken[topic] = append(r.taken[topic], heldMessage{Message: msg})
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return r.taken[topic]
+}

@@ -1,0 +1,77 @@
+package brokers_test
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
+)
+
+// redisBroker is Redis: a topic is a stream.
+type redisBroker struct{ url string }
+
+func startRedis(t *testing.T) (broker, server) {
+	t.Helper()
+	server := fixture.StartPrivate(t, "redis")
+	return redisBroker{server.Address}, server
+}
+
+func (r redisBroker) topic(t *testing.T) string {
+	t.Helper()
+	name, client := "it-"+core.NewEventID(), topics.RedisAt(t, r.url)
+	t.Cleanup(func() { client.Del(context.Background(), name) })
+	return name
+}
+
+func (r redisBroker) publisher(t *testing.T, _ time.Duration) publisher {
+	t.Helper()
+	return topics.RedisPublisher(t, r.url, redisbridge.Config{})
+}
+
+func (r redisBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+	t.Helper()
+	u, err := url.Parse(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := newBrokerProxy(t, u.Host)
+	u.Host = proxy.Addr()
+	return redisBroker{u.String()}.publisher(t, timeout), proxy
+}
+
+// refusal is a key of the topic's name that is no stream.
+func (r redisBroker) refusal(t *testing.T) *refusal {
+	t.Helper()
+	topic, client := r.topic(t), topics.RedisAt(t, r.url)
+	if err := client.Set(t.Context(), topic, "text", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return &refusal{publisher: r.publisher(t, 0), topic: topic, cure: func() {
+		if err := client.Del(t.Context(), topic).Err(); err != nil {
+			t.Error(err)
+		}
+	}}
+}
+
+func (r redisBroker) held(t *testing.T, topic string) (all []heldMessage) {
+	t.Helper()
+	entries, err := topics.RedisAt(t, r.url).XRange(t.Context(), topic, "-", "+").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		msg, err := redisstream.DefaultMarshallerUnmarshaller{}.Unmarshal(e.Values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, heldMessage{msg, topic + "@" + e.ID})
+	}
+	return all
+}

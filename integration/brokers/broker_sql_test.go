@@ -1,0 +1,118 @@
+package brokers_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// sqlBroker is watermill-sql on PostgreSQL: a topic is a table.
+type sqlBroker struct {
+	db   testdb.DB
+	pool *sql.DB // of the tests
+}
+
+func openSQL(t *testing.T) broker {
+	t.Helper()
+	return newSQLBroker(t, testdb.Postgres(t))
+}
+
+func newSQLBroker(t *testing.T, db testdb.DB) sqlBroker {
+	t.Helper()
+	return sqlBroker{db, db.Open(t)}
+}
+
+func startSQL(t *testing.T) (broker, server) {
+	t.Helper()
+	server, db := fixture.StartPrivateDatabase(t, "postgres")
+	return newSQLBroker(t, db), server
+}
+
+// sqlSchema keeps payloads as they are. Its default, a column of JSON, refuses what is not JSON.
+func sqlSchema() wmsql.DefaultPostgreSQLSchema {
+	return wmsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }}
+}
+
+// topic makes the table, as a publisher would too, so that it can be read from the start.
+func (s sqlBroker) topic(t *testing.T) string {
+	t.Helper()
+	name := "it-" + core.NewEventID()
+	queries, err := sqlSchema().SchemaInitializingQueries(wmsql.SchemaInitializingQueriesParams{Topic: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range queries {
+		fixture.MustExec(t, s.pool, q.Query)
+	}
+	return name
+}
+
+func (s sqlBroker) publisher(t *testing.T, _ time.Duration) publisher {
+	t.Helper()
+	return s.publisherWith(t, sqlSchema())
+}
+
+func (s sqlBroker) publisherWith(t *testing.T, schema wmsql.SchemaAdapter) publisher {
+	t.Helper()
+	pool := s.db.Open(t)
+	pool.SetMaxIdleConns(30)
+	pub, err := wmsql.NewPublisher(wmsql.BeginnerFromStdSQL(pool), wmsql.PublisherConfig{
+		SchemaAdapter: schema, AutoInitializeSchema: true,
+	}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	topics.CloseAtEnd(t, p)
+	return p
+}
+
+func (s sqlBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+	t.Helper()
+	proxy := newBrokerProxy(t, fixture.ServerOf(t, s.db))
+	u, err := url.Parse(s.db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = proxy.Addr()
+	s.db.DSN = u.String()
+	return s.publisher(t, timeout), proxy
+}
+
+// refusal is a payload that is no JSON, for a column that is.
+func (s sqlBroker) refusal(t *testing.T) *refusal {
+	t.Helper()
+	return &refusal{
+		publisher: s.publisherWith(t, wmsql.DefaultPostgreSQLSchema{}), topic: "it-" + core.NewEventID(),
+		payload: "not JSON",
+	}
+}
+
+// held reads a topic in the order of Watermill's subscriber.
+func (s sqlBroker) held(t *testing.T, topic string) []heldMessage {
+	t.Helper()
+	return fixture.Query(t, s.pool, `SELECT uuid, payload, metadata FROM `+sqlSchema().MessagesTable(topic)+
+		` ORDER BY transaction_id, "offset"`, func(r *sql.Rows) (h heldMessage, err error) {
+		var metadata []byte
+		h.Message = message.NewMessage("", nil)
+		if err := r.Scan(&h.UUID, (*[]byte)(&h.Payload), &metadata); err != nil {
+			return h, err
+		}
+		return h, json.Unmarshal(metadata, &h.Metadata)
+	})
+}

@@ -1,0 +1,511 @@
+package brokers_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// scenarios run with each broker. They compare what the broker has with the rows of the relay, and
+// with the features that the broker is said to have.
+var scenarios = []struct {
+	name string
+	run  func(b features, t *testing.T, k broker)
+	long bool // with -short it runs once for each column
+}{
+	{"headers arrive byte for byte", features.checkHeaders, false},
+	{"a message is published twice", features.checkCopies, false},
+	{"large payloads", features.checkLargest, true},
+	{"outcomes", features.checkOutcomes, false},
+	{"order of keys", features.checkOrder, false},
+	{"two destinations", features.checkTwoDestinations, true},
+	{"slow answers", features.checkSlow, true},
+	{"answers after the timeout", features.checkTimeout, true},
+	{"connections break", features.checkCut, false},
+}
+
+// Each cell of the table is true.
+func TestFeaturesOfBrokers(t *testing.T) {
+	t.Parallel()
+	for _, b := range allBrokers() {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			for _, s := range scenarios {
+				if s.long && b.like != "" && testing.Short() {
+					continue // `make test-long` runs it
+				}
+				t.Run(s.name, func(t *testing.T) {
+					t.Parallel()
+					s.run(b, t, b.open(t))
+				})
+			}
+		})
+	}
+}
+
+// Servers of a broker hang, and are killed, while events are on their way.
+func TestBrokersAway(t *testing.T) {
+	t.Parallel()
+	all := allBrokers()
+	for _, b := range all {
+		if b.like != "" || b.heavy && testing.Short() {
+			continue // `make test-long` runs the heavy ones too
+		}
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			if b.start == nil {
+				b.checkGone(t)
+				return
+			}
+			k, server := b.start(t)
+			flows := []*awayFlow{newAwayFlow(t, b, k)}
+			for _, other := range all {
+				if other.like == b.name {
+					flows = append(flows, newAwayFlow(t, other, other.beside(k)))
+				}
+			}
+			checkAway(t, flows, server)
+		})
+	}
+}
+
+// checkHeaders compares what arrives, and the receipt.
+func (b features) checkHeaders(t *testing.T, k broker) {
+	t.Helper()
+	topic := k.topic(t)
+	p := k.publisher(t, time.Minute)
+	e := brokerDelivery(t, topic, "order/ö 1")
+	e.AggregateID, e.TenantID = "Größe \"1\" 100%", "a,b;c=d"
+	for name, v := range map[string]string{
+		"CaSe": "Kept", "under_score": "x", "quotes": `"a" 'b' <c> & \d`, "percent": "%41%",
+		"wide":          "\U0001F4E6 \u2028",
+		"inner  blanks": "", "empty": "", "long": strings.Repeat("v", 2000), "base64": "AA==", "json": `{"a":[1]}`,
+	} {
+		if core.CheckHeader(name, v) == nil {
+			e.Headers[name] = v
+		}
+	}
+	blanks := e.Event
+	blanks.Headers = map[string]string{"blanks": " around "}
+	if err := p.CheckSize(blanks); (err != nil) != b.refusesBlanks {
+		t.Errorf("blanks around a value: %v, want refused %v", err, b.refusesBlanks)
+	}
+	if !b.refusesBlanks {
+		e.Headers["blanks"] = " around "
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	receipt, err := p.PublishWithReceipt(ctx, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile("^(" + b.form + ")$").MatchString(receipt) {
+		t.Errorf("receipt %q, want %s", receipt, b.form)
+	}
+	held := k.held(t, topic)
+	if len(held) != 1 || held[0].place != receipt || held[0].UUID != e.ID {
+		t.Fatalf("receipt %q: the broker has %+v", receipt, held)
+	}
+	requireDelivery(t, held[0].Message, e)
+}
+
+// checkCopies publishes a message twice, as after a lost answer.
+func (b features) checkCopies(t *testing.T, k broker) {
+	t.Helper()
+	topic := k.topic(t)
+	p := k.publisher(t, time.Minute)
+	e := brokerDelivery(t, topic, "k")
+	for range 2 {
+		if err := publishWithin(t, p, e, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := k.held(t, topic)
+	if want := map[bool]int{true: 1, false: 2}[b.recognises]; len(held) != want {
+		t.Errorf("%d copies, want %d", len(held), want)
+	}
+	for _, h := range held {
+		requireDelivery(t, h.Message, e)
+	}
+}
+
+// checkLargest sends a payload a little smaller than the limit. One more byte is refused when it is
+// recorded.
+func (b features) checkLargest(t *testing.T, k broker) {
+	t.Helper()
+	topic := k.topic(t)
+	p := k.publisher(t, time.Minute)
+	e := brokerDelivery(t, topic, "k")
+	limit := b.largestBytes
+	if limit == 0 {
+		limit = 1 << 30
+	}
+	e.Payload = make([]byte, limit+1)
+	if err := p.CheckSize(e.Event); (err != nil) != (b.largestBytes > 0) {
+		t.Errorf("%d bytes: %v", len(e.Payload), err)
+	}
+	e.Payload = e.Payload[:limit-64<<10]
+	if err := p.CheckSize(e.Event); err != nil {
+		t.Errorf("%d bytes: %v", len(e.Payload), err)
+	}
+	e.Payload = e.Payload[:min(len(e.Payload), 16<<20)]
+	for i := range e.Payload {
+		e.Payload[i] = byte(i * 7)
+	}
+	if err := publishWithin(t, p, e, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	held := k.held(t, topic)
+	if len(held) != 1 {
+		t.Fatalf("the broker has %d messages", len(held))
+	}
+	if string(held[0].Payload) != string(e.Payload) { // requireDelivery would print both
+		t.Errorf("%d bytes arrived, which are not the %d that were sent", len(held[0].Payload), len(e.Payload))
+	}
+}
+
+// checkOutcomes relays events that the broker takes, one that it refuses, and one of a topic that
+// nobody has made.
+func (b features) checkOutcomes(t *testing.T, k broker) {
+	t.Helper()
+	good, missing := k.topic(t), "it-"+core.NewEventID()
+	r := k.refusal(t)
+	if r == nil {
+		r = &refusal{publisher: k.publisher(t, 0), topic: good}
+	}
+	if (r.payload != "") != b.dies || (r.cure != nil) != b.waits {
+		t.Fatalf("%+v is not what the table says: %s", r, b.refused)
+	}
+	o := newOutage(t, core.Config{Publisher: r.publisher, Retry: eager})
+	publish := func(topic, key, payload string) {
+		t.Helper()
+		o.publish(core.Event{Type: "placed", Topic: topic, Key: key, Payload: []byte(payload)})
+	}
+	statuses := func(key string) map[outboxtest.Status]int {
+		n := map[outboxtest.Status]int{}
+		for _, row := range o.repo.Rows() {
+			if row.Event.Key == key {
+				n[row.Status]++
+			}
+		}
+		return n
+	}
+	for range 5 {
+		publish(good, "good", `{}`)
+	}
+
+	if b.taken {
+		publish(missing, "missing", `{}`)
+	} else {
+		publishOnce(t, r.publisher, brokerDelivery(t, missing, "k"), b.class.String())
+		// By a process without the publisher, which may know that there is no such topic.
+		o.record(core.Event{Type: "placed", Topic: missing, Key: "missing"})
+	}
+	switch {
+	case b.dies:
+		publish(r.topic, "bad", r.payload)
+		publish(r.topic, "bad", `{}`) // waits behind it
+		fixture.Await(t, "the event is dead", func() bool {
+			if s := statuses("other"); len(s) == 0 || s[outboxtest.StatusDone] > 0 && len(s) == 1 {
+				publish(r.topic, "other", `{}`)
+			}
+			return statuses("bad")[outboxtest.StatusDead] == 1
+		})
+		if s := statuses("bad"); s[outboxtest.StatusNew] != 1 {
+			t.Errorf("the key of the dead event has %v", s)
+		}
+	case b.waits:
+		publish(r.topic, "bad", `{}`)
+		publish(r.topic, "bad", `{}`)
+		o.awaitFailuresOf(r.topic, 3)
+		if s := statuses("bad"); s[outboxtest.StatusDead]+s[outboxtest.StatusDone] != 0 {
+			t.Errorf("refused events are %v", s)
+		}
+		r.cure()
+		fixture.Await(t, "the events leave", func() bool { return statuses("bad")[outboxtest.StatusDone] == 2 })
+	}
+	for _, key := range []string{"good", "other"} {
+		fixture.Await(t, key+" events are done", func() bool {
+			s := statuses(key)
+			return len(s) == 0 || len(s) == 1 && s[outboxtest.StatusDone] > 0
+		})
+	}
+	if b.taken {
+		fixture.Await(t, "the topic is made", func() bool { return statuses("missing")[outboxtest.StatusDone] == 1 })
+	} else if s := statuses("missing"); s[outboxtest.StatusNew]+s[outboxtest.StatusRetry] != 1 {
+		t.Errorf("an event of a missing topic: %v", s)
+	}
+	o.compare(k, good, r.topic)
+	if b.drop != nil && b.taken {
+		b.drop(t, k, missing)
+	}
+}
+
+// checkOrder relays events of many keys at once.
+func (b features) checkOrder(t *testing.T, k broker) {
+	t.Helper()
+	const keys, each = 7, 30
+	topic := k.topic(t)
+	o := newOutage(t, core.Config{Publisher: k.publisher(t, 0)})
+	for range each {
+		o.publish(keyed(topic, keys)...)
+	}
+	o.wantStatus(outboxtest.StatusDone, "everything is published")
+	if most := o.compare(k, topic); most != 1 {
+		t.Errorf("an event has %d copies though nothing failed", most)
+	}
+}
+
+// keyed returns an event of each key.
+func keyed(topic string, keys int) []core.Event {
+	var events []core.Event
+	for key := range keys {
+		events = append(events, core.Event{
+			Type: "counted", Topic: topic, Key: fmt.Sprint("key/", key), Payload: []byte(`{}`),
+		})
+	}
+	return events
+}
+
+// checkTwoDestinations relays events with two topics. One of them is down for a while, and the
+// other one does not wait for it.
+func (b features) checkTwoDestinations(t *testing.T, k broker) {
+	t.Helper()
+	const keys, each = 3, 5
+	first, second := k.topic(t), k.topic(t)
+	p := k.publisher(t, 0)
+	var up atomic.Bool
+	router := core.NewRouter()
+	router.Handle(first, p)
+	router.HandleFunc(second, func(ctx context.Context, d core.Delivery) error {
+		if !up.Load() {
+			return core.Unavailable(fmt.Errorf("%s is down", second))
+		}
+		return p.Publish(ctx, d)
+	})
+	o := newOutage(t, core.Config{
+		Publisher: router, Routes: map[string][]string{"counted": {first, second}}, Retry: eager,
+	})
+	for range each {
+		o.publish(keyed("", keys)...)
+	}
+	fixture.Await(t, "the events of the first destination are done", func() bool {
+		done := 0
+		for _, row := range o.repo.Rows() {
+			if row.Status == outboxtest.StatusDone && row.Event.Topic == first {
+				done++
+			}
+		}
+		return done == keys*each
+	})
+	up.Store(true)
+	o.wantStatus(outboxtest.StatusDone, "the second destination is up")
+	o.noReceipts = true // HandleFunc has none
+	if most := o.compare(k, first, second); most != 1 {
+		t.Errorf("an event has %d copies though nothing failed", most)
+	}
+	ids := map[string]int{}
+	for _, topic := range []string{first, second} {
+		for _, h := range k.held(t, topic) {
+			ids[h.Metadata[core.HeaderEventID]]++
+		}
+	}
+	for id, n := range ids {
+		if n != 2 {
+			t.Errorf("event %s is at %d destinations", id, n)
+		}
+	}
+	if len(ids) != keys*each {
+		t.Errorf("%d events at two destinations, want %d", len(ids), keys*each)
+	}
+}
+
+// checkSlow delays each answer. Events of different keys do not wait for the answers of each other.
+func (b features) checkSlow(t *testing.T, k broker) {
+	t.Helper()
+	const each, delay = 2, 500 * time.Millisecond
+	keys := 12
+	if b.oneByOne {
+		keys = 3
+	}
+	topic := k.topic(t)
+	p, answers := k.through(t, 20*time.Second)
+	o := newOutage(t, core.Config{Publisher: p, PublishTimeout: 20 * time.Second, HotLease: time.Minute})
+	o.publish(core.Event{Type: "first", Topic: topic}) // connects
+	o.wantStatus(outboxtest.StatusDone, "the first event")
+	answers.Delay(delay)
+	began := time.Now()
+	for range each {
+		o.publish(keyed(topic, keys)...)
+	}
+	o.wantStatus(outboxtest.StatusDone, "all answers came")
+	took := time.Since(began)
+	if took < each*delay {
+		t.Errorf("took %s: no answer was waited for", took)
+	}
+	if serial := time.Duration(keys) * each * delay; (took >= serial) != b.oneByOne {
+		t.Errorf("took %s, one after another takes %s; want that %v", took, serial, b.oneByOne)
+	}
+	if most := o.compare(k, topic); most != 1 {
+		t.Errorf("an event has %d copies though every answer came in time", most)
+	}
+}
+
+// checkTimeout keeps the answers for longer than the relay waits. The broker has the events, and
+// the relay sends them again.
+func (b features) checkTimeout(t *testing.T, k broker) {
+	t.Helper()
+	const keys, each, timeout = 3, 2, time.Second
+	topic := k.topic(t)
+	p, answers := k.through(t, timeout)
+	o := newOutage(t, core.Config{Publisher: p, PublishTimeout: timeout, Retry: eager})
+	o.publish(keyed(topic, keys)...)
+	o.wantStatus(outboxtest.StatusDone, "the first events")
+	answers.Hold()
+	for range each {
+		o.publish(keyed(topic, keys)...)
+	}
+	o.awaitFailures(keys + 1)
+	answers.Release()
+	o.wantStatus(outboxtest.StatusDone, "the answers come")
+	fixture.Await(t, "calls that were left behind return", func() bool {
+		bridge, ok := p.(*watermillbridge.Publisher)
+		return !ok || bridge.Stuck() == 0
+	})
+	if most := o.compare(k, topic); (most == 1) != b.recognises {
+		t.Errorf("an event that timed out has %d copies, want one: %v", most, b.recognises)
+	}
+}
+
+// checkCut cuts connections while events are on their way.
+func (b features) checkCut(t *testing.T, k broker) {
+	t.Helper()
+	const keys, each, timeout = 6, 20, 2 * time.Second
+	topic := k.topic(t)
+	p, answers := k.through(t, timeout)
+	o := newOutage(t, core.Config{Publisher: p, PublishTimeout: timeout, Retry: eager})
+	for n := range each {
+		o.publish(keyed(topic, keys)...)
+		if n%5 == 4 {
+			answers.Cut()
+		}
+	}
+	for range 4 { // and while few events are on their way
+		o.publish(keyed(topic, keys)...)
+		answers.Cut()
+	}
+	o.wantStatus(outboxtest.StatusDone, "everything is published though connections broke")
+	if most := o.compare(k, topic); b.recognises && most != 1 {
+		t.Errorf("an event has %d copies", most)
+	}
+}
+
+// awayFlow is a relay to a broker whose server goes away.
+type awayFlow struct {
+	features
+	*outage
+	broker broker
+	topic  string
+}
+
+func newAwayFlow(t *testing.T, b features, k broker) *awayFlow {
+	t.Helper()
+	const timeout = 2 * time.Second
+	f := &awayFlow{features: b, broker: k, topic: k.topic(t)}
+	cfg := core.Config{Publisher: k.publisher(t, timeout), PublishTimeout: timeout, Retry: eager}
+	if b.survives { // a timeout while other servers acknowledge spends an attempt
+		cfg.Retry = core.RetryPolicy{MaxDelay: time.Second}
+	}
+	f.outage = newOutage(t, cfg)
+	return f
+}
+
+// checkAway pauses a server and kills one with SIGKILL while events are on their way.
+func checkAway(t *testing.T, flows []*awayFlow, server server) {
+	t.Helper()
+	publish := func() {
+		t.Helper()
+		for _, f := range flows {
+			for range 5 {
+				f.publish(keyed(f.topic, 6)...)
+			}
+		}
+	}
+	done := func(what string) {
+		t.Helper()
+		for _, f := range flows {
+			f.wantStatus(outboxtest.StatusDone, f.name+": "+what)
+		}
+	}
+	publish()
+	done("the first events")
+	for _, way := range []struct {
+		name     string
+		away, up func(t *testing.T)
+	}{{"paused", server.Pause, server.Resume}, {"killed", server.Kill, server.Up}} {
+		publish()
+		for _, f := range flows {
+			f.forgetFailures()
+		}
+		way.away(t)
+		publish()
+		for _, f := range flows {
+			if f.survives {
+				f.wantStatus(outboxtest.StatusDone, f.name+" "+way.name+": the other servers go on")
+			} else {
+				f.awaitFailures(6)
+			}
+		}
+		publish()
+		way.up(t)
+		done(way.name + ": events leave once the server is back")
+	}
+	for _, f := range flows {
+		if most := f.compare(f.broker, f.topic); f.recognises && most != 1 {
+			t.Errorf("%s: an event has %d copies", f.name, most)
+		}
+	}
+}
+
+// checkGone shows what there is to lose: the messages of a topic without a consumer, and a message
+// that its consumer has not acknowledged when the channel is closed. The publisher of the bridge
+// waits for such messages before it closes the channel.
+func (b features) checkGone(t *testing.T) {
+	t.Helper()
+	k := newChannelBroker()
+	topic, missing := k.topic(t), "it-"+core.NewEventID()
+	p := k.publisher(t, 0)
+	if err := publishWithin(t, p, brokerDelivery(t, missing, "k"), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	messages, err := k.channel.Subscribe(t.Context(), missing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Hold()
+	done := make(chan error, 1)
+	go func() { done <- publishWithin(t, p, brokerDelivery(t, topic, "k"), time.Minute) }()
+	fixture.Await(t, "the consumer has the event", func() bool { return len(k.held(t, topic)) == 1 })
+	select {
+	case err := <-done:
+		t.Fatalf("published without an acknowledgement: %v", err)
+	case msg := <-messages:
+		t.Fatalf("a new consumer gets an event from before: %v", msg)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := k.channel.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("the channel was closed before the acknowledgement: %v; the table says: %s", err, b.away)
+	}
+}

@@ -35,7 +35,7 @@ var rooms = map[string]room{
 	"core/internal":    {ours: []string{"core"}},
 	"core/sqltx":       {ours: []string{"core", "core/internal/..."}},
 	"core/ops": {ours: []string{
-		"core", "core/internal/errtext", "core/internal/failgroup", "core/internal/who",
+		"core", "core/internal/errtext", "core/internal/failgroup", "core/internal/textcheck", "core/internal/who",
 	}},
 	"core/sqloutbox": {ours: []string{"core", "core/ops", "core/sqltx", "core/internal/..."}},
 	"core/adapter":   {ours: []string{"core", "core/sqloutbox", "core/internal/..."}},

@@ -110,7 +110,8 @@ func (c *child) run() error {
 		return &wire{Conn: conn, child: c}, err
 	}
 	relay, err := walrelay.New(walrelay.Config{
-		Replication: replication, Pool: pool, Slot: c.Slot, Create: true, Outbox: outbox, Window: 100, ConfirmEvery: 20 * time.Millisecond,
+		Replication: replication, Pool: pool, Slot: c.Slot, Create: true, Outbox: outbox, Window: 100,
+		ConfirmEvery:  20 * time.Millisecond,
 		ConfirmEvents: 30, CheckpointEvery: 30 * time.Millisecond,
 	})
 	if err != nil {

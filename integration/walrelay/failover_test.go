@@ -38,13 +38,14 @@ func programs(t *testing.T) string {
 		}
 		lib = filepath.Join(dir, "lib")
 	}
-	for _, dir := range []string{filepath.Join(lib, "postgres18-sid/usr/lib/postgresql/18/bin"), "/usr/lib/postgresql/18/bin"} {
+	const below = "usr/lib/postgresql/18/bin"
+	for _, dir := range []string{filepath.Join(lib, "postgres18-sid", below), filepath.Join("/", below)} {
 		if _, err := os.Stat(filepath.Join(dir, "pg_basebackup")); err == nil {
 			return dir
 		}
 	}
-	t.Fatalf("the programs of PostgreSQL 18 are neither in %s nor in /usr/lib: `scripts/services up postgres18` without "+
-		"Docker unpacks them", lib)
+	t.Fatalf("the programs of PostgreSQL 18 are neither in %s nor in /usr/lib: `scripts/services up postgres18` "+
+		"without Docker unpacks them", lib)
 	return ""
 }
 
@@ -124,8 +125,8 @@ func TestFailover(t *testing.T) {
 			second := startStandby(t, at)
 			// The service and the relay know both servers, and use the one that can be written to.
 			db := testdb.DB{Name: "postgres18", Dialect: core.Postgres}
-			db.DSN = fmt.Sprintf("postgres://postgres@%s,127.0.0.1:%d%s?sslmode=disable&target_session_attrs=read-write"+
-				"&connect_timeout=5", at.Host, second.port, at.Path)
+			db.DSN = fmt.Sprintf("postgres://postgres@%s,127.0.0.1:%d%s?sslmode=disable&connect_timeout=5"+
+				"&target_session_attrs=read-write", at.Host, second.port, at.Path)
 			w := newWorld(t, db)
 			fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'")
 			fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")

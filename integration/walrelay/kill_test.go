@@ -45,7 +45,7 @@ type cell struct {
 	point  point
 	broker *refusals
 	ledger *crash.Ledger
-	ctx    context.Context //nolint:containedctx // of the cell
+	ctx    context.Context
 }
 
 func newCell(t *testing.T, db testdb.DB, p point) *cell {

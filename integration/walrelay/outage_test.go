@@ -42,7 +42,9 @@ func TestOutage(t *testing.T) {
 		}
 		w.run(cfg)
 		w.pub.Restore("down")
-		fixture.Await(t, "all events are published", func() bool { return len(w.copies("d")) >= 2 && w.last("b") == "30" })
+		fixture.Await(t, "all events are published", func() bool {
+			return len(w.copies("d")) >= 2 && w.last("b") == "30"
+		})
 		w.wantRepeats("a", 10)
 		w.wantRepeats("b", 30)
 		if got := w.copies("d"); !slices.Equal(got, []string{"1", "2"}) {
@@ -200,7 +202,10 @@ func TestElsewhere(t *testing.T) {
 		cfg := w.config()
 		cfg.Outbox.Publisher = router
 		w.run(cfg)
-		w.service.Publish(core.Event{Type: "counted", Topic: "other", Key: "o"}, core.Event{Type: "counted", Topic: "other"})
+		other := core.Event{Type: "counted", Topic: "other"}
+		w.service.Publish(other)
+		other.Key = "o"
+		w.service.Publish(other)
 		w.publish("a", 1, 3)
 		w.await(3)
 		fixture.Await(t, "two events wait for another relay", func() bool {

@@ -39,9 +39,9 @@ func (w *world) dropSlot() {
 	})
 }
 
-// A slot that was dropped is made again, and the events that it had come from the table. So do those
-// of a transaction that was open at the checkpoint, also behind a savepoint, whose id no snapshot
-// tells from one that has ended. The others are not published again.
+// A slot that was dropped is made again, and the events that it had come from the table. So do
+// those of a transaction that was open at the checkpoint, also behind a savepoint, whose id no
+// snapshot tells from one that has ended. The others are not published again.
 func TestRepairDropped(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
@@ -57,7 +57,7 @@ func TestRepairDropped(t *testing.T) {
 
 		open, err := w.service.Pool.BeginTx(t.Context(), nil)
 		fixture.NoError(t, err)
-		defer open.Rollback() //nolint:errcheck // it is committed
+		defer open.Rollback()
 		for _, text := range []string{
 			"CREATE TABLE business (id int)", "SAVEPOINT s", w.insertText("saved"), "RELEASE SAVEPOINT s",
 		} {

@@ -25,7 +25,7 @@ func (w *world) wantEnd(cfg walrelay.Config, kind error, says string) {
 	}
 }
 
-// What a person has to change ends Run with an error that says so.
+// Run ends with an error for a mistake that a person has to repair, and the error says how.
 func TestWrongServer(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
@@ -112,7 +112,8 @@ func TestNamesAndRights(t *testing.T) {
 		fixture.MustExec(t, w.service.Pool, "CREATE ROLE "+writer+" LOGIN PASSWORD 'x'")
 		t.Cleanup(func() { _, _ = w.service.Pool.Exec("DROP OWNED BY " + writer + "; DROP ROLE " + writer) })
 		fixture.MustExec(t, w.service.Pool, "GRANT USAGE ON SCHEMA own TO "+writer)
-		fixture.MustExec(t, w.service.Pool, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA own TO "+writer)
+		fixture.MustExec(t, w.service.Pool, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA own TO "+
+			writer)
 		cfg.Create, cfg.Pool = false, w.poolOf(writer)
 		stop := w.run(cfg)
 		w.publish("a", 1, 10)

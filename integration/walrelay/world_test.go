@@ -61,7 +61,9 @@ func (w *world) config() walrelay.Config {
 			Publisher: w.pub, DisableJanitor: true, PollInterval: 50 * time.Millisecond,
 			MaxPollInterval: 100 * time.Millisecond,
 			Retry:           core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond},
-			Breaker:         core.BreakerPolicy{ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 20 * time.Millisecond},
+			Breaker: core.BreakerPolicy{
+				ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 20 * time.Millisecond,
+			},
 		},
 	}
 }

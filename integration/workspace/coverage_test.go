@@ -110,7 +110,8 @@ func TestShortTestsRunWhole(t *testing.T) {
 	if packages == nil {
 		t.Fatal("the Makefile names no packages of long tests")
 	}
-	dirs := append(strings.Fields("integration/"+strings.ReplaceAll(string(packages[1]), " ", " integration/")), "core", "pgxoutbox/walrelay")
+	dirs := append(strings.Fields("integration/"+strings.ReplaceAll(string(packages[1]), " ", " integration/")), "core",
+		"pgxoutbox/walrelay")
 	shorter := regexp.MustCompile(`testing\.Short\(\)|testdb\.(EachWay|EveryWay)\(`)
 	definition := regexp.MustCompile(`(?m)^func `)
 	n := 0

@@ -28,8 +28,8 @@ type Config struct {
 	// Slot is the replication slot. Relays with the same slot stand by for each other: one of them
 	// reads it. Lower-case letters, digits and underscores, at most 63. Default: outbox.
 	Slot string
-	// Publication names the rows that are read: the inserts of the table of events with claimed_by =
-	// 'log'. At most 63 bytes. Default: the name of the slot.
+	// Publication names the rows that are read: the inserts of the table of events with claimed_by
+	// = 'log'. At most 63 bytes. Default: the name of the slot.
 	Publication string
 	// Create makes Run create what is missing of the publication, the slot and the table
 	// outbox_log. A new slot then begins with all events of readers of the log that are in the
@@ -59,8 +59,8 @@ type Config struct {
 	// Default: 1 s, 1000 events.
 	ConfirmEvery  time.Duration
 	ConfirmEvents int
-	// CheckpointEvery says how often the relay writes down from where a repair has to publish again.
-	// It also is the time between two confirmations of a quiet outbox. Default: 10 s.
+	// CheckpointEvery says how often the relay writes down from where a repair has to publish
+	// again. It also is the time between two confirmations of a quiet outbox. Default: 10 s.
 	CheckpointEvery time.Duration
 }
 

@@ -64,8 +64,8 @@ func (d *database) exec(ctx context.Context, query string, args ...any) (int64, 
 // bookmark is the row of a slot in the table outbox_log: what the relay knows of it across
 // restarts.
 type bookmark struct {
-	// epoch grows with each process that takes over the slot. What an earlier one writes late is
-	// refused.
+	// epoch grows with each process that takes over the slot. A late write of an earlier process
+	// is refused.
 	epoch int64
 	// confirmed is never less than what was confirmed to the server.
 	confirmed pglogrepl.LSN
@@ -168,7 +168,8 @@ func (d *database) openKeys(ctx context.Context, skipDead bool) ([]core.KeyID, e
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	rows, err := d.pool.Query(ctx, d.text(`SELECT DISTINCT lane FROM {event}
-WHERE status IN (0,2,3) AND lane IS NOT NULL AND (status <> 3 OR NOT $1::boolean) AND octet_length(lane) = 16`), skipDead)
+WHERE status IN (0,2,3) AND lane IS NOT NULL AND (status <> 3 OR NOT $1::boolean) AND octet_length(lane) = 16`),
+		skipDead)
 	return readKeys(rows, err)
 }
 

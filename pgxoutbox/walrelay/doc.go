@@ -8,14 +8,14 @@
 //	})
 //	err = relay.Run(ctx)
 //
-// Nothing is polled, claimed or marked: an event costs the database its insert. Relays with the same
-// slot stand by for each other. The publisher gets what the relay of core would give it, with the
-// same workers, retries, breaker, pauses, rates, metrics and traces.
+// Nothing is polled, claimed or marked: an event costs the database its insert. Relays with the
+// same slot stand by for each other. The publisher gets what the relay of core would give it, with
+// the same workers, retries, breaker, pauses, rates, metrics and traces.
 //
-// An event that its destination refuses gets an open row in the table, and so do the later events of
-// its key. The table is where they are retried, and where people find, redrive and discard them, as
-// ever. Other events go on meanwhile, and the server need not keep the log for them. When nothing of
-// the key is open any more, it is read from the log again.
+// An event that its destination refuses gets an open row in the table, and so do the later events
+// of its key. The table is where they are retried, and where people find, redrive and discard them,
+// as ever. Other events go on meanwhile, and the server need not keep the log for them. When
+// nothing of the key is open any more, it is read from the log again.
 //
 // The slot is confirmed up to the first event that is neither accepted nor open in the table. A
 // crash repeats what came after, in the order of each key. A slot that is lost is made again, and

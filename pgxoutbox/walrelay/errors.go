@@ -12,8 +12,8 @@ var (
 	// ErrNotSetUp: the publication, the slot or the table of the slot is missing, and Config.Create
 	// is not set. Call Setup.
 	ErrNotSetUp = errors.New("walrelay: not set up")
-	// ErrSlotTaken: the slot belongs to something else: another plugin, another database, a physical
-	// slot, a publication of other rows.
+	// ErrSlotTaken: the slot belongs to something else: another plugin, another database, a
+	// physical slot, a publication of other rows.
 	ErrSlotTaken = errors.New("walrelay: the slot or the publication is not ours")
 	// ErrSlotLost: the server has removed log that was not read, or the slot is gone, and
 	// Config.Repair does not allow a repair.

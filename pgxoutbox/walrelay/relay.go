@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type Relay struct {
 	repo    *repository
 	outbox  *core.Outbox
 	node    string
+	log     *slog.Logger
 	running atomic.Bool
 	session atomic.Pointer[session]
 
@@ -51,6 +53,7 @@ func New(cfg Config) (*Relay, error) {
 	if r.outbox, err = core.New(cfg.Outbox); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	r.log = cfg.Outbox.Logger.With("component", "walrelay", "slot", cfg.Slot)
 	host, _ := os.Hostname()
 	r.node = fmt.Sprintf("%.64s-%d", host, os.Getpid())
 	return r, nil
@@ -83,8 +86,7 @@ func (r *Relay) Run(ctx context.Context) (err error) {
 	defer r.running.Store(false)
 	defer func() {
 		if err != nil {
-			r.cfg.Outbox.Logger.ErrorContext(ctx, "outbox: the log is not relayed any more", "component", "walrelay",
-				"slot", r.cfg.Slot, "err", err)
+			r.log.ErrorContext(ctx, "outbox: the log is not relayed any more", "err", err)
 		}
 	}()
 	failures, standing := 0, false
@@ -92,8 +94,7 @@ func (r *Relay) Run(ctx context.Context) (err error) {
 		s, err := r.lead(ctx)
 		if err == nil {
 			failures, standing = 0, false
-			r.cfg.Outbox.Logger.InfoContext(ctx, "outbox: this process reads the slot", "component", "walrelay",
-				"slot", r.cfg.Slot, "epoch", s.epoch, "from", s.start.String())
+			r.log.InfoContext(ctx, "outbox: this process reads the slot", "epoch", s.epoch, "from", s.start.String())
 			err = s.run(ctx)
 		}
 		switch {
@@ -104,8 +105,7 @@ func (r *Relay) Run(ctx context.Context) (err error) {
 		case errors.Is(err, errStandBy):
 			if !standing {
 				standing = true
-				r.cfg.Outbox.Logger.InfoContext(ctx, "outbox: another process reads the slot, this one stands by",
-					"component", "walrelay", "slot", r.cfg.Slot)
+				r.log.InfoContext(ctx, "outbox: another process reads the slot, this one stands by")
 			}
 			sleep(ctx, standBy)
 			continue
@@ -113,8 +113,7 @@ func (r *Relay) Run(ctx context.Context) (err error) {
 		failures++
 		wait := min(leastPause<<min(failures-1, 10), mostPause)
 		wait = time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // it spreads retries
-		r.cfg.Outbox.Logger.WarnContext(ctx, "outbox: the log cannot be read now", "component", "walrelay",
-			"slot", r.cfg.Slot, "failures", failures, "next_try", wait, "err", err)
+		r.log.WarnContext(ctx, "outbox: the log cannot be read now", "failures", failures, "next_try", wait, "err", err)
 		sleep(ctx, wait)
 	}
 	return nil
@@ -212,14 +211,14 @@ func (r *Relay) look(ctx context.Context, system string) (b *bookmark, repair bo
 	case b == nil && s == nil && !r.cfg.Create:
 		return nil, false, fmt.Errorf("%w: slot %s is missing: call Setup, or set Create", ErrNotSetUp, r.cfg.Slot)
 	case b == nil:
-		// A slot that was made by a statement is read from where it begins. If it is lost before the
-		// first checkpoint, all events are published again: nothing is known about them.
+		// A slot that was made by a statement is read from where it begins. If it is lost before
+		// the first checkpoint, all events are published again: nothing is known about them.
 		b = &bookmark{system: system, repairing: s == nil || s.lost}
 		if s != nil {
 			b.confirmed = s.confirmed
 		}
-		_, err = r.db.exec(ctx, `INSERT INTO {log} (slot, epoch, confirmed, spilled, checkpoint, checkpoint_at, system_id,
-  repairing) VALUES ($1::text, 0, $2::text::pg_lsn, '0/0', '0', clock_timestamp(), $3::text, $4::boolean)`, r.cfg.Slot,
+		_, err = r.db.exec(ctx, `INSERT INTO {log} (slot, epoch, confirmed, spilled, checkpoint, checkpoint_at,
+  system_id, repairing) VALUES ($1::text, 0, $2::text::pg_lsn, '0/0', '0', clock_timestamp(), $3::text, $4::boolean)`, r.cfg.Slot,
 			b.confirmed.String(), system, b.repairing)
 		return b, b.repairing, err
 	case s != nil && s.active && !s.lost:
@@ -227,8 +226,8 @@ func (r *Relay) look(ctx context.Context, system string) (b *bookmark, repair bo
 	case b.repairing:
 		return b, true, nil
 	case b.system != system:
-		return b, true, r.mayRepair(ErrSlotMoved, "the database is on another server than the one that was read: it is "+
-			"a copy, or was restored")
+		return b, true, r.mayRepair(ErrSlotMoved, "the database is on another server than the one that was read: it "+
+			"is a copy, or was restored")
 	case s == nil:
 		return b, true, r.mayRepair(ErrSlotLost, "the slot was dropped, or did not follow in a failover")
 	case s.lost:
@@ -240,12 +239,11 @@ func (r *Relay) look(ctx context.Context, system string) (b *bookmark, repair bo
 // mayRepair returns the error of a slot that must not be repaired.
 func (r *Relay) mayRepair(kind error, why string) error {
 	if r.cfg.Repair == RepairAlways || r.cfg.Repair == RepairLost && errors.Is(kind, ErrSlotLost) {
-		r.cfg.Outbox.Logger.Warn("outbox: the slot is made again, and events are published from the table",
-			"component", "walrelay", "slot", r.cfg.Slot, "reason", why)
+		r.log.Warn("outbox: the slot is made again, and events are published from the table", "reason", why)
 		return nil
 	}
-	return fmt.Errorf("%w: slot %s: %s. Config.Repair = RepairAlways makes it again and publishes what committed since "+
-		"the last checkpoint from the table", kind, r.cfg.Slot, why)
+	return fmt.Errorf("%w: slot %s: %s. Config.Repair = RepairAlways makes it again, and publishes what committed "+
+		"since the last checkpoint from the table", kind, r.cfg.Slot, why)
 }
 
 // elsewhere returns a function that reports whether the publisher does not take a topic.
@@ -260,8 +258,8 @@ func (r *Relay) elsewhere() func(string) bool {
 	}
 	return func(t string) bool {
 		if !here[t] {
-			r.cfg.Outbox.Logger.Warn("outbox: events of a topic that the publisher does not take are left in the table, "+
-				"for another relay", "component", "walrelay", "slot", r.cfg.Slot, "topic", t)
+			r.log.Warn("outbox: events of a topic that the publisher does not take are left in the table, for "+
+				"another relay", "topic", t)
 		}
 		return !here[t]
 	}

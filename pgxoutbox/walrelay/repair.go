@@ -49,7 +49,7 @@ func (s *session) repair(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// What the old slot had confirmed is over. The new one has confirmed where it begins.
+	// The position of the old slot means nothing now. The new slot is where it begins.
 	if _, err := s.db.exec(ctx, `UPDATE {log} SET confirmed = $3::text::pg_lsn, system_id = $4::text
 WHERE slot = $1::text AND epoch = $2::bigint`, s.cfg.Slot, b.epoch, start.String(), s.system); err != nil {
 		return err
@@ -107,8 +107,7 @@ func (s *session) readRepair(ctx context.Context) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	s.cfg.Outbox.Logger.InfoContext(ctx, "outbox: events of the table are published again", "component", "walrelay",
-		"slot", s.cfg.Slot, "events", n)
+	s.log.InfoContext(ctx, "outbox: events of the table are published again", "events", n)
 	s.window.endRepair()
 	s.repairTx.read.Store(true)
 	return nil
@@ -121,8 +120,8 @@ func scanRow(rows pgx.Rows) (core.Claimed, error) {
 	var headers *string
 	e := &r.row.Event
 	if err := rows.Scan(&id, &e.ID, &e.Type, &e.SchemaVersion, &e.Topic, &e.AggregateType, &e.AggregateID,
-		&e.AggregateVersion, &e.TenantID, &e.Key, &lane, &r.row.KeySeq, &e.Payload, &e.ContentType, &headers, &e.OccurredAt,
-		&r.created, &replayOf); err != nil {
+		&e.AggregateVersion, &e.TenantID, &e.Key, &lane, &r.row.KeySeq, &e.Payload, &e.ContentType, &headers,
+		&e.OccurredAt, &r.created, &replayOf); err != nil {
 		return core.Claimed{}, fmt.Errorf("walrelay: read the table: %w", err)
 	}
 	r.row.ID, r.row.ReplayOf = core.RowID(id), core.RowID(replayOf)

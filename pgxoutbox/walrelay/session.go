@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,10 +58,10 @@ func (s *session) run(ctx context.Context) error {
 	src := &source{window: s.window, spiller: spill}
 	s.repo.source.Store(src)
 	s.repo.hurry()
-	s.Relay.session.Store(s)
+	s.session.Store(s)
 	defer func() {
 		s.window.shut()
-		s.Relay.session.CompareAndSwap(s, nil)
+		s.session.CompareAndSwap(s, nil)
 		s.repo.source.Store(nil)
 	}()
 	publish, stop := context.WithCancelCause(ctx)
@@ -81,7 +82,7 @@ func (s *session) run(ctx context.Context) error {
 	k := &keeper{session: s}
 	fails(s.read)
 	fails(k.run)
-	fails(func(ctx context.Context) error { return s.settle(ctx, src) })
+	fails(func(ctx context.Context) error { return s.askTable(ctx, src) })
 	if s.repairTx != nil {
 		fails(s.readRepair)
 	}
@@ -101,8 +102,8 @@ func (s *session) run(ctx context.Context) error {
 	return err
 }
 
-// settle asks the table about events of keys that have open rows, until ctx ends.
-func (s *session) settle(ctx context.Context, of *source) error {
+// askTable asks the table about events of keys that have open rows, until ctx ends.
+func (s *session) askTable(ctx context.Context, of *source) error {
 	ticker := time.NewTicker(statusEvery)
 	defer ticker.Stop()
 	for failures := 0; ; {
@@ -113,8 +114,8 @@ func (s *session) settle(ctx context.Context, of *source) error {
 		case err != nil:
 			failures++
 			wait := min(leastPause<<min(failures-1, 10), mostPause)
-			s.cfg.Outbox.Logger.WarnContext(ctx, "outbox: events cannot be put into the table", "component", "walrelay",
-				"slot", s.cfg.Slot, "failures", failures, "next_try", wait, "err", err)
+			s.log.WarnContext(ctx, "outbox: events cannot be put into the table", "failures", failures,
+				"next_try", wait, "err", err)
 			sleep(ctx, wait)
 			continue
 		case spilled:
@@ -147,8 +148,7 @@ func (s *session) read(ctx context.Context) error {
 		if time.Since(began) > mostPause {
 			failures = 0
 		}
-		s.cfg.Outbox.Logger.WarnContext(ctx, "outbox: the connection to the log is lost", "component", "walrelay",
-			"slot", s.cfg.Slot, "err", err)
+		s.log.WarnContext(ctx, "outbox: the connection to the log is lost", "err", err)
 		for {
 			failures++
 			sleep(ctx, min(leastPause<<min(failures-1, 10), mostPause))
@@ -157,14 +157,13 @@ func (s *session) read(ctx context.Context) error {
 				break
 			}
 			if ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // the session ends
 			}
 			if isFinal(err) || errors.Is(err, errNotLeading) || errors.Is(err, errRepair) {
 				return err
 			}
 			if failures == 3 {
-				s.cfg.Outbox.Logger.WarnContext(ctx, "outbox: the log cannot be read now", "component", "walrelay",
-					"slot", s.cfg.Slot, "failures", failures, "err", err)
+				s.log.WarnContext(ctx, "outbox: the log cannot be read now", "failures", failures, "err", err)
 			}
 		}
 	}
@@ -357,14 +356,13 @@ func (s *session) insert(data []byte, now time.Time) error {
 // keeper writes down how far the session is.
 type keeper struct {
 	*session
-	wrote      time.Time     // the last bookmark
-	asked      time.Time     // the last look for a checkpoint
-	candidate  uint64        // a checkpoint, once everything before at is answered
-	at         pglogrepl.LSN // zero: there is none
-	taken      time.Time
-	wasRepair  bool
-	failures   int
-	lastSpills time.Time
+	wrote     time.Time     // the last bookmark
+	asked     time.Time     // the last look for a checkpoint
+	candidate uint64        // a checkpoint, once everything before at is answered
+	at        pglogrepl.LSN // zero: there is none
+	taken     time.Time
+	wasRepair bool
+	failures  int
 }
 
 func (k *keeper) run(ctx context.Context) error {
@@ -386,8 +384,8 @@ func (k *keeper) run(ctx context.Context) error {
 
 func (k *keeper) turn(ctx context.Context, now time.Time) error {
 	if n := k.window.stalled(now, k.cfg.StallLimit); n > 0 {
-		k.cfg.Outbox.Logger.WarnContext(ctx, "outbox: events of destinations that are stopped, paused or limited wait in "+
-			"the table", "component", "walrelay", "slot", k.cfg.Slot, "events", n)
+		k.log.WarnContext(ctx, "outbox: events of destinations that are stopped, paused or limited wait "+
+			"in the table", "events", n)
 	}
 	done, answered := k.window.progress()
 	repaired := k.wasRepair && !k.window.isRepairing()
@@ -405,14 +403,14 @@ func (k *keeper) turn(ctx context.Context, now time.Time) error {
 	}
 	if err == nil || ctx.Err() != nil {
 		k.failures = 0
-		return nil
+		return nil //nolint:nilerr // the session ends
 	}
 	if errors.Is(err, errNotLeading) {
 		return err
 	}
 	if k.failures++; k.failures%50 == 1 {
-		k.cfg.Outbox.Logger.WarnContext(ctx, "outbox: the position in the log cannot be written down, so the server "+
-			"keeps the log", "component", "walrelay", "slot", k.cfg.Slot, "failures", k.failures, "err", err)
+		k.log.WarnContext(ctx, "outbox: the position in the log cannot be written down, so the server "+
+			"keeps the log", "failures", k.failures, "err", err)
 	}
 	return nil
 }
@@ -425,7 +423,7 @@ func (k *keeper) write(ctx context.Context, done pglogrepl.LSN, answered int, re
 	var checkpoint any
 	var age time.Duration
 	if k.at != 0 && done >= k.at && !k.window.isRepairing() {
-		checkpoint, age = fmt.Sprint(k.candidate), time.Since(k.taken)
+		checkpoint, age = strconv.FormatUint(k.candidate, 10), time.Since(k.taken)
 	}
 	n, err := k.db.exec(ctx, `UPDATE {log} SET confirmed = greatest(confirmed, $3::text::pg_lsn),
   repairing = repairing AND NOT $6::boolean, checkpoint = COALESCE($4::text::xid8, checkpoint),
@@ -444,7 +442,7 @@ WHERE slot = $1::text AND epoch = $2::bigint`, k.cfg.Slot, k.epoch, done.String(
 	}
 	if repaired {
 		k.wasRepair = false
-		k.cfg.Outbox.Logger.InfoContext(ctx, "outbox: the slot is repaired", "component", "walrelay", "slot", k.cfg.Slot)
+		k.log.InfoContext(ctx, "outbox: the slot is repaired")
 	}
 	k.confirmed.Store(uint64(done))
 	k.window.confirmed(answered)
@@ -497,8 +495,8 @@ func (k *keeper) last() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if err := k.write(ctx, done, answered, false); err != nil {
-		k.cfg.Outbox.Logger.Warn("outbox: the last position in the log cannot be written down: the events since then are "+
-			"published again", "component", "walrelay", "slot", k.cfg.Slot, "err", err)
+		k.log.Warn("outbox: the last position in the log cannot be written down: the events since then "+
+			"are published again", "err", err)
 	}
 }
 

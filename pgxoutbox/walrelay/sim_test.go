@@ -110,7 +110,7 @@ type sim struct {
 	sent                        map[string][]int64 // by key
 	loose                       map[core.RowID]int // copies of events without a key
 	discarded                   map[core.RowID]bool
-	fails, healed               bool
+	fails                       bool
 	zombied                     bool // a process went on after another one had taken over
 	ids, claims, time           int64
 	process                     *simProcess
@@ -127,7 +127,8 @@ var simTopics = []string{"t0", "t1"}
 func newSim(seed uint64) *sim {
 	return &sim{
 		Rand: rand.New(rand.NewPCG(seed, 7)), table: map[core.RowID]*simRow{}, seqs: map[string]int64{},
-		sent: map[string][]int64{}, loose: map[core.RowID]int{}, discarded: map[core.RowID]bool{}, end: 100, fails: true,
+		sent: map[string][]int64{}, loose: map[core.RowID]int{}, discarded: map[core.RowID]bool{}, end: 100,
+		fails:     true,
 		confirmed: 100, slotLSN: 100, trace: func(string, ...any) {}, most: map[string]int64{},
 		names: map[core.RowID]string{},
 	}
@@ -241,7 +242,7 @@ func (p *simProcess) spill(_ context.Context, moves []move) ([]verdict, error) {
 	verdicts := make([]verdict, len(moves))
 	for i := range moves {
 		m := &moves[i]
-		p.sim.spilled = max(p.sim.spilled, m.commit)
+		p.spilled = max(p.spilled, m.commit)
 		var known *int
 		if r := p.table[m.row.ID]; r != nil {
 			known = &r.status
@@ -425,8 +426,8 @@ func (p *simProcess) accept(it *simItem) {
 			continue
 		}
 		if !p.wasDiscarded(name, seq) {
-			p.errs = append(p.errs, fmt.Errorf("%s: %d comes after %d, and %d is missing: %v", name, it.row.KeySeq, last, seq,
-				p.sent[name]))
+			p.errs = append(p.errs, fmt.Errorf("%s: %d comes after %d, and %d is missing: %v", name, it.row.KeySeq,
+				last, seq, p.sent[name]))
 			break
 		}
 	}
@@ -474,7 +475,8 @@ func (p *simProcess) mark() {
 			}
 			src := source{window: p.w, spiller: p}
 			moves := []move{{row: e.row, commit: e.commit, failure: core.Failure{ClaimRef: it.ref, Kind: it.outcome}}}
-			if err := src.refuseAll(context.Background(), []*event{e}, moves); err != nil && !errors.Is(err, errNotLeading) {
+			err := src.refuseAll(context.Background(), []*event{e}, moves)
+			if err != nil && !errors.Is(err, errNotLeading) {
 				p.marks = append(p.marks, it)
 			}
 		}
@@ -639,8 +641,8 @@ func (s *sim) run() error {
 			return s.check()
 		}
 	}
-	return fmt.Errorf("it does not come to an end: confirmed %d of %d, %d held, %d marks, %d open, caught up %v", s.slotLSN,
-		s.end, len(s.process.held), len(s.process.marks), s.open(), s.process.w.caughtUp())
+	return fmt.Errorf("it does not come to an end: confirmed %d of %d, %d held, %d marks, %d open, caught up %v",
+		s.slotLSN, s.end, len(s.process.held), len(s.process.marks), s.open(), s.process.w.caughtUp())
 }
 
 func (s *sim) open() (n int) {

@@ -70,7 +70,8 @@ func (r *Relay) startReplication(ctx context.Context, conn *pgconn.PgConn, start
 	return pglogrepl.StartReplication(ctx, conn, `"`+r.cfg.Slot+`"`, start, pglogrepl.StartReplicationOptions{
 		Mode: pglogrepl.LogicalReplication,
 		PluginArgs: []string{
-			"proto_version '1'", "publication_names '" + strings.ReplaceAll(publication, "'", "''") + "'", "binary 'true'",
+			"proto_version '1'", "publication_names '" + strings.ReplaceAll(publication, "'", "''") + "'",
+			"binary 'true'",
 		},
 	})
 }

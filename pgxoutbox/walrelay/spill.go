@@ -28,8 +28,8 @@ const (
 type move struct {
 	row    core.Claimed
 	commit pglogrepl.LSN
-	// ask: the event gets an open row only if an open row of its key is before it. Otherwise it gets
-	// one in any case.
+	// ask: the event gets an open row only if an open row of its key is before it. Otherwise it
+	// gets one in any case.
 	ask bool
 	// failure makes the open row that of a refused event. Its zero value makes a new one.
 	failure core.Failure
@@ -68,8 +68,8 @@ type spiller interface {
 // errNotLeading says that another process has taken over the slot.
 var errNotLeading = errors.New("walrelay: another process reads the slot now")
 
-// judge decides about an event. status is that of its row, or nil if it has none. open is the number
-// of the first open row of its key, if it has one. write says that it gets an open row now.
+// judge decides about an event. status is that of its row, or nil if it has none. open is the
+// number of the first open row of its key, if it has one. write says that it gets an open row now.
 //
 // A row that is DONE although the event was spilled was published from the table. The event is
 // published again nevertheless, as the events around it are. To leave it out would make the one
@@ -268,16 +268,17 @@ func (s *sqlSpiller) insert(ctx context.Context, tx pgx.Tx, m *move) error {
 		replayOf = m.row.ReplayOf.String()
 	}
 	created := time.Now().Add(-m.row.Age)
-	_, err := tx.Exec(ctx, s.db.text(`INSERT INTO {event} (id, event_id, event_type, schema_version, topic, aggregate_type,
-  aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, status,
-  attempts, available_at, occurred_at, created_at, last_error_code, last_error, error_group, replay_of)
+	_, err := tx.Exec(ctx, s.db.text(`INSERT INTO {event} (id, event_id, event_type, schema_version, topic,
+  aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers,
+  status,   attempts, available_at, occurred_at, created_at, last_error_code, last_error, error_group, replay_of)
 VALUES ($1::text::uuid, $2::text, $3::text, $4::integer, $5::text, NULLIF($6::text, ''), NULLIF($7::text, ''),
   $8::bigint, NULLIF($9::text, ''), NULLIF($10::text, ''), $11::bytea, $12::bigint, $13::bytea,
   NULLIF($14::text, ''), $15::text::jsonb, $16::integer, $17::integer,
   clock_timestamp() + $18::bigint * interval '1 microsecond', $19::timestamptz, $20::timestamptz,
   NULLIF($21::text, ''), NULLIF($22::text, ''), NULLIF($23::text, ''), $24::text::uuid)`),
-		m.row.ID.String(), e.ID, e.Type, e.SchemaVersion, e.Topic, e.AggregateType, e.AggregateID, e.AggregateVersion, e.TenantID, e.Key,
-		lane, seq, e.Payload, e.ContentType, headers, m.status(), m.attempts(), f.Delay.Microseconds(), e.OccurredAt,
+		m.row.ID.String(), e.ID, e.Type, e.SchemaVersion, e.Topic, e.AggregateType, e.AggregateID,
+		e.AggregateVersion, e.TenantID, e.Key, lane, seq, e.Payload, e.ContentType, headers, m.status(), m.attempts(),
+		f.Delay.Microseconds(), e.OccurredAt,
 		created, storable(f.Code), storable(f.Message), storable(f.Group), replayOf)
 	return err
 }

@@ -19,8 +19,8 @@ import (
 //
 //   - A position is confirmed when every event before it is answered.
 //   - An event is answered when the destination has accepted it, or when its open row has committed.
-//   - Of one key, the relay gets events in the order of the log, and only from the first one on that
-//     is not answered.
+//   - Of one key, the relay gets events in the order of the log, and only from the first one on
+//     that is not answered.
 //   - While a row of a key may be open in the table, each later event asks the table first. If an
 //     open row is before it, the event gets an open row too, and is published from the table.
 //
@@ -82,8 +82,8 @@ type event struct {
 	lane   *lane     // nil: it has no key
 	topic  *topic
 	size   int64
-	// asked: the table has said that no open row is before it, and since then nothing of its key was
-	// spilled.
+	// asked: the table has said that no open row is before it, and since then nothing of its key
+	// was spilled.
 	asked bool
 	// away: its destination has been held back for so long that it goes to the table.
 	away   bool
@@ -673,7 +673,7 @@ func (w *window) sure(e *event) {
 	}
 }
 
-// giveBack takes an event from whoever has it.
+// giveBack takes an event from the relay, or ends its move.
 func (w *window) giveBack(e *event) {
 	if e.lane != nil && e.state != eventWaiting {
 		e.lane.busy--
@@ -722,8 +722,8 @@ func (w *window) refused(e *event, blocks bool) {
 	w.advance()
 }
 
-// keep undoes refuse: it is not known to be written, and the relay will say again that the event was
-// refused.
+// keep undoes refuse: it is not known to be written, and the relay will say again that the event
+// was refused.
 func (w *window) keep(e *event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

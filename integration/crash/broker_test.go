@@ -66,8 +66,8 @@ func brokerRecord(header func(name string) string) (crash.Message, error) {
 const franzKills = 12
 
 // Processes that hand many events over to Kafka at once, of the fast path and of a backlog, are
-// ended with SIGKILL at random moments. Each kill repeats at most InFlight + MarkBatch + MaxUnmarked
-// events of the fast path and ColdEvents of the poller.
+// ended with SIGKILL at random moments. Each kill repeats at most InFlight + MarkBatch +
+// MaxUnmarked events of the fast path and ColdEvents of the poller.
 func TestCrashWithManyInFlight(t *testing.T) {
 	db := testdb.Postgres(t)
 	var cells []cell

@@ -18,7 +18,8 @@ import (
 // The rules, whose reasons are in docs/design/walrelay.md:
 //
 //   - A position is confirmed when every event before it is answered.
-//   - An event is answered when the destination has accepted it, or when its open row has committed.
+//   - An event is answered when the destination has accepted it, or when its open row has
+//     committed.
 //   - Of one key, the relay gets events in the order of the log, and only from the first one on
 //     that is not answered.
 //   - While a row of a key may be open in the table, each later event asks the table first. If an

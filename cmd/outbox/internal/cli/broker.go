@@ -240,7 +240,7 @@ func (l *redisLog) Printf(ctx context.Context, format string, args ...any) {
 	l.say(ctx, "redis", singleLine(fmt.Sprintf(format, args...)))
 }
 
-// kafkaLog is for the client of Kafka. What it says below a warning is for its developers.
+// kafkaLog is for the client of Kafka. Lines below a warning are for its developers.
 type kafkaLog struct{ clientLog }
 
 // Level implements kgo.Logger.

@@ -76,7 +76,8 @@ type Config struct {
 	HotEvents int
 	HotBytes  int64
 	// ColdEvents and ColdBytes bound the events that the poller holds in memory. Replayed events
-	// get at most half of both. Default: 1000 events, 64 MiB.
+	// get at most half of both. Default: 1000 events, and twice InFlight, if that is more, with an
+	// AsyncPublisher; 64 MiB.
 	ColdEvents int
 	ColdBytes  int64
 	// HotLease is how long a new row is leased to the process that inserts it. After a crash of
@@ -262,7 +263,7 @@ func (c Config) withDefaults() Config {
 	def(&c.PublishTimeout, 5*time.Second)
 	def(&c.HotEvents, 4096)
 	def(&c.HotBytes, 64<<20)
-	def(&c.ColdEvents, 1000)
+	def(&c.ColdEvents, c.defaultCold())
 	def(&c.ColdBytes, 64<<20)
 	def(&c.HotLease, 10*time.Second)
 	def(&c.ClaimLease, 30*time.Second)
@@ -312,6 +313,15 @@ func (c *Config) defaultUnmarked() int {
 		n = max(n, c.InFlight)
 	}
 	return n
+}
+
+// defaultCold is the default of ColdEvents: so many that the next ones are there while an
+// AsyncPublisher has its fill.
+func (c *Config) defaultCold() int {
+	if _, async := publisherKinds(c.Publisher); async {
+		return max(1000, 2*c.InFlight)
+	}
+	return 1000
 }
 
 // coldMarkBatch is how many marks of claimed events are a batch: as many as a claim has rows. The

@@ -94,10 +94,8 @@ var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
 UNION ALL SELECT `+postgresNoRow+`, NULL::bytea, 0::bigint, `+postgresEntriesRead+` WHERE $18::boolean`,
 	1, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16, 17, 18)
 
-// postgresShort is the shortest run of a claim if there are more keys than the limit allows whole
-// runs. A claim then takes rows of some 64 keys, about as many as are published at once. One row of
-// each of 500 keys would need more look-ups.
-const postgresShort = `greatest(1, least($8::bigint, $3::bigint / 64))`
+// postgresShort is shortRun.
+const postgresShort = `$19::bigint`
 
 // postgresRun turns the list "heads" of claimable keys into "take": the heads and the rows that
 // follow them, up to the first that cannot be claimed. A row that another transaction holds, or
@@ -167,14 +165,14 @@ SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT `+
     WHEN (SELECT count(*) FROM lanes) >= $10::bigint OR (SELECT max(total) FROM lanes) >= $3::bigint
       THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
   END, 0::bigint, 0::bigint`,
-	1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17)
+	1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 19)
 
 // postgresClaimKey is the same for the one lane $9.
 var postgresClaimKey = renumber(`WITH lanes AS (
   SELECT e.lane, e.topic, e.tenant_id, `+postgresOK+` AS ok FROM {event} e WHERE e.lane = $9::bytea AND `+postgresInLane+`
   ORDER BY e.lane, e.key_seq LIMIT 1
 ), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`
-`+postgresTake+`, NULL::bytea, 0::bigint, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 17)
+`+postgresTake+`, NULL::bytea, 0::bigint, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 17, 19)
 
 // postgresNextDue returns the earliest time, in microseconds from now, at which an open row may be
 // claimed.
@@ -269,7 +267,7 @@ func (p *postgres) claimHeads(ctx context.Context, req core.ClaimRequest, f filt
 		micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Keys),
 		f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served), req.ClaimNo,
-		textArray(req.ExceptTenants))
+		textArray(req.ExceptTenants), int64(shortRun(req)))
 	return res.rows, res.next, err
 }
 
@@ -279,7 +277,7 @@ func (p *postgres) claimLane(ctx context.Context, req core.ClaimRequest, f filte
 	res, err := p.claim(ctx, "claim key", p.sql.claimLane, req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:], req.SkipDead,
-		textArray(f.served), req.ClaimNo, textArray(req.ExceptTenants))
+		textArray(f.served), req.ClaimNo, textArray(req.ExceptTenants), int64(shortRun(req)))
 	return res.rows, err
 }
 

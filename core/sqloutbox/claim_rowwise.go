@@ -192,9 +192,9 @@ func (w *rowwise) claimHeads(ctx context.Context, req core.ClaimRequest, f filte
 const headPage = 128
 
 // shortRun is the shortest run of a claim if there are more keys than the limit allows whole runs.
-// A claim then takes rows of some 64 keys, about as many as are published at once. One row of each
-// of 500 keys would need more look-ups.
-func shortRun(req core.ClaimRequest) int { return max(1, min(req.Run, req.Limit/64)) }
+// A claim then takes rows of about as many keys as are published at once, and of 64 at least. One
+// row of each of 500 keys would need more look-ups.
+func shortRun(req core.ClaimRequest) int { return max(1, min(req.Run, req.Limit/max(req.AtOnce, 64))) }
 
 // claimLane claims the head of one lane with its run.
 func (w *rowwise) claimLane(ctx context.Context, req core.ClaimRequest, f filter,

@@ -1,0 +1,59 @@
+package repository_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// With more keys than the limit allows whole runs, a claim takes rows of about as many keys as can
+// be published at once, and of 64 at least. The runs are longer if there are fewer keys.
+func TestClaimTakesKeysForAllAtOnce(t *testing.T) {
+	t.Parallel()
+	const keys, run, limit = 240, 4, 250
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		var rows []core.NewRow
+		for i := range keys * run {
+			rows = append(rows, sqlRow(t, "topic", fmt.Sprint("key", i%keys)))
+		}
+		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range []struct{ atOnce, least, most int }{
+			{0, 64, 100}, {32, 64, 100}, {1000, keys, keys},
+		} {
+			req := core.ClaimRequest{
+				Node: "node", ClaimNo: int64(i + 1), Lease: time.Minute, MaxLease: time.Hour, Limit: limit,
+				MaxBytes: 1 << 20, Run: 50, Keys: 1000, AtOnce: c.atOnce,
+			}
+			got, _, err := repo.ClaimHeads(t.Context(), req, core.KeyID{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := map[core.KeyID]bool{}
+			var claims []core.ClaimRef
+			for _, r := range got {
+				seen[r.KeyID] = true
+				claims = append(claims, core.ClaimRef{ID: r.ID, ClaimNo: r.ClaimNo})
+			}
+			if len(seen) < c.least || len(seen) > c.most || len(got) < limit*9/10 {
+				t.Errorf("%d at once: %d rows of %d keys, want %d to %d keys", c.atOnce, len(got), len(seen), c.least, c.most)
+			}
+			if _, err := repo.Release(t.Context(), "node", claims); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -202,7 +202,7 @@ func openRedis(_ context.Context, u *url.URL, s brokerSettings) (publisher, erro
 		return nil, err
 	}
 	opt.PoolSize = max(opt.PoolSize, s.workers)
-	opt.MaxRetries = -1                          // whatever the URL says: the relay retries
+	opt.MaxRetries = -1                                     // whatever the URL says: the relay retries
 	redis.SetLogger(&redisLog{clientLog{Logger: s.logger}}) // else it writes lines of its own to the standard error
 	return redisbridge.NewPublisher(redisbridge.Config{
 		Client: redis.NewClient(opt), Bridge: watermillbridge.Config{Logger: s.logger},
@@ -240,7 +240,7 @@ func (l *redisLog) Printf(ctx context.Context, format string, args ...any) {
 	l.say(ctx, "redis", singleLine(fmt.Sprintf(format, args...)))
 }
 
-// kafkaLog is for the client of Kafka. Lines below a warning are for its developers.
+// kafkaLog is for the client of Kafka. Its lines below a warning are for its developers.
 type kafkaLog struct{ clientLog }
 
 // Level implements kgo.Logger.

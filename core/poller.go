@@ -277,7 +277,8 @@ func (r *relay) claimRequest() (req ClaimRequest, verdict claimVerdict) {
 	req = ClaimRequest{
 		Node: r.cfg.Node, Lease: r.cfg.ClaimLease, MaxLease: r.cfg.MaxLease, Limit: r.room(),
 		MaxBytes: max(r.cfg.ColdBytes-r.inflight.cold.bytes, 1), Run: r.cfg.KeyRun, Keys: headLanes,
-		AtOnce: max(r.cfg.Workers, r.handovers.most), SkipDead: r.cfg.DeadPolicy == SkipDead, Served: r.o.served, ExceptTenants: r.dests.pausedTenants(),
+		AtOnce: max(r.cfg.Workers, r.handovers.most), SkipDead: r.cfg.DeadPolicy == SkipDead,
+		Served: r.o.served, ExceptTenants: r.dests.pausedTenants(),
 	}
 	if r.dests.paused.all {
 		return req, claimNothing

@@ -58,7 +58,8 @@ func (c Config) options(change ...kgo.Opt) []kgo.Opt {
 		// would stay in the client, and each retry of the event would add another copy.
 		kgo.AllowIdempotentProduceCancellation(),
 		// The time limits end in this order: that of the broker, of the connection, of the publish.
-		kgo.ProduceRequestTimeout(t * 3 / 5), kgo.RequestTimeoutOverhead(max(t/5, leastOverhead)), kgo.DialTimeout(t * 2 / 5),
+		kgo.ProduceRequestTimeout(t * 3 / 5), kgo.RequestTimeoutOverhead(max(t/5, leastOverhead)),
+		kgo.DialTimeout(t * 2 / 5),
 		kgo.RetryBackoffFn(func(failures int) time.Duration { return min(t/50<<min(failures, 10), t/5) }),
 		kgo.MetadataMinAge(max(t/20, 10*time.Millisecond)),
 		kgo.UnknownTopicRetries(1),

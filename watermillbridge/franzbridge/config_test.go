@@ -64,7 +64,8 @@ func TestSafeOptionsAreTaken(t *testing.T) {
 func TestShortestPublishTimeout(t *testing.T) {
 	t.Parallel()
 	for _, timeout := range []time.Duration{250 * time.Millisecond, 400 * time.Millisecond} {
-		p, err := franzbridge.NewPublisher(franzbridge.Config{Brokers: []string{"localhost:1"}, PublishTimeout: timeout})
+		cfg := franzbridge.Config{Brokers: []string{"localhost:1"}, PublishTimeout: timeout}
+		p, err := franzbridge.NewPublisher(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

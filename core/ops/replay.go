@@ -210,8 +210,8 @@ func (m *memory) until(events []Event) (until time.Time, err error) {
 	if w.Consumer != "" {
 		known = w.String()
 	}
-	return time.Time{}, fmt.Errorf("%w: %s, and %d of %d events were done too long ago, row %s at %s; choose newer events",
-		ErrDedupWindow, known, forgotten, len(events), first.ID, first.DoneAt.Format(time.RFC3339))
+	return time.Time{}, fmt.Errorf("%w: %s, and %d of %d events were done too long ago, row %s at %s; choose newer "+
+		"events", ErrDedupWindow, known, forgotten, len(events), first.ID, first.DoneAt.Format(time.RFC3339))
 }
 
 // stillRemembered returns an error if a consumer has declared a shorter window since a replay was

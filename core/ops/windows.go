@@ -58,10 +58,10 @@ type WindowRequest struct {
 
 // AuditReason is the reason of the audit row about the request.
 func (r *WindowRequest) AuditReason() string {
-	switch r.Keep {
-	case 0:
+	if r.Keep == 0 {
 		return fmt.Sprintf("%s (consumer %s)", r.Reason, r.Consumer)
-	case Forever:
+	}
+	if r.Keep == Forever {
 		return fmt.Sprintf("%s (consumer %s, for ever)", r.Reason, r.Consumer)
 	}
 	return fmt.Sprintf("%s (consumer %s, %s)", r.Reason, r.Consumer, r.Keep)

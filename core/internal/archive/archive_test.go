@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,9 +62,10 @@ func TestCall(t *testing.T) {
 // Timeout. Until it returns, no other call begins.
 func TestCallHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls, hang := 0, make(chan struct{})
+		var calls atomic.Int64
+		hang := make(chan struct{})
 		a := caller(func(context.Context, []int) error {
-			if calls++; calls == 1 {
+			if calls.Add(1) == 1 {
 				<-hang
 			}
 			return nil
@@ -71,17 +73,19 @@ func TestCallHangs(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		start := time.Now()
-		if err := a.Call(ctx, nil); !errors.Is(err, archive.ErrStuck) || time.Since(start) != 3*time.Second+archive.Grace {
+		want := 3*time.Second + archive.Grace
+		if err := a.Call(ctx, nil); !errors.Is(err, archive.ErrStuck) || time.Since(start) != want {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
 		start = time.Now()
-		if err := a.Call(t.Context(), nil); !errors.Is(err, archive.ErrStuck) || time.Since(start) != 0 || calls != 1 {
-			t.Errorf("beside it: %v after %s, %d calls", err, time.Since(start), calls)
+		if err := a.Call(t.Context(), nil); !errors.Is(err, archive.ErrStuck) || time.Since(start) != 0 ||
+			calls.Load() != 1 {
+			t.Errorf("beside it: %v after %s, %d calls", err, time.Since(start), calls.Load())
 		}
 		close(hang)
 		synctest.Wait()
-		if err := a.Call(t.Context(), nil); err != nil || calls != 2 {
-			t.Errorf("after it: %v, %d calls", err, calls)
+		if err := a.Call(t.Context(), nil); err != nil || calls.Load() != 2 {
+			t.Errorf("after it: %v, %d calls", err, calls.Load())
 		}
 	})
 }

@@ -142,8 +142,8 @@ func (x *examination) kept(ctx context.Context, api *ops.API, f ops.Filter, reme
 					age(kept), who, age(remembers)),
 				Cause: "consumers that have forgotten an event would process it again when it is replayed; outbox " +
 					"replay plan refuses it if a consumer has declared so",
-				Fix: "keep events for a shorter time (Retention.Keep, --keep of the relay), or let consumers remember " +
-					"longer (Retention of the inbox)",
+				Fix: "keep events for a shorter time (Retention.Keep, --keep of the relay), or let consumers " +
+					"remember longer (Retention of the inbox)",
 			}, nil
 		}
 	}

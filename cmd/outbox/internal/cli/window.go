@@ -41,10 +41,10 @@ func (k *keep) Set(text string) error {
 }
 
 func (k *keep) String() string {
-	switch time.Duration(*k) {
-	case 0:
+	if *k == 0 {
 		return ""
-	case ops.Forever:
+	}
+	if time.Duration(*k) == ops.Forever {
 		return "forever"
 	}
 	return time.Duration(*k).String()
@@ -145,8 +145,8 @@ func (a *app) windowWithdrawCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "withdraw TOPIC CONSUMER --reason TEXT",
 		Short: "Forget the window of a consumer that reads the topic no longer",
-		Long: `withdraw forgets what a consumer declared for a topic. Replays of the topic then follow the windows of its
-other consumers, or --dedup-window.
+		Long: `withdraw forgets what a consumer declared for a topic. Replays of the topic then follow the windows of
+its other consumers, or --dedup-window.
 
 Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
 --yes, or it is refused (exit code 5).`,
@@ -171,7 +171,8 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 						req.Topic)
 				}
 				row := windowRow{
-					Topic: req.Topic, Consumer: req.Consumer, Since: a.now().UTC(), Actor: req.Actor, Reason: req.Reason,
+					Topic: req.Topic, Consumer: req.Consumer, Since: a.now().UTC(), Actor: req.Actor,
+					Reason: req.Reason,
 				}
 				return a.print(row, func() {
 					a.sayf("the window of consumer %s of %s is withdrawn\n", req.Consumer, req.Topic)

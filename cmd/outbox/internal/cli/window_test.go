@@ -26,8 +26,8 @@ func TestWindow(t *testing.T) {
 		w.requireFinding(levelOK, "retention", "for ever")
 		w.require(command("window", "declare", "orders", "search", "--yes", "--keep", "168h"), ExitOK, "168h0m0s")
 		var rows []windowRow
-		if w.json(&rows, "window", "list"); len(rows) != 2 || rows[0].Consumer != "mails" || rows[0].Keep != "forever" ||
-			rows[1].Keep != "168h0m0s" || rows[1].Actor != "ann" || rows[1].Since.IsZero() {
+		w.json(&rows, "window", "list")
+		if len(rows) != 2 || rows[0].Consumer != "mails" || rows[0].Keep != "forever" || rows[1].Keep != "168h0m0s" || rows[1].Actor != "ann" || rows[1].Since.IsZero() {
 			w.Fatalf("%+v", rows)
 		}
 		w.require(w.run("window", "list"), ExitOK, "search", "168h0m0s", "its inbox")

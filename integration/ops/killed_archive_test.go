@@ -76,7 +76,9 @@ func TestKilledArchive(t *testing.T) {
 		for i := range events / 20 {
 			var some []core.Event
 			for n := range 20 {
-				some = append(some, core.Event{Type: "paid", Topic: "orders", Key: fmt.Sprint(n % 3), Payload: []byte{byte(i)}})
+				some = append(some, core.Event{
+					Type: "paid", Topic: "orders", Key: fmt.Sprint(n % 3), Payload: []byte{byte(i)},
+				})
 			}
 			w.Publish(some...)
 		}

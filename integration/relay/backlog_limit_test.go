@@ -77,7 +77,8 @@ func TestBacklogLimitUnderLoad(t *testing.T) {
 		}
 		run(locked(func() bool { return !refused.IsZero() && time.Since(refused) > 6*time.Second })) // and a count more
 		over := len(passed) - rows
-		t.Logf("%d events passed, the last one %s after the limit; %d were over it", len(passed), last.Sub(reached), over)
+		t.Logf("%d events passed, the last one %s after the limit; %d were over it", len(passed), last.Sub(reached),
+			over)
 		if d := last.Sub(reached); d > between || over <= 0 {
 			t.Errorf("events passed for %s after the limit was reached, %d of them", d, over)
 		}

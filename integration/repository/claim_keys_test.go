@@ -49,7 +49,8 @@ func TestClaimTakesKeysForAllAtOnce(t *testing.T) {
 				claims = append(claims, core.ClaimRef{ID: r.ID, ClaimNo: r.ClaimNo})
 			}
 			if len(seen) < c.least || len(seen) > c.most || len(got) < limit*9/10 {
-				t.Errorf("%d at once: %d rows of %d keys, want %d to %d keys", c.atOnce, len(got), len(seen), c.least, c.most)
+				t.Errorf("%d at once: %d rows of %d keys, want %d to %d keys", c.atOnce, len(got), len(seen),
+					c.least, c.most)
 			}
 			if _, err := repo.Release(t.Context(), "node", claims); err != nil {
 				t.Fatal(err)

@@ -62,8 +62,8 @@ func checkHeader(name, v string) error {
 	case commands(name):
 		return errCommand(name)
 	case !isToken(name):
-		return fmt.Errorf("natsbridge: metadata %.64q cannot be a header of NATS: choose a name of letters, digits and -",
-			name)
+		return fmt.Errorf("natsbridge: metadata %.64q cannot be a header of NATS: choose a name of letters, digits "+
+			"and -", name)
 	case strings.Trim(v, " \t") != v:
 		return fmt.Errorf("natsbridge: the value of %.64q has blanks around it, which NATS takes away: trim it", name)
 	case strings.ContainsAny(v, "\r\n"):

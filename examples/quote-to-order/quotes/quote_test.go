@@ -28,7 +28,8 @@ func TestWhatIsPromisedCanBeOrdered(t *testing.T) {
 	nobody.Customer = ""
 	for name, q := range map[string]*Quote{
 		"no lines": lines(), "no customer": nobody, "a line twice": lines(chair, chair),
-		"no quantity": lines(Line{SKU: "chair"}), "a price below zero": lines(Line{SKU: "chair", Quantity: 1, Cents: -1}),
+		"no quantity":        lines(Line{SKU: "chair"}),
+		"a price below zero": lines(Line{SKU: "chair", Quantity: 1, Cents: -1}),
 	} {
 		if err := q.check(); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

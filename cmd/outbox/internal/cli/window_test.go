@@ -27,7 +27,8 @@ func TestWindow(t *testing.T) {
 		w.require(command("window", "declare", "orders", "search", "--yes", "--keep", "168h"), ExitOK, "168h0m0s")
 		var rows []windowRow
 		w.json(&rows, "window", "list")
-		if len(rows) != 2 || rows[0].Consumer != "mails" || rows[0].Keep != "forever" || rows[1].Keep != "168h0m0s" || rows[1].Actor != "ann" || rows[1].Since.IsZero() {
+		if len(rows) != 2 || rows[0].Consumer != "mails" || rows[0].Keep != "forever" ||
+			rows[1].Keep != "168h0m0s" || rows[1].Actor != "ann" || rows[1].Since.IsZero() {
 			w.Fatalf("%+v", rows)
 		}
 		w.require(w.run("window", "list"), ExitOK, "search", "168h0m0s", "its inbox")

@@ -70,27 +70,32 @@ func (s *session) run(ctx context.Context) error {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 
-	var wg sync.WaitGroup
-	fails := func(fn func(context.Context) error) {
+	keeping, endKeeping := context.WithCancel(work)
+	defer endKeeping()
+
+	var wg, kept sync.WaitGroup
+	part := func(ctx context.Context, wg *sync.WaitGroup, fn func(context.Context) error) {
 		wg.Go(func() {
-			if err := fn(work); err != nil && work.Err() == nil {
+			if err := fn(ctx); err != nil && work.Err() == nil {
 				s.window.shut()
 				stop(err)
 			}
 		})
 	}
 	k := &keeper{session: s}
-	fails(s.read)
-	fails(k.run)
-	fails(func(ctx context.Context) error { return s.askTable(ctx, src) })
+	part(keeping, &kept, k.run)
+	part(work, &wg, s.read)
+	part(work, &wg, func(ctx context.Context) error { return s.askTable(ctx, src) })
 	if s.repairTx != nil {
-		fails(s.readRepair)
+		part(work, &wg, s.readRepair)
 	}
 	err := s.outbox.Run(publish)
 	lost := context.Cause(publish)
 	if err == nil && ctx.Err() == nil && lost == nil {
 		err = errors.New("walrelay: the outbox has ended")
 	}
+	endKeeping()
+	kept.Wait()
 	if !errors.Is(lost, errNotLeading) {
 		k.last()
 	}

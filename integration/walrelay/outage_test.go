@@ -253,7 +253,9 @@ func TestConnectionLost(t *testing.T) {
 		w := newWorld(t, db)
 		w.setUp()
 		cfg := w.config()
-		cfg.ConfirmEvery, cfg.CheckpointEvery = time.Hour, time.Hour // the server knows nothing
+		cfg.StallLimit = -1
+		w.pub.Outage("down", errAway) // nothing is confirmed, so that the server sends all again
+		w.service.Publish(core.Event{Type: "counted", Topic: "down"})
 		stop := w.run(cfg)
 		for i := 1; i <= 3; i++ {
 			w.publish("a", 10*i-9, 10*i)
@@ -263,10 +265,12 @@ func TestConnectionLost(t *testing.T) {
 		}
 		w.publish("a", 31, 40)
 		w.await(40)
+		w.pub.Restore("down")
+		w.await(41)
 		stop()
 		w.wantRepeats("a", 40)
-		if n := len(w.pub.Accepted()); n != 40 {
-			t.Errorf("%d copies of 40 events", n)
+		if n := len(w.pub.Accepted()); n != 41 {
+			t.Errorf("%d copies of 41 events", n)
 		}
 	})
 }

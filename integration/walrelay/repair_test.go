@@ -1,6 +1,7 @@
 package walrelay_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -84,7 +85,7 @@ func TestRepairDropped(t *testing.T) {
 		}
 		w.runRelay(relay)
 		w.publish("a", 10, 12)
-		fixture.Await(t, "all events are there", func() bool {
+		fixture.AwaitIn(t, 20*time.Second, "all events are there", func() bool {
 			return w.last("a") == "12" && w.last("b") == "3" && w.last("saved") == "1"
 		})
 		w.wantRepeats("a", 12)
@@ -161,7 +162,9 @@ func TestSlotMoved(t *testing.T) {
 		w.dropSlot()
 		fixture.MustExec(t, w.service.Pool, "SELECT pg_create_logical_replication_slot('"+w.slot+"', 'pgoutput')")
 		w.publish("a", 7, 9)
-		err := relay.Run(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		err := relay.Run(ctx)
 		if !errors.Is(err, walrelay.ErrSlotMoved) || !strings.Contains(err.Error(), "RepairAlways") {
 			t.Fatalf("Run returns %v", err)
 		}

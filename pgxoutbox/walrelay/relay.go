@@ -1,6 +1,7 @@
 package walrelay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,6 +153,13 @@ func (r *Relay) lead(ctx context.Context) (s *session, err error) {
 	}
 	if err := r.checkTables(ctx); err != nil {
 		return nil, err
+	}
+	// one that stands by needs no connection to the log
+	if state, err := r.db.slot(ctx, r.cfg.Slot); err != nil || state != nil && state.active && !state.lost {
+		if err == nil {
+			err = r.checkSlot(ctx, state)
+		}
+		return nil, cmp.Or(err, errStandBy)
 	}
 	conn, system, err := r.dial(ctx)
 	if err != nil {

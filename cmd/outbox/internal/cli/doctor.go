@@ -84,7 +84,7 @@ func (a *app) doctorCommand() *cobra.Command {
   broker        with --to kafka://...: topics that lose events that they have accepted; with
                 --to amqp://...: exchanges and queues that are missing, and with --rabbitmq-api those
                 that lose events that they have accepted
-  log           where a program such as Debezium reads the events from the log of the database: on
+  log           where walrelay or Debezium reads the events from the log of the database: on
                 PostgreSQL whether a publication and a slot are there, and how far its reader is
 
 The table of keys has the lease of keys that are held now, and how long work took that succeeded at

@@ -19,8 +19,8 @@ type logEvents struct {
 
 // String says what is known about the events.
 func (e logEvents) String() string {
-	return fmt.Sprintf("%d of the newest %s are for a program that reads the log of the database, such as Debezium; "+
-		"which of them are published, these tables do not know", e.ByLog, many(e.Of, "event"))
+	return fmt.Sprintf("%d of the newest %s are for a program that reads the log of the database, as walrelay and "+
+		"Debezium do; which of them are published, these tables do not know", e.ByLog, many(e.Of, "event"))
 }
 
 // byLog returns nil if none of the newest events is for a reader of the log.
@@ -39,10 +39,32 @@ func (db *database) byLog(ctx context.Context, schema, prefix string) (*logEvent
 type slot struct {
 	name, status string // wal_status
 	active       bool
-	behind       int64 // bytes of log that its reader has not confirmed
+	behind       int64     // bytes of log that its reader has not confirmed
+	mark         *bookmark // nil if the slot is not one of walrelay
 }
 
-const slotsGuide = "docs/debezium.md says how to repair it"
+// bookmark is what pgxoutbox/walrelay knows about a slot of its own.
+type bookmark struct {
+	slot, node string
+	repairing  bool
+}
+
+const (
+	slotsGuide = "docs/debezium.md says how to repair it"
+	relayGuide = "docs/walrelay.md"
+	// byHand: a slot that walrelay finds further than it has confirmed ends it with ErrSlotMoved.
+	byHand = "do not make the slot by hand (" + relayGuide + ")"
+	mends  = "start the relay that has this slot: it makes the slot again, and publishes what committed since its last " +
+		"checkpoint from the table; "
+)
+
+// missing says that the slot of the bookmark is not there.
+func (b bookmark) missing() finding {
+	return finding{
+		Check: "log", Level: levelFailure, Found: fmt.Sprintf("slot %s of walrelay is missing", b.slot),
+		Cause: "no event that commits is sent, until its relay has made the slot again", Fix: mends + byHand,
+	}
+}
 
 // judge says how a reader of the log does.
 func (s slot) judge(maxBehind int64) finding {
@@ -52,17 +74,38 @@ func (s slot) judge(maxBehind int64) finding {
 		f.Found = fmt.Sprintf("slot %s is lost: the server has removed log that its reader has not read", s.name)
 		f.Cause = "the events in that log are never sent"
 		f.Fix = "make the slot again and replay the events since then: " + slotsGuide
+		if s.mark != nil {
+			f.Cause, f.Fix = "no event that commits is sent, until its relay has made the slot again", mends+byHand
+		}
 	case !s.active:
 		f.Found = fmt.Sprintf("nobody reads slot %s, and the server keeps %s of log for it", s.name,
 			mebibytes(s.behind))
 		f.Cause = "no event is sent, and the log fills the disk, or is removed at max_slot_wal_keep_size"
 		f.Fix = "start its reader (Debezium: look at the state of the connector and of its task); drop a slot that " +
 			"nobody needs"
+		if s.mark != nil {
+			f.Fix = "start its relay, walrelay: it goes on where it stopped; drop the slot if nobody needs it (" +
+				relayGuide + ")"
+		}
 	case s.behind > maxBehind:
 		f.Level = levelWarning
 		f.Found = fmt.Sprintf("the reader of slot %s is %s of log behind", s.name, mebibytes(s.behind))
 		f.Cause = "events are late; or its reader confirms nothing while the outbox is quiet"
 		f.Fix = "look at the log of the reader, and whether it has a heartbeat: " + slotsGuide
+		if s.mark != nil {
+			f.Cause = "events are late"
+			f.Fix = fmt.Sprintf("look at the log of the relay on %s, at what is paused, and at transactions that are "+
+				"open for long: %s", s.mark.node, relayGuide)
+		}
+	case s.mark != nil && s.mark.repairing:
+		f.Level = levelWarning
+		f.Found = fmt.Sprintf("slot %s was made again, and walrelay on %s publishes what it missed from the table", s.name,
+			s.mark.node)
+		f.Cause = "events are late until that is done"
+		f.Fix = "wait"
+	case s.mark != nil:
+		return fine("log", fmt.Sprintf("slot %s is read by walrelay on %s, and %s of log behind", s.name, s.mark.node,
+			mebibytes(s.behind)))
 	default:
 		return fine("log", fmt.Sprintf("slot %s is read, and %s of log behind", s.name, mebibytes(s.behind)))
 	}
@@ -107,29 +150,70 @@ func (x *examination) log(ctx context.Context) (all []finding, err error) {
 			Check: "log", Level: levelFailure, Found: "no publication has the inserts of " + table,
 			Cause: "no program can read all events from the log; a publication of the table that now is one of its " +
 				"partitions has the events of that partition alone",
-			Fix: "make one (CREATE PUBLICATION), or ALTER PUBLICATION ... SET TABLE, as docs/debezium.md shows",
+			Fix: "make one (CREATE PUBLICATION), or ALTER PUBLICATION ... SET TABLE, as docs/debezium.md and " +
+				relayGuide + " show; walrelay makes it with Create",
 		})
+	}
+	bookmarks, err := x.bookmarks(ctx)
+	if err != nil {
+		return all, err
 	}
 	rows, err := x.db.QueryContext(ctx, logicalSlots)
 	if err != nil {
 		return all, err
 	}
 	defer rows.Close()
-	slots := 0
+	slots, marks := 0, map[string]bookmark{}
+	for _, b := range bookmarks {
+		marks[b.slot] = b
+	}
 	for rows.Next() {
 		var s slot
 		if err := rows.Scan(&s.name, &s.status, &s.active, &s.behind); err != nil {
 			return all, err
 		}
 		slots++
+		if b, ok := marks[s.name]; ok {
+			s.mark = &b
+			delete(marks, s.name)
+		}
 		all = append(all, s.judge(x.maxBehind))
 	}
-	if slots == 0 {
+	for _, b := range bookmarks {
+		if _, missing := marks[b.slot]; missing {
+			all = append(all, b.missing())
+		}
+	}
+	if slots == 0 && len(bookmarks) == 0 {
 		all = append(all, finding{
 			Check: "log", Level: levelFailure, Found: "this database has no logical replication slot",
-			Cause: "events that commit while there is no slot are never sent",
-			Fix:   "make the slot, and replay the events since then: " + slotsGuide,
+			Cause: "Debezium never sends the events that commit while there is no slot",
+			Fix: "make the slot, and replay the events since then: " + slotsGuide + "; or start walrelay with Create, " +
+				"which begins with the events that are in the table: " + relayGuide,
 		})
+	}
+	return all, rows.Err()
+}
+
+// bookmarks returns the slots of walrelay, as far as there are any and their table may be read.
+func (x *examination) bookmarks(ctx context.Context) (all []bookmark, err error) {
+	table := x.db.quote(x.schema, x.prefix+"log")
+	var there bool
+	if err := x.db.QueryRowContext(ctx, "SELECT COALESCE(has_table_privilege(to_regclass($1::text), 'SELECT'), false)",
+		table).Scan(&there); err != nil || !there {
+		return nil, err
+	}
+	rows, err := x.db.QueryContext(ctx, "SELECT slot, COALESCE(node, '?'), repairing FROM "+table+" ORDER BY slot")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var b bookmark
+		if err := rows.Scan(&b.slot, &b.node, &b.repairing); err != nil {
+			return nil, err
+		}
+		all = append(all, b)
 	}
 	return all, rows.Err()
 }

@@ -77,20 +77,34 @@ func TestLogReader(t *testing.T) {
 		w.requireFinding(levelOK, "log", "slot "+name+" is read")
 		w.exec("DROP PUBLICATION p")
 		w.requireFinding(levelFailure, "log", "no publication has the inserts of")
+
+		// The table of walrelay says which slots are its own.
+		w.exec("CREATE TABLE outbox_log (slot text, node text, repairing boolean)")
+		w.exec("INSERT INTO outbox_log VALUES ('" + name + "', 'vm-1', false), ('gone', NULL, false)")
+		w.requireFinding(levelOK, "log", "slot "+name+" is read by walrelay on vm-1")
+		w.requireFinding(levelWarning, "log", "the reader of slot "+name, "--max-log-behind", "-1")
+		w.requireFinding(levelFailure, "log", "slot gone of walrelay is missing")
+		w.exec("UPDATE outbox_log SET repairing = true")
+		w.requireFinding(levelWarning, "log", "slot "+name+" was made again, and walrelay on vm-1 publishes")
 	})
 }
 
 func TestLogReaderSlots(t *testing.T) {
 	t.Parallel()
 	for text, s := range map[string]slot{
-		"slot s is lost": {"s", "lost", false, 1},
-		"nobody reads slot s, and the server keeps 3.0 MiB of log for it": {"s", "reserved", false, 3 << 20},
-		"the reader of slot s is 2.0 MiB of log behind":                   {"s", "extended", true, 2 << 20},
-		"slot s is read, and 1.0 MiB of log behind":                       {"s", "reserved", true, 1 << 20},
+		"slot s is lost": {"s", "lost", false, 1, nil},
+		"nobody reads slot s, and the server keeps 3.0 MiB of log for it": {"s", "reserved", false, 3 << 20, nil},
+		"the reader of slot s is 2.0 MiB of log behind":                   {"s", "extended", true, 2 << 20, nil},
+		"slot s is read, and 1.0 MiB of log behind":                       {"s", "reserved", true, 1 << 20, nil},
 	} {
 		f := s.judge(1 << 20)
 		if !strings.HasPrefix(f.Found, text) || (f.Level == levelOK) != (f.Fix == "" && f.Cause == "") {
 			t.Errorf("%+v is judged %+v, want %q", s, f, text)
+		}
+		s.mark = &bookmark{slot: "s", node: "vm-1"}
+		if f := s.judge(1 << 20); (f.Level == levelOK) != (f.Fix == "") || f.Fix != "" && (!strings.Contains(f.Fix, relayGuide) ||
+			strings.Contains(f.Fix, "replay")) {
+			t.Errorf("%+v of walrelay is judged %+v", s, f)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (a *app) printPlan(p ops.StoredPlan) error {
 			a.note("it can be applied until %s: then consumers forget the first event", moment(p.Until))
 		}
 		if p.ByLog > 0 {
-			a.note("a program that reads the log, such as Debezium, publishes %s of the plan, and their replays "+
+			a.note("a program that reads the log, walrelay or Debezium, publishes %s of the plan, and their replays "+
 				"too. Nobody else does. outbox doctor says whether it reads", many(p.ByLog, "event"))
 		}
 		if p.More {

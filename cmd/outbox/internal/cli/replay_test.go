@@ -53,7 +53,7 @@ func TestReplayForAReaderOfTheLog(t *testing.T) {
 		w.ok("migrate", "up")
 		w.publish(core.Event{Type: "order.placed", Topic: "orders"})
 		w.exec("UPDATE outbox_event SET status = 1, done_at = created_at, claimed_by = 'log'")
-		const who = "a program that reads the log, such as Debezium, publishes 1 event of the plan"
+		const who = "a program that reads the log, walrelay or Debezium, publishes 1 event of the plan"
 		w.require(w.run("replay", "plan", "--dedup-window=1h", "--dry-run"), ExitOK, who)
 		var p ops.StoredPlan
 		w.json(&p, "replay", "plan", "--dedup-window=1h", "--reason", "INC-7")

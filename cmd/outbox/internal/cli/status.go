@@ -227,9 +227,9 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Count what waits, what is leased, what is retried and what is dead, by topic",
 		Long: `status counts the open and the dead events of each topic, lists the relays, and says which
-destination is down and what is paused or limited. Events that a program such as Debezium reads from
-the log of the database are not counted: these tables do not know which of them are published. At
-most 100,000 of each kind are counted; a plus behind a number says that there may be more.
+destination is down and what is paused or limited. Events that walrelay or Debezium reads from the log
+of the database are not counted: these tables do not know which of them are published. At most
+100,000 of each kind are counted; a plus behind a number says that there may be more.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it

@@ -5,14 +5,14 @@ import (
 
 	"gorm.io/gorm"
 
-	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
 var (
 	ctx       context.Context
 	db        *gorm.DB
-	outbox    *core.Outbox
+	outbox    *gormoutbox.Outbox
 	publisher *watermillbridge.OutboxPublisher
 	payload   []byte
 	id        string

@@ -58,20 +58,21 @@
 //     [ClassOf] and [DefaultClassifier] return the [Class] of an error. [CheckHeader] tells whether
 //     an event can carry a header.
 //   - To watch: [Observer] and [TeeObserver], with [ClaimInfo], [PublishInfo], [PublishResult],
-//     [Path], [FallbackReason], [ProbeInfo] and [PanicError]. [Tracer] is for traces. [ErrorText]
-//     returns the text of an error without credentials.
+//     [Path], [FallbackReason], [ProbeInfo], [OperatorAction] and [PanicError]. [Tracer] is for
+//     traces. [ErrorText] returns the text of an error without credentials.
 //   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest], [RowID],
 //     [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with [RelayAlive].
 //     [PauseRequest], [ResumeRequest] and [Pause] stop a destination and let it go on, and
-//     [RateRequest] and [Rate] limit what it gets. [Health] is for probes, and package health
-//     answers them. Package ops lists, explains, groups and changes events.
+//     [RateRequest] and [Rate] limit what it gets. [TypeBacklog] counts by type. [Health] is for
+//     probes, and package health answers them. Package ops lists, explains, groups and changes
+//     events.
 //
 // # For authors of tables
 //
 // A table of the outbox implements [Repository], and may implement [Checker], [TxChecker],
 // [InsertDeferrer], [Notifier], [Listener], [AuditLister], [KeyResetter], [PauseStore],
-// [RateStore], [Cleaner], which gets a [CleanupRequest], and [RelayRegistry], which gets a
-// [Heartbeat]. Package outboxtest/suite has the tests that it must pass. A service never calls
+// [RateStore], [TypeBacklogger], [Cleaner], which gets a [CleanupRequest], and [RelayRegistry],
+// which gets a [Heartbeat]. Package outboxtest/suite has the tests that it must pass. A service never calls
 // these:
 //
 //   - Writing: [InsertRequest], [NewRow], [Inserted], [Deferral]. Row ids: [NewRowID],

@@ -49,13 +49,13 @@ FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.cl
 -- claim_heads
 WITH RECURSIVE lanes AS (
   (SELECT e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok, 1 AS n, CASE WHEN (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AND COALESCE(e.tenant_id, '') <> ALL ($16::text[]) THEN (SELECT count(*) FROM (
-    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT greatest(1, least($8::bigint, $3::bigint / 64))) r) ELSE 0 END AS total FROM "app"."outbox_event" e
+    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT $17::bigint) r) ELSE 0 END AS total FROM "app"."outbox_event" e
    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3) AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
   SELECT h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found FROM lanes
     l CROSS JOIN LATERAL (
     SELECT e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok, CASE WHEN (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AND COALESCE(e.tenant_id, '') <> ALL ($16::text[]) THEN (SELECT count(*) FROM (
-    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT greatest(1, least($8::bigint, $3::bigint / 64))) r) ELSE 0 END AS found FROM "app"."outbox_event" e
+    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT $17::bigint) r) ELSE 0 END AS found FROM "app"."outbox_event" e
     WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3) AND e.lane > CASE
       WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($12::text[])
         THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
@@ -72,7 +72,7 @@ WITH RECURSIVE lanes AS (
     SELECT e.ctid AS tid, e.id, e.key_seq, octet_length(e.payload) AS size, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok
     FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3)
     ORDER BY e.lane, e.key_seq
-    LIMIT (SELECT greatest(greatest(1, least($8::bigint, $3::bigint / 64)), least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+    LIMIT (SELECT greatest($17::bigint, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
 ), sized AS MATERIALIZED (
   SELECT tid, id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS
     (ORDER BY lane, key_seq, id)
@@ -107,7 +107,7 @@ WITH lanes AS (
     SELECT e.ctid AS tid, e.id, e.key_seq, octet_length(e.payload) AS size, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok
     FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $10::boolean OR e.status <> 3)
     ORDER BY e.lane, e.key_seq
-    LIMIT (SELECT greatest(greatest(1, least($8::bigint, $3::bigint / 64)), least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+    LIMIT (SELECT greatest($14::bigint, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
 ), sized AS MATERIALIZED (
   SELECT tid, id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS
     (ORDER BY lane, key_seq, id)

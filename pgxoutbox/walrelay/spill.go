@@ -270,7 +270,8 @@ func (s *sqlSpiller) insert(ctx context.Context, tx pgx.Tx, m *move) error {
 	created := time.Now().Add(-m.row.Age)
 	_, err := tx.Exec(ctx, s.db.text(`INSERT INTO {event} (id, event_id, event_type, schema_version, topic,
   aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type,
-  headers, status,   attempts, available_at, occurred_at, created_at, last_error_code, last_error, error_group, replay_of)
+  headers, status, attempts, available_at, occurred_at, created_at, last_error_code, last_error, error_group,
+  replay_of)
 VALUES ($1::text::uuid, $2::text, $3::text, $4::integer, $5::text, NULLIF($6::text, ''), NULLIF($7::text, ''),
   $8::bigint, NULLIF($9::text, ''), NULLIF($10::text, ''), $11::bytea, $12::bigint, $13::bytea,
   NULLIF($14::text, ''), $15::text::jsonb, $16::integer, $17::integer,

@@ -120,7 +120,7 @@ func runBrokers(ctx context.Context, e *env, s *Section) (err error) {
 		"PostgreSQL, without the broker's.")
 	var backlogs []*brokerBacklog
 	for _, ordered := range []bool{false, true} {
-		b, err := newBrokerBacklog(ctx, e, ordered, events)
+		b, err := newBrokerBacklog(ctx, e, "brokers_", ordered, events)
 		if err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ type brokerBacklog struct {
 	deliveries []core.Delivery
 }
 
-func newBrokerBacklog(ctx context.Context, e *env, ordered bool, events int) (*brokerBacklog, error) {
+func newBrokerBacklog(ctx context.Context, e *env, prefix string, ordered bool, events int) (*brokerBacklog, error) {
 	kind := "unordered"
 	if ordered {
 		kind = "ordered"
@@ -205,7 +205,7 @@ func newBrokerBacklog(ctx context.Context, e *env, ordered bool, events int) (*b
 		}
 	}
 	var err error
-	b.outboxBacklog, err = newOutboxBacklogOf(ctx, e, "brokers_"+kind+"_", ordered, events)
+	b.outboxBacklog, err = newOutboxBacklogOf(ctx, e, prefix+kind+"_", ordered, events)
 	return b, err
 }
 

@@ -14,6 +14,7 @@ import (
 type usage struct {
 	wal   int64         // bytes of PostgreSQL's write-ahead log
 	cpu   time.Duration // of this process and of the server; negative if the server's is not known
+	self  time.Duration // the part of this process
 	trips int64         // round trips through the proxy of section network
 }
 
@@ -22,9 +23,9 @@ func (e *env) usage(ctx context.Context) (u usage, err error) {
 	if u.wal, err = e.wal(ctx); err != nil {
 		return u, err
 	}
-	u.cpu = -1
+	u.cpu, u.self = -1, selfCPU()
 	if server, ok := familyCPU(e.postmaster); ok {
-		u.cpu = selfCPU() + server
+		u.cpu = u.self + server
 	}
 	if e.distant != nil {
 		u.trips = e.distant.roundTrips()

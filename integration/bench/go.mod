@@ -8,10 +8,12 @@ require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/ormoutbox/ormoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/pgxoutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay v0.0.0-00010101000000-000000000000
 	github.com/ormoutbox/ormoutbox/watermillbridge v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge v0.0.0
 	github.com/rabbitmq/amqp091-go v1.16.0
+	github.com/twmb/franz-go v1.22.2
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 	modernc.org/sqlite v1.61.1
 )
@@ -39,6 +41,8 @@ require (
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	github.com/hashicorp/go-uuid v1.0.3 // indirect
 	github.com/hashicorp/hcl/v2 v2.18.1 // indirect
+	github.com/jackc/pgio v1.0.0 // indirect
+	github.com/jackc/pglogrepl v0.0.0-20251213150135-2e8d0df862c1 // indirect
 	github.com/jcmturner/aescts/v2 v2.0.0 // indirect
 	github.com/jcmturner/dnsutils/v2 v2.0.0 // indirect
 	github.com/jcmturner/gofork v1.7.6 // indirect
@@ -54,7 +58,6 @@ require (
 	github.com/rcrowley/go-metrics v0.0.0-20250401214520-65e299d6c5c9 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/sony/gobreaker v1.0.0 // indirect
-	github.com/twmb/franz-go v1.22.2 // indirect
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0 // indirect
 	github.com/zclconf/go-cty v1.14.4 // indirect
 	github.com/zclconf/go-cty-yaml v1.1.0 // indirect
@@ -119,6 +122,8 @@ replace github.com/ormoutbox/ormoutbox/bunoutbox => ../../bunoutbox
 replace github.com/ormoutbox/ormoutbox/inbox => ../../inbox
 
 replace github.com/ormoutbox/ormoutbox/pgxoutbox => ../../pgxoutbox
+
+replace github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay => ../../pgxoutbox/walrelay
 
 replace github.com/ormoutbox/ormoutbox/watermillbridge => ../../watermillbridge
 

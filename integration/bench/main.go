@@ -119,6 +119,7 @@ var sections = []struct {
 	{"engines", "Engines: draining on MariaDB and SQLite", runEngines},
 	{"operate", "Operate: what an operator's question costs in a large table", runOperate},
 	{"brokers", "Brokers: draining into Kafka and RabbitMQ", runBrokers},
+	{"log", "Log: polling, PostgreSQL's log and Debezium, into Kafka", runLog},
 	{"inbox", "Inbox: what handling an event once costs its transaction", runInbox},
 	{"http", "HTTP: what an Idempotency-Key costs a request", runHTTP},
 }

@@ -32,6 +32,7 @@ type options struct {
 	json, markdown, update string // files
 	cpuProfile             string
 	compare                string // folder
+	debezium               string // folder of scripts/debezium/fetch
 }
 
 // usageError is a wrong call.
@@ -70,6 +71,8 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 		"tables, and write plots into assets beside it")
 	f.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile to this `file`; its tag \"competitor\" tells "+
 		"whose time it is")
+	f.StringVar(&o.debezium, "debezium", getenv("OUTBOX_BENCH_DEBEZIUM"), "`folder` that scripts/debezium/fetch "+
+		"prints: Debezium takes part in section log")
 	f.StringVar(&o.compare, "compare", "", "measure nothing: print the ratios of the files before-N.json and "+
 		"present-N.json of this `folder`")
 	if err := f.Parse(args); err != nil {

@@ -159,6 +159,18 @@ func (d wakeDatabase) wake(prefix string) (core.WakePolicy, error) {
 // join opens a process. published is nil for one that only publishes.
 func (d wakeDatabase) join(ctx context.Context, prefix string, wake core.WakePolicy, published func(n int),
 ) (_ *wakeSide, err error) {
+	cfg := core.Config{Wake: wake}
+	if published != nil {
+		cfg.Publisher = core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+			published(payloadNumber(d.Payload))
+			return nil
+		})
+	}
+	return d.joinAs(ctx, prefix, cfg)
+}
+
+// joinAs opens a process with a configuration, which lacks the Repository.
+func (d wakeDatabase) joinAs(ctx context.Context, prefix string, cfg core.Config) (_ *wakeSide, err error) {
 	side := &wakeSide{}
 	if side.pool, err = sqltx.Open(d.driver, d.dsn, d.dial); err != nil {
 		return nil, err
@@ -173,17 +185,11 @@ func (d wakeDatabase) join(ctx context.Context, prefix string, wake core.WakePol
 		return nil, errors.Join(err, side.pool.Close())
 	}
 	side.tx = sqltx.NewTransactor(side.pool, d.dial)
-	wake.Notify = func(ctx context.Context) error {
+	cfg.Wake.Notify = func(ctx context.Context) error {
 		side.notifies.Add(1)
 		return repo.Notify(ctx)
 	}
-	cfg := core.Config{Repository: repo, Wake: wake, DisableJanitor: true}
-	if published != nil {
-		cfg.Publisher = core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
-			published(payloadNumber(d.Payload))
-			return nil
-		})
-	}
+	cfg.Repository, cfg.DisableJanitor = repo, true
 	if side.ob, err = core.New(cfg); err != nil {
 		return nil, errors.Join(err, side.pool.Close())
 	}

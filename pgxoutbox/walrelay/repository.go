@@ -27,7 +27,15 @@ type repository struct {
 	mu      sync.Mutex
 	askedAt [2]time.Time // claims of rows without keys, and of keys
 	found   [2]bool      // the last one found something
+	due     dueTime
 	cursor  core.KeyID   // where the scan of keys goes on
+}
+
+// dueTime is what the table last said about when a row of it becomes due.
+type dueTime struct {
+	asked time.Time // zero: it has to be asked
+	any   bool
+	at    time.Time
 }
 
 // source is a window and where its events are spilled to.
@@ -66,7 +74,7 @@ func (r *repository) Notify(context.Context) error { return errors.ErrUnsupporte
 // hurry makes the next claims ask the table.
 func (r *repository) hurry() {
 	r.mu.Lock()
-	r.found = [2]bool{true, true}
+	r.found, r.due = [2]bool{true, true}, dueTime{}
 	r.mu.Unlock()
 	if s := r.source.Load(); s != nil {
 		signal(s.ready)
@@ -84,6 +92,9 @@ func (r *repository) mayAsk(req *core.ClaimRequest, kind int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
+	if r.due.any && !now.Before(r.due.at) {
+		r.found, r.due = [2]bool{true, true}, dueTime{}
+	}
 	if !r.found[kind] && now.Sub(r.askedAt[kind]) < tableEvery {
 		return false
 	}
@@ -169,6 +180,33 @@ func (r *repository) ClaimKey(ctx context.Context, req core.ClaimRequest, lane c
 	return r.Repository.ClaimKey(ctx, req, lane)
 }
 
+// tableDue is NextDue of the table, which is asked once in tableEvery while nothing is found in it.
+// The poller comes here before each of its pauses, which is after each event if they come slowly.
+func (r *repository) tableDue(ctx context.Context, req core.ClaimRequest) (time.Duration, bool, error) {
+	r.mu.Lock()
+	now, last, active := time.Now(), r.due, r.found[0] || r.found[1]
+	r.mu.Unlock()
+	if !active && now.Sub(last.asked) < tableEvery {
+		return max(last.at.Sub(now), 0), last.any, nil
+	}
+	d, ok, err := r.Repository.NextDue(ctx, req)
+	if err == nil {
+		r.mu.Lock()
+		if r.due == last { // nothing was opened meanwhile
+			r.due = dueTime{asked: now, any: ok, at: now.Add(d)}
+		}
+		r.mu.Unlock()
+	}
+	return d, ok, err
+}
+
+// forgetDue makes the next NextDue ask the table.
+func (r *repository) forgetDue() {
+	r.mu.Lock()
+	r.due = dueTime{}
+	r.mu.Unlock()
+}
+
 // NextDue implements core.Repository.
 func (r *repository) NextDue(ctx context.Context, req core.ClaimRequest) (d time.Duration, ok bool, err error) {
 	s := r.source.Load()
@@ -176,7 +214,7 @@ func (r *repository) NextDue(ctx context.Context, req core.ClaimRequest) (d time
 		return 0, false, nil
 	}
 	if s.caughtUp() {
-		if d, ok, err = r.Repository.NextDue(ctx, req); err != nil {
+		if d, ok, err = r.tableDue(ctx, req); err != nil {
 			return 0, false, err
 		}
 	}
@@ -247,6 +285,7 @@ func (r *repository) MarkFailed(ctx context.Context, node string, failures []cor
 		return changed, nil
 	}
 	of, err := r.Repository.MarkFailed(ctx, node, rows)
+	r.forgetDue()
 	for i, ok := range of {
 		changed[places[i]] = ok
 	}
@@ -351,5 +390,6 @@ func (r *repository) Release(ctx context.Context, node string, claims []core.Cla
 		return changed, nil
 	}
 	n, err := r.Repository.Release(ctx, node, rows)
+	r.forgetDue()
 	return changed + n, err
 }

@@ -36,6 +36,8 @@ func (r *Relay) dial(ctx context.Context) (conn *pgconn.PgConn, system string, e
 	own := cfg.Config.Copy()
 	own.RuntimeParams["replication"] = "database"
 	own.AfterConnect = nil // it may send what a walsender does not know
+	build := own.BuildFrontend
+	own.BuildFrontend = func(from io.Reader, to io.Writer) *pgproto3.Frontend { return build(newGatherer(from), to) }
 	if conn, err = pgconn.ConnectConfig(ctx, own); err != nil {
 		return nil, "", replicationError(err)
 	}

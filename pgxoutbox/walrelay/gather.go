@@ -13,16 +13,18 @@ type gatherer struct {
 	from    io.Reader
 	buf     []byte
 	at, end int
+	idle    func() // called before it may wait for the server; may be nil
 
 	since time.Time // of the count
 	reads int       // that waited for the server, since then
 }
 
 const (
-	gatherBuffer = 64 << 10
+	gatherBuffer = 128 << 10
 	gatherSpan   = 4 * time.Millisecond
 	gatherReads  = 24 // in a span: eight transactions with one event
-	gatherPause  = 250 * time.Microsecond
+	gatherMuch   = 2 << 10 // bytes that would have taken a read of their own
+	gatherPause  = time.Millisecond
 )
 
 func newGatherer(from io.Reader) *gatherer {
@@ -32,6 +34,9 @@ func newGatherer(from io.Reader) *gatherer {
 // Read implements io.Reader.
 func (g *gatherer) Read(p []byte) (n int, err error) {
 	if g.at == g.end {
+		if g.idle != nil {
+			g.idle()
+		}
 		g.pause(time.Now())
 		if len(p) >= len(g.buf) {
 			return g.from.Read(p)
@@ -40,20 +45,17 @@ func (g *gatherer) Read(p []byte) (n int, err error) {
 		if g.end, err = g.from.Read(g.buf); g.end == 0 {
 			return 0, err
 		} // an error beside bytes comes again with the next read
+		g.reads += g.end / gatherMuch
 	}
 	n = copy(p, g.buf[g.at:g.end])
 	g.at += n
 	return n, nil
 }
 
+// pause waits while the server sends much.
 func (g *gatherer) pause(now time.Time) {
-	if past := now.Sub(g.since); past >= gatherSpan {
-		// the pauses themselves make the reads fewer
-		busy := past < 2*gatherSpan && g.reads >= gatherReads/3
+	if now.Sub(g.since) >= gatherSpan {
 		g.since, g.reads = now, 0
-		if busy {
-			g.reads = gatherReads
-		}
 	}
 	if g.reads++; g.reads > gatherReads {
 		time.Sleep(gatherPause)

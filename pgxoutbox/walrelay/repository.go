@@ -28,7 +28,7 @@ type repository struct {
 	askedAt [2]time.Time // claims of rows without keys, and of keys
 	found   [2]bool      // the last one found something
 	due     dueTime
-	cursor  core.KeyID   // where the scan of keys goes on
+	cursor  core.KeyID // where the scan of keys goes on
 }
 
 // dueTime is what the table last said about when a row of it becomes due.

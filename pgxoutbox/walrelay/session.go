@@ -215,6 +215,9 @@ func (s *session) stream(ctx context.Context) error {
 	s.lastStatus = time.Time{}
 	s.window.open()
 	socket := s.conn.Conn()
+	if g, ok := s.conn.CustomData()[gathererOf].(*gatherer); ok {
+		g.idle = s.window.flush
+	}
 	var until time.Time
 	for {
 		now := time.Now()
@@ -228,6 +231,7 @@ func (s *session) stream(ctx context.Context) error {
 		}
 		if !s.window.hasRoom(now) || s.repairTx != nil && !s.repairTx.read.Load() {
 			// The log waits on the server. It hears of this process all the same.
+			s.window.flush()
 			timer := time.NewTimer(tick)
 			select {
 			case <-s.window.room:

@@ -19,6 +19,9 @@ const (
 	leastVersion   = 150000
 )
 
+// gathererOf is where a connection has its gatherer.
+const gathererOf = "walrelay.gatherer"
+
 // dial opens a replication connection, and returns the identity of the server.
 func (r *Relay) dial(ctx context.Context) (conn *pgconn.PgConn, system string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -37,10 +40,15 @@ func (r *Relay) dial(ctx context.Context) (conn *pgconn.PgConn, system string, e
 	own.RuntimeParams["replication"] = "database"
 	own.AfterConnect = nil // it may send what a walsender does not know
 	build := own.BuildFrontend
-	own.BuildFrontend = func(from io.Reader, to io.Writer) *pgproto3.Frontend { return build(newGatherer(from), to) }
+	var gather *gatherer
+	own.BuildFrontend = func(from io.Reader, to io.Writer) *pgproto3.Frontend {
+		gather = newGatherer(from)
+		return build(gather, to)
+	}
 	if conn, err = pgconn.ConnectConfig(ctx, own); err != nil {
 		return nil, "", replicationError(err)
 	}
+	conn.CustomData()[gathererOf] = gather
 	id, err := pglogrepl.IdentifySystem(ctx, conn)
 	if err != nil {
 		_ = conn.Close(ctx)

@@ -65,6 +65,9 @@ type window struct {
 	room  chan struct{} // there is room again
 	work  chan struct{} // there is something to ask the table
 	ready chan struct{} // there is something to claim
+
+	reading bool // an event of the log is being entered
+	unsaid  int  // events that were entered since ready was signalled
 }
 
 // position is the place of an event in the log: the commit of its transaction, and its number in
@@ -171,7 +174,34 @@ func (w *window) add(row core.Claimed, commit pglogrepl.LSN, n int) {
 		return
 	}
 	w.read = position{commit: commit, n: n}
+	w.reading = true
 	w.enter(row, commit)
+	w.reading = false
+}
+
+// mostUnsaid is how many events are entered before the relay hears of them, while more are at hand.
+const mostUnsaid = 64
+
+// flush wakes the relay if it has not heard of all events.
+func (w *window) flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unsaid > 0 {
+		w.unsaid = 0
+		signal(w.ready)
+	}
+}
+
+// claimable says that there is something to claim. Of the events of the log, the relay hears when
+// there are many, or when the reader waits for more.
+func (w *window) claimable() {
+	if w.reading {
+		if w.unsaid++; w.unsaid < mostUnsaid {
+			return
+		}
+	}
+	w.unsaid = 0
+	signal(w.ready)
 }
 
 // addRepaired enters an event that a repair has read from the table.
@@ -401,7 +431,7 @@ func (w *window) route(e *event) {
 			e.topic.later = append(e.topic.later, e)
 		default:
 			e.topic.free.push(e)
-			signal(w.ready)
+			w.claimable()
 		}
 		return
 	}
@@ -421,7 +451,7 @@ func (w *window) route(e *event) {
 		l.topic.later = append(l.topic.later, head)
 	default:
 		l.topic.lanes.push(l)
-		signal(w.ready)
+		w.claimable()
 	}
 }
 

@@ -106,6 +106,12 @@ func (c *cell) run(kills int) {
 	quiet()
 	wg.Wait()
 	c.broker.healed.Store(true)
+	fixture.Await(c, "commits that their client has given up are over", func() bool {
+		over := false
+		err := c.service.Pool.QueryRowContext(c.ctx, "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = "+
+			"current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid())").Scan(&over)
+		return err == nil && over
+	})
 	truth, err := crash.ReadTruth(c.ctx, c.service.Pool)
 	fixture.NoError(c.T, err)
 	relay := c.relay(c.config())

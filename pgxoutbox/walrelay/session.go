@@ -150,6 +150,9 @@ func (s *session) read(ctx context.Context) error {
 			return err
 		}
 		s.window.shut()
+		if errors.Is(err, errUnsent) {
+			return s.unsent(ctx, err)
+		}
 		if time.Since(began) > mostPause {
 			failures = 0
 		}
@@ -271,6 +274,27 @@ func (s *session) status(now time.Time) error {
 	})
 }
 
+// errUnsent says that the publication was missing when events committed. The server reads the log
+// with the catalogue of that time, so it never sends them, although the publication may be there
+// again.
+var errUnsent = errors.New("walrelay: events committed without their publication, and the server does not send them")
+
+// unsent makes the next look repair the slot, so that the events come from the table.
+func (s *session) unsent(ctx context.Context, why error) error {
+	if err := s.mayRepair(ErrSlotLost, why.Error()); err != nil {
+		return err
+	}
+	n, err := s.db.exec(ctx, "UPDATE {log} SET repairing = true WHERE slot = $1::text AND epoch = $2::bigint", s.cfg.Slot,
+		s.epoch)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return errNotLeading
+	}
+	return fmt.Errorf("%w: %w", errRepair, why)
+}
+
 // message takes a message of the server.
 func (s *session) message(msg pgproto3.BackendMessage, now time.Time) error {
 	var data []byte
@@ -278,7 +302,16 @@ func (s *session) message(msg pgproto3.BackendMessage, now time.Time) error {
 	case *pgproto3.CopyData:
 		data = m.Data
 	case *pgproto3.ErrorResponse:
-		return slotError(pgconn.ErrorResponseToPgError(m))
+		err := pgconn.ErrorResponseToPgError(m)
+		if err.Code == stateNoObject { // before PostgreSQL 18
+			return fmt.Errorf("%w: %w", errUnsent, err)
+		}
+		return slotError(err)
+	case *pgproto3.NoticeResponse:
+		if m.Code == stateNotUsable { // from PostgreSQL 18 on, which goes on without the events
+			return fmt.Errorf("%w: %s", errUnsent, m.Message)
+		}
+		return nil
 	case *pgproto3.CopyDone:
 		return errors.New("walrelay: the server has ended the log")
 	default:
@@ -414,7 +447,7 @@ func (k *keeper) turn(ctx context.Context, now time.Time) error {
 		k.failures = 0
 		return nil //nolint:nilerr // the session ends
 	}
-	if errors.Is(err, errNotLeading) {
+	if errors.Is(err, errNotLeading) || errors.Is(err, errRepair) || isFinal(err) {
 		return err
 	}
 	if k.failures++; k.failures%50 == 1 {
@@ -464,6 +497,9 @@ WHERE slot = $1::text AND epoch = $2::bigint`, k.cfg.Slot, k.epoch, done.String(
 // Every transaction before the oldest one that runs has ended, and its end is in the log before the
 // position that is read after that.
 func (k *keeper) look(ctx context.Context, done pglogrepl.LSN) error {
+	if err := k.published(ctx); err != nil {
+		return err
+	}
 	if k.at == 0 || done < k.at && time.Since(k.taken) > 6*k.cfg.CheckpointEvery {
 		var oldest int64
 		var at pglogrepl.LSN
@@ -493,6 +529,21 @@ func (k *keeper) look(ctx context.Context, done pglogrepl.LSN) error {
 	}
 	k.window.unspill(over)
 	return nil
+}
+
+// published looks whether the publication still has the events. A person may have changed it: then
+// the server passes over events. They committed after the last checkpoint, and so are published
+// from the table when the publication is right again.
+func (k *keeper) published(ctx context.Context) error {
+	_, _, err := k.publication(ctx)
+	if errors.Is(err, errNoPublication) || errors.Is(err, ErrSlotTaken) {
+		unsent := k.unsent(ctx, err)
+		if errors.Is(unsent, errRepair) && errors.Is(err, ErrSlotTaken) {
+			return err
+		}
+		return unsent
+	}
+	return err
 }
 
 // last writes the bookmark when the session ends.

@@ -125,16 +125,22 @@ var (
 
 // checkPublication refuses a publication that lacks events, and learns what the table is called in
 // it.
-func (r *Relay) checkPublication(ctx context.Context) error {
-	var schema, name string
+func (r *Relay) checkPublication(ctx context.Context) (err error) {
+	r.schema, r.name, err = r.publication(ctx)
+	return err
+}
+
+// publication returns what the table is called in the publication, and an error if that lacks
+// events.
+func (r *Relay) publication(ctx context.Context) (schema, name string, err error) {
 	found, err := r.db.row(ctx, `SELECT n.nspname, c.relname FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1::text)`,
 		[]any{r.db.table("event")}, &schema, &name)
 	if err != nil {
-		return err
+		return "", "", err
 	}
 	if !found {
-		return fmt.Errorf("%w: %s", core.ErrNoTables, r.db.table("event"))
+		return "", "", fmt.Errorf("%w: %s", core.ErrNoTables, r.db.table("event"))
 	}
 	var inserts, listed bool
 	var filter string
@@ -144,17 +150,16 @@ FROM pg_catalog.pg_publication p LEFT JOIN pg_catalog.pg_publication_tables t
 WHERE p.pubname = $1::text`, []any{r.cfg.Publication, schema, name}, &inserts, &listed, &filter)
 	switch {
 	case err != nil:
-		return err
+		return "", "", err
 	case !found:
-		return errNoPublication
+		return "", "", errNoPublication
 	case !inserts || !listed:
-		return fmt.Errorf("%w: publication %s does not have the inserts of table %s (with partitions it needs "+
+		return "", "", fmt.Errorf("%w: publication %s does not have the inserts of table %s (with partitions it needs "+
 			"publish_via_partition_root): drop it and call Setup, or name another one", ErrSlotTaken, r.cfg.Publication,
 			r.db.table("event"))
 	case filter != "" && !strings.Contains(filter, "'"+core.LogReader+"'"):
-		return fmt.Errorf("%w: publication %s has the condition %s, and not claimed_by = '%s'", ErrSlotTaken,
+		return "", "", fmt.Errorf("%w: publication %s has the condition %s, and not claimed_by = '%s'", ErrSlotTaken,
 			r.cfg.Publication, filter, core.LogReader)
 	}
-	r.schema, r.name = schema, name
-	return nil
+	return schema, name, nil
 }

@@ -22,7 +22,7 @@ type gatherer struct {
 const (
 	gatherBuffer = 128 << 10
 	gatherSpan   = 4 * time.Millisecond
-	gatherReads  = 24 // in a span: eight transactions with one event
+	gatherReads  = 24      // in a span: eight transactions with one event
 	gatherMuch   = 2 << 10 // bytes that would have taken a read of their own
 	gatherPause  = time.Millisecond
 )

@@ -1,0 +1,541 @@
+package walrelay_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
+)
+
+// wantOnce requires that the destination has what is in the table for readers of the log, once.
+func (w *world) wantOnce() {
+	w.Helper()
+	want := fixture.Query(w.T, w.service.Pool, "SELECT event_id FROM outbox_event ORDER BY event_id COLLATE \"C\"",
+		func(r *sql.Rows) (id string, err error) { return id, r.Scan(&id) })
+	w.await(len(want))
+	var got []string
+	for _, d := range w.pub.Accepted() {
+		got = append(got, d.ID)
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		w.Errorf("%d copies of %d committed events", len(got), len(want))
+	}
+}
+
+// The table is changed while it is read: migrations, maintenance, people.
+func TestTableChanges(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		stop := w.run(w.config())
+		n := 0
+		for _, change := range []string{
+			"ALTER TABLE outbox_event ADD COLUMN note text",
+			"ALTER TABLE outbox_event ADD COLUMN much text NOT NULL DEFAULT repeat('x', 10)",
+			"ALTER TABLE outbox_event DROP COLUMN note",
+			"VACUUM FULL outbox_event",
+			"CLUSTER outbox_event USING outbox_event_pkey",
+			"REINDEX TABLE outbox_event",
+			"ALTER TABLE outbox_event SET (fillfactor = 70)",
+			"ALTER TABLE outbox_event REPLICA IDENTITY FULL",
+			"CREATE TABLE other (a int)",
+			"ALTER PUBLICATION " + w.slot + " ADD TABLE other",
+			"INSERT INTO other SELECT generate_series(1, 100)",
+			"ALTER PUBLICATION " + w.slot + " DROP TABLE other",
+			"ALTER TABLE outbox_event ALTER COLUMN event_type TYPE varchar(500)",
+			"ALTER PUBLICATION " + w.slot + " SET (publish = 'insert, update, delete, truncate')",
+			"UPDATE outbox_event SET attempts = attempts",
+		} {
+			fixture.MustExec(t, w.service.Pool, change)
+			w.publish("a", n+1, n+3)
+			n += 3
+			// in one transaction with the change
+			if strings.HasPrefix(change, "ALTER TABLE") {
+				fixture.NoError(t, w.service.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+					for _, text := range []string{"", "ALTER TABLE outbox_event ADD COLUMN inside int", ""} {
+						if text != "" {
+							if _, err := tx.Exec(ctx, text); err != nil {
+								return err
+							}
+							continue
+						}
+						n++
+						if _, err := w.service.Outbox.Publish(ctx, tx, event("a", n)); err != nil {
+							return err
+						}
+					}
+					return nil
+				}))
+				fixture.MustExec(t, w.service.Pool, "ALTER TABLE outbox_event DROP COLUMN inside")
+			}
+		}
+		w.await(n)
+		stop()
+		w.wantRepeats("a", n)
+		w.wantOnce()
+		w.run(w.config())
+		fixture.MustExec(t, w.service.Pool, "TRUNCATE outbox_event")
+		w.publish("a", n+1, n+3)
+		w.await(n + 3)
+		w.wantRepeats("a", n+3)
+	})
+}
+
+// Savepoints, exceptions and two-phase commits decide what is published.
+func TestTransactions(t *testing.T) {
+	t.Parallel()
+	server, db := fixture.StartPrivateDatabase(t, "postgres")
+	w := newWorld(t, db)
+	fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM SET max_prepared_transactions = 10")
+	server.Kill(t)
+	server.Up(t)
+	fixture.Await(t, "the server answers", func() bool { return w.service.Pool.PingContext(t.Context()) == nil })
+	w.setUp()
+	w.run(w.config())
+	insert := func(ctx context.Context, tx core.Tx, from, to int) error {
+		for i := from; i <= to; i++ {
+			if _, err := w.service.Outbox.Publish(ctx, tx, event("a", i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	exec := func(ctx context.Context, tx core.Tx, text string) {
+		if _, err := tx.Exec(ctx, text); err != nil {
+			t.Error(text, err)
+		}
+	}
+	n := 0
+	for range 20 { // savepoints
+		fixture.NoError(t, w.service.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			n++
+			if err := insert(ctx, tx, n, n); err != nil {
+				return err
+			}
+			for range 5 {
+				exec(ctx, tx, "SAVEPOINT s")
+				if err := insert(ctx, tx, n+1, n+3); err != nil {
+					return err
+				}
+				if rand.N(2) == 0 {
+					exec(ctx, tx, "ROLLBACK TO s")
+					continue
+				}
+				exec(ctx, tx, "RELEASE s")
+				n += 3
+			}
+			return nil
+		}))
+	}
+	w.await(n)
+	w.wantOnce()
+	// two-phase commit, with commits of other keys between
+	conn, err := pgx.Connect(t.Context(), db.DSN)
+	fixture.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	row := func(no int) string {
+		return fmt.Sprintf(`INSERT INTO outbox_event (id, event_id, event_type, topic, payload, status, claimed_by, done_at,
+  schema_version, occurred_at, created_at, available_at, attempts)
+VALUES (gen_random_uuid(), 'two-%d', 't', 'counts', 'x', 1, 'log', now(), 1, now(), now(), now(), 0)`, no)
+	}
+	for i := range 4 {
+		for _, text := range []string{"BEGIN", row(i), fmt.Sprintf("PREPARE TRANSACTION 'p%d'", i)} {
+			_, err := conn.Exec(t.Context(), text)
+			fixture.NoError(t, err)
+		}
+		w.publish("a", n+1, n+1)
+		n++
+	}
+	server.Kill(t)
+	server.Up(t)
+	fixture.Await(t, "the server answers", func() bool { return w.service.Pool.PingContext(t.Context()) == nil })
+	for i, end := range []string{"COMMIT", "ROLLBACK", "COMMIT", "ROLLBACK"} {
+		fixture.MustExec(t, w.service.Pool, fmt.Sprintf("%s PREPARED 'p%d'", end, i))
+	}
+	w.publish("a", n+1, n+1)
+	n++
+	there := func(id string) bool {
+		return slices.ContainsFunc(w.pub.Accepted(), func(d core.Delivery) bool { return d.ID == id })
+	}
+	fixture.Await(t, "both arrived", func() bool { return there("two-0") && there("two-2") })
+	fixture.Await(t, "the last one arrived", func() bool { return w.last("a") == fmt.Sprint(n) })
+	if there("two-1") || there("two-3") {
+		t.Error("what was rolled back was published")
+	}
+	w.wantRepeats("a", n)
+}
+
+// Payloads larger than the window, and than any buffer.
+func TestLargePayloads(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.service = fixture.JoinProcess(t, db, nil, core.Config{
+			RelayedByLog: true, DisableJanitor: true, MaxPayload: 32 << 20,
+		})
+		w.setUp()
+		cfg := w.config()
+		cfg.WindowBytes = 1 << 20
+		cfg.Outbox.MaxPayload = 32 << 20
+		w.run(cfg)
+		var want [][]byte
+		for i := range 6 {
+			payload := make([]byte, []int{10 << 20, 5, 130_000, 1 << 20, 10<<20 + 1, 64 << 10}[i])
+			for j := range payload {
+				payload[j] = byte(rand.N(256))
+			}
+			want = append(want, payload)
+			w.service.Publish(core.Event{Type: "large", Topic: "counts", Key: "a", Payload: payload})
+		}
+		w.await(len(want))
+		for i, d := range w.pub.Accepted() {
+			if !bytes.Equal(d.Payload, want[i]) {
+				t.Errorf("event %d: %d bytes, want %d", i, len(d.Payload), len(want[i]))
+			}
+		}
+	})
+}
+
+// A destination that is slower than the server is patient, and a window that is full.
+func TestSlowDestination(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		cfg := w.config()
+		replication, err := pgx.ParseConfig(db.DSN)
+		fixture.NoError(t, err)
+		replication.RuntimeParams["wal_sender_timeout"] = "2500ms"
+		cfg.Replication, cfg.Window, cfg.Outbox.HotLease = replication, 50, 5*time.Minute
+		cfg.Outbox.PublishTimeout, cfg.Outbox.ClaimLease = time.Minute, 5*time.Minute
+		w.pub.Block()
+		w.run(cfg)
+		fixture.NoError(t, w.service.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			for i := range 2000 {
+				if _, err := w.service.Outbox.Publish(ctx, tx, event(fmt.Sprint(i%100), i/100+1)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		fixture.Await(t, "events are on their way", func() bool { return w.pub.InFlight() > 0 })
+		pid := w.reader()
+		time.Sleep(6 * time.Second)
+		if got := w.reader(); got != pid {
+			t.Errorf("the connection was lost: %d, then %d", pid, got)
+		}
+		w.pub.Unblock()
+		w.await(2000)
+		w.wantOnce()
+	})
+}
+
+// reader returns the process of the server that sends the log.
+func (w *world) reader() (pid int) {
+	w.Helper()
+	fixture.NoError(w.T, w.service.Pool.QueryRowContext(w.Context(),
+		"SELECT COALESCE(max(active_pid), 0) FROM pg_replication_slots WHERE slot_name = $1", w.slot).Scan(&pid))
+	return pid
+}
+
+// Without the publication the server cannot send what commits, and not later either. When it is
+// there again, nothing is lost.
+func TestPublicationDropped(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		cfg := w.config()
+		w.run(cfg)
+		w.publish("a", 1, 3)
+		w.await(3)
+		fixture.MustExec(t, w.service.Pool, "DROP PUBLICATION "+w.slot)
+		w.publish("a", 4, 6)
+		fixture.Await(t, "the last event has come", func() bool { return w.last("a") == "6" })
+		w.publish("a", 7, 9)
+		fixture.Await(t, "the last event has come", func() bool { return w.last("a") == "9" })
+		w.wantRepeats("a", 9)
+	})
+}
+
+// Without the right to make the publication Run ends. What committed meanwhile is published when it
+// is there again.
+func TestPublicationMadeAgain(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		cfg := w.config()
+		cfg.Create = false
+		relay := w.relay(cfg)
+		ended := make(chan error, 1)
+		go func() { ended <- relay.Run(t.Context()) }()
+		w.publish("a", 1, 3)
+		w.await(3)
+		fixture.MustExec(t, w.service.Pool, "DROP PUBLICATION "+w.slot)
+		w.publish("a", 4, 6)
+		if err := <-ended; !errors.Is(err, walrelay.ErrNotSetUp) {
+			t.Fatal(err)
+		}
+		w.setUp()
+		w.publish("a", 7, 9)
+		w.run(cfg)
+		fixture.Await(t, "the last event has come", func() bool { return w.last("a") == "9" })
+		w.wantRepeats("a", 9)
+	})
+}
+
+// A person changes the publication so that it lacks events. Run ends, and what the server has passed
+// over is published when the publication is right again.
+func TestPublicationChanged(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		for i, change := range []struct{ wrong, right string }{
+			{"SET (publish = 'update')", "SET (publish = 'insert')"},
+			{"SET TABLE accounts", "SET TABLE outbox_event WHERE (claimed_by = 'log')"},
+			{"SET TABLE outbox_event WHERE (claimed_by = 'nobody')", "SET TABLE outbox_event"},
+		} {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, db.Another(t))
+				w.setUp()
+				cfg := w.config()
+				cfg.CheckpointEvery = 100 * time.Millisecond
+				relay := w.relay(cfg)
+				ended := make(chan error, 1)
+				go func() { ended <- relay.Run(t.Context()) }()
+				w.publish("a", 1, 3)
+				w.await(3)
+				fixture.MustExec(t, w.service.Pool, "ALTER PUBLICATION "+w.slot+" "+change.wrong)
+				w.publish("a", 4, 6)
+				if err := <-ended; !errors.Is(err, walrelay.ErrSlotTaken) {
+					t.Fatal(err)
+				}
+				w.publish("a", 7, 9)
+				fixture.MustExec(t, w.service.Pool, "ALTER PUBLICATION "+w.slot+" "+change.right)
+				w.publish("a", 10, 12)
+				w.run(cfg)
+				fixture.Await(t, "the last event has come", func() bool { return w.last("a") == "12" })
+				w.wantRepeats("a", 12)
+			})
+		}
+	})
+}
+
+// The table has partitions. They come and go while it is read.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: core.Postgres, PartitionEvery: 24 * time.Hour})
+		fixture.NoError(t, err)
+		fixture.NoError(t, repo.Migrate(t.Context()))
+		w := newWorld(t, db)
+		var kind string
+		fixture.NoError(t, pool.QueryRowContext(t.Context(), "SELECT relkind FROM pg_class WHERE oid = "+
+			"'outbox_event'::regclass").Scan(&kind))
+		if kind != "p" {
+			t.Fatalf("the table is of kind %q", kind)
+		}
+		w.setUp()
+		cfg := w.config()
+		cfg.Tables.PartitionEvery = 24 * time.Hour
+		w.pub.FailFor(func(d core.Delivery) error {
+			if d.Key == "b" && string(d.Payload) == "2" {
+				return errRefused
+			}
+			return nil
+		})
+		relay := w.relay(cfg)
+		w.runRelay(relay)
+		w.publish("a", 1, 5)
+		w.publish("b", 1, 5)
+		// everything so far moves into a partition of its own
+		fixture.MustExec(t, pool, "BEGIN; CREATE TABLE later (LIKE outbox_event INCLUDING ALL); "+
+			"ALTER TABLE outbox_event ATTACH PARTITION later FOR VALUES FROM ('ff000000-0000-0000-0000-000000000000') TO "+
+			"('ffff0000-0000-0000-0000-000000000000'); COMMIT")
+		w.publish("a", 6, 9)
+		w.await(9 + 1)
+		fixture.Await(t, "the later ones are in the table", func() bool {
+			return w.service.Statuses()[fixture.StatusDead] == 1 && w.service.Statuses()[fixture.StatusNew] == 3
+		})
+		w.pub.FailFor(nil)
+		w.redriveAll(relay.Outbox())
+		w.await(9 + 5)
+		w.wantRepeats("a", 9)
+		w.wantRepeats("b", 5)
+		w.wantOnce()
+	})
+}
+
+func (w *world) redriveAll(o *core.Outbox) {
+	w.Helper()
+	dead, err := o.ListDead(w.Context(), core.DeadQuery{})
+	fixture.NoError(w.T, err)
+	for _, d := range dead {
+		_, err := o.Redrive(w.Context(), core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "ann", Reason: "repaired"})
+		fixture.NoError(w.T, err)
+	}
+}
+
+// Everything at once, on a server that crashes: two relays, walsenders that are ended, events that
+// are refused for some time, people who redrive them, and producers that go on meanwhile.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	server, db := fixture.StartPrivateDatabase(t, "postgres")
+	w := newWorld(t, db)
+	w.setUp()
+	const keys = 12
+	var healed atomic.Bool
+	w.pub.FailFor(func(d core.Delivery) error {
+		if healed.Load() {
+			return nil
+		}
+		switch rand.N(60) {
+		case 0:
+			return errRefused
+		case 1, 2:
+			return core.Unavailable(errRefusedFor)
+		case 3, 4:
+			return errRefusedFor
+		}
+		return nil
+	})
+	var relays []*core.Outbox
+	for range 2 {
+		cfg := w.config()
+		cfg.Pool, cfg.CheckpointEvery, cfg.Window, cfg.StallLimit = w.open(), 200*time.Millisecond, 100, 100*time.Millisecond
+		r := w.relay(cfg)
+		relays = append(relays, r.Outbox())
+		w.runRelay(r)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var committed [keys]atomic.Int64
+	var unordered sync.Map
+	var wg sync.WaitGroup
+	for k := range keys {
+		wg.Go(func() {
+			key := fmt.Sprint("k", k)
+			for ctx.Err() == nil {
+				n := int(committed[k].Load())
+				more := 1 + rand.N(3)
+				err := w.service.Tx.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+					for i := range more {
+						if _, err := w.service.Outbox.Publish(ctx, tx, event(key, n+1+i), event("", n)); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if err != nil { // the table knows whether it committed
+					for {
+						var last int64
+						if w.service.Pool.QueryRowContext(context.Background(), "SELECT count(*) FROM outbox_event WHERE "+
+							"partition_key = $1", key).Scan(&last) == nil {
+							committed[k].Store(last)
+							break
+						}
+						time.Sleep(50 * time.Millisecond)
+					}
+					continue
+				}
+				committed[k].Add(int64(more))
+				time.Sleep(rand.N(20 * time.Millisecond))
+			}
+		})
+	}
+	for ctx.Err() == nil {
+		time.Sleep(rand.N(800 * time.Millisecond))
+		switch rand.N(6) {
+		case 0:
+			server.Kill(t)
+			time.Sleep(rand.N(300 * time.Millisecond))
+			server.Up(t)
+		case 1, 2:
+			_, _ = w.service.Pool.ExecContext(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "+
+				"backend_type = 'walsender' OR random() < 0.1 AND pid <> pg_backend_pid()")
+		default:
+			o := relays[rand.N(2)]
+			if dead, err := o.ListDead(ctx, core.DeadQuery{}); err == nil {
+				for _, d := range dead {
+					_, _ = o.Redrive(ctx, core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "ann", Reason: "again"})
+				}
+			}
+		}
+	}
+	wg.Wait()
+	healed.Store(true)
+	fixture.Await(t, "each key is at its end", func() bool {
+		for _, o := range relays {
+			if dead, err := o.ListDead(t.Context(), core.DeadQuery{}); err == nil {
+				for _, d := range dead {
+					_, _ = o.Redrive(t.Context(), core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "ann", Reason: "again"})
+				}
+			}
+		}
+		for k := range keys {
+			if w.last(fmt.Sprint("k", k)) != fmt.Sprint(committed[k].Load()) {
+				return false
+			}
+		}
+		return true
+	})
+	fixture.Await(t, "nothing is open", func() bool {
+		s := w.service.Statuses()
+		return s[fixture.StatusNew]+s[fixture.StatusDead] == 0
+	})
+	total := 0
+	for k := range keys {
+		total += int(committed[k].Load())
+		w.wantFirstInOrder(fmt.Sprint("k", k), int(committed[k].Load()))
+	}
+	for _, d := range w.pub.Accepted() {
+		unordered.Store(d.ID, true)
+	}
+	n := 0
+	unordered.Range(func(any, any) bool { n++; return true })
+	var rows int
+	fixture.NoError(t, w.service.Pool.QueryRowContext(t.Context(), "SELECT count(*) FROM outbox_event").Scan(&rows))
+	if n != rows || rows != 2*total {
+		t.Errorf("%d of %d committed events arrived (%d of keys)", n, rows, total)
+	}
+	t.Logf("%d events, %d copies", rows, len(w.pub.Accepted()))
+}
+
+// wantFirstInOrder requires that the first copies of a key are 1 to n in order, and that the last
+// copy is that of n. An earlier reader may repeat what it had claimed, late.
+func (w *world) wantFirstInOrder(key string, n int) {
+	w.Helper()
+	most := 0
+	for _, text := range w.copies(key) {
+		var i int
+		_, _ = fmt.Sscan(text, &i)
+		if i > most+1 {
+			w.Errorf("key %q: %d after %d: %v", key, i, most, w.copies(key))
+		}
+		most = max(most, i)
+	}
+	if most != n || w.last(key) != fmt.Sprint(n) {
+		w.Errorf("key %q ends with %s, and has events up to %d, want %d: %v", key, w.last(key), most, n, w.copies(key))
+	}
+}
+
+var errRefusedFor = fmt.Errorf("refused for now")

@@ -144,7 +144,7 @@ docs: ## build the documentation as a site in .site (needs Python 3)
 .PHONY: bench
 bench: ## measure against what people would use instead, on databases that sync every commit, half an hour (BENCHFLAGS=, e.g. -h)
 	@eval "$$(SERVICES_DURABLE=1 scripts/services up postgres mariadb kafka rabbitmq)"; status=0; \
-	go run ./integration/bench $(BENCHFLAGS) || status=$$?; \
+	OUTBOX_BENCH_DEBEZIUM="$$(scripts/debezium/fetch)" go run ./integration/bench $(BENCHFLAGS) || status=$$?; \
 	echo "the databases still run durably: SERVICES_DURABLE=0 make services-up speeds tests up again"; \
 	exit $$status
 

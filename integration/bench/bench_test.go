@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,6 +25,10 @@ func TestBenchRun(t *testing.T) {
 				"`make test`, or `eval \"$(scripts/services env)\"` first")
 		}
 	}
+	debezium, err := exec.Command("../../scripts/debezium/fetch").Output()
+	if err != nil {
+		t.Fatal("scripts/debezium/fetch: ", err)
+	}
 	dir := t.TempDir()
 	jsonFile, mdFile := filepath.Join(dir, "bench.json"), filepath.Join(dir, "benchmarks.md")
 	page := "# Benchmarks\n\nbefore\n\n" + markerBegin + "\nof last year\n" + markerEnd + "\n\nafter\n"
@@ -34,7 +39,7 @@ func TestBenchRun(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{
 		"-rounds", "1", "-duration", "20ms", "-events", "300", "-history", "1000", "-backlog", "700",
-		"-cap", "20s", "-keys", "50",
+		"-cap", "20s", "-keys", "50", "-debezium", strings.TrimSpace(string(debezium)),
 		"-json", jsonFile, "-update", mdFile,
 	}, os.Getenv, &stdout, &stderr)
 	if code != exitDone {
@@ -95,6 +100,8 @@ func TestBenchRun(t *testing.T) {
 		"SQLite, ordered events", "MariaDB, ordered events", "4 × " + oursName, "4 × " + handName,
 		"1 × " + oursName + ", 128 workers", "Kafka, 128 at once", "RabbitMQ, 32 at once", "ormoutbox, ordered",
 		"the publisher alone, unordered", "outbox, RabbitMQ",
+		logRaw + ", ordered", logPollKafka + ", ordered", logFranz + ", unordered", logNone + ", ordered",
+		logReceived + ", ordered", logDebezium + ", ordered", logLatencyFast, logLatencyWoken, logLatencyLog, logLatencyDbz,
 		handInboxName, inboxName, inboxBatchName, httpPlainName, httpTxName, httpLeaseName, httpReplayName,
 	} {
 		if !strings.Contains(stdout.String(), name) {

@@ -539,3 +539,54 @@ func (w *world) wantFirstInOrder(key string, n int) {
 }
 
 var errRefusedFor = fmt.Errorf("refused for now")
+
+// Rows that another program wrote, as no Publish writes them, do not stop the others.
+func TestStrangeRows(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		w.run(w.config())
+		row := func(id, columns, values string) {
+			fixture.MustExec(t, w.service.Pool, fmt.Sprintf(`INSERT INTO outbox_event (id, event_id, event_type, topic, payload,
+  status, claimed_by, done_at, schema_version, occurred_at, created_at, available_at, attempts%s)
+VALUES (gen_random_uuid(), '%s', 't', 'counts', 'x', 1, 'log', now(), 1, now(), now(), now(), 0%s)`, columns, id, values))
+		}
+		for i, c := range []struct{ columns, values string }{
+			{", headers", `, '{"a": {"b": 1}}'`},
+			{", headers", `, '[1, 2]'`},
+			{", headers", `, 'null'`},
+			{", headers", `, '{"a": 1.50, "b": true, "c": null, "d": "\u00fc \" \\"}'`},
+			{", lane", `, '\x01'`},
+			{", lane, key_seq", `, '\x0102030405060708090a0b0c0d0e0f10', 5`},
+			{", partition_key", `, 'a'`},
+			{", partition_key, lane", `, 'a', '\x0102030405060708090a0b0c0d0e0f11'`},
+			{", partition_key, lane, key_seq", `, 'b', '\x0102030405060708090a0b0c0d0e0f12', -3`},
+		} {
+			row(fmt.Sprint("strange-", i), c.columns, c.values)
+			w.publish("a", i+1, i+1)
+		}
+		fixture.Await(t, "the good ones arrive", func() bool { return w.last("a") == "9" })
+		fixture.Await(t, "each strange one has arrived or is dead", func() bool {
+			there := map[string]bool{}
+			for _, d := range w.pub.Accepted() {
+				there[d.ID] = true
+			}
+			for _, r := range w.service.Rows() {
+				there[r.EventID] = there[r.EventID] || r.Status == fixture.StatusDead
+			}
+			for i := range 9 {
+				if !there[fmt.Sprint("strange-", i)] {
+					return false
+				}
+			}
+			return true
+		})
+		for _, d := range w.pub.Accepted() {
+			if d.ID == "strange-3" && (d.Headers["a"] != "1.50" || d.Headers["b"] != "true" || d.Headers["c"] != "" ||
+				d.Headers["d"] != `ü " \`) {
+				t.Errorf("headers: %v", d.Headers)
+			}
+		}
+	})
+}

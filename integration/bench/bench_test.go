@@ -101,7 +101,8 @@ func TestBenchRun(t *testing.T) {
 		"1 × " + oursName + ", 128 workers", "Kafka, 128 at once", "RabbitMQ, 32 at once", "ormoutbox, ordered",
 		"the publisher alone, unordered", "outbox, RabbitMQ",
 		logRaw + ", ordered", logPollKafka + ", ordered", logFranz + ", unordered", logNone + ", ordered",
-		logReceived + ", ordered", logDebezium + ", ordered", logLatencyFast, logLatencyWoken, logLatencyLog, logLatencyDbz,
+		logReceived + ", ordered", logDebezium + ", ordered", logLatencyFast,
+		logLatencyWoken, logLatencyLog, logLatencyDbz,
 		handInboxName, inboxName, inboxBatchName, httpPlainName, httpTxName, httpLeaseName, httpReplayName,
 	} {
 		if !strings.Contains(stdout.String(), name) {

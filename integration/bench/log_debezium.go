@@ -65,8 +65,8 @@ func startConnect(ctx context.Context, e *env, kafka string) (c *connect, err er
 	if err := os.MkdirAll(plugin, 0o700); err != nil {
 		return c, err
 	}
-	build := exec.CommandContext(ctx, filepath.Join(c.root, "docs/debezium/build"), filepath.Join(plugin, "headers.jar"),
-		filepath.Join(folder, "lib"))
+	build := exec.CommandContext(ctx, filepath.Join(c.root, "docs/debezium/build"),
+		filepath.Join(plugin, "headers.jar"), filepath.Join(folder, "lib"))
 	if out, err := build.CombinedOutput(); err != nil {
 		return c, fmt.Errorf("%w: %s", err, out)
 	}
@@ -75,12 +75,13 @@ func startConnect(ctx context.Context, e *env, kafka string) (c *connect, err er
 	}
 	for name, settings := range map[string]map[string]string{
 		"log4j2.properties": {
-			"status": "warn", "rootLogger.level": "warn", "rootLogger.appenderRef.c.ref": "c", "appender.c.type": "Console",
-			"appender.c.name": "c", "appender.c.layout.type": "PatternLayout", "appender.c.layout.pattern": "%p %m%n",
+			"status": "warn", "rootLogger.level": "warn", "rootLogger.appenderRef.c.ref": "c",
+			"appender.c.type": "Console", "appender.c.name": "c", "appender.c.layout.type": "PatternLayout", "appender.c.layout.pattern": "%p %m%n",
 		},
 		"worker.properties": {
-			"bootstrap.servers": kafka, "listeners": "http://" + c.address, "offset.storage.file.filename": "offsets.dat",
-			"plugin.discovery": "service_load", "plugin.path": filepath.Join(folder, "plugins") + "," + filepath.Dir(plugin),
+			"bootstrap.servers": kafka, "listeners": "http://" + c.address,
+			"offset.storage.file.filename": "offsets.dat", "plugin.discovery": "service_load",
+			"plugin.path":     filepath.Join(folder, "plugins") + "," + filepath.Dir(plugin),
 			"key.converter":   "org.apache.kafka.connect.storage.StringConverter",
 			"value.converter": "org.apache.kafka.connect.storage.StringConverter",
 		},
@@ -127,13 +128,13 @@ func (c *connect) start(ctx context.Context, folder string) (err error) {
 	ok, err := await(ctx, 3*time.Minute, 100*time.Millisecond, func() (bool, error) {
 		select {
 		case err := <-c.done:
-			return false, fmt.Errorf("Kafka Connect has ended: %w\n%s", err, c.log())
+			return false, fmt.Errorf("connect has ended: %w\n%s", err, c.log())
 		default:
 			return c.call(ctx, http.MethodGet, "", nil, nil) == nil, nil
 		}
 	})
 	if err == nil && !ok {
-		err = fmt.Errorf("Kafka Connect does not answer\n%s", c.log())
+		err = fmt.Errorf("connect does not answer\n%s", c.log())
 	}
 	return err
 }
@@ -208,7 +209,7 @@ func (c *connect) add(ctx context.Context, prefix, slot, topic string) (end func
 		return nil, err
 	}
 	c.made++
-	name := fmt.Sprintf("%s_%d", c.env.name, c.made)
+	name := fmt.Sprintf("%s_%d", c.name, c.made)
 	password, _ := at.User.Password()
 	maps.Copy(settings, map[string]string{
 		"name": name, "database.hostname": at.Hostname(), "database.port": at.Port(),

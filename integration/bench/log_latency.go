@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -156,8 +157,8 @@ func (l *logSection) latency(ctx context.Context, name string, a *arrivals, d ti
 func (l *logSection) latencySides(ctx context.Context, name string) (producer *wakeSide, end func() error, err error) {
 	var closers []func() error
 	end = func() (err error) {
-		for i := len(closers) - 1; i >= 0; i-- {
-			err = errors.Join(err, closers[i]())
+		for _, closes := range slices.Backward(closers) {
+			err = errors.Join(err, closes())
 		}
 		return err
 	}

@@ -85,8 +85,9 @@ func (l *logSection) competitors(ctx context.Context, b *brokerBacklog) (all []*
 	}
 	publishers = append(publishers, raw)
 	add(logRaw, func(ctx context.Context) (int64, error) { return 0, l.franz.forget(ctx) }, raw.drain, franz.collect)
-	add(logPollKafka, kafka.seedTable, kafka.brokerDrain.drain, kafka.compare)
-	add(logPollFranz, franz.seedTable, franz.brokerDrain.drain, franz.compare)
+	add(logAlone, func(ctx context.Context) (int64, error) { return 0, l.franz.forget(ctx) }, franz.alone, franz.collect)
+	add(logPollKafka, kafka.seedTable, kafka.drain, kafka.compare)
+	add(logPollFranz, franz.seedTable, franz.drain, franz.compare)
 	add(logPollNone, franz.seedTable, franz.drainPolled, nil)
 	add(logFranz, franz.seedLog, franz.drainLog(nil), franz.compare)
 	add(logNone, franz.seedLog, franz.drainLogNowhere, nil)
@@ -116,7 +117,7 @@ func (b *logBacklog) seedLog(ctx context.Context) (wal int64, err error) {
 	if err := b.dropSlot(ctx); err != nil {
 		return 0, err
 	}
-	if err := b.logSection.exec(ctx, "DROP TABLE IF EXISTS "+b.prefix+"log",
+	if err := b.exec(ctx, "DROP TABLE IF EXISTS "+b.prefix+"log",
 		"DROP PUBLICATION IF EXISTS "+b.slot()); err != nil {
 		return 0, err
 	}
@@ -133,10 +134,10 @@ func (b *logBacklog) seedLog(ctx context.Context) (wal int64, err error) {
 // insert commits each event on its own. It returns how many bytes of log that took.
 func (b *logBacklog) insert(ctx context.Context, seed string) (wal int64, err error) {
 	table := b.prefix + "event"
-	if err := b.logSection.exec(ctx, "TRUNCATE "+table+", "+b.prefix+"key"); err != nil {
+	if err := b.exec(ctx, "TRUNCATE "+table+", "+b.prefix+"key"); err != nil {
 		return 0, err
 	}
-	before, err := b.logSection.wal(ctx)
+	before, err := b.wal(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -155,11 +156,11 @@ func (b *logBacklog) insert(ctx context.Context, seed string) (wal int64, err er
 			return 0, err
 		}
 	}
-	after, err := b.logSection.wal(ctx)
+	after, err := b.wal(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return after - before, errors.Join(b.logSection.exec(ctx, "INSERT INTO "+b.prefix+"key SELECT * FROM "+b.prefix+
+	return after - before, errors.Join(b.exec(ctx, "INSERT INTO "+b.prefix+"key SELECT * FROM "+b.prefix+
 		"seed_key", "ANALYZE "+table+", "+b.prefix+"key"), b.broker.forget(ctx))
 }
 
@@ -188,7 +189,8 @@ func (b *logBacklog) logRelay(to core.Publisher, o *core.Observer) (*walrelay.Re
 	})
 }
 
-func (b *logBacklog) drainLogNowhere(ctx context.Context, led *ledger, limit time.Duration) (int, time.Duration, error) {
+func (b *logBacklog) drainLogNowhere(ctx context.Context, led *ledger, limit time.Duration,
+) (int, time.Duration, error) {
 	return b.drainLog(nowhere{led})(ctx, led, limit)
 }
 

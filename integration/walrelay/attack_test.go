@@ -275,8 +275,8 @@ func TestPublicationDropped(t *testing.T) {
 	})
 }
 
-// Without the right to make the publication Run ends. What committed meanwhile is published when it
-// is there again.
+// Without the right to make the publication Run ends. Events that committed meanwhile are published
+// when it is there again.
 func TestPublicationMadeAgain(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
@@ -302,8 +302,8 @@ func TestPublicationMadeAgain(t *testing.T) {
 	})
 }
 
-// A person changes the publication so that it lacks events. Run ends, and what the server has passed
-// over is published when the publication is right again.
+// A person changes the publication so that it lacks events. Run ends, and the events that the
+// server has passed over are published when the publication is right again.
 func TestPublicationChanged(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {

@@ -32,8 +32,9 @@ func logged(n, keys int) (r *relation, inserts [][]byte) {
 		lane := core.KeyID{15: 1}
 		binary.BigEndian.PutUint64(lane[:], uint64(i%max(1, keys)))
 		values := map[string][]byte{
-			"id": id[:], "event_id": fmt.Appendf(nil, "01ARZ3NDEKTSV4RRFFQ69%05d", i), "event_type": []byte("order.placed"),
-			"topic": []byte("orders"), "content_type": []byte("application/json"), "schema_version": number(0, 4),
+			"id": id[:], "event_id": fmt.Appendf(nil, "01ARZ3NDEKTSV4RRFFQ69%05d", i),
+			"event_type": []byte("order.placed"),
+			"topic":      []byte("orders"), "content_type": []byte("application/json"), "schema_version": number(0, 4),
 			"aggregate_version": number(0, 8), "status": number(1, 2), "claimed_by": []byte(core.LogReader),
 			"occurred_at": number(1, 8), "created_at": number(1, 8), "payload": make([]byte, 512),
 			"headers": []byte("\x01{\"traceparent\": \"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\"}"),

@@ -223,8 +223,8 @@ func (r *logRow) setHeaders(text []byte) {
 	}
 }
 
-// plainHeaders reads headers that are texts without escapes, as PostgreSQL writes them. It is several
-// times as fast as a parser of JSON.
+// plainHeaders reads headers that are texts without escapes, as PostgreSQL writes them. It is
+// several times as fast as a parser of JSON.
 func (n names) plainHeaders(text []byte) (map[string]string, bool) {
 	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
 		return nil, false

@@ -284,8 +284,8 @@ func (s *session) unsent(ctx context.Context, why error) error {
 	if err := s.mayRepair(ErrSlotLost, why.Error()); err != nil {
 		return err
 	}
-	n, err := s.db.exec(ctx, "UPDATE {log} SET repairing = true WHERE slot = $1::text AND epoch = $2::bigint", s.cfg.Slot,
-		s.epoch)
+	n, err := s.db.exec(ctx, "UPDATE {log} SET repairing = true WHERE slot = $1::text AND epoch = $2::bigint",
+		s.cfg.Slot, s.epoch)
 	switch {
 	case err != nil:
 		return err

@@ -57,7 +57,7 @@ quote-to-order: ## run the exercise of two services in twelve steps, on PostgreS
 # Left out by `make test` and run by `make test-long`: kills by the hundred, plans on big tables, a cluster of Kafka.
 LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashAtEachPointOfPGX|TestCrashThroughBrokers|TestCrashWithManyInFlight|TestCrashThroughKafkaCluster|TestInboxCrash
 LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestKilledPlan|TestOperatorsAtOnce|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged|TestFlyway|TestDebezium|TestOldSnapshot.*|TestVersionBeforeOnThePresentTables
-LONG := $(LONG)|TestKilled|TestFailover|TestSlotLost|TestBacklogLimitUnderLoad|TestKilledArchive
+LONG := $(LONG)|TestKilled|TestChaos|TestFailover|TestSlotLost|TestBacklogLimitUnderLoad|TestKilledArchive
 # What `make test` runs in part, being -short: fewer schedules and random programs, and of the ways to open an ORM each on one database.
 WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuite(PGX|Connector)|TestDeadWebhookSubscriber|TestFeaturesOfBrokers|TestBrokersAway|TestWatermillUniversalSuite
 WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgxClaimIsCut|TestPgBouncerFlightIsCut|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy

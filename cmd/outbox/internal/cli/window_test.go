@@ -45,7 +45,7 @@ func TestWindow(t *testing.T) {
 		w.requireFinding(levelWarning, "retention", "consumer search")
 		w.require(w.run("explain", id), ExitOK, "It can be replayed no more", "consumer search has forgotten it")
 		w.require(w.run("replay", "plan", "--reason", "INC-7", "--dedup-window", "1h"), ExitFailed, "forgotten",
-			"consumer search remembers events of orders for 1µs")
+			"consumer search remembers events of orders for 1µs", "--since", "--beyond-windows")
 		var p ops.StoredPlan
 		w.json(&p, "replay", "plan", "--reason", "INC-7", "--dedup-window", "1h", "--beyond-windows")
 		if p.Events != 1 || p.Beyond != "consumer search remembers events of orders for 1µs" {

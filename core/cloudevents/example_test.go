@@ -138,3 +138,10 @@ func ExampleAttributes() {
 	fmt.Println(attrs["source"], attrs["id"])
 	// Output: /orders 1
 }
+
+// A bridge of one's own leaves out the headers of an event that readers would take for the
+// CloudEvent's.
+func ExampleCollides() {
+	fmt.Println(cloudevents.Collides("ce_id"), cloudevents.Collides("Content-Type"), cloudevents.Collides("color"))
+	// Output: true true false
+}

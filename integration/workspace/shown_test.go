@@ -38,7 +38,7 @@ var notShown = map[string][]string{
 	},
 	"a setting of a middleware whose Example stands beside it": {
 		"core/once/httpkey.CanonicalJSON", "core/once/httpkey.DefaultPolicy", "core/once/httpkey.Retry",
-		"inbox.Poison", "inbox.Publisher", "inbox.Retry",
+		"inbox.Publisher", "inbox.Retry",
 	},
 }
 

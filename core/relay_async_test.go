@@ -287,15 +287,15 @@ func TestAsyncPublisherDoesNotAnswer(t *testing.T) {
 		if got := w.statuses(); got[outboxtest.StatusDone] != 100 {
 			t.Errorf("rows by status: %v, want the 100 of the other destination done", got)
 		}
+		deaf.mu.Lock()
+		deaf.take = func(h handed) { h.done("", nil) }
+		deaf.mu.Unlock()
 		for _, h := range held {
 			if h.ctx.Err() == nil {
 				t.Error("a context has not ended")
 			}
 			h.done("", nil)
 		}
-		deaf.mu.Lock()
-		deaf.take = func(h handed) { h.done("", nil) }
-		deaf.mu.Unlock()
 		time.Sleep(time.Minute)
 		w.atRest(140)
 		if told != 0 {

@@ -114,9 +114,6 @@ func (s *standby) text(query string, args ...any) (v string) {
 // it the slot is missing there, and is repaired. Nothing is lost either way.
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("two servers and two minutes: make test-long runs it")
-	}
 	for _, follows := range []bool{true, false} {
 		t.Run(fmt.Sprintf("slot follows %v", follows), func(t *testing.T) {
 			server := fixture.StartPrivate(t, "postgres18")

@@ -236,7 +236,8 @@ func (a *API) done(ctx context.Context, x *Explanation) error {
 	w, known := declared[x.Event.Topic]
 	if x.Event.ByLog() {
 		x.Text = fmt.Sprintf("It was inserted at %s for a program that reads the log of the database, as "+
-			"walrelay and Debezium do. Whether that program has published it, this table does not know.", at(x.Event.CreatedAt))
+			"walrelay and Debezium do. Whether that program has published it, this table does not know.",
+			at(x.Event.CreatedAt))
 		window := " --dedup-window TIME"
 		if known {
 			window = ""

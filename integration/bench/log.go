@@ -63,8 +63,9 @@ func runLog(ctx context.Context, e *env, s *Section) (err error) {
 		thousands(rawAtOnce))
 	s.note("pg_recvlogical is the limit of the log: PostgreSQL's own program reads the same slot and publication, " +
 		"and writes what comes to a file. The server decodes a slot in one process.")
-	s.note("Ordered: %s keys. The relays send an event when the one before it in its key is acknowledged. Debezium "+
-		"and the raw client need not wait: they send everything in one order and stop at an error.", thousands(drainKeys))
+	s.note("Ordered: %s keys. The relays send an event when the one before it in its key is acknowledged. "+
+		"Debezium and the raw client need not wait: they send everything in one order and stop at an error.",
+		thousands(drainKeys))
 	s.note("The content of Kafka is compared with the table after each drain: nothing is lost, nothing came twice, " +
 		"and keys are in order. CPU of the relay is that of its process, with its client of Kafka. WAL is what the " +
 		"inserts wrote, and what the relay wrote on top.")

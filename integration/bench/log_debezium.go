@@ -76,7 +76,8 @@ func startConnect(ctx context.Context, e *env, kafka string) (c *connect, err er
 	for name, settings := range map[string]map[string]string{
 		"log4j2.properties": {
 			"status": "warn", "rootLogger.level": "warn", "rootLogger.appenderRef.c.ref": "c",
-			"appender.c.type": "Console", "appender.c.name": "c", "appender.c.layout.type": "PatternLayout", "appender.c.layout.pattern": "%p %m%n",
+			"appender.c.type": "Console", "appender.c.name": "c",
+			"appender.c.layout.type": "PatternLayout", "appender.c.layout.pattern": "%p %m%n",
 		},
 		"worker.properties": {
 			"bootstrap.servers": kafka, "listeners": "http://" + c.address,

@@ -84,8 +84,9 @@ func (l *logSection) competitors(ctx context.Context, b *brokerBacklog) (all []*
 		return nil, closeAll, err
 	}
 	publishers = append(publishers, raw)
-	add(logRaw, func(ctx context.Context) (int64, error) { return 0, l.franz.forget(ctx) }, raw.drain, franz.collect)
-	add(logAlone, func(ctx context.Context) (int64, error) { return 0, l.franz.forget(ctx) }, franz.alone, franz.collect)
+	forget := func(ctx context.Context) (int64, error) { return 0, l.franz.forget(ctx) }
+	add(logRaw, forget, raw.drain, franz.collect)
+	add(logAlone, forget, franz.alone, franz.collect)
 	add(logPollKafka, kafka.seedTable, kafka.drain, kafka.compare)
 	add(logPollFranz, franz.seedTable, franz.drain, franz.compare)
 	add(logPollNone, franz.seedTable, franz.drainPolled, nil)

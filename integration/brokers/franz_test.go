@@ -171,7 +171,9 @@ func TestFranzRelayUnderLoad(t *testing.T) {
 	limit := "20000"
 	topic := topics.Kafka(t, "", 4, map[string]*string{"max.message.bytes": &limit})
 	missing := topics.KafkaName()
-	o := newOutage(t, core.Config{Publisher: topics.FranzPublisher(t, franzbridge.Config{}), InFlight: 300})
+	const timeout = 25 * time.Second // an event that is given up because the machine is slow arrives twice
+	p := topics.FranzPublisher(t, franzbridge.Config{PublishTimeout: timeout})
+	o := newOutage(t, core.Config{Publisher: p, InFlight: 300, PublishTimeout: timeout, HotLease: 2 * timeout})
 	const events, keys, badKeys = 4000, 200, 5
 	for n := 0; n < events; {
 		batch := make([]core.Event, 50)

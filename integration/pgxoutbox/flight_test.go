@@ -1,6 +1,7 @@
 package pgxoutbox_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -30,6 +31,7 @@ type wire struct {
 	wrote, got  int // bytes that passed since it was armed
 	cut         bool
 	sent        []byte                // what passed since it was armed
+	broken      []byte                // the write that was cut, whole
 	change      func(p []byte) []byte // changes what is written; nil: nothing does
 }
 
@@ -53,6 +55,15 @@ func (w *wire) written() string {
 	return string(w.sent)
 }
 
+// cutProbe reports whether the write that was cut asked whether the connection can be used. Nothing
+// of a claim was sent then, and another connection takes it.
+func (w *wire) cutProbe() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return bytes.Contains(w.broken, []byte("-- ping\x00")) ||
+		bytes.Contains(w.broken, []byte("SELECT pg_backend_pid()\x00"))
+}
+
 // lengths returns what passed since the wire was armed.
 func (w *wire) lengths() (wrote, got int) {
 	w.mu.Lock()
@@ -70,7 +81,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	}
 	if w.armed && w.write >= 0 && w.write < len(p) {
 		n, _ := w.Conn.Write(p[:w.write])
-		w.cut = true
+		w.cut, w.broken = true, bytes.Clone(p)
 		_ = w.Close()
 		return n, errCut
 	}

@@ -151,8 +151,8 @@ func TestTransactions(t *testing.T) {
 	fixture.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	row := func(no int) string {
-		return fmt.Sprintf(`INSERT INTO outbox_event (id, event_id, event_type, topic, payload, status, claimed_by, done_at,
-  schema_version, occurred_at, created_at, available_at, attempts)
+		return fmt.Sprintf(`INSERT INTO outbox_event (id, event_id, event_type, topic, payload, status, claimed_by,
+  done_at, schema_version, occurred_at, created_at, available_at, attempts)
 VALUES (gen_random_uuid(), 'two-%d', 't', 'counts', 'x', 1, 'log', now(), 1, now(), now(), now(), 0)`, no)
 	}
 	for i := range 4 {
@@ -421,7 +421,8 @@ func TestChaos(t *testing.T) {
 	var relays []*core.Outbox
 	for range 2 {
 		cfg := w.config()
-		cfg.Pool, cfg.CheckpointEvery, cfg.Window, cfg.StallLimit = w.open(), 200*time.Millisecond, 100, 100*time.Millisecond
+		cfg.Pool, cfg.Window = w.open(), 100
+		cfg.CheckpointEvery, cfg.StallLimit = 200*time.Millisecond, 100*time.Millisecond
 		r := w.relay(cfg)
 		relays = append(relays, r.Outbox())
 		w.runRelay(r)
@@ -487,7 +488,8 @@ func TestChaos(t *testing.T) {
 		for _, o := range relays {
 			if dead, err := o.ListDead(t.Context(), core.DeadQuery{}); err == nil {
 				for _, d := range dead {
-					_, _ = o.Redrive(t.Context(), core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "ann", Reason: "again"})
+					again := core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "ann", Reason: "again"}
+					_, _ = o.Redrive(t.Context(), again)
 				}
 			}
 		}
@@ -555,8 +557,8 @@ func TestStrangeRows(t *testing.T) {
 		w.setUp()
 		w.run(w.config())
 		row := func(id, columns, values string) {
-			fixture.MustExec(t, w.service.Pool, fmt.Sprintf(`INSERT INTO outbox_event (id, event_id, event_type, topic, payload,
-  status, claimed_by, done_at, schema_version, occurred_at, created_at, available_at, attempts%s)
+			fixture.MustExec(t, w.service.Pool, fmt.Sprintf(`INSERT INTO outbox_event (id, event_id, event_type, topic,
+  payload, status, claimed_by, done_at, schema_version, occurred_at, created_at, available_at, attempts%s)
 VALUES (gen_random_uuid(), '%s', 't', 'counts', 'x', 1, 'log', now(), 1, now(), now(), now(), 0%s)`, columns, id, values))
 		}
 		for i, c := range []struct{ columns, values string }{

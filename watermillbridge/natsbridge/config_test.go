@@ -167,7 +167,9 @@ func TestMetadataThatNATSWouldChange(t *testing.T) {
 		return core.Event{Headers: map[string]string{core.HeaderMessage: text}}
 	}
 	for names, e := range map[string]core.Event{
-		"":                {Key: "a b", Headers: map[string]string{"x": "", "y": "1 2", core.HeaderMessage: "not ours"}},
+		"": {
+			Key: "a b", Headers: map[string]string{"x": "", "y": "1 2", core.HeaderMessage: "not ours"},
+		},
 		`"uuid"`:          {Headers: map[string]string{"uuid": "\tx"}},
 		`"aggregate_id"`:  {AggregateID: "o-1 "},
 		`"partition_key"`: {Key: " o-1"},

@@ -54,8 +54,8 @@ const (
 	relayGuide = "docs/walrelay.md"
 	// byHand: a slot that walrelay finds further than it has confirmed ends it with ErrSlotMoved.
 	byHand = "do not make the slot by hand (" + relayGuide + ")"
-	mends  = "start the relay that has this slot: it makes the slot again, and publishes what committed since its last " +
-		"checkpoint from the table; "
+	mends  = "start the relay that has this slot: it makes the slot again, and publishes what committed since its " +
+		"last checkpoint from the table; "
 )
 
 // missing says that the slot of the bookmark is not there.
@@ -99,8 +99,8 @@ func (s slot) judge(maxBehind int64) finding {
 		}
 	case s.mark != nil && s.mark.repairing:
 		f.Level = levelWarning
-		f.Found = fmt.Sprintf("slot %s was made again, and walrelay on %s publishes what it missed from the table", s.name,
-			s.mark.node)
+		f.Found = fmt.Sprintf("slot %s was made again, and walrelay on %s publishes what it missed from the table",
+			s.name, s.mark.node)
 		f.Cause = "events are late until that is done"
 		f.Fix = "wait"
 	case s.mark != nil:
@@ -188,8 +188,8 @@ func (x *examination) log(ctx context.Context) (all []finding, err error) {
 		all = append(all, finding{
 			Check: "log", Level: levelFailure, Found: "this database has no logical replication slot",
 			Cause: "Debezium never sends the events that commit while there is no slot",
-			Fix: "make the slot, and replay the events since then: " + slotsGuide + "; or start walrelay with Create, " +
-				"which begins with the events that are in the table: " + relayGuide,
+			Fix: "make the slot, and replay the events since then: " + slotsGuide + "; or start walrelay with " +
+				"Create, which begins with the events that are in the table: " + relayGuide,
 		})
 	}
 	return all, rows.Err()

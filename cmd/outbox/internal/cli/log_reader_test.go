@@ -103,7 +103,8 @@ func TestLogReaderSlots(t *testing.T) {
 		}
 		s.mark = &bookmark{slot: "s", node: "vm-1"}
 		f = s.judge(1 << 20)
-		if helps := strings.Contains(f.Fix, relayGuide) && !strings.Contains(f.Fix, "replay"); helps == (f.Level == levelOK) {
+		helps := strings.Contains(f.Fix, relayGuide) && !strings.Contains(f.Fix, "replay")
+		if helps == (f.Level == levelOK) {
 			t.Errorf("%+v of walrelay is judged %+v", s, f)
 		}
 	}

@@ -51,8 +51,8 @@ If more than --limit events are selected, nothing is stored either.`,
 			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
 				p, err := api.PlanReplay(ctx, f, o)
 				if errors.Is(err, ops.ErrDedupWindow) {
-					err = fmt.Errorf("%w: --since selects them. --dedup-window makes what consumers have declared only "+
-						"shorter; with --beyond-windows it holds, and they may handle events twice", err)
+					err = fmt.Errorf("%w: --since selects them. --dedup-window makes what consumers have declared "+
+						"only shorter; with --beyond-windows it holds, and they may handle events twice", err)
 				}
 				if err != nil {
 					return err

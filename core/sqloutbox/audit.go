@@ -14,32 +14,32 @@ var (
 	_ core.KeyResetter = (*Repository)(nil)
 )
 
-const (
-	auditHead = "SELECT a.id, {us:a.at}, a.action, a.actor, a.reason, a.row_id, a.event_id, a.topic, a.new_id FROM " +
-		"{audit} a WHERE "
-	postgresListAudit  = auditHead + "a.id < $1::bigint ORDER BY a.id DESC LIMIT $2::bigint"
-	postgresAuditOfRow = auditHead + "a.row_id = $3::uuid AND a.id < $1::bigint ORDER BY a.id DESC LIMIT $2::bigint"
-	rowwiseListAudit   = auditHead + "a.id < ? ORDER BY a.id DESC LIMIT ?"
-	rowwiseAuditOfRow  = auditHead + "a.row_id = ? AND a.id < ? ORDER BY a.id DESC LIMIT ?"
-)
+// auditStatements are the statements that read audit rows.
+type auditStatements struct {
+	list, ofRow string
+}
+
+const auditHead = "SELECT a.id, {us:a.at}, a.action, a.actor, a.reason, a.row_id, a.event_id, a.topic, a.new_id FROM " +
+	"{audit} a WHERE "
+
+func newAuditStatements(n names) auditStatements {
+	mark := n.dialect.params.mark
+	return auditStatements{
+		list: n.expand(auditHead + "a.id < " + mark(1, "bigint") + " ORDER BY a.id DESC LIMIT " + mark(2, "bigint")),
+		ofRow: n.expand(auditHead + "a.row_id = " + mark(1, "uuid") + " AND a.id < " + mark(2, "bigint") +
+			" ORDER BY a.id DESC LIMIT " + mark(3, "bigint")),
+	}
+}
 
 // ListAudit implements core.AuditLister.
 func (r *Repository) ListAudit(ctx context.Context, q core.AuditQuery) (records []core.AuditRecord, err error) {
 	if q.Before <= 0 {
 		q.Before = math.MaxInt64
 	}
-	text, args := rowwiseListAudit, []any{q.Before, int64(min(max(q.Limit, 1), 1000))}
-	if r.dialect == core.Postgres {
-		text = postgresListAudit
-	}
+	text, args := r.audits.list, []any{q.Before, int64(min(max(q.Limit, 1), 1000))}
 	if !q.RowID.IsZero() {
-		if r.dialect == core.Postgres {
-			text, args = postgresAuditOfRow, append(args, q.RowID.String())
-		} else {
-			text, args = rowwiseAuditOfRow, append([]any{q.RowID[:]}, args...)
-		}
+		text, args = r.audits.ofRow, append([]any{r.names.dialect.params.id(q.RowID)}, args...)
 	}
-	text = r.names.expand(text)
 	err = r.single(ctx, "list audit", func(c sqlkit.Querier) error {
 		records = nil
 		return sqlkit.EachRow(ctx, c, text, args, func(res core.Rows) error {

@@ -36,7 +36,7 @@ func (r *Repository) CheckTx(ctx context.Context, tx core.Tx) error {
 			return fmt.Errorf("sqloutbox: which database the transaction is in: %w", err)
 		}
 	}
-	private := r.dialect == core.SQLite && other.place == place{} && privateMemory(pool)
+	private := other.place == place{} && r.names.dialect.inMemory(pool)
 	other.same = known && other.place == ours && !private
 	r.home.met(pool, other)
 	if !other.same {

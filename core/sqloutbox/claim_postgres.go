@@ -94,7 +94,7 @@ var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
 UNION ALL SELECT `+postgresNoRow+`, NULL::bytea, 0::bigint, `+postgresEntriesRead+` WHERE $18::boolean`,
 	1, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16, 17, 18)
 
-// postgresShort is shortRun.
+// postgresShort is the parameter whose value is shortRun.
 const postgresShort = `$19::bigint`
 
 // postgresRun turns the list "heads" of claimable keys into "take": the heads and the rows that

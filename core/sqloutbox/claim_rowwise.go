@@ -191,9 +191,9 @@ func (w *rowwise) claimHeads(ctx context.Context, req core.ClaimRequest, f filte
 // headPage is how many lanes are looked at, at most, before their runs are read.
 const headPage = 128
 
-// shortRun is the shortest run of a claim if there are more keys than the limit allows whole runs.
-// A claim then takes rows of about as many keys as are published at once, and of 64 at least. One
-// row of each of 500 keys would need more look-ups.
+// shortRun is the shortest run of a claim whose limit has no room for a whole run of each key. The
+// claim then takes rows of about as many keys as are published at once, and of at least 64. One row
+// of each of 500 keys would need more look-ups.
 func shortRun(req core.ClaimRequest) int { return max(1, min(req.Run, req.Limit/max(req.AtOnce, 64))) }
 
 // claimLane claims the head of one lane with its run.

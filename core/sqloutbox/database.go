@@ -79,21 +79,56 @@ type dialect struct {
 	// place is a SELECT of two texts for a place: the database, and on PostgreSQL the table that
 	// the connection finds.
 	place func(n names) string
-	wake  func(p pool, n names) waker
+	// placeHasTable says that a place has a table, unless there is none yet.
+	placeHasTable bool
+	// inMemory reports whether a pool certainly has a database of its own, in memory.
+	inMemory func(pool any) bool
+	wake     func(p pool, n names) waker
 	// params is how statements are written that are built when they are needed.
 	params *params
+	// layout is the statement that reads the partitions of the table. Empty: it can have none.
+	layout string
+	// blankEnd is written behind a text that ends with a blank, because comparisons of texts ignore
+	// blanks at the end. Empty: they do not.
+	blankEnd string
 }
 
-// dialectOf is the only place that tells the dialects apart.
+func onServer(any) bool { return false }
+
+// dialectOf and byDialect.of are the only places that tell the dialects apart.
 func dialectOf(d core.Dialect) (dialect, error) {
 	switch d {
 	case core.Postgres:
-		return dialect{d, postgresWords, newPostgres, postgresPlace, newPostgresWaker, &postgresParams}, nil
+		return dialect{
+			name: d, words: postgresWords, open: newPostgres, place: postgresPlace, placeHasTable: true,
+			inMemory: onServer, wake: newPostgresWaker, params: &postgresParams, layout: postgresLayout,
+		}, nil
 	case core.MySQL:
-		return dialect{d, mysqlWords, newMySQL, mysqlPlace, newBell, &mysqlParams}, nil
+		return dialect{
+			name: d, words: mysqlWords, open: newMySQL, place: mysqlPlace, inMemory: onServer, wake: newBell,
+			params: &mysqlParams, blankEnd: mysqlBlankEnd,
+		}, nil
 	case core.SQLite:
-		return dialect{d, sqliteWords, newSQLite, sqlitePlace, newFileVersion, &sqliteParams}, nil
+		return dialect{
+			name: d, words: sqliteWords, open: newSQLite, place: sqlitePlace, inMemory: privateMemory,
+			wake: newFileVersion, params: &sqliteParams,
+		}, nil
 	default:
 		return dialect{}, fmt.Errorf("sqloutbox: Config.Dialect %q is not one of postgres, mysql, sqlite", string(d))
+	}
+}
+
+// byDialect has one value for each dialect.
+type byDialect[T any] struct{ postgres, mysql, sqlite T }
+
+// of returns the value for the dialect of the names.
+func (b byDialect[T]) of(n names) T {
+	switch n.dialect.name {
+	case core.Postgres:
+		return b.postgres
+	case core.MySQL:
+		return b.mysql
+	default: // dialectOf accepts no other one
+		return b.sqlite
 	}
 }

@@ -53,6 +53,8 @@ type params struct {
 	mark func(n int, cast string) string
 	id   func(id core.RowID) any
 	time func(t time.Time) any
+	// listed gives a statement a list of ids as parameters.
+	listed func(text string, ids []core.RowID) (string, []any)
 	// compareRows says that a comparison of several columns at once uses an index.
 	compareRows bool
 	// copies says that a FROM (SELECT ... LIMIT) is written into a table of its own first, and one
@@ -64,18 +66,25 @@ func question(int, string) string { return "?" }
 
 func rawID(id core.RowID) any { return id[:] }
 
+func listIDs(text string, ids []core.RowID) (string, []any) {
+	return newListed(text).text(len(ids)), idArgs(ids)
+}
+
 var (
 	postgresParams = params{
 		mark:        func(n int, cast string) string { return "$" + strconv.Itoa(n) + "::" + cast },
 		id:          func(id core.RowID) any { return id.String() },
 		time:        func(t time.Time) any { return t.UTC().Format("2006-01-02 15:04:05.000000Z07:00") },
+		listed:      func(text string, ids []core.RowID) (string, []any) { return text, []any{uuidArray(ids)} },
 		compareRows: true,
 	}
 	mysqlParams = params{
-		mark: question, id: rawID, time: func(t time.Time) any { return t.UTC().Format(mysqlTime) }, copies: true,
+		mark: question, id: rawID, time: func(t time.Time) any { return t.UTC().Format(mysqlTime) }, listed: listIDs,
+		copies: true,
 	}
 	sqliteParams = params{
-		mark: question, id: rawID, time: func(t time.Time) any { return t.UnixMicro() }, compareRows: true,
+		mark: question, id: rawID, time: func(t time.Time) any { return t.UnixMicro() }, listed: listIDs,
+		compareRows: true,
 	}
 )
 

@@ -55,6 +55,7 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 		return nil, fmt.Errorf("the statements of a %T are not known here", db)
 	}
 	for what, statements := range map[string]any{
+		"audit": newAuditStatements(n),
 		"relay": newRelayStatements(n), "plan": newPlanStatements(n), "pause": newPauseStatements(n),
 		"group": newGroupStatements(n),
 		"rate":  newRateStatements(n), "window": newWindowStatements(n), "type": newTypeStatements(n),

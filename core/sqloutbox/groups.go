@@ -31,20 +31,15 @@ const (
 )
 
 func newGroupStatements(n names) groupStatements {
-	head, id := sqliteGroup, "?"
-	set := func(column string) string {
+	excluded := func(column string) string {
 		return column + " = excluded." + column + ", actor = excluded.actor, updated_at = excluded.updated_at"
 	}
-	switch n.dialect.name {
-	case core.Postgres:
-		head, id = postgresGroup, "$1::text"
-	case core.MySQL:
-		head = mysqlGroup
-		set = func(column string) string {
-			return column + " = VALUES(" + column + "), actor = VALUES(actor), updated_at = VALUES(updated_at)"
-		}
-	case core.SQLite:
+	values := func(column string) string {
+		return column + " = VALUES(" + column + "), actor = VALUES(actor), updated_at = VALUES(updated_at)"
 	}
+	head := byDialect[string]{postgres: postgresGroup, mysql: mysqlGroup, sqlite: sqliteGroup}.of(n)
+	set := byDialect[func(string) string]{postgres: excluded, mysql: values, sqlite: excluded}.of(n)
+	id := n.dialect.params.mark(1, "text")
 	return groupStatements{
 		note: n.expand(head + set("note")), mute: n.expand(head + set("muted_until")),
 		forget: n.expand("DELETE FROM {group} WHERE fingerprint = " + id + " AND note = '' AND muted_until IS NULL"),

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -117,7 +116,7 @@ func (h *home) learnNow(ctx context.Context, ask func(context.Context, sqlkit.Qu
 // it will have another oid.
 func (r *Repository) own(ctx context.Context, q sqlkit.Querier) (place, error) {
 	p, err := r.place(ctx, q)
-	if err == nil && r.dialect == core.Postgres && p.table == "" {
+	if err == nil && r.names.dialect.placeHasTable && p.table == "" {
 		err = errNoTable
 	}
 	return p, err

@@ -30,7 +30,7 @@ func (c Config) names() (names, error) {
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix
 	}
-	if err := c.checkPartitions(); err != nil {
+	if err := c.checkPartitions(d); err != nil {
 		return names{}, err
 	}
 	name := longest

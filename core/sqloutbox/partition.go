@@ -37,11 +37,11 @@ const (
 const partitionLayout = "20060102t150405"
 
 // checkPartitions checks Config.PartitionEvery.
-func (c Config) checkPartitions() error {
+func (c Config) checkPartitions(d dialect) error {
 	switch {
 	case c.PartitionEvery == 0:
 		return nil
-	case c.Dialect != core.Postgres:
+	case d.layout == "":
 		return fmt.Errorf("sqloutbox: Config.PartitionEvery is for PostgreSQL, not for %q: leave it 0",
 			string(c.Dialect))
 	case c.PartitionEvery < minPartition:
@@ -411,12 +411,12 @@ func partitioned(n names, up string) (text, storage string) {
 
 // layout compares the table with the configuration. It returns what is different.
 func (r *Repository) layout(ctx context.Context) (drift []error, err error) {
-	if r.dialect != core.Postgres {
+	if r.names.dialect.layout == "" {
 		return nil, nil
 	}
 	var kind, key string
 	var fallback bool
-	found, err := sqlkit.FirstRow(ctx, r.each(), r.names.expand(postgresLayout), nil, &kind, &key, &fallback)
+	found, err := sqlkit.FirstRow(ctx, r.each(), r.names.expand(r.names.dialect.layout), nil, &kind, &key, &fallback)
 	table := r.names.prefix + "event"
 	switch {
 	case err != nil || !found:

@@ -44,21 +44,13 @@ const (
 )
 
 func newPauseStatements(n names) pauseStatements {
-	s := pauseStatements{
-		pause: sqlitePause, resume: "DELETE FROM {pause} WHERE target = ? AND " + pauseHolds, pauses: selectPauses,
+	pause := byDialect[string]{postgres: postgresPause, mysql: mysqlPause, sqlite: sqlitePause}.of(n)
+	target := n.dialect.params.mark(1, "text")
+	return pauseStatements{
+		pause:  n.expand(pause),
+		resume: n.expand("DELETE FROM {pause} WHERE target = " + target + " AND " + pauseHolds),
+		pauses: n.expand(selectPauses),
 	}
-	switch n.dialect.name {
-	case core.Postgres:
-		s.pause = postgresPause
-		s.resume = "DELETE FROM {pause} WHERE target = $1::text AND " + pauseHolds
-	case core.MySQL:
-		s.pause = mysqlPause
-	case core.SQLite:
-	}
-	for _, text := range []*string{&s.pause, &s.resume, &s.pauses} {
-		*text = n.expand(*text)
-	}
-	return s
 }
 
 func pauseTarget(all bool, topic, tenant string) string {
@@ -71,15 +63,14 @@ func pauseTarget(all bool, topic, tenant string) string {
 	return pauseTopic + topic
 }
 
-// blankEnd ends a target on MariaDB and MySQL whose last character is a blank: comparisons of texts
-// ignore blanks at the end there, so it would be the target without the blank. No topic and no
-// tenant has a control character.
-const blankEnd = "\x1f"
+// mysqlBlankEnd is the blankEnd of MariaDB and MySQL. No topic and no tenant has a control
+// character.
+const mysqlBlankEnd = "\x1f"
 
 // target is the value of the column target.
 func (r *Repository) target(text string) string {
-	if r.dialect == core.MySQL && strings.HasSuffix(text, " ") {
-		return text + blankEnd
+	if strings.HasSuffix(text, " ") {
+		return text + r.names.dialect.blankEnd
 	}
 	return text
 }
@@ -141,7 +132,7 @@ func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
 				return err
 			}
 			var topic, tenant bool
-			target = strings.TrimSuffix(target, blankEnd)
+			target = strings.TrimSuffix(target, r.names.dialect.blankEnd)
 			p.All = target == pauseAll
 			if p.Topic, topic = strings.CutPrefix(target, pauseTopic); !topic {
 				p.Topic = ""

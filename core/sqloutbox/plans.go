@@ -35,7 +35,7 @@ WHERE a.action = 'redrive' AND a.row_id `
 )
 
 func newPlanStatements(n names) planStatements {
-	s := planStatements{
+	others := planStatements{
 		insert: "INSERT INTO {plan} (id, state, version, body, ids, created_at, updated_at) " +
 			"VALUES (?, ?, 1, ?, ?, {now}, {now})",
 		forget: "DELETE FROM {plan} WHERE " + planEnded + " AND updated_at < {ago}",
@@ -45,17 +45,18 @@ func newPlanStatements(n names) planStatements {
 			"worker_until = {after} WHERE id = ? AND version = ?",
 		outcomes: outcomesOfRows + "IN ({ids})", copies: outcomesOfCopies + "IN ({ids})",
 	}
-	if n.dialect.name == core.Postgres {
-		s.insert = "INSERT INTO {plan} (id, state, version, body, ids, created_at, updated_at) " +
-			"VALUES ($1::text, $2::text, 1, $3::text, $4::bytea, {now}, {now})"
-		s.forget = "DELETE FROM {plan} WHERE " + planEnded +
-			" AND updated_at < {now} - $1::bigint * interval '1 microsecond'"
-		s.read = "SELECT id, " + planColumns + ", ids FROM {plan} WHERE id = $1::text"
-		s.list = planList + "$1::bigint"
-		s.change = "UPDATE {plan} SET state = $1::text, body = $2::text, version = version + 1, updated_at = {now}, " +
-			"worker_until = {now} + $3::bigint * interval '1 microsecond' WHERE id = $4::text AND version = $5::bigint"
-		s.outcomes, s.copies = outcomesOfRows+"= ANY ($1::uuid[])", outcomesOfCopies+"= ANY ($1::uuid[])"
+	onPostgres := planStatements{
+		insert: "INSERT INTO {plan} (id, state, version, body, ids, created_at, updated_at) " +
+			"VALUES ($1::text, $2::text, 1, $3::text, $4::bytea, {now}, {now})",
+		forget: "DELETE FROM {plan} WHERE " + planEnded +
+			" AND updated_at < {now} - $1::bigint * interval '1 microsecond'",
+		read: "SELECT id, " + planColumns + ", ids FROM {plan} WHERE id = $1::text",
+		list: planList + "$1::bigint",
+		change: "UPDATE {plan} SET state = $1::text, body = $2::text, version = version + 1, updated_at = {now}, " +
+			"worker_until = {now} + $3::bigint * interval '1 microsecond' WHERE id = $4::text AND version = $5::bigint",
+		outcomes: outcomesOfRows + "= ANY ($1::uuid[])", copies: outcomesOfCopies + "= ANY ($1::uuid[])",
 	}
+	s := byDialect[planStatements]{postgres: onPostgres, mysql: others, sqlite: others}.of(n)
 	for _, text := range []*string{&s.insert, &s.forget, &s.read, &s.list, &s.change, &s.outcomes, &s.copies} {
 		*text = n.expand(*text)
 	}
@@ -248,10 +249,7 @@ func (r *Repository) ReadOutcomes(ctx context.Context, ids []core.RowID) (all []
 		all = nil
 		clear(at)
 		for _, text := range []string{r.plans.outcomes, r.plans.copies} {
-			args := []any{uuidArray(ids)}
-			if r.dialect != core.Postgres {
-				text, args = newListed(text).text(len(ids)), idArgs(ids)
-			}
+			text, args := r.names.dialect.params.listed(text, ids)
 			err := sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 				var id id16
 				var status, attempts int64

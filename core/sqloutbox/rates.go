@@ -36,18 +36,12 @@ const (
 )
 
 func newRateStatements(n names) rateStatements {
-	s := rateStatements{set: sqliteSetRate, remove: "DELETE FROM {pause} WHERE target = ?", rates: selectRates}
-	switch n.dialect.name {
-	case core.Postgres:
-		s.set, s.remove = postgresSetRate, "DELETE FROM {pause} WHERE target = $1::text"
-	case core.MySQL:
-		s.set = mysqlSetRate
-	case core.SQLite:
+	set := byDialect[string]{postgres: postgresSetRate, mysql: mysqlSetRate, sqlite: sqliteSetRate}.of(n)
+	return rateStatements{
+		set:    n.expand(set),
+		remove: n.expand("DELETE FROM {pause} WHERE target = " + n.dialect.params.mark(1, "text")),
+		rates:  n.expand(selectRates),
 	}
-	for _, text := range []*string{&s.set, &s.remove, &s.rates} {
-		*text = n.expand(*text)
-	}
-	return s
 }
 
 // SetRate implements core.RateStore.
@@ -79,7 +73,7 @@ func (r *Repository) Rates(ctx context.Context) (all []core.Rate, err error) {
 			var target string
 			var since int64
 			err := res.Scan(&target, &rate.PerSecond, &rate.InFlight, &since, &rate.Actor, &rate.Reason)
-			rate.Topic = strings.TrimPrefix(strings.TrimSuffix(target, blankEnd), rateTopic)
+			rate.Topic = strings.TrimPrefix(strings.TrimSuffix(target, r.names.dialect.blankEnd), rateTopic)
 			rate.Since = time.UnixMicro(since).UTC()
 			all = append(all, rate)
 			return err

@@ -54,23 +54,18 @@ SELECT topic FROM topics UNION SELECT k.topic FROM (SELECT e.topic FROM {event} 
 )
 
 func newRelayStatements(n names) relayStatements {
-	s := relayStatements{
-		beat: sqliteBeat, remove: "DELETE FROM {relay} WHERE node = ?", relays: selectRelays,
-		forget: "DELETE FROM {relay} WHERE seen_at < {ago}", pendingTopics: rowwisePendingTopics,
+	beat := byDialect[string]{postgres: postgresBeat, mysql: mysqlBeat, sqlite: sqliteBeat}.of(n)
+	ago := byDialect[string]{
+		postgres: "{now} - $1::bigint * interval '1 microsecond'", mysql: "{ago}", sqlite: "{ago}",
+	}.of(n)
+	pending := byDialect[string]{
+		postgres: postgresPendingTopics, mysql: rowwisePendingTopics, sqlite: rowwisePendingTopics,
+	}.of(n)
+	return relayStatements{
+		beat: n.expand(beat), relays: n.expand(selectRelays), pendingTopics: n.expand(pending),
+		remove: n.expand("DELETE FROM {relay} WHERE node = " + n.dialect.params.mark(1, "text")),
+		forget: n.expand("DELETE FROM {relay} WHERE seen_at < " + ago),
 	}
-	switch n.dialect.name {
-	case core.Postgres:
-		s.beat, s.pendingTopics = postgresBeat, postgresPendingTopics
-		s.remove = "DELETE FROM {relay} WHERE node = $1::text"
-		s.forget = "DELETE FROM {relay} WHERE seen_at < {now} - $1::bigint * interval '1 microsecond'"
-	case core.MySQL:
-		s.beat = mysqlBeat
-	case core.SQLite:
-	}
-	for _, text := range []*string{&s.beat, &s.remove, &s.relays, &s.forget, &s.pendingTopics} {
-		*text = n.expand(*text)
-	}
-	return s
 }
 
 // noTables adds core.ErrNoTables to the error of a statement whose table is missing.

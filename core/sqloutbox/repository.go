@@ -45,6 +45,7 @@ type Repository struct {
 	waker    waker
 	home     home // for CheckTx
 	sweep    sweep
+	audits   auditStatements
 	relays   relayStatements
 	plans    planStatements
 	pauses   pauseStatements
@@ -85,9 +86,9 @@ func newRepository(r runner, cfg Config) (*Repository, error) {
 	p := pool{runner: r, dialect: cfg.Dialect}
 	repo := &Repository{
 		pool: p, names: n, database: n.dialect.open(p, n), waker: n.dialect.wake(p, n),
-		relays: newRelayStatements(n), plans: newPlanStatements(n), pauses: newPauseStatements(n),
-		groups: newGroupStatements(n),
-		rates:  newRateStatements(n), windows: newWindowStatements(n), types: newTypeStatements(n),
+		audits: newAuditStatements(n), relays: newRelayStatements(n), plans: newPlanStatements(n),
+		pauses: newPauseStatements(n), groups: newGroupStatements(n), rates: newRateStatements(n),
+		windows: newWindowStatements(n), types: newTypeStatements(n),
 	}
 	if n.partitioned {
 		repo.partitions, err = newPartitions(p, n, cfg.PartitionEvery)

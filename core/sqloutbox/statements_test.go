@@ -231,3 +231,32 @@ func parentheses(text string) (parts []string) {
 	}
 	return parts
 }
+
+// Everything that a dialect does in its own way is a field of dialect, or is in byDialect. No other
+// file asks which dialect it is.
+func TestOneFileTellsDialectsApart(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := regexp.MustCompile(`[!=]= core\.(Postgres|MySQL|SQLite)\b|case core\.(Postgres|MySQL|SQLite)\b`)
+	found := 0
+	for _, file := range files {
+		// with_pool.go refuses a Config that is not for the database of its Pool.
+		if strings.HasSuffix(file, "_test.go") || file == "with_pool.go" {
+			continue
+		}
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range asks.FindAllString(string(src), -1) {
+			if found++; file != "database.go" {
+				t.Errorf("%s: %q: make it a field of dialect, or use byDialect", file, m)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no file tells dialects apart: the pattern is wrong")
+	}
+}

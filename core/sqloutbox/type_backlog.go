@@ -14,6 +14,7 @@ var _ core.TypeBacklogger = (*Repository)(nil)
 // typeStatements are the statements about types of events.
 type typeStatements struct {
 	backlog string
+	limits  int // how many parameters of backlog are the limit
 }
 
 const (
@@ -43,10 +44,12 @@ const (
 )
 
 func newTypeStatements(n names) typeStatements {
-	if n.dialect.name == core.Postgres {
-		return typeStatements{backlog: n.expand(postgresTypeBacklog)}
-	}
-	return typeStatements{backlog: n.expand(rowwiseTypeBacklog)}
+	others := typeStatements{backlog: rowwiseTypeBacklog, limits: 3}
+	s := byDialect[typeStatements]{
+		postgres: typeStatements{backlog: postgresTypeBacklog, limits: 1}, mysql: others, sqlite: others,
+	}.of(n)
+	s.backlog = n.expand(s.backlog)
+	return s
 }
 
 // TypeBacklog implements core.TypeBacklogger.
@@ -54,10 +57,7 @@ func (r *Repository) TypeBacklog(ctx context.Context, limit int) ([]core.TypeBac
 	if limit <= 0 {
 		return nil, nil
 	}
-	args := []any{int64(limit)}
-	if r.dialect != core.Postgres {
-		args = append(args, args[0], args[0])
-	}
+	args := slices.Repeat([]any{int64(limit)}, r.types.limits)
 	types := map[string]core.TypeBacklog{}
 	err := r.database.read(ctx, "backlog of types", func(q sqlkit.Querier) error {
 		clear(types)

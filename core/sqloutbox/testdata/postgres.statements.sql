@@ -19,6 +19,12 @@ WHERE e.id = ANY ($3::uuid[]) AND (e.status = 1 AND e.done_at < statement_timest
 INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic, new_id)
 VALUES ($1::text, $2::text, $3::text, $4::uuid, $5::text, $6::text, $7::uuid)
 
+-- audit: list
+SELECT a.id, (extract(epoch from a.at)*1000000)::bigint, a.action, a.actor, a.reason, a.row_id, a.event_id, a.topic, a.new_id FROM "app"."outbox_audit" a WHERE a.id < $1::bigint ORDER BY a.id DESC LIMIT $2::bigint
+
+-- audit: of_row
+SELECT a.id, (extract(epoch from a.at)*1000000)::bigint, a.action, a.actor, a.reason, a.row_id, a.event_id, a.topic, a.new_id FROM "app"."outbox_audit" a WHERE a.row_id = $1::uuid AND a.id < $2::bigint ORDER BY a.id DESC LIMIT $3::bigint
+
 -- backlog
 WITH RECURSIVE topics AS (
   (SELECT e.topic FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)

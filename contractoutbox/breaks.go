@@ -47,7 +47,7 @@ func (b Break) String() string {
 var ErrIncompatible = errors.New("contractoutbox: catalog is not compatible with the release")
 
 // Compatible returns an error that wraps ErrIncompatible and has a line for each Break, or nil.
-func (g *Generator) Compatible(r *Release) error {
+func (g *Generator) Compatible(r *Baseline) error {
 	breaks := g.Breaks(r)
 	if len(breaks) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func (g *Generator) Compatible(r *Release) error {
 //
 // A new event and a new version break nothing, because older consumers wait for their deployment:
 // deploy the consumers of a new version first. Changes of texts and examples break nothing.
-func (g *Generator) Breaks(r *Release) []Break {
+func (g *Generator) Breaks(r *Baseline) []Break {
 	var breaks []Break
 	for _, messages := range r.messages {
 		breaks = append(breaks, g.eventBreaks(r, messages)...)
@@ -82,7 +82,7 @@ func (g *Generator) Breaks(r *Release) []Break {
 	return breaks
 }
 
-func (g *Generator) eventBreaks(r *Release, messages []released) (breaks []Break) {
+func (g *Generator) eventBreaks(r *Baseline, messages []released) (breaks []Break) {
 	was := messages[0]
 	for _, m := range messages {
 		if m.Current {
@@ -133,7 +133,7 @@ func orderOf(aggregateType, aggregate, key string) string {
 	return strings.Trim(aggregateType+"/"+aggregate, "/")
 }
 
-func (g *Generator) versionBreaks(r *Release, e event, m released) []Break {
+func (g *Generator) versionBreaks(r *Baseline, e event, m released) []Break {
 	i := slices.IndexFunc(e.versions, func(v version) bool { return v.Number == m.EventVersion })
 	if i < 0 {
 		advice := fmt.Sprintf("Declare it by From(%d, ...) in Spec.Older", m.EventVersion)

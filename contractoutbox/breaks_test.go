@@ -27,14 +27,14 @@ func one[T any](change func(*contract.Spec[T]), example T) *contract.Catalog {
 }
 
 // release writes the documents of a catalog and reads them as a release.
-func release(t *testing.T, c *contract.Catalog) *contractoutbox.Release {
+func release(t *testing.T, c *contract.Catalog) *contractoutbox.Baseline {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	const dir = "v1.0.0" // it is the name of the release
 	if err := newGenerator(t, c, contractoutbox.Config{}).Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	r, err := contractoutbox.ReadRelease(dir)
+	r, err := contractoutbox.ReadBaseline(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,16 +299,16 @@ func TestBreaks(t *testing.T) {
 
 // The documents of a release are what the same catalog is compared with: whatever a schema has
 // survives the file.
-func TestReleaseIsCompatibleWithItself(t *testing.T) {
+func TestBaselineIsCompatibleWithItself(t *testing.T) {
 	g := newGenerator(t, catalog(), config)
 	if err := g.Compatible(release(t, catalog())); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestReadRelease(t *testing.T) {
+func TestReadBaseline(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := contractoutbox.ReadRelease(dir); !errors.Is(err, contractoutbox.ErrNotReleased) {
+	if _, err := contractoutbox.ReadBaseline(dir); !errors.Is(err, contractoutbox.ErrNotReleased) {
 		t.Error(err)
 	}
 	for name, content := range map[string]string{
@@ -318,14 +318,14 @@ func TestReadRelease(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "asyncapi.json"), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := contractoutbox.ReadRelease(dir); !errors.Is(err, contractoutbox.ErrRelease) {
+		if _, err := contractoutbox.ReadBaseline(dir); !errors.Is(err, contractoutbox.ErrBaseline) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 // A tag has the documents of its time, whatever the folder has now.
-func TestGitRelease(t *testing.T) {
+func TestGitBaseline(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv("GIT_CEILING_DIRECTORIES", filepath.Dir(root))
 	git := func(args ...string) {
@@ -342,18 +342,18 @@ func TestGitRelease(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := contractoutbox.GitRelease(t.Context(), dir, ""); err == nil ||
+	if _, err := contractoutbox.GitBaseline(t.Context(), dir, ""); err == nil ||
 		errors.Is(err, contractoutbox.ErrNotReleased) {
 		t.Errorf("no repository: %v", err)
 	}
 	git("init", "-q")
 	git("commit", "-q", "--allow-empty", "-m", "first")
-	if _, err := contractoutbox.GitRelease(t.Context(), dir, ""); !errors.Is(err, contractoutbox.ErrNotReleased) ||
+	if _, err := contractoutbox.GitBaseline(t.Context(), dir, ""); !errors.Is(err, contractoutbox.ErrNotReleased) ||
 		!strings.Contains(err.Error(), "git fetch --tags") {
 		t.Errorf("no tag: %v", err)
 	}
 	git("tag", "v0.1.0")
-	if _, err := contractoutbox.GitRelease(t.Context(), dir, ""); !errors.Is(err, contractoutbox.ErrNotReleased) ||
+	if _, err := contractoutbox.GitBaseline(t.Context(), dir, ""); !errors.Is(err, contractoutbox.ErrNotReleased) ||
 		!strings.Contains(err.Error(), "v0.1.0") {
 		t.Errorf("a tag without documents: %v", err)
 	}
@@ -371,7 +371,7 @@ func TestGitRelease(t *testing.T) {
 	}
 	git("commit", "-q", "-a", "-m", "next")
 	for _, tag := range []string{"", "v1.0.0", "HEAD~1"} {
-		r, err := contractoutbox.GitRelease(t.Context(), dir, tag)
+		r, err := contractoutbox.GitBaseline(t.Context(), dir, tag)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -379,12 +379,12 @@ func TestGitRelease(t *testing.T) {
 			t.Errorf("tag %q: %d breaks", tag, n)
 		}
 	}
-	r, err := contractoutbox.GitRelease(t.Context(), dir, "HEAD")
+	r, err := contractoutbox.GitBaseline(t.Context(), dir, "HEAD")
 	if err != nil || g.Compatible(r) != nil {
 		t.Errorf("%v, %v", g.Compatible(r), err)
 	}
 	for _, tag := range []string{"v9.9.9", "--output=x"} {
-		if _, err := contractoutbox.GitRelease(t.Context(), dir, tag); err == nil ||
+		if _, err := contractoutbox.GitBaseline(t.Context(), dir, tag); err == nil ||
 			errors.Is(err, contractoutbox.ErrNotReleased) || !strings.Contains(err.Error(), "no revision") {
 			t.Errorf("tag %q: %v", tag, err)
 		}

@@ -13,11 +13,11 @@
 //		if err := errors.Join(err, g.Verify("../docs/events")); err != nil {
 //			t.Error(err)
 //		}
-//		release, err := contractoutbox.GitRelease(t.Context(), "../docs/events", "") // the last tag
+//		baseline, err := contractoutbox.GitBaseline(t.Context(), "../docs/events", "") // the last tag
 //		if err != nil {
 //			t.Fatal(err)
 //		}
-//		if err := g.Compatible(release); err != nil {
+//		if err := g.Compatible(baseline); err != nil {
 //			t.Error(err)
 //		}
 //	}

@@ -80,13 +80,13 @@ func ExampleGenerator_Compatible() {
 		fmt.Println(err)
 		return
 	}
-	release, err := contractoutbox.ReadRelease(dir)
+	baseline, err := contractoutbox.ReadBaseline(dir)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(errors.Is(now.Compatible(release), contractoutbox.ErrIncompatible))
-	for _, b := range now.Breaks(release) {
+	fmt.Println(errors.Is(now.Compatible(baseline), contractoutbox.ErrIncompatible))
+	for _, b := range now.Breaks(baseline) {
 		fmt.Println(b.ID(), "backward:", b.Backward, "forward:", b.Forward)
 	}
 	// Output:
@@ -96,7 +96,7 @@ func ExampleGenerator_Compatible() {
 }
 
 // In CI the last release is a tag. A shallow clone has none.
-func ExampleGitRelease() {
+func ExampleGitBaseline() {
 	g, err := contractoutbox.New(invoices(InvoiceNow{"2026-17", 4200, ""}), contractoutbox.Config{
 		Allow: []string{"invoice.sent/1/cents/removed"}, // nobody ever read it
 	})
@@ -104,14 +104,14 @@ func ExampleGitRelease() {
 		fmt.Println(err)
 		return
 	}
-	release, err := contractoutbox.GitRelease(context.Background(), "docs/events", "") // the last tag
+	baseline, err := contractoutbox.GitBaseline(context.Background(), "docs/events", "") // the last tag
 	switch {
 	case errors.Is(err, contractoutbox.ErrNotReleased):
 		fmt.Println("the first release")
 	case err != nil:
 		fmt.Println(err)
 	default:
-		fmt.Println(g.Compatible(release))
+		fmt.Println(g.Compatible(baseline))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 var update = flag.Bool("update", false, "write docs/events")
 
 // The documents are those of the catalog, and what the last release promised still holds. A service
-// of its own calls GitRelease, where this test reads a copy of the release's document.
+// of its own calls GitBaseline, where this test reads a copy of the release's document.
 func TestContracts(t *testing.T) {
 	g, err := contractoutbox.New(events.Catalog, contractoutbox.Config{
 		Title: "Events of the shop",
@@ -30,11 +30,11 @@ func TestContracts(t *testing.T) {
 	if err := errors.Join(err, g.Verify(docs)); err != nil {
 		t.Error(err)
 	}
-	release, err := contractoutbox.ReadRelease("released")
+	baseline, err := contractoutbox.ReadBaseline("released")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Compatible(release); err != nil {
+	if err := g.Compatible(baseline); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Release has the events of an asyncapi.json that Write made.
-type Release struct {
+// Baseline has the events of a release, from the asyncapi.json that Write made for it. A catalog is
+// compared with it: see Generator.Compatible. It is safe for use by several goroutines.
+type Baseline struct {
 	name     string
 	messages map[string][]released // by event type
 }
@@ -31,13 +32,13 @@ var (
 	// ErrNotReleased: there is no tag, or the tag has no asyncapi.json in the folder: the catalog
 	// was not released yet. A shallow clone has no tags either: CI has to fetch them.
 	ErrNotReleased = errors.New("contractoutbox: no release has the documents")
-	// ErrRelease: the asyncapi.json was not written by this package.
-	ErrRelease = errors.New("contractoutbox: not a document of this package")
+	// ErrBaseline: the asyncapi.json was not written by this package.
+	ErrBaseline = errors.New("contractoutbox: not a document of this package")
 )
 
-// ReadRelease reads a release from the asyncapi.json in a folder: a copy of the documents that the
+// ReadBaseline reads a release from the asyncapi.json in a folder: a copy of the documents that the
 // last release had. The error wraps ErrNotReleased if the file is not there.
-func ReadRelease(dir string) (*Release, error) {
+func ReadBaseline(dir string) (*Baseline, error) {
 	content, err := os.ReadFile(filepath.Join(dir, asyncAPIFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", ErrNotReleased, err)
@@ -45,13 +46,13 @@ func ReadRelease(dir string) (*Release, error) {
 	if err != nil {
 		return nil, fmt.Errorf("contractoutbox: %w", err)
 	}
-	return parseRelease(dir, content)
+	return parseBaseline(dir, content)
 }
 
-// GitRelease reads a release from a tag or another revision: the asyncapi.json that dir had there.
+// GitBaseline reads a release from a tag or another revision: the asyncapi.json that dir had there.
 // An empty tag is the last tag that the present commit descends from. It needs the command git. The
 // error wraps ErrNotReleased if there is no tag, or if the tag has no such file.
-func GitRelease(ctx context.Context, dir, tag string) (*Release, error) {
+func GitBaseline(ctx context.Context, dir, tag string) (*Baseline, error) {
 	if _, err := git(ctx, dir, "rev-parse", "--git-dir"); err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func GitRelease(ctx context.Context, dir, tag string) (*Release, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrNotReleased, tag, err)
 	}
-	return parseRelease(tag, content)
+	return parseBaseline(tag, content)
 }
 
 func git(ctx context.Context, dir string, args ...string) ([]byte, error) {
@@ -84,24 +85,24 @@ func git(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-func parseRelease(name string, content []byte) (*Release, error) {
+func parseBaseline(name string, content []byte) (*Baseline, error) {
 	var doc document
 	if err := json.Unmarshal(content, &doc); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrRelease, name, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrBaseline, name, err)
 	}
-	r := &Release{name: name, messages: map[string][]released{}}
+	r := &Baseline{name: name, messages: map[string][]released{}}
 	for id, m := range doc.Components.Messages {
 		schema := &jsonschema.Schema{}
 		if err := json.Unmarshal(m.Payload, schema); err != nil {
-			return nil, fmt.Errorf("%w: %s: the payload of %s: %w", ErrRelease, name, id, err)
+			return nil, fmt.Errorf("%w: %s: the payload of %s: %w", ErrBaseline, name, id, err)
 		}
 		if m.EventType == "" || m.EventVersion < 1 {
-			return nil, fmt.Errorf("%w: %s: %s has no x-event-type or x-event-version", ErrRelease, name, id)
+			return nil, fmt.Errorf("%w: %s: %s has no x-event-type or x-event-version", ErrBaseline, name, id)
 		}
 		r.messages[m.EventType] = append(r.messages[m.EventType], released{m, schema})
 	}
 	if len(r.messages) == 0 {
-		return nil, fmt.Errorf("%w: %s has no messages", ErrRelease, name)
+		return nil, fmt.Errorf("%w: %s has no messages", ErrBaseline, name)
 	}
 	return r, nil
 }

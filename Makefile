@@ -205,8 +205,9 @@ lint: $(GOLANGCI) ## golangci-lint over every module
 	done; exit $$status
 
 .PHONY: fmt
-fmt: $(GOLANGCI) ## format the source (gofumpt, import groups)
+fmt: $(GOLANGCI) ## format the source (gofumpt, import groups), and wrap the pages
 	@for module in $(MODULES); do (cd "$$module" && $(GOLANGCI) fmt ./...); done
+	@scripts/docs/wrap.py $$(git ls-files '*.md')
 
 .PHONY: fmt-check
 fmt-check: ## fail when gofmt would change a file

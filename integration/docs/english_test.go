@@ -135,6 +135,34 @@ func TestCommentsAreNotTooWide(t *testing.T) {
 	}
 }
 
+// A page wraps where a comment does, except for tables, code, and a line with one long link or span
+// of code.
+func TestPagesAreNotTooWide(t *testing.T) {
+	t.Parallel()
+	for _, page := range append(pages(t), "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md") {
+		src, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, n := false, 0
+		for line := range strings.Lines(string(src)) {
+			n++
+			line = strings.TrimSuffix(line, "\n")
+			text := strings.TrimSpace(line)
+			if strings.HasPrefix(text, "```") {
+				code = !code
+			}
+			words := len(strings.Fields(span.ReplaceAllString(text, "code")))
+			if code || strings.HasPrefix(text, "|") || words <= 2 {
+				continue
+			}
+			if w := utf8.RuneCountInString(line); w > maxComment {
+				t.Errorf("%s:%d: the line is %d columns wide, more than %d: make fmt", page, n, w, maxComment)
+			}
+		}
+	}
+}
+
 type passage struct {
 	line     int
 	text     string

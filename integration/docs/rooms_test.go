@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,52 @@ func TestRooms(t *testing.T) {
 	}
 	if err := os.WriteFile(page, []byte(now), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+var (
+	inDrawing = regexp.MustCompile(`\[([^\]]+)\] --> \w+\[([^\]]+)\]`)
+	codeSpan  = regexp.MustCompile("`([^`]+)`")
+)
+
+// Each room of the drawing has a row in the table, which names every room that it imports, and no
+// other.
+func TestEveryRoomIsDescribed(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "design", "rooms.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string][]string{}
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || !strings.HasPrefix(cells[1], " `") {
+			continue
+		}
+		var imports []string
+		for _, m := range codeSpan.FindAllStringSubmatch(cells[3], -1) {
+			imports = append(imports, m[1])
+		}
+		slices.Sort(imports)
+		for _, m := range codeSpan.FindAllStringSubmatch(cells[1], -1) {
+			told[m[1]] = imports
+		}
+	}
+	drawn := map[string][]string{"core": nil}
+	for _, m := range inDrawing.FindAllStringSubmatch(string(page), -1) {
+		drawn[m[1]] = append(drawn[m[1]], m[2])
+	}
+	for room, imports := range drawn {
+		slices.Sort(imports)
+		row, there := told[room]
+		if !there {
+			t.Errorf("the table of docs/design/rooms.md has no row for %s", room)
+		} else if !slices.Equal(row, imports) {
+			t.Errorf("the row of %s says that it imports %q, and it imports %q", room, row, imports)
+		}
+	}
+	if len(drawn) < 20 {
+		t.Errorf("the drawing has %d rooms", len(drawn))
 	}
 }
 

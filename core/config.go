@@ -76,8 +76,8 @@ type Config struct {
 	HotEvents int
 	HotBytes  int64
 	// ColdEvents and ColdBytes bound the events that the poller holds in memory. Replayed events
-	// get at most half of both. Default: 1000 events, and twice InFlight, if that is more, with an
-	// AsyncPublisher; 64 MiB.
+	// get at most half of both. Default: 1000 events and 64 MiB. With an AsyncPublisher, the
+	// default of ColdEvents is twice InFlight if that is more.
 	ColdEvents int
 	ColdBytes  int64
 	// HotLease is how long a new row is leased to the process that inserts it. After a crash of
@@ -315,8 +315,8 @@ func (c *Config) defaultUnmarked() int {
 	return n
 }
 
-// defaultCold is the default of ColdEvents: so many that the next ones are there while an
-// AsyncPublisher has its fill.
+// defaultCold is the default of ColdEvents. An AsyncPublisher can have InFlight events, and as many
+// again wait in memory meanwhile.
 func (c *Config) defaultCold() int {
 	if _, async := publisherKinds(c.Publisher); async {
 		return max(1000, 2*c.InFlight)

@@ -158,8 +158,8 @@ type ClaimRequest struct {
 	MaxBytes int64 // payload bytes; at least one row is returned however large
 	Run      int   // rows of one key
 	Keys     int   // keys that a head scan looks at
-	// How many keys can be published at once. With more keys than Limit allows whole runs, a claim
-	// takes shorter runs of about so many keys, and of some 64 keys if AtOnce is less.
+	// how many keys can be published at once. If Limit has no room for a whole run of each key, a
+	// claim takes shorter runs: of about AtOnce keys, and of at least 64
 	AtOnce int
 	// topics; nil: all, except those of ServedTopicPrefix that Served does not name
 	Only []string

@@ -37,8 +37,8 @@ const (
 	keptBy     = "kept_by"     // of a message that was put at the end of the poison queue
 )
 
-// firstWave and lastWave are how many messages Release sends before it waits for their outcome, at
-// first and at most.
+// Release sends some messages, and waits until they are handled. firstWave is how many it sends at
+// first, and lastWave how many at most.
 const (
 	firstWave = 1
 	lastWave  = 256
@@ -58,8 +58,8 @@ type ReleaseRequest struct {
 	// into the queue.
 	To message.Publisher
 
-	Actor  string // who asks
-	Reason string // why
+	Actor  string // the person or the program that asks
+	Reason string // why the messages are released
 
 	// Limit is how many messages are released at most. 0: all.
 	Limit int
@@ -68,8 +68,8 @@ type ReleaseRequest struct {
 	Select func(Parked) bool
 	// Wait is how long Release waits until a released message is processed. Default: 1 minute.
 	Wait time.Duration
-	// Idle ends Release when the queue has sent nothing for so long. It must be longer than From
-	// needs to connect. Default: 10 s.
+	// Idle is how long the queue sends nothing until Release takes it for empty, and ends. It must
+	// be longer than From needs to connect. Default: 10 s.
 	Idle time.Duration
 }
 
@@ -79,24 +79,25 @@ type Parked struct {
 	Key     Key              // as the table has it
 	Topic   string           // from which it was consumed
 	Reason  string           // the error for which it was given up
-	At      time.Time        // when; zero if the Poison of this package did not put it there
+	At      time.Time        // when it was parked; zero if another program than Poison parked it
 }
 
 // Released counts what Release did.
 type Released struct {
-	// Sent messages are in their topics. Processed of them were handled before Release returned.
+	// Sent is how many messages are in their topics again. Processed is how many of these were
+	// handled before Release returned.
 	Sent, Processed int
-	// Done messages were of events that are processed or discarded. They were only taken out of the
-	// queue.
+	// Done is how many messages were only taken out of the queue, because their events were
+	// processed or discarded already.
 	Done int
-	// Kept messages are still in the queue, at its end: Select did not want them, or they have no
-	// usable event id or no topic, or are of another consumer.
+	// Kept is how many messages are still in the queue, at its end. Select refused them, or they
+	// have no usable event id or no topic, or they are those of another consumer.
 	Kept int
 }
 
-// Release has messages that were given up processed after all. When the consumer is repaired, it
-// takes them from the poison queue, redrives their events (Redrive), and sends them to the topics
-// from which they were consumed. The consumers must run.
+// Release delivers parked messages again: call it when the consumer is repaired. It takes them from
+// the poison queue, redrives their events (Redrive), and sends them to the topics from which they
+// were consumed. The consumers must run.
 //
 // Release sends one message first, and waits until that is processed; then four, sixteen, and so on
 // up to 256. If a message is given up again, it stops with ErrParkedAgain. So a consumer that is
@@ -160,10 +161,10 @@ type release struct {
 	Released
 	in   *Inbox
 	id   string
-	size int                // of the wave
-	wave []Key              // sent, and their outcome is not known
+	size int                // how many messages are sent before their outcome is awaited
+	wave []Key              // events that were sent and whose outcome is not known
 	kept map[string]bool    // keys of which a message was kept
-	held []*message.Message // neither released nor kept
+	held []*message.Message // messages that are neither released nor kept
 }
 
 func (r *release) run(ctx context.Context) (err error) {
@@ -218,7 +219,8 @@ func (r *release) next(ctx context.Context, msgs <-chan *message.Message) (*mess
 	}
 }
 
-// take does with a message what is right for it. If that fails, the message stays in the queue.
+// take releases or keeps a message, or takes it out of the queue because its event is done. If that
+// fails, the message stays in the queue.
 func (r *release) take(ctx context.Context, msg *message.Message) (err error) {
 	defer func() {
 		if err != nil {
@@ -226,7 +228,7 @@ func (r *release) take(ctx context.Context, msg *message.Message) (err error) {
 		}
 	}()
 	switch r.id {
-	case msg.Metadata[keptBy]: // the queue was read once
+	case msg.Metadata[keptBy]: // the whole queue was read once
 		r.held = append(r.held, msg)
 		return nil
 	case msg.Metadata[releasedBy]:
@@ -293,8 +295,8 @@ func (r *release) released(ctx context.Context, msg *message.Message) *message.M
 	return out
 }
 
-// parked reads what the poison queue knows of a message. It is not usable if it cannot be sent to
-// its handler, or if the handler would not know its event.
+// parked reads the metadata of a message in the poison queue. A message is usable if it has a topic
+// and an event id, and if this consumer parked it.
 func (r *release) parked(msg *message.Message) (p Parked, usable bool) {
 	md := msg.Metadata
 	p = Parked{Message: msg, Topic: md[topicPoisoned], Reason: md[reasonPoisoned]}

@@ -36,8 +36,8 @@ func (t translation) withDefaults() translation {
 	return t
 }
 
-// sourceOf is the default of Config.Source. A place in another topic was set by the subscriber of a
-// journey before this one, and does not count.
+// sourceOf is the default of Config.Source. A message that was forwarded may still have the place
+// in the topic from which it was read before. That place is ignored.
 func sourceOf(msg *message.Message) Source {
 	s := Source{Topic: message.SubscribeTopicFromCtx(msg.Context())}
 	place, ok := strings.CutPrefix(msg.Metadata[core.HeaderSource], s.Topic+"/")

@@ -253,8 +253,8 @@ func (b Binding) read(headers map[string]string) (attrs map[string]string, probl
 	return attrs, problems
 }
 
-// contentTypeOf returns the content type of a message: of several headers with that name, the one
-// that is written as first.
+// contentTypeOf returns the content type of a message. If several headers have that name in
+// different cases, it prefers the one that is spelled as first.
 func contentTypeOf(headers map[string]string, first string) string {
 	for _, name := range [...]string{first, contentTypeHTTP, contentType} {
 		if v, ok := headers[name]; ok {

@@ -88,11 +88,11 @@ type Config struct {
 	// Archive gets processed and discarded events before Cleanup deletes them, at most
 	// ArchiveEvents at once. If it returns an error or panics, they stay, Cleanup returns the
 	// error, and the next cleanup begins with them. Events may come again: after a crash, and if
-	// two processes clean up at once. An archive must know their Key. It must end when ctx does, a
-	// minute after the call at the latest: a call that goes on for another second is left alone,
-	// and the next one begins when it has returned. Every process that cleans up needs it. The keys
-	// of OnlyNewer are not archived. Store must be an Archiver, as a sqlinbox.Store is. Default:
-	// none.
+	// two processes clean up at once. An archive must recognise them by their Key. It must return
+	// when ctx ends, a minute after the call at the latest. A call that has not returned a second
+	// later is abandoned, and no other call begins until it returns. Every process that cleans up
+	// needs the same Archive. The keys of OnlyNewer are not archived. Store must be an Archiver, as
+	// a sqlinbox.Store is. Default: none.
 	Archive func(ctx context.Context, events []ArchivedEvent) error
 
 	// Observer has callbacks for metrics, one for each kind of result. Default: none.

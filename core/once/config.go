@@ -47,11 +47,12 @@ type Config struct {
 	// Archive gets keys whose time to live is over before Cleanup deletes them, at most ArchiveKeys
 	// at once. If it returns an error or panics, they stay, Cleanup returns the error, and the next
 	// cleanup begins with them. Keys may come again: after a crash, and if two processes clean up
-	// at once. An archive must know their Key and Fence. It must end when ctx does, a minute after
-	// the call at the latest: a call that goes on for another second is left alone, and the next
-	// one begins when it has returned. A key that is used again after its time to live, and before
-	// the cleanup, does not come. Every process that cleans up needs it. Store must be an Archiver,
-	// as that of package sqlonce is. Redis expires keys by itself and is none. Default: none.
+	// at once. An archive must recognise them by their Key and Fence. It must return when ctx ends,
+	// a minute after the call at the latest. A call that has not returned a second later is
+	// abandoned, and no other call begins until it returns. The archive does not get a key that was
+	// used again after its time to live and before the cleanup. Every process that cleans up needs
+	// the same Archive. Store must be an Archiver, as that of package sqlonce is. The store of
+	// package redisonce is none, because Redis deletes expired keys by itself. Default: none.
 	Archive func(ctx context.Context, keys []ArchivedKey) error
 
 	// Observer is called with everything that happens, for metrics. Default: none.

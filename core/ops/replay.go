@@ -23,11 +23,11 @@ var ErrDedupWindow = errors.New("ops: consumers may have forgotten the events")
 // their windows.
 type ReplayOptions struct {
 	// DedupWindow is how long the consumers remember an event, see Window.Keep. Events that were
-	// done before are refused. It is required if no consumer of one of the topics declared a window
-	// with DeclareWindow. Otherwise it can only narrow: the shorter one of both holds.
+	// published longer ago are refused. It is required if a topic has no window that a consumer
+	// declared (DeclareWindow). For the other topics the shorter one of both holds.
 	DedupWindow time.Duration
-	// BeyondWindows makes DedupWindow hold where a consumer declared a shorter window: those
-	// consumers process events a second time. Plan.Beyond, and with it the audit, names them.
+	// BeyondWindows makes DedupWindow hold even if a consumer declared a shorter window. Such a
+	// consumer may process events a second time. Plan.Beyond and the audit row name it.
 	BeyondWindows bool
 	// IDs are the rows to replay. Empty: those that the filter selects.
 	IDs []core.RowID

@@ -17,8 +17,8 @@ const Forever time.Duration = math.MaxInt64
 
 const maxWindows = 1000 // of all topics together
 
-// Actions of the audit rows about windows. The rows have the topic of the window and no event;
-// their reason ends with the consumer.
+// Actions of the audit rows about windows. Such a row has the topic of the window and no event. Its
+// reason ends with the consumer.
 const (
 	AuditDeclareWindow  = "declare-window"
 	AuditWithdrawWindow = "withdraw-window"
@@ -46,8 +46,8 @@ func (w Window) String() string {
 	return fmt.Sprintf("consumer %s remembers events of %s for %s", w.Consumer, w.Topic, w.Keep)
 }
 
-// WindowRequest says which Window a person or a program changes. All fields are required, but
-// WithdrawWindow wants no Keep.
+// WindowRequest says which Window a person or a program changes. All fields are required, except
+// that WithdrawWindow has no use for Keep.
 type WindowRequest struct {
 	Topic    string        // at most 249 bytes
 	Consumer string        // at most 128 bytes
@@ -82,19 +82,20 @@ type WindowStore interface {
 	Windows(ctx context.Context) ([]Window, error)
 }
 
-// DeclareWindow stores how long a consumer of a topic recognises copies, in place of what it
-// declared before, with an audit row in the same transaction. PlanReplay refuses events that a
-// consumer of their topic has forgotten. A window that is declared already changes nothing, so a
-// program can declare its own whenever it starts, if it has the database of the outbox:
+// DeclareWindow stores how long a consumer of a topic recognises copies. It replaces what the
+// consumer declared before, and writes an audit row in the same transaction. PlanReplay refuses
+// events that a consumer of their topic has forgotten. If the same window is declared already,
+// nothing changes. So a program that has the database of the outbox can declare its own window
+// whenever it starts:
 //
 //	err := api.DeclareWindow(ctx, ops.WindowRequest{
 //		Topic: "orders", Consumer: cfg.Consumer, Keep: cfg.Retention, Actor: "search", Reason: "start",
 //	})
 //
-// An inbox whose Retention is 0 declares Forever. A request that makes no sense, and a window
-// beside 1000 others, is refused with an error wrapping core.ErrInvalidRequest. The error wraps
-// errors.ErrUnsupported if the Repository is no WindowStore, and core.ErrNoTables if the table is
-// missing.
+// An inbox whose Retention is 0 declares Forever. A request with a wrong field is refused with an
+// error wrapping core.ErrInvalidRequest, and so is a window if there are 1000 others. The error
+// wraps errors.ErrUnsupported if the Repository is no WindowStore, and core.ErrNoTables if the
+// table is missing.
 func (a *API) DeclareWindow(ctx context.Context, req WindowRequest) error {
 	if req.Keep <= 0 {
 		return invalid("Keep is missing: how long does the consumer remember an event? One that never forgets has "+

@@ -267,6 +267,9 @@ func plainText(b []byte) (text, rest []byte, ok bool) {
 	return nil, nil, false
 }
 
+// headersOf reads headers as other producers may have written them: numbers and booleans become
+// text, and null becomes an empty text. It is that of core/sqloutbox (docs/design/rooms.md, "Code
+// that stands twice").
 func headersOf(text []byte) (map[string]string, error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {

@@ -28,8 +28,8 @@ var special = func() (networks []netip.Prefix) {
 	return networks
 }()
 
-// unicast is where the addresses of IPv6 are that have been given to anybody. The rest is reserved,
-// and hosts have used parts of it to wrap IPv4 addresses (::ffff:0:0:0/96).
+// unicast is the only part of IPv6 in which addresses have been assigned. The rest is reserved, and
+// hosts have used parts of it to wrap IPv4 addresses (::ffff:0:0:0/96).
 var unicast = netip.MustParsePrefix("2000::/3")
 
 // wraps are networks whose addresses contain an IPv4 address, at the given byte: NAT64 and 6to4.

@@ -258,8 +258,8 @@ func requestID(h http.Header) string {
 // minRedacted is the length from which a part of an endpoint is taken out of its answers.
 const minRedacted = 4
 
-// quoted returns the beginning of a body for an error text, without what only the endpoint may
-// know. Many servers answer 404 or 405 with the path that they do not know.
+// quoted returns the beginning of a body for an error text, without secrets of the endpoint. Many
+// servers answer 404 or 405 with the path of the request, which may be such a secret.
 func quoted(body []byte, e Endpoint) string {
 	text := string(body)
 	for _, v := range private(e) {
@@ -268,7 +268,7 @@ func quoted(body []byte, e Endpoint) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxQuoted)], "")
 }
 
-// private returns what error texts must not have of an endpoint, the longest first.
+// private returns the parts of an endpoint that must not be in error texts, the longest first.
 func private(e Endpoint) []string {
 	var all []string
 	for _, v := range e.Headers {

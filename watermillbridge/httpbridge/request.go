@@ -184,10 +184,10 @@ func (p post) request(ctx context.Context, e Endpoint, now time.Time) (*http.Req
 }
 
 // Metadata returns the headers and fields of the event of a received request, exactly as they were
-// recorded, for coreinbox.Message.Headers. Of a request that was not sent by a Publisher it returns
-// the headers, under canonical names, and webhook-id as event_id: that is the id by which
-// Standard Webhooks has receivers deduplicate, and it is signed. An event_id that is not the
-// webhook-id is an error. Check the request with Verify first.
+// recorded, for coreinbox.Message.Headers. Of a request that no Publisher sent, it returns the
+// headers under their canonical names, and webhook-id as event_id: Standard Webhooks tells
+// receivers to deduplicate by this id, and it is signed. If the request has an event_id that
+// differs from webhook-id, Metadata returns an error. Check the request with Verify first.
 func Metadata(h http.Header) (map[string]string, error) {
 	id, text := h.Get(HeaderWebhookID), h.Get(headerMetadata)
 	if text == "" {

@@ -26,8 +26,8 @@ var ErrSignature = errors.New("httpbridge: the signature is not valid")
 
 const (
 	secretPrefix = "whsec_"
-	// versionMetadata is the version of signatures of Message-Metadata too, which Standard Webhooks
-	// does not know and its libraries pass over.
+	// versionMetadata marks signatures that cover Message-Metadata too. Standard Webhooks does not
+	// know this version, and its libraries ignore it.
 	versionMetadata = "v1m"
 	// tolerance is how far the clocks of sender and receiver may differ. Standard Webhooks leaves
 	// it to the receiver; its libraries take five minutes.
@@ -52,9 +52,9 @@ func Sign(id string, at time.Time, body []byte, secrets ...string) (string, erro
 	return all.String(), nil
 }
 
-// signMetadata returns what webhook-signature needs beside Sign for a request with
-// Message-Metadata. The signatures of Standard Webhooks do not cover headers, so anybody who has
-// seen a request could send it again with the id of another event.
+// signMetadata returns the signatures of a request with Message-Metadata, which stand behind those
+// of Sign in webhook-signature. The signatures of Standard Webhooks do not cover headers, so
+// anybody who has seen a request could send it again with the id of another event.
 func signMetadata(id string, at time.Time, metadata string, body []byte, secrets ...string) (string, error) {
 	var all strings.Builder
 	for i, secret := range secrets {
@@ -69,7 +69,8 @@ func signMetadata(id string, at time.Time, metadata string, body []byte, secrets
 	return all.String(), nil
 }
 
-// macMetadata has a key of its own: its result must not be the signature of another body.
+// macMetadata uses a key that is derived from the secret, so that its result is never the signature
+// of another body.
 func macMetadata(key []byte, id, stamp, metadata string, body []byte) []byte {
 	derived := hmac.New(sha256.New, key)
 	derived.Write([]byte(headerMetadata))

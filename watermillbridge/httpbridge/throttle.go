@@ -44,7 +44,7 @@ func (t *throttle) pause(url string, d time.Duration) {
 			}
 		}
 	}
-	// Answers to requests at the same time may ask for different pauses.
+	// Two answers at the same time may ask for different pauses: the longer one holds.
 	if until := now.Add(d); len(t.paused) < maxPaused && until.After(t.paused[url]) {
 		t.paused[url] = until
 	}

@@ -38,9 +38,9 @@ type QueueConfig struct {
 	// Archive gets completed and discarded effects before Cleanup deletes them, at most
 	// ArchiveEffects at once. If it returns an error or panics, they stay, Cleanup returns the
 	// error, and the next cleanup begins with them. Effects may come again: after a crash, and if
-	// two processes clean up at once. An archive must know their IDs. It must end when ctx does, a
-	// minute after the call at the latest: a call that goes on for another second is left alone,
-	// and the next one begins when it has returned. Default: none.
+	// two processes clean up at once. An archive must recognise them by their IDs. It must return
+	// when ctx ends, a minute after the call at the latest. A call that has not returned a second
+	// later is abandoned, and no other call begins until it returns. Default: none.
 	Archive func(ctx context.Context, effects []Record) error
 	// CleanupInterval is the pause between two cleanups in Run. CleanupBatch is how many effects
 	// one statement deletes. Default: 10 min and 1000.

@@ -40,7 +40,7 @@ type broker struct {
 	name string // where it is, without a password
 }
 
-// publisher is that of a bridge.
+// publisher is a publisher that a bridge made.
 type publisher interface {
 	core.Publisher
 	Close(ctx context.Context) error
@@ -210,8 +210,8 @@ func openRedis(_ context.Context, u *url.URL, s brokerSettings) (publisher, erro
 }
 
 // clientLog is the log of a client, which is mostly about connections that it opens again. While
-// its server is away it says the same for each of them: once a minute is enough, because the relay
-// tells of the outage itself.
+// its server is away, the client logs the same line for each connection. clientLog keeps one a
+// minute, because the relay logs the outage itself.
 type clientLog struct {
 	*slog.Logger
 

@@ -113,8 +113,8 @@ func (x *examination) retention(ctx context.Context) (all []finding, err error) 
 
 const maxLooks = 10 // at ops.MaxLook rows, for an event of a topic
 
-// kept compares the oldest done event that a filter selects with how long consumers remember it, as
-// who says.
+// kept compares the age of the oldest done event that a filter selects with the time for which
+// consumers remember events. who names the consumer or the flag that told this time.
 func (x *examination) kept(ctx context.Context, api *ops.API, f ops.Filter, remembers time.Duration, who string,
 ) (finding, error) {
 	of := ""

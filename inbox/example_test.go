@@ -353,7 +353,7 @@ func ExampleInbox_Release() {
 	repaired.Store(true)
 	done, err := in.Release(ctx, inbox.ReleaseRequest{
 		From: broker, Topic: "billing_poison", To: broker, Actor: "ada", Reason: "price list corrected",
-		Idle: 100 * time.Millisecond, // of Go channels
+		Idle: 100 * time.Millisecond, // enough for Go channels
 	})
 	fmt.Printf("%+v %v\n", done, err)
 	stop()

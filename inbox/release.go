@@ -33,8 +33,8 @@ var (
 
 // Metadata that Release writes. The value is the id of the run.
 const (
-	releasedBy = "released_by" // of a message that was sent to its topic
-	keptBy     = "kept_by"     // of a message that was put at the end of the poison queue
+	releasedBy = "released_by" // in a message that was sent to its topic
+	keptBy     = "kept_by"     // in a message that was put at the end of the poison queue
 )
 
 // Release sends some messages, and waits until they are handled. firstWave is how many it sends at
@@ -75,9 +75,9 @@ type ReleaseRequest struct {
 
 // Parked is a message in a poison queue.
 type Parked struct {
-	Message *message.Message // as it was put there, with the metadata of Watermill's PoisonQueue
-	Key     Key              // as the table has it
-	Topic   string           // from which it was consumed
+	Message *message.Message // the parked message, with the metadata of Watermill's PoisonQueue
+	Key     Key              // names its event in the table
+	Topic   string           // where it was consumed
 	Reason  string           // the error for which it was given up
 	At      time.Time        // when it was parked; zero if another program than Poison parked it
 }

@@ -91,7 +91,7 @@ func (q *queues) Subscribe(ctx context.Context, topic string) (<-chan *message.M
 				q.waiting[topic] = q.waiting[topic][1:]
 				q.mu.Unlock()
 			case <-msg.Nacked():
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // a broker does not deliver again at once either
 			case <-ctx.Done():
 				return
 			}

@@ -165,7 +165,7 @@ func noWindow(topic string) error {
 
 // memory is what is known of how long the consumers remember the events of a replay.
 type memory struct {
-	windows map[string]Window // by topic; Consumer is empty for ReplayOptions.DedupWindow
+	windows map[string]Window // the shortest of each topic; without a Consumer: ReplayOptions.DedupWindow
 	beyond  []string          // declared windows that do not hold
 }
 
@@ -187,7 +187,7 @@ func (m *memory) add(topic string, declared map[string]Window, o ReplayOptions) 
 
 // until returns when a consumer forgets the first of the events.
 func (m *memory) until(events []Event) (until time.Time, err error) {
-	var first *Event // of those that are forgotten
+	var first *Event // the first event that a consumer has forgotten
 	forgotten := 0
 	for i := range events {
 		e := &events[i]

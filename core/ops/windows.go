@@ -15,7 +15,7 @@ import (
 // Forever is Window.Keep of a consumer that never forgets an event, as an inbox without Retention.
 const Forever time.Duration = math.MaxInt64
 
-const maxWindows = 1000 // of all topics together
+const maxWindows = 1000 // for all topics together
 
 // Actions of the audit rows about windows. Such a row has the topic of the window and no event. Its
 // reason ends with the consumer.

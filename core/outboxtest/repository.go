@@ -23,21 +23,26 @@ type Repository struct {
 	clock   func() time.Time
 	exec    func(query string, args []any) (int64, error)
 
-	mu           sync.Mutex // guards the fields below; never held while waiting
-	shift        time.Duration
-	table        table
-	keys         map[core.KeyID]*keyRow
-	floor        int64 // the highest number of a deleted key row; no key may start below it
-	locks        map[lockKey]*rowLock
-	audits       []Audit
-	relays       map[string]core.RelayStatus
-	plans        map[string]ops.StoredPlan
-	planning     sync.Mutex            // taken before mu
-	pauses       map[string]core.Pause // by pauseTarget
-	groups       map[string]ops.GroupNote
-	rates        map[string]core.Rate // by topic
-	windows      map[windowKey]ops.Window
+	mu       sync.Mutex // guards the fields below; never held while waiting
+	shift    time.Duration
+	table    table
+	keys     map[core.KeyID]*keyRow
+	floor    int64 // the highest number of a deleted key row; no key may start below it
+	locks    map[lockKey]*rowLock
+	audits   []Audit
+	relays   map[string]core.RelayStatus
+	plans    map[string]ops.StoredPlan
+	planning sync.Mutex // taken before mu
+	decisions
 	commitFaults []CommitFault
+}
+
+// decisions are what people and programs have said about events. The zero value has none.
+type decisions struct {
+	pauses  map[string]core.Pause // by pauseTarget
+	groups  map[string]ops.GroupNote
+	rates   map[string]core.Rate // by topic
+	windows map[windowKey]ops.Window
 }
 
 var _ core.Repository = (*Repository)(nil)

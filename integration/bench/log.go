@@ -42,7 +42,7 @@ type logSection struct {
 	*env
 
 	pool    *pgxpool.Pool
-	kafka   *kafkaBroker // of kafkabridge
+	kafka   *kafkaBroker // through kafkabridge
 	franz   franzBroker
 	connect *connect // nil: Debezium takes no part
 }

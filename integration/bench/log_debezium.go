@@ -27,7 +27,7 @@ type connect struct {
 	*env
 
 	dir, root string
-	address   string // of its REST interface
+	address   string // its REST interface
 	life      io.Closer
 	done      chan error
 	made      int

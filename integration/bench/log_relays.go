@@ -23,7 +23,7 @@ import (
 
 // Figures of this section.
 const (
-	logWorkers = 128    // of kafkabridge
+	logWorkers = 128    // publish through kafkabridge at once
 	rawAtOnce  = 10_000 // messages that the raw client has, which is its default
 )
 

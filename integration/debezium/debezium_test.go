@@ -409,7 +409,7 @@ func (w *world) killed() {
 				events = append(events, e)
 			}
 			ids = append(ids, w.service.Publish(events...)...)
-			time.Sleep(10 * time.Millisecond) // of the business
+			time.Sleep(10 * time.Millisecond) // the pace of the business
 		}
 	}()
 	for range kills {

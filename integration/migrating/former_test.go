@@ -193,7 +193,7 @@ func (p *polling) publishSome(to message.Publisher) (err error) {
 		}
 	}
 	if len(all) == 0 {
-		time.Sleep(5 * time.Millisecond) // as such loops do
+		time.Sleep(5 * time.Millisecond) // the pause of the hand-written loop
 	}
 	return tx.Commit()
 }

@@ -237,7 +237,7 @@ func TestSlowDestination(t *testing.T) {
 		}))
 		fixture.Await(t, "events are on their way", func() bool { return w.pub.InFlight() > 0 })
 		pid := w.reader()
-		time.Sleep(6 * time.Second)
+		time.Sleep(6 * time.Second) // more than twice the patience of the server, and nothing must happen
 		if got := w.reader(); got != pid {
 			t.Errorf("the connection was lost: %d, then %d", pid, got)
 		}
@@ -454,16 +454,16 @@ func TestChaos(t *testing.T) {
 							committed[k].Store(last)
 							break
 						}
-						time.Sleep(50 * time.Millisecond)
+						time.Sleep(50 * time.Millisecond) // the server is down, or starts
 					}
 					continue
 				}
 				committed[k].Add(int64(more))
-				time.Sleep(rand.N(20 * time.Millisecond))
+				time.Sleep(rand.N(20 * time.Millisecond)) // the pace of a producer
 			}
 		})
 	}
-	for ctx.Err() == nil {
+	for ctx.Err() == nil { // chaos comes at random times, and so the sleeps are random
 		time.Sleep(rand.N(800 * time.Millisecond))
 		switch rand.N(6) {
 		case 0:

@@ -102,7 +102,7 @@ func (c *cell) run(kills int) {
 		fixture.NoError(c.T, c.child(n, c.point, after).killed(c.ctx))
 	}
 	last := c.child(kills, never, 0)
-	time.Sleep(20 * time.Millisecond) // the writers write on while the last one takes over
+	time.Sleep(20 * time.Millisecond) // load: the writers go on for a while as the last one takes over
 	quiet()
 	wg.Wait()
 	c.broker.healed.Store(true)

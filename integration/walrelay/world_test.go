@@ -27,7 +27,7 @@ type world struct {
 	pool    *pgxpool.Pool
 	pub     *outboxtest.Publisher
 	slot    string
-	mu      sync.Mutex // of what a test counts
+	mu      sync.Mutex // for the figures that a test counts
 }
 
 var slots atomic.Int64

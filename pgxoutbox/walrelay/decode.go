@@ -89,7 +89,7 @@ const statusDone = 1
 
 // relation is the table as the log describes it.
 type relation struct {
-	set   []func(*logRow, []byte) error // by the place of the column; nil: it is passed over
+	set   []func(*logRow, []byte) error // one for each column, in the order of the log; nil: the column is ignored
 	names names
 }
 

@@ -15,15 +15,15 @@ type gatherer struct {
 	at, end int
 	idle    func() // called before it may wait for the server; may be nil
 
-	since time.Time // of the count
-	reads int       // that waited for the server, since then
+	since time.Time // when the count of reads began
+	reads int       // how many reads waited for the server
 }
 
 const (
 	gatherBuffer = 128 << 10
 	gatherSpan   = 4 * time.Millisecond
-	gatherReads  = 24      // in a span: eight transactions with one event
-	gatherMuch   = 2 << 10 // bytes that would have taken a read of their own
+	gatherReads  = 24      // reads in a span, those of eight transactions with one event
+	gatherMuch   = 2 << 10 // bytes that count as one more read
 	gatherPause  = time.Millisecond
 )
 

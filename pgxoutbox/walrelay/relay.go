@@ -32,7 +32,7 @@ type Relay struct {
 	running atomic.Bool
 	session atomic.Pointer[session]
 
-	schema, name string // of the table, as the log names it; set by checkPublication
+	schema, name string // how the log names the table; set by checkPublication
 }
 
 // New returns a Relay. It reports every problem of cfg at once, and uses no connection.
@@ -70,7 +70,7 @@ func (r *Relay) Outbox() *core.Outbox { return r.outbox }
 const (
 	leastPause = 100 * time.Millisecond
 	mostPause  = 5 * time.Second
-	standBy    = time.Second // between two looks whether the slot is free
+	standBy    = time.Second // pause between two looks whether the slot is free
 )
 
 // Run publishes until ctx ends. It then finishes what it has begun to publish, tells the server how
@@ -226,7 +226,8 @@ func (r *Relay) look(ctx context.Context, system string) (b *bookmark, repair bo
 			b.confirmed = s.confirmed
 		}
 		_, err = r.db.exec(ctx, `INSERT INTO {log} (slot, epoch, confirmed, spilled, checkpoint, checkpoint_at,
-  system_id, repairing) VALUES ($1::text, 0, $2::text::pg_lsn, '0/0', '0', clock_timestamp(), $3::text, $4::boolean)`, r.cfg.Slot,
+  system_id, repairing)
+VALUES ($1::text, 0, $2::text::pg_lsn, '0/0', '0', clock_timestamp(), $3::text, $4::boolean)`, r.cfg.Slot,
 			b.confirmed.String(), system, b.repairing)
 		return b, b.repairing, err
 	case s != nil && s.active && !s.lost:

@@ -226,7 +226,7 @@ func (r *repository) NextDue(ctx context.Context, req core.ClaimRequest) (d time
 
 // MarkDone implements core.Repository.
 func (r *repository) MarkDone(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
-	var rows []core.Done // of the table
+	var rows []core.Done // those that the table claimed
 	s := r.source.Load()
 	for _, d := range done {
 		if s != nil && s.accept(d.ID) {
@@ -247,8 +247,8 @@ func (r *repository) MarkDone(ctx context.Context, done []core.Done, deleteRows 
 func (r *repository) MarkFailed(ctx context.Context, node string, failures []core.Failure) ([]bool, error) {
 	s := r.source.Load()
 	changed := make([]bool, len(failures))
-	var rows []core.Failure // of the table
-	var places []int        // of rows in failures
+	var rows []core.Failure // those that the table claimed
+	var places []int        // where each of them is in failures
 	var refused []*event
 	var moves []move
 	var moved []int

@@ -565,7 +565,7 @@ type repairRows struct {
 	tx   pgx.Tx
 	conn interface{ Release() }
 	from uint64
-	read atomic.Bool // to the end
+	read atomic.Bool // all rows were read
 }
 
 func (r *repairRows) close() {

@@ -19,9 +19,9 @@ import (
 type verdict uint8
 
 const (
-	fromLog verdict = iota + 1 // by this process, from the log
-	inTable                    // its row is open, and a relay publishes it from the table
-	ended                      // a relay has published it from the table, or a person has discarded it
+	fromLog verdict = iota + 1 // this process publishes the event from the log
+	inTable                    // the event's row is open, and a relay publishes it from the table
+	ended                      // a relay has published the event from the table, or a person has discarded it
 )
 
 // move asks the table about an event, or gives it an open row.
@@ -193,7 +193,8 @@ func (s *sqlSpiller) firstOpen(ctx context.Context, tx pgx.Tx, lanes []string) (
 		return open, nil
 	}
 	rows, err := tx.Query(ctx, s.db.text(`SELECT lane, min(key_seq) FROM {event}
-WHERE lane = ANY (ARRAY(SELECT decode(l, 'hex') FROM unnest($1::text[]) l)) AND status IN (0,2,3) AND lane IS NOT NULL AND (status <> 3 OR NOT $2::boolean)
+WHERE lane = ANY (ARRAY(SELECT decode(l, 'hex') FROM unnest($1::text[]) l)) AND status IN (0,2,3)
+  AND lane IS NOT NULL AND (status <> 3 OR NOT $2::boolean)
 GROUP BY lane`), lanes, s.skipDead)
 	if err != nil {
 		return nil, err
@@ -234,8 +235,8 @@ func (s *sqlSpiller) update(ctx context.Context, tx pgx.Tx, moves []*move) error
   available_at = clock_timestamp() + v.delay * interval '1 microsecond',
   lane = CASE WHEN v.leave THEN NULL ELSE e.lane END,
   last_error_code = NULLIF(v.code, ''), last_error = NULLIF(v.message, ''), error_group = NULLIF(v.grp, '')
-FROM unnest($1::text[]::uuid[], $2::integer[], $3::integer[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::boolean[])
-  v(id, status, attempts, delay, code, message, grp, leave)
+FROM unnest($1::text[]::uuid[], $2::integer[], $3::integer[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+  $8::boolean[]) v(id, status, attempts, delay, code, message, grp, leave)
 WHERE e.id = v.id AND e.status = 1`), ids, statuses, attempts, delays, codes,
 		messages, fingerprint, leave)
 	if err == nil && tag.RowsAffected() != int64(len(moves)) {

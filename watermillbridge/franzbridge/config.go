@@ -39,7 +39,7 @@ type Config struct {
 const (
 	defaultPublishTimeout = 5 * time.Second
 	minPublishTimeout     = 250 * time.Millisecond
-	leastOverhead         = 100 * time.Millisecond // that the client takes for RequestTimeoutOverhead
+	leastOverhead         = 100 * time.Millisecond // the least RequestTimeoutOverhead that the client takes
 )
 
 // partitioner is that of Kafka's Java client: murmur2 of the key, and without a key one partition

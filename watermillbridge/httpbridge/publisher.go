@@ -272,7 +272,7 @@ func quoted(body []byte, e Endpoint) string {
 func private(e Endpoint) []string {
 	var all []string
 	for _, v := range e.Headers {
-		all = append(append(all, v), strings.Fields(v)...) // of "Bearer token" the token alone, too
+		all = append(append(all, v), strings.Fields(v)...) // "Bearer token", and the token alone
 	}
 	for _, secret := range e.Secrets {
 		all = append(all, strings.TrimPrefix(secret, secretPrefix))

@@ -186,7 +186,7 @@ func TestMetadataThatNATSWouldChange(t *testing.T) {
 		}
 		d := core.Delivery{Event: e, RowID: core.RowID{1}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		err = p.Publish(ctx, d) // as recorded by a process without a Publisher
+		err = p.Publish(ctx, d) // an event that a process without a Publisher recorded
 		cancel()
 		if class, _ := core.ClassOf(err); (class == core.ClassPermanent) != (names != "") {
 			t.Errorf("%s: published: %v, %v", names, err, class)

@@ -23,7 +23,7 @@ var ErrStuck = errors.New("it has not returned although its context has ended")
 // Caller calls an archive, one call at a time. The function belongs to the application: it may
 // panic, or ignore the end of its context, and neither may keep the loop that cleans up.
 type Caller[T any] struct {
-	Name    string // of the field in a configuration
+	Name    string // the field of a configuration that has it, for errors
 	Archive func(ctx context.Context, rows []T) error
 	Grace   time.Duration
 	// Panicked makes an error of what recover returned. It runs in the deferred function.

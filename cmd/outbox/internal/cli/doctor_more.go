@@ -111,7 +111,7 @@ func (x *examination) retention(ctx context.Context) (all []finding, err error) 
 	return all, nil
 }
 
-const maxLooks = 10 // at ops.MaxLook rows, for an event of a topic
+const maxLooks = 10 // pages of ops.MaxLook rows in which an event of a topic is looked for
 
 // kept compares the age of the oldest done event that a filter selects with the time for which
 // consumers remember events. who names the consumer or the flag that told this time.

@@ -14,7 +14,7 @@ import (
 type windowRow struct {
 	Topic    string    `json:"topic"`
 	Consumer string    `json:"consumer"`
-	Keep     string    `json:"keep"` // as "168h0m0s", or "forever"
+	Keep     string    `json:"keep"` // such as "168h0m0s", or "forever"
 	Since    time.Time `json:"since"`
 	Actor    string    `json:"actor"`
 	Reason   string    `json:"reason"`

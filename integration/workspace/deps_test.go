@@ -200,6 +200,51 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
+// docs/design/dependencies.md gives the reason for each dependency that a user gets, and for those
+// of the program.
+func TestDependenciesAreExplained(t *testing.T) {
+	t.Parallel()
+	root, modules := workspace(t)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "design", "dependencies.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for line := range strings.Lines(string(page)) {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			told = append(told, strings.Fields(strings.ReplaceAll(cells[1], ",", " "))...)
+		}
+	}
+	looked := 0
+	for _, module := range modules {
+		if slices.Contains([]string{"integration", "integration/bench", "examples"}, module) {
+			continue
+		}
+		var mod struct {
+			Require []struct {
+				Path     string
+				Indirect bool
+			}
+		}
+		dir := filepath.Join(root, module)
+		if err := json.Unmarshal(goTool(t, dir, "mod", "edit", "-json"), &mod); err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range mod.Require {
+			if q.Indirect || ours(q.Path) {
+				continue
+			}
+			looked++
+			if !slices.ContainsFunc(told, func(path string) bool { return within(q.Path, path) }) {
+				t.Errorf("docs/design/dependencies.md does not say why %s requires %s", module, q.Path)
+			}
+		}
+	}
+	if looked < 20 {
+		t.Errorf("%d dependencies were looked at", looked)
+	}
+}
+
 // Internal packages belong to one module, so that the root module may be upgraded without the
 // others.
 func TestNoInternalPackageOfAnotherModule(t *testing.T) {

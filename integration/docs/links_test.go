@@ -43,6 +43,44 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// The menu of the site has every page of docs once.
+func TestMenu(t *testing.T) {
+	t.Parallel()
+	config, err := os.ReadFile(filepath.Join(root, "scripts", "docs", "mkdocs.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, nav, found := strings.Cut(string(config), "\nnav:\n")
+	if !found {
+		t.Fatal("scripts/docs/mkdocs.yml has no nav")
+	}
+	times, sections := map[string]int{}, map[string]bool{}
+	for line := range strings.Lines(nav) {
+		section, list, _ := strings.Cut(line, ":")
+		if sections[section] {
+			t.Errorf("the menu has two sections%s", strings.TrimPrefix(section, "  -"))
+		}
+		sections[section] = true
+		for page := range strings.SplitSeq(strings.Trim(strings.TrimSpace(list), "[]"), ",") {
+			times[strings.TrimSpace(page)]++
+		}
+	}
+	looked := 0
+	for _, page := range pages(t) {
+		name, inDocs := strings.CutPrefix(page, "docs/")
+		if !inDocs {
+			continue
+		}
+		looked++
+		if times[name] != 1 {
+			t.Errorf("scripts/docs/mkdocs.yml has %s %d times", name, times[name])
+		}
+	}
+	if looked < 30 {
+		t.Errorf("%d pages were looked at", looked)
+	}
+}
+
 // text is a page without its code.
 func text(t *testing.T, page string) string {
 	t.Helper()

@@ -31,8 +31,8 @@ func (a *app) replayPlanCommand() *cobra.Command {
 It prints how many there are, how old they are, and where they go. Rows that are replays themselves
 are passed over. outbox replay apply works the plan off.
 
-A consumer that remembers an event skips its replay. How long it remembers, it has declared (outbox
-window). If one of the events was done longer ago than a consumer of its topic remembers, nothing is
+A consumer that remembers an event skips its replay. Consumers declare how long they remember events
+(outbox window). If one of the events was done longer ago than a consumer of its topic remembers, nothing is
 stored, because that consumer would handle the event a second time. --dedup-window says how long the
 consumers remember where none has declared it; elsewhere it only makes the time shorter.
 --beyond-windows makes it hold everywhere. The audit then names the consumers that get events twice.

@@ -75,7 +75,7 @@ var firstVersion = contract.From(1, keyRenamed{"o"}, func(k keyRenamed) (basic, 
 	return basic{k.Order, 1}, nil
 })
 
-// code is a text that not every text can be.
+// code is a text of three characters. Reading another one is an error.
 type code struct{ text string }
 
 func (c code) MarshalText() ([]byte, error) { return []byte(c.text), nil }
@@ -88,7 +88,7 @@ func (c *code) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Types whose data are JSON strings alike differ in what they read.
+// Two types can both be strings in JSON, and one of them refuses texts that the other one reads.
 func TestStringsThatReadersRefuse(t *testing.T) {
 	const path = "order.placed/1/v"
 	check := func(name, rule string, was, now *contract.Catalog, decode func() error) {

@@ -170,7 +170,7 @@ func (c *clinic) locked(fn func()) {
 	fn()
 }
 
-// park has events given up. An id is key:number.
+// park lets the consumer give up events. An id is key:number.
 func (c *clinic) park(ids ...string) {
 	c.t.Helper()
 	for _, id := range ids {

@@ -48,7 +48,7 @@ func repositoryRoot() (string, error) {
 	return "", err
 }
 
-// startConnect starts it. In case of an error the result is to be closed too.
+// startConnect starts Kafka Connect. The caller closes the result, also after an error.
 func startConnect(ctx context.Context, e *env, kafka string) (c *connect, err error) {
 	c = &connect{env: e}
 	if c.root, err = repositoryRoot(); err != nil {
@@ -244,7 +244,7 @@ func (c *connect) add(ctx context.Context, prefix, slot, topic string) (end func
 	return end, nil
 }
 
-// continued is where a line goes on in the next one.
+// continued finds the ends of lines that go on in the next line.
 var continued = regexp.MustCompile(`\\\n\s*`)
 
 // properties reads a file of settings.
@@ -308,7 +308,7 @@ func (d *debezium) drain(ctx context.Context, _ *ledger, limit time.Duration) (f
 	if err != nil {
 		return 0, 0, err
 	}
-	// what was there at the first look took about one pause
+	// the events that the first look found had taken about one pause
 	took = time.Since(start) + pause
 	d.cpu = d.connect.cpu() - cpu
 	return last, took, nil

@@ -13,8 +13,8 @@ import (
 )
 
 // features are those of a broker with its bridge. Each text is a cell of the table in
-// docs/choosing-a-broker.md, and what stands beside it is checked against the broker. A broker that
-// can do more than is written here fails the test, too.
+// docs/choosing-a-broker.md. The other fields say the same for the scenarios, which compare it with
+// the broker. A broker that can do more than is written here fails the test, too.
 type features struct {
 	name   string
 	like   string                // the column that shows this broker; empty: its own

@@ -165,8 +165,8 @@ func TestRedisServers(t *testing.T) {
 	}
 }
 
-// A server breaks the connection when a value is too long for it. That event is dead, and no outage
-// for the events behind it.
+// A server breaks the connection when a value is too long for it. The event is dead at once, and
+// the events behind it do not meet an outage.
 func TestRedisLongValues(t *testing.T) {
 	t.Parallel()
 	server := fixture.StartPrivate(t, "redis")

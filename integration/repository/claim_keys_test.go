@@ -10,8 +10,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// With more keys than the limit allows whole runs, a claim takes rows of about as many keys as can
-// be published at once, and of 64 at least. The runs are longer if there are fewer keys.
+// If the limit of a claim has no room for a whole run of each key, the claim takes rows of about as
+// many keys as can be published at once, and of at least 64. If there are fewer keys, it takes more
+// rows of each.
 func TestClaimTakesKeysForAllAtOnce(t *testing.T) {
 	t.Parallel()
 	const keys, run, limit = 240, 4, 250

@@ -36,7 +36,7 @@ type window struct {
 	byID   map[core.RowID]*event
 	lanes  map[core.KeyID]*lane
 	topics map[string]*topic
-	order  []*topic // of topics, as they came
+	order  []*topic // the topics in the order in which they came
 	turn   int      // the topic that claims begin with
 
 	asks     fifo[*lane]  // keys whose first event asks the table
@@ -192,8 +192,8 @@ func (w *window) flush() {
 	}
 }
 
-// claimable says that there is something to claim. Of the events of the log, the relay hears when
-// there are many, or when the reader waits for more.
+// claimable wakes the relay, because there is something to claim. While the reader enters events of
+// the log, it wakes the relay only if there are many; flush does it for the rest.
 func (w *window) claimable() {
 	if w.reading {
 		if w.unsaid++; w.unsaid < mostUnsaid {
@@ -689,7 +689,7 @@ func (w *window) answer(e *event) {
 	}
 }
 
-// doubt says that the open row of an event may have been written, and sure that it is known.
+// doubt says that the open row of an event may have been written. sure says that this is known.
 func (w *window) doubt(e *event) {
 	if !e.unsure {
 		e.unsure = true
@@ -753,8 +753,8 @@ func (w *window) refused(e *event, blocks bool) {
 	w.advance()
 }
 
-// keep undoes refuse: it is not known to be written, and the relay will say again that the event
-// was refused.
+// keep undoes refuse if the open row may not have been written. The relay will report the refusal
+// again.
 func (w *window) keep(e *event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -762,7 +762,7 @@ func (w *window) keep(e *event) {
 	w.doubt(e)
 }
 
-// toAsk takes events that have to ask the table, at most most. Those of a key are in its order.
+// toAsk takes at most most events that have to ask the table. The events of a key are in its order.
 func (w *window) toAsk(most int) (events []*event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // Releaser is the consumer group that remembers which parked messages were released.
 const Releaser = Consumer + ".release"
 
-// releaser has parked messages processed after all.
+// releaser delivers parked messages again.
 type releaser struct {
 	in     *inbox.Inbox
 	kafka  broker.Kafka

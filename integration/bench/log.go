@@ -95,7 +95,7 @@ func runLog(ctx context.Context, e *env, s *Section) (err error) {
 	return l.measureLatency(ctx, s)
 }
 
-// openLogSection opens what the competitors share. The caller closes the result, also after an error.
+// openLogSection opens what the competitors share. The caller closes it, also after an error.
 func openLogSection(ctx context.Context, e *env, address string) (l *logSection, err error) {
 	l = &logSection{env: e}
 	if l.pool, err = e.openPGX(ctx); err != nil {

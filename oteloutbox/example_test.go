@@ -57,6 +57,34 @@ func Example() {
 	// consumer process orders links: 1
 }
 
+// slot is what a *walrelay.Relay tells about its slot.
+type slot struct{}
+
+func (slot) LogBacklog(context.Context) (core.LogBacklog, error) {
+	return core.LogBacklog{Slot: "outbox", Known: true, Active: true, Behind: 4096}, nil
+}
+
+// The gauges of a relay that reads the log of PostgreSQL.
+func ExampleMetrics_WatchLog() {
+	reader := sdkmetric.NewManualReader()
+	metrics := oteloutbox.NewMetrics(oteloutbox.MetricsConfig{
+		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+	})
+	metrics.WatchLog(slot{}) // in a service: the *walrelay.Relay
+
+	var collected metricdata.ResourceMetrics
+	if err := reader.Collect(context.Background(), &collected); err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range collected.ScopeMetrics[0].Metrics {
+		if data, ok := m.Data.(metricdata.Gauge[float64]); ok && m.Name == "outbox.log.behind" {
+			name, _ := data.DataPoints[0].Attributes.Value("slot")
+			fmt.Println(m.Name, m.Unit, name.AsString(), data.DataPoints[0].Value)
+		}
+	}
+	// Output: outbox.log.behind By outbox 4096
+}
+
 // The metrics of an outbox. A service has a reader that exports them in place of the manual one.
 func ExampleNewMetrics() {
 	reader := sdkmetric.NewManualReader()

@@ -121,6 +121,14 @@ func (m *Metrics) Watch(outbox metrics.Backlogger) { m.set.Watch(outbox) }
 // out if nobody looks at it. The rest is as for Watch.
 func (m *Metrics) WatchTypes(outbox metrics.TypeBacklogger) { m.set.WatchTypes(outbox) }
 
+// WatchLog adds the gauges of readers of PostgreSQL's log (*walrelay.Relay), each with the
+// attribute slot: outbox.log.behind, outbox.log.kept, outbox.log.slot.active, outbox.log.slot.lost,
+// outbox.log.repairing; outbox.log.safe if max_slot_wal_keep_size bounds the slot; and
+// outbox.log.spilled.keys in the process that reads it. Any process may watch. A slot that two of
+// them have is that of the first; outbox.backlog.errors counts the other. A second call replaces
+// all relays. The rest is as for Watch.
+func (m *Metrics) WatchLog(relays ...metrics.LogBacklogger) { m.set.WatchLog(relays...) }
+
 // WatchEffects adds the gauges of a table of effects: effect.backlog.messages and
 // effect.backlog.oldest.age, for each channel with effects that are not completed. The rest is as
 // for Watch.

@@ -14,6 +14,25 @@ import (
 	"github.com/ormoutbox/ormoutbox/promoutbox"
 )
 
+// slot is what a *walrelay.Relay tells about its slot.
+type slot struct{}
+
+func (slot) LogBacklog(context.Context) (core.LogBacklog, error) {
+	return core.LogBacklog{Slot: "outbox", Known: true, Behind: 4096, Bounded: true, Safe: 1 << 30}, nil
+}
+
+// The gauges of a relay that reads the log of PostgreSQL. Nobody reads this slot.
+func ExampleMetrics_WatchLog() {
+	metrics := promoutbox.New(promoutbox.Config{})
+	metrics.WatchLog(slot{}) // in a service: the *walrelay.Relay
+	fmt.Println(testutil.CollectAndCompare(metrics, strings.NewReader(`
+# HELP outbox_log_slot_active 1 while a process reads the slot, else 0. Use max over processes.
+# TYPE outbox_log_slot_active gauge
+outbox_log_slot_active{slot="outbox"} 0
+`), "outbox_log_slot_active"))
+	// Output: <nil>
+}
+
 // An outbox with metrics. A service passes the registry to promhttp.HandlerFor.
 func Example() {
 	registry := prometheus.NewRegistry()

@@ -41,7 +41,7 @@ type Config struct {
 type Metrics struct {
 	set *metrics.Set
 
-	watched map[string]*prometheus.Desc // the gauges of Watch, WatchTypes and WatchEffects, by name
+	watched map[string]*prometheus.Desc // the gauges that come from the database, by name
 
 	all []prometheus.Collector
 }
@@ -96,6 +96,18 @@ type TypeBacklogger = metrics.TypeBacklogger
 // time that it is asked for the gauges of Watch, and reads up to 300,000 rows then: leave it out if
 // nobody looks at it. The rest is as for Watch.
 func (m *Metrics) WatchTypes(outbox TypeBacklogger) { m.set.WatchTypes(outbox) }
+
+// LogBacklogger is what WatchLog asks: a *walrelay.Relay.
+type LogBacklogger = metrics.LogBacklogger
+
+// WatchLog adds the gauges of readers of PostgreSQL's log, each with the label slot:
+// outbox_log_behind_bytes, outbox_log_kept_bytes, outbox_log_slot_active, outbox_log_slot_lost,
+// outbox_log_repairing; outbox_log_safe_bytes if max_slot_wal_keep_size bounds the slot; and
+// outbox_log_spilled_keys in the process that reads it. Any process may watch, whether it reads the
+// slot or stands by. Two relays with slots of one name, on two servers, need a Metrics each, with
+// different ConstLabels: in one, the second is left out, and outbox_backlog_errors_total counts. A
+// second call replaces all relays. The rest is as for Watch.
+func (m *Metrics) WatchLog(relays ...LogBacklogger) { m.set.WatchLog(relays...) }
 
 // EffectBacklogger is what WatchEffects asks: a *command.Queue.
 type EffectBacklogger = metrics.EffectBacklogger

@@ -410,6 +410,62 @@ func TestBacklogOfTypes(t *testing.T) {
 	})
 }
 
+// logReader is a reader of the log.
+type logReader struct {
+	b   core.LogBacklog
+	err error
+}
+
+func (l *logReader) LogBacklog(context.Context) (core.LogBacklog, error) { return l.b, l.err }
+
+// Each slot has its gauges, and only those that mean something. While a relay cannot be asked its
+// gauges are missing, and those of another slot are not.
+func TestGaugesOfTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := promoutbox.New(promoutbox.Config{})
+		read := &logReader{b: core.LogBacklog{
+			Slot: "read", Known: true, Behind: 5000, Kept: 9000, Safe: -7, Bounded: true, Active: true, Leading: true,
+			SpilledKeys: 3, Repairing: true,
+		}}
+		gone := &logReader{b: core.LogBacklog{Slot: "gone", Lost: true}}
+		m.WatchLog(read, gone)
+		for name, v := range map[string][2]float64{ // of read and of gone; -1: missing
+			"outbox_log_behind_bytes": {5000, -1}, "outbox_log_kept_bytes": {9000, -1},
+			"outbox_log_safe_bytes": {-7, -1}, "outbox_log_spilled_keys": {3, -1},
+			"outbox_log_slot_active": {1, 0}, "outbox_log_slot_lost": {0, 1}, "outbox_log_repairing": {1, 0},
+		} {
+			want(t, m, v[0], name, "slot=read")
+			switch _, there := value(t, m, name, "slot=gone"); {
+			case v[1] >= 0:
+				want(t, m, v[1], name, "slot=gone")
+			case there:
+				t.Errorf("there is a value of %s", name)
+			}
+		}
+
+		// An old figure would hide an outage.
+		read.err = errors.New("down")
+		time.Sleep(15 * time.Second)
+		want(t, m, 1, "outbox_backlog_errors_total")
+		if _, there := value(t, m, "outbox_log_behind_bytes", "slot=read"); there {
+			t.Error("an old position is shown while the database is down")
+		}
+		want(t, m, 1, "outbox_log_slot_lost", "slot=gone")
+
+		// Two slots of one name would fail the whole scrape.
+		read.err, gone.b.Slot = nil, "read"
+		time.Sleep(15 * time.Second)
+		want(t, m, 0, "outbox_log_slot_lost", "slot=read")
+		want(t, m, 2, "outbox_backlog_errors_total")
+		m.WatchLog(gone)
+		want(t, m, 1, "outbox_log_slot_lost", "slot=read")
+		m.WatchLog()
+		if _, there := value(t, m, "outbox_log_slot_lost", "slot=read"); there {
+			t.Error("a relay that is not watched any more has gauges")
+		}
+	})
+}
+
 // Changes that people make from this process are counted, from zero on.
 func TestOperatorsAreCounted(t *testing.T) {
 	m := promoutbox.New(promoutbox.Config{})
@@ -439,6 +495,7 @@ func TestNames(t *testing.T) {
 	m := promoutbox.New(promoutbox.Config{Topics: []string{"t"}, Types: []string{"t"}})
 	m.Watch(&operated{})
 	m.WatchTypes(&types{})
+	m.WatchLog(&logReader{b: core.LogBacklog{Slot: "outbox", Known: true, Bounded: true, Leading: true}})
 	m.WatchEffects(channels{{Channel: "mail"}})
 	m.Inbox().Dead(inbox.Info{})
 	m.Keys().Decided(once.DecideInfo{})

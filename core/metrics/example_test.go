@@ -51,6 +51,28 @@ func (table) Backlog(context.Context) (core.Backlog, error) {
 	return core.Backlog{Pending: 7, Dead: 1, BlockedKeys: 1, OldestAge: time.Minute}, nil
 }
 
+// log is what the reader of a slot tells.
+type log struct{}
+
+func (log) LogBacklog(context.Context) (core.LogBacklog, error) {
+	return core.LogBacklog{Slot: "outbox", Known: true, Active: true, Behind: 4096, Kept: 8192}, nil
+}
+
+// Gauges of a relay that reads the log of PostgreSQL.
+func ExampleSet_WatchLog() {
+	set := metrics.New(printer{}, metrics.Config{})
+	set.WatchLog(log{}) // in a service: the *walrelay.Relay
+	for _, sample := range set.Samples(context.Background()) {
+		fmt.Println(sample.Desc.OTelName(), sample.Values, sample.Value)
+	}
+	// Output:
+	// outbox.log.slot.active [outbox] 1
+	// outbox.log.slot.lost [outbox] 0
+	// outbox.log.repairing [outbox] 0
+	// outbox.log.behind [outbox] 4096
+	// outbox.log.kept [outbox] 8192
+}
+
 // Gauges that come from the database are read when somebody asks for them.
 func ExampleWatched() {
 	set := metrics.New(printer{}, metrics.Config{})

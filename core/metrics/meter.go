@@ -16,14 +16,20 @@ type Desc struct {
 // OTelName is the name of the metric for OpenTelemetry, from which exporters make Name: dots for
 // underscores, without the unit and _total.
 func (d Desc) OTelName() string {
-	name := strings.TrimSuffix(strings.TrimSuffix(d.Name, "_total"), "_seconds")
+	name := d.Name
+	for _, end := range []string{"_total", "_seconds", "_bytes"} {
+		name = strings.TrimSuffix(name, end)
+	}
 	return strings.ReplaceAll(name, "_", ".")
 }
 
-// Unit is s for seconds, else empty.
+// Unit is s for seconds and By for bytes, else empty.
 func (d Desc) Unit() string {
-	if strings.HasSuffix(d.Name, "_seconds") {
+	switch {
+	case strings.HasSuffix(d.Name, "_seconds"):
 		return "s"
+	case strings.HasSuffix(d.Name, "_bytes"):
+		return "By"
 	}
 	return ""
 }

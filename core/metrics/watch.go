@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -38,6 +39,37 @@ var (
 		Help: "Events that are not finished by event type, of the part of the backlog that is counted. State: new, " +
 			"retry, dead. Use max over processes.",
 	}
+	LogBehind = Desc{
+		Name: "outbox_log_behind_bytes", Labels: []string{"slot"},
+		Help: "Log of the database that the reader of the slot has not confirmed. Use max over processes.",
+	}
+	LogKept = Desc{
+		Name: "outbox_log_kept_bytes", Labels: []string{"slot"},
+		Help: "Log that the server keeps on its disk because of the slot. Use max over processes.",
+	}
+	LogSafe = Desc{
+		Name: "outbox_log_safe_bytes", Labels: []string{"slot"},
+		Help: "Log that may be written until the slot may be lost; missing without max_slot_wal_keep_size. Use min " +
+			"over processes.",
+	}
+	LogActive = Desc{
+		Name: "outbox_log_slot_active", Labels: []string{"slot"},
+		Help: "1 while a process reads the slot, else 0. Use max over processes.",
+	}
+	LogLost = Desc{
+		Name: "outbox_log_slot_lost", Labels: []string{"slot"},
+		Help: "1 while the slot is missing, or the server has removed log that was not read; else 0. Use max over " +
+			"processes.",
+	}
+	LogRepairing = Desc{
+		Name: "outbox_log_repairing", Labels: []string{"slot"},
+		Help: "1 while events of a lost slot are published from the table, else 0. Use max over processes.",
+	}
+	LogSpilledKeys = Desc{
+		Name: "outbox_log_spilled_keys", Labels: []string{"slot"},
+		Help: "Keys that are published from the table, because an event was refused. Only the process that reads " +
+			"the slot has it.",
+	}
 	EffectMessages = Desc{
 		Name: "effect_backlog_messages", Labels: []string{"channel", "state"},
 		Help: "Effects that are not finished, counted up to a limit. Use max over processes.",
@@ -52,6 +84,7 @@ var (
 func Watched() []Desc {
 	return []Desc{
 		BacklogMessages, BacklogOldestAge, BlockedKeys, Pauses, RateLimits, UnrelayedTopics, TypeMessages,
+		LogBehind, LogKept, LogSafe, LogActive, LogLost, LogRepairing, LogSpilledKeys,
 		EffectMessages, EffectOldestAge,
 	}
 }
@@ -79,6 +112,11 @@ type TypeBacklogger interface {
 	TypeBacklog(ctx context.Context) ([]core.TypeBacklog, error)
 }
 
+// LogBacklogger is what WatchLog asks: a *walrelay.Relay.
+type LogBacklogger interface {
+	LogBacklog(ctx context.Context) (core.LogBacklog, error)
+}
+
 // operated is implemented by *core.Outbox.
 type operated interface {
 	Pauses(ctx context.Context) ([]core.Pause, error)
@@ -95,7 +133,7 @@ type watch struct {
 
 	mu              sync.Mutex // held while the database is asked: scrapes wait for one answer
 	outbox, effects []*source
-	byType          []*source
+	byType, log     []*source
 }
 
 // source is one question and its last answer.
@@ -227,6 +265,48 @@ func typeSamples(list []core.TypeBacklog, types []string) (all []Sample) {
 	return all
 }
 
+// WatchLog says which readers of the log Samples asks, each for its slot. A slot that two of them
+// have is that of the first; the questions to the other one count as failures. A second call
+// replaces them all.
+func (s *Set) WatchLog(relays ...LogBacklogger) {
+	w := s.watch
+	owners := map[string]int{} // the relay of each slot
+	var sources []*source
+	for n, relay := range relays {
+		sources = append(sources, &source{every: w.every, ask: func(ctx context.Context) ([]Sample, error) {
+			b, err := relay.LogBacklog(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if owner, taken := owners[b.Slot]; taken && owner != n {
+				return nil, fmt.Errorf("metrics: two relays have the slot %s", b.Slot)
+			}
+			owners[b.Slot] = n
+			return logSamples(b), nil
+		}})
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = sources
+}
+
+func logSamples(b core.LogBacklog) []Sample {
+	slot := []string{b.Slot}
+	all := []Sample{
+		{LogActive, slot, one(b.Active)}, {LogLost, slot, one(b.Lost)}, {LogRepairing, slot, one(b.Repairing)},
+	}
+	if b.Known {
+		all = append(all, Sample{LogBehind, slot, float64(b.Behind)}, Sample{LogKept, slot, float64(b.Kept)})
+	}
+	if b.Bounded {
+		all = append(all, Sample{LogSafe, slot, float64(b.Safe)})
+	}
+	if b.Leading {
+		all = append(all, Sample{LogSpilledKeys, slot, float64(b.SpilledKeys)})
+	}
+	return all
+}
+
 func effectSamples(b command.Backlog) []Sample {
 	return []Sample{
 		{EffectMessages, []string{b.Channel, "pending"}, float64(b.Pending)},
@@ -244,7 +324,7 @@ func (s *Set) Samples(ctx context.Context) (all []Sample) {
 	w := s.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, of := range [3][]*source{w.outbox, w.byType, w.effects} {
+	for _, of := range [4][]*source{w.outbox, w.byType, w.log, w.effects} {
 		for _, src := range of {
 			if src.asked.IsZero() || time.Since(src.asked) >= src.every {
 				w.refresh(ctx, src)

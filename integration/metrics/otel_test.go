@@ -35,6 +35,7 @@ type source interface {
 	Effects() func(command.ExecInfo)
 	Watch(outbox promoutbox.Backlogger)
 	WatchEffects(queue promoutbox.EffectBacklogger)
+	WatchLog(relays ...promoutbox.LogBacklogger)
 }
 
 type table struct{}
@@ -63,10 +64,21 @@ func (effects) Backlog(context.Context) (all []command.Backlog, err error) {
 	return all, nil
 }
 
+// slot is a reader of the log.
+type slot string
+
+func (s slot) LogBacklog(context.Context) (core.LogBacklog, error) {
+	return core.LogBacklog{
+		Slot: string(s), Known: true, Behind: 10, Kept: 20, Safe: 30, Bounded: true, Active: true, Repairing: true,
+		Leading: true, SpilledKeys: 4,
+	}, nil
+}
+
 // feed tells every observer of s something.
 func feed(s source) {
 	s.Watch(table{})
 	s.WatchEffects(effects{})
+	s.WatchLog(slot("orders"), slot("mail"))
 	down := errors.New("down")
 	o := s.Outbox()
 	for _, topic := range []string{"orders", "mail"} {

@@ -104,7 +104,7 @@ func TestDashboardShowsSeriesThatExist(t *testing.T) {
 func TestFleetGaugesAreNotSummed(t *testing.T) {
 	t.Parallel()
 	summed := regexp.MustCompile(`(sum|avg)( by \([^)]*\))? ?\(` +
-		`(outbox_backlog_messages|outbox_backlog_oldest_age_seconds|outbox_blocked_keys)`)
+		`(outbox_backlog_messages|outbox_backlog_oldest_age_seconds|outbox_blocked_keys|outbox_log_)`)
 	queries := map[string]string{}
 	for _, r := range rules(t) {
 		queries[r.Alert] = r.Expr
@@ -162,8 +162,8 @@ func TestPanels(t *testing.T) {
 		}
 	}
 	want := []string{
-		"At a glance", "Outbox: producers and backlog", "Relay", "Destinations", "Inbox", "Idempotency keys and HTTP",
-		"Effects",
+		"At a glance", "Outbox: producers and backlog", "Relay", "Destinations", "Reader of the log", "Inbox",
+		"Idempotency keys and HTTP", "Effects",
 	}
 	if !slices.Equal(rows, want) {
 		t.Errorf("rows %q", rows)

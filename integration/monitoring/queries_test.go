@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
@@ -22,8 +24,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 	"github.com/ormoutbox/ormoutbox/promoutbox"
 )
 
@@ -45,6 +49,7 @@ func scrape(t *testing.T) scraped {
 	m.Watch(p.Outbox)
 	m.WatchTypes(p.Outbox)
 	m.WatchEffects(mails{})
+	m.WatchLog(readLog(t))
 	p.Run()
 	p.Publish(core.Event{Type: "order.placed", Topic: "orders"})
 	p.AwaitDone(1)
@@ -85,6 +90,36 @@ func scrape(t *testing.T) scraped {
 		}
 	}
 	return all
+}
+
+// readLog runs a relay that reads the log of PostgreSQL, on a server with max_slot_wal_keep_size.
+func readLog(t *testing.T) *walrelay.Relay {
+	t.Helper()
+	db := testdb.Postgres(t)
+	fixture.NewProcess(t, db, core.Config{RelayedByLog: true, DisableJanitor: true}) // makes the tables
+	cfg, err := pgxpool.ParseConfig(db.DSN)
+	fixture.NoError(t, err)
+	cfg.MaxConns = 6
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	fixture.NoError(t, err)
+	t.Cleanup(pool.Close)
+	relay, err := walrelay.New(walrelay.Config{
+		Pool: pool, Slot: "monitoring_" + strings.ReplaceAll(core.NewEventID(), "-", "_"), Create: true,
+		Outbox: core.Config{Publisher: &outboxtest.Publisher{}, DisableJanitor: true},
+	})
+	fixture.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- relay.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		fixture.NoError(t, <-done)
+	})
+	fixture.Await(t, "the relay reads the log", func() bool {
+		b, err := relay.LogBacklog(t.Context())
+		return err == nil && b.Active && b.Leading
+	})
+	return relay
 }
 
 // check parses a query and reports selectors that find no series, and labels that it groups by and

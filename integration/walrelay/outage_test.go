@@ -309,6 +309,52 @@ func TestStandBy(t *testing.T) {
 	})
 }
 
+// A relay tells metrics of its slot: when it reads it, when another process does, when nobody does,
+// and when the slot is missing.
+func TestLogBacklog(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		reads, stands := w.relay(w.config()), w.relay(w.config())
+		ask := func(r *walrelay.Relay) core.LogBacklog {
+			t.Helper()
+			b, err := r.LogBacklog(t.Context())
+			fixture.NoError(t, err)
+			return b
+		}
+		if _, err := reads.LogBacklog(t.Context()); !errors.Is(err, walrelay.ErrNotSetUp) {
+			t.Errorf("without the table: %v", err)
+		}
+		w.setUp()
+		w.publish("a", 1, 1)
+		if b := ask(stands); b.Slot != w.slot || !b.Known || b.Active || b.Lost || b.Leading || b.Behind <= 0 ||
+			b.Kept < b.Behind {
+			t.Errorf("nobody reads it: %+v", b)
+		}
+		w.pub.FailFor(func(d core.Delivery) error {
+			if d.Key == "bad" {
+				return errRefused
+			}
+			return nil
+		})
+		stop := w.runRelay(reads)
+		w.publish("bad", 1, 1)
+		w.await(1)
+		fixture.Await(t, "a key is spilled", func() bool { return ask(reads).SpilledKeys == 1 })
+		if b := ask(reads); !b.Active || !b.Leading || b.Lost || b.Repairing {
+			t.Errorf("this process reads it: %+v", b)
+		}
+		if b := ask(stands); !b.Active || b.Leading || b.SpilledKeys != 0 {
+			t.Errorf("another process reads it: %+v", b)
+		}
+		stop()
+		fixture.MustExec(t, w.service.Pool, "SELECT pg_drop_replication_slot('"+w.slot+"')")
+		if b := ask(reads); b.Known || b.Active || !b.Lost || b.Leading {
+			t.Errorf("it is missing: %+v", b)
+		}
+	})
+}
+
 // The log of a busy server is confirmed while the outbox is quiet.
 func TestQuiet(t *testing.T) {
 	t.Parallel()

@@ -135,7 +135,8 @@ type slotState struct {
 	confirmed         pglogrepl.LSN
 	wal               string // wal_status
 	kept              bool   // it has a restart_lsn
-	behind, safe      int64  // bytes
+	behind, keeps     int64  // bytes
+	safe              int64
 	hasSafe, failover bool
 	lost              bool
 }
@@ -148,11 +149,13 @@ func (d *database) slot(ctx context.Context, name string) (*slotState, error) {
 	var invalid string
 	found, err := d.row(ctx, `SELECT slot_type = 'physical', COALESCE(plugin, ''), COALESCE(database, ''), active,
   confirmed_flush_lsn::text, COALESCE(wal_status, ''), restart_lsn IS NOT NULL,
-  COALESCE(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END,
-    confirmed_flush_lsn), 0)::bigint, safe_wal_size,
+  COALESCE(pg_wal_lsn_diff(now.lsn, confirmed_flush_lsn), 0)::bigint,
+  COALESCE(pg_wal_lsn_diff(now.lsn, restart_lsn), 0)::bigint, safe_wal_size,
   COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''), COALESCE((to_jsonb(s) ->> 'failover')::boolean, false)
-FROM pg_catalog.pg_replication_slots s WHERE slot_name = $1::text`, []any{name}, &s.physical, &s.plugin, &s.database,
-		&s.active, (*lsnText)(&s.confirmed), &s.wal, &s.kept, &s.behind, &safe, &invalid, &s.failover)
+FROM pg_catalog.pg_replication_slots s, (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn()
+  ELSE pg_current_wal_lsn() END AS lsn) now WHERE slot_name = $1::text`, []any{name}, &s.physical, &s.plugin, &s.database,
+		&s.active, (*lsnText)(&s.confirmed), &s.wal, &s.kept, &s.behind, &s.keeps,
+		&safe, &invalid, &s.failover)
 	if err != nil || !found {
 		return nil, err
 	}

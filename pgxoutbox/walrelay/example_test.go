@@ -71,6 +71,21 @@ func ExampleRelay_Status() {
 	}
 }
 
+// Metrics ask a relay for this: metrics.WatchLog(relay), with promoutbox or oteloutbox.
+func ExampleRelay_LogBacklog() {
+	relay, err := walrelay.New(config())
+	if err != nil {
+		log.Fatal(err)
+	}
+	backlog, err := relay.LogBacklog(context.Background())
+	if err != nil {
+		return // the database is away
+	}
+	if !backlog.Active {
+		fmt.Println("nobody reads", backlog.Slot, "and the server keeps", backlog.Kept, "bytes of log")
+	}
+}
+
 // A refused event waits in the table, and is redriven there.
 func ExampleRelay_Outbox() {
 	relay, err := walrelay.New(config())

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pglogrepl"
+
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // Status is how far the reader of a slot is.
@@ -18,6 +20,9 @@ type Status struct {
 	Confirmed pglogrepl.LSN
 	// Behind is how many bytes of log follow, of all tables of the server.
 	Behind int64
+	// Kept is how many bytes of log the server keeps on its disk because of the slot: those that
+	// are behind, and those since the oldest transaction that was open.
+	Kept int64
 	// WALStatus is that of pg_replication_slots: reserved, extended, unreserved or lost.
 	WALStatus string
 	// SafeWALSize is how many bytes may be written until the slot is in danger of being lost. It
@@ -57,11 +62,25 @@ func (r *Relay) Status(ctx context.Context) (Status, error) {
 	}
 	if s != nil {
 		st.Exists, st.Active, st.Confirmed, st.Behind, st.WALStatus = true, s.active, s.confirmed, s.behind, s.wal
-		st.SafeWALSize, st.Bounded, st.Lost, st.Failover = s.safe, s.hasSafe, s.lost, s.failover
+		st.Kept, st.SafeWALSize, st.Bounded, st.Lost, st.Failover = s.keeps, s.safe, s.hasSafe, s.lost, s.failover
 	}
 	if own := r.session.Load(); own != nil {
 		st.Leading = true
 		_, st.SpilledKeys = own.window.spilledKeys(0)
 	}
 	return st, nil
+}
+
+// LogBacklog is Status for WatchLog of promoutbox and oteloutbox. A slot that the server does not
+// have is lost. It returns the errors of Status.
+func (r *Relay) LogBacklog(ctx context.Context) (core.LogBacklog, error) {
+	st, err := r.Status(ctx)
+	if err != nil {
+		return core.LogBacklog{}, err
+	}
+	return core.LogBacklog{
+		Slot: r.cfg.Slot, Known: st.Exists, Behind: st.Behind, Kept: st.Kept, Safe: st.SafeWALSize,
+		Bounded: st.Bounded, Active: st.Active, Lost: st.Lost || !st.Exists, Repairing: st.Repairing,
+		Leading: st.Leading, SpilledKeys: st.SpilledKeys,
+	}, nil
 }

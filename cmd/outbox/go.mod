@@ -8,7 +8,8 @@ require (
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/ormoutbox/ormoutbox v0.0.0
-	github.com/ormoutbox/ormoutbox/pgxoutbox v0.0.0-00010101000000-000000000000
+	github.com/ormoutbox/ormoutbox/pgxoutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay v0.0.0-00010101000000-000000000000
 	github.com/ormoutbox/ormoutbox/promoutbox v0.0.0-00010101000000-000000000000
 	github.com/ormoutbox/ormoutbox/watermillbridge v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge v0.0.0-00010101000000-000000000000
@@ -41,6 +42,8 @@ require (
 	github.com/hashicorp/errwrap v1.1.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/jackc/pgio v1.0.0 // indirect
+	github.com/jackc/pglogrepl v0.0.0-20251213150135-2e8d0df862c1 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
@@ -75,6 +78,8 @@ require (
 replace github.com/ormoutbox/ormoutbox => ../../
 
 replace github.com/ormoutbox/ormoutbox/pgxoutbox => ../../pgxoutbox
+
+replace github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay => ../../pgxoutbox/walrelay
 
 replace github.com/ormoutbox/ormoutbox/promoutbox => ../../promoutbox
 

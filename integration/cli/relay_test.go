@@ -218,14 +218,19 @@ func TestRelayProcess(t *testing.T) {
 // ids.
 func serviceOf(t *testing.T, db testdb.DB) func(topic string, n int) []string {
 	t.Helper()
+	return serviceWith(t, db, core.Config{})
+}
+
+func serviceWith(t *testing.T, db testdb.DB, cfg core.Config) func(topic string, n int) []string {
+	t.Helper()
 	pool := fixture.TrackedPool(t, db)
-	ob := fixture.NewOutbox(t, db, core.Config{})
+	ob := fixture.NewOutbox(t, db, cfg)
 	tx := sqltx.NewTransactor(pool, db.Dialect)
 	return func(topic string, n int) (ids []string) {
 		var events []core.Event
 		for i := range n {
 			events = append(events, core.Event{
-				Type: "order.placed", Topic: topic, Key: strconv.Itoa(i % 7), Payload: []byte("{}"),
+				Type: "order.placed", Topic: topic, Key: keyOf(i), Payload: []byte("{}"),
 			})
 		}
 		err := tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) (err error) {
@@ -238,6 +243,9 @@ func serviceOf(t *testing.T, db testdb.DB) func(topic string, n int) []string {
 		return ids
 	}
 }
+
+// keyOf is the key of the i-th event of one call of a service.
+func keyOf(i int) string { return strconv.Itoa(i % 7) }
 
 // relayProcess is a running `outbox relay`.
 type relayProcess struct {

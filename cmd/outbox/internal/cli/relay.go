@@ -33,6 +33,7 @@ type relayFlags struct {
 	keep, keepDiscarded     time.Duration
 	deleteOnSuccess         bool
 	skipDead, noWake, noJan bool
+	logFlags
 }
 
 func (f *relayFlags) register(flags *pflag.FlagSet) {
@@ -40,7 +41,7 @@ func (f *relayFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.workers, "workers", 32, "events that are published at once, 1 to 10000")
 	flags.IntVar(&f.connections, "connections", 8, "connections to the database, 2 to 10000")
 	flags.DurationVar(&f.publishTimeout, "publish-timeout", 5*time.Second, "time limit of a publish")
-	flags.DurationVar(&f.pollInterval, "poll-interval", time.Second, "pause between polls of the table")
+	flags.DurationVar(&f.pollInterval, "poll-interval", pollEvery, "pause between polls of the table")
 	flags.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 20*time.Second,
 		"how long the relay takes to stop; kill it no earlier")
 	flags.DurationVar(&f.keep, "keep", 7*24*time.Hour, "how long published events stay in the table")
@@ -50,6 +51,7 @@ func (f *relayFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.skipDead, "skip-dead", false, "a dead event does not hold up its key (DeadPolicy SkipDead)")
 	flags.BoolVar(&f.noWake, "no-wake", false, "only poll, and do not listen for commits of other processes")
 	flags.BoolVar(&f.noJan, "no-janitor", false, "leave the deletion of old events to other processes")
+	f.logFlags.register(flags)
 }
 
 // check refuses what would silently be a default.
@@ -72,7 +74,7 @@ func (f *relayFlags) check() error {
 			return fmt.Errorf("--%s %s: it is longer than 0", name, v)
 		}
 	}
-	return nil
+	return f.checkLog()
 }
 
 // relayProcess are the settings of the whole process.
@@ -93,7 +95,16 @@ Brokers:
 ` + brokerHelp + `
 
 Every flag can be set in the environment too: --to is OUTBOX_TO, --poll-interval is
-OUTBOX_POLL_INTERVAL. --listen serves three paths:
+OUTBOX_POLL_INTERVAL.
+
+The relay polls the table. With --slot it reads the log of PostgreSQL instead (docs/walrelay.md): the
+events of services with RelayedByLog, and those that wait in the table. One process reads a slot; the
+others with the same slot stand by, are ready, and take over. The server needs wal_level = logical, the
+role the attribute REPLICATION, and the address is that of PostgreSQL itself: PgBouncer does not pass
+the log on. --create-slot makes the slot, its publication and the table outbox_log, for which the role
+has to own the table of events; without it the relay ends if one of them is missing.
+
+--listen serves three paths:
 
   /healthz   503 if only a restart helps; else 200
   /readyz    503 if the database does not answer or lacks tables, or the relay is stopping; else 200
@@ -117,6 +128,7 @@ The log goes to the standard error; with --json it is JSON. --timeout does not a
 only insert need no broker. Tables of effects (topics effect.*) are not relayed here.`,
 		Example: `  outbox relay --to 'amqp://guest:guest@localhost:5672/?topology=queue' --listen :8080
   OUTBOX_TO=kafka://kafka1:9092,kafka2:9092 outbox relay --listen :8080
+  outbox relay --to kafka://kafka1:9092 --slot outbox --create-slot --listen :8080
   outbox relay --config /etc/outbox/relay.json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -131,6 +143,8 @@ only insert need no broker. Tables of effects (topics effect.*) are not relayed 
 	flags.StringVar(&p.config, "config", "", "file of several outboxes, or the JSON itself")
 	flags.StringVar(&p.listen, "listen", "", "address of /healthz, /readyz and /metrics, such as :8080; empty: none")
 	flags.StringVar(&p.logLevel, "log-level", "info", "debug, info, warn or error")
+	_ = c.RegisterFlagCompletionFunc("repair-slot", cobra.FixedCompletions(
+		[]string{"lost", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(
 		[]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -209,7 +223,7 @@ func runAll(ctx context.Context, all []*relayed, logger *slog.Logger) error {
 	var relays, told sync.WaitGroup
 	errs := make([]error, len(all))
 	for i, o := range all {
-		o.logger.Info("relaying", "database", o.db.name, "broker", o.dest.name, "node", o.outbox.Node())
+		o.begins()
 		relays.Go(func() {
 			errs[i] = o.run(running)
 			if errs[i] != nil {

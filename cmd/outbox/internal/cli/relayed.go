@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 	"github.com/ormoutbox/ormoutbox/promoutbox"
 )
 
@@ -31,6 +33,9 @@ type relayed struct {
 	dest   *broker
 	outbox *core.Outbox
 	logger *slog.Logger
+
+	log  *walrelay.Relay // nil: the relay polls the table
+	pool *pgxpool.Pool   // of log
 }
 
 // relayed returns the outboxes of the configuration, or that of the flags.
@@ -146,15 +151,24 @@ func (a *app) set(flags *pflag.FlagSet, name string, v any) error {
 	return nil
 }
 
-// differ refuses two outboxes with the same tables.
+// differ refuses two outboxes with the same tables, or with the same slot: one would stand by for
+// ever.
 func differ(all []*relayed) error {
-	tables := map[[3]string]string{}
+	tables, slots := map[[3]string]string{}, map[string]string{}
 	for _, o := range all {
 		key := [3]string{o.db.name, o.schema, o.prefix}
 		if other, ok := tables[key]; ok {
 			return usage("--config: outboxes %s and %s have the same tables", other, o.name)
 		}
 		tables[key] = o.name
+		if o.slot == "" {
+			continue
+		}
+		slot := fmt.Sprintf("%s:%d %s", o.db.pgx.Host, o.db.pgx.Port, o.slot) // of the whole server
+		if other, ok := slots[slot]; ok {
+			return usage("--config: outboxes %s and %s have the same slot %s on one server", other, o.name, o.slot)
+		}
+		slots[slot] = o.name
 	}
 	return nil
 }
@@ -186,38 +200,69 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, registr
 	if o.dest, err = openBroker(ctx, o.to, settings); err != nil {
 		return o.wrap(err)
 	}
-	table, err := sqloutbox.New(o.db.DB, sqloutbox.Config{Dialect: o.db.dialect, Schema: o.schema, Prefix: o.prefix})
-	if err != nil {
-		return o.wrap(usage("%w", err))
-	}
 	metrics := promoutbox.New(promoutbox.Config{})
 	cfg := core.Config{
-		Repository: table, Publisher: o.dest.publisher, Workers: o.workers, PublishTimeout: o.publishTimeout,
+		Publisher: o.dest.publisher, Workers: o.workers, PublishTimeout: o.publishTimeout,
 		PollInterval: o.pollInterval, ShutdownTimeout: o.shutdownTimeout, DisableJanitor: o.noJan,
 		Retention: core.Retention{
 			Keep: o.keep, KeepDiscarded: o.keepDiscarded, DeleteOnSuccess: o.deleteOnSuccess,
 		},
-		Wake: core.WakePolicy{Disable: o.noWake}, Logger: o.logger, Observer: metrics.Outbox(),
+		Logger: o.logger, Observer: metrics.Outbox(),
 	}
 	if o.skipDead {
 		cfg.DeadPolicy = core.SkipDead
 	}
-	if o.db.pgx != nil && !o.noWake {
-		cfg.Wake.Listen = pgxoutbox.Listen(o.db.pgx, sqloutbox.WakeChannel(o.prefix))
-	}
-	if o.outbox, err = core.New(cfg); err != nil {
-		return o.wrap(usage("%s", withoutPackages(err.Error())))
+	if o.slot != "" {
+		if err := o.openLog(ctx, cfg); err != nil {
+			return o.wrap(err)
+		}
+		metrics.WatchLog(o.log)
+	} else if err := o.openTable(cfg); err != nil {
+		return o.wrap(err)
 	}
 	metrics.Watch(o.outbox)
 	return o.wrap(registry.Register(metrics))
 }
 
+// openTable makes the outbox that polls the table.
+func (o *relayed) openTable(cfg core.Config) (err error) {
+	cfg.Repository, err = sqloutbox.New(o.db.DB, sqloutbox.Config{
+		Dialect: o.db.dialect, Schema: o.schema, Prefix: o.prefix,
+	})
+	if err != nil {
+		return usage("%w", err)
+	}
+	cfg.Wake = core.WakePolicy{Disable: o.noWake}
+	if o.db.pgx != nil && !o.noWake {
+		cfg.Wake.Listen = pgxoutbox.Listen(o.db.pgx, sqloutbox.WakeChannel(o.prefix))
+	}
+	if o.outbox, err = core.New(cfg); err != nil {
+		return usage("%s", withoutPackages(err.Error()))
+	}
+	return nil
+}
+
+// begins tells that the relay begins.
+func (o *relayed) begins() {
+	args := []any{"database", o.db.name, "broker", o.dest.name, "node", o.outbox.Node()}
+	if o.slot != "" {
+		args = append(args, "slot", o.slot)
+	}
+	o.logger.Info("relaying", args...)
+}
+
 // run relays until ctx ends.
 func (o *relayed) run(ctx context.Context) error {
-	err := o.outbox.Run(ctx)
+	run := o.outbox.Run
+	if o.log != nil {
+		run = o.log.Run
+	}
+	err := run(ctx)
 	switch {
 	case errors.Is(err, core.ErrNoTables):
 		return o.wrap(&noTablesError{err})
+	case err != nil && o.log != nil:
+		return o.wrap(errors.New(inFlags(err)))
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return nil
 	}
@@ -230,6 +275,9 @@ func (o *relayed) close(ctx context.Context) (err error) {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.publishTimeout)
 		defer cancel()
 		err = o.dest.Close(closing)
+	}
+	if o.pool != nil {
+		o.pool.Close()
 	}
 	if o.db != nil {
 		err = errors.Join(err, o.db.Close())

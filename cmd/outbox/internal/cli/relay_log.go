@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/pflag"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
+)
+
+// pollEvery is the pause between polls, if nothing else is asked for.
+const pollEvery = time.Second
+
+// leastOfLog is how many connections a reader of the log needs.
+const leastOfLog = 4
+
+// repairPolicies are the values of --repair-slot.
+var repairPolicies = map[string]walrelay.RepairPolicy{
+	"lost": walrelay.RepairLost, "never": walrelay.RepairNever, "always": walrelay.RepairAlways,
+}
+
+// logFlags are the settings of a relay that reads the log of PostgreSQL.
+type logFlags struct {
+	slot             string // empty: it polls the table
+	create, failover bool
+	repair           string
+}
+
+func (f *logFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.slot, "slot", "", "read the log of PostgreSQL by this replication slot, and do not poll")
+	flags.BoolVar(&f.create, "create-slot", false, "make what is missing of the slot, its publication and its table")
+	flags.BoolVar(&f.failover, "failover-slot", false, "new slots follow to the standbys of PostgreSQL 17 or newer")
+	flags.StringVar(&f.repair, "repair-slot", "lost", "repair a slot that is lost, also one that was moved (always), "+
+		"or none (never)")
+}
+
+var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// checkLog refuses what contradicts --slot, and what means nothing without it.
+func (f *relayFlags) checkLog() error {
+	polls := func(flag, why string) error {
+		return fmt.Errorf("%s does not go with --slot: %s", flag, why)
+	}
+	_, known := repairPolicies[f.repair]
+	switch {
+	case !known:
+		return fmt.Errorf("--repair-slot %.64q: it is lost, always or never", f.repair)
+	case f.slot == "" && (f.create || f.failover || f.repair != "lost"):
+		return fmt.Errorf("--create-slot, --failover-slot and --repair-slot are for a relay that reads the log: --slot " +
+			"is missing")
+	case f.slot == "":
+		return nil
+	case !slotName.MatchString(f.slot):
+		return fmt.Errorf("--slot %.80q: it has lower-case letters, digits and _, at most 63", f.slot)
+	case f.pollInterval != pollEvery:
+		return polls("--poll-interval", "the log tells the relay of each event")
+	case f.noWake:
+		return polls("--no-wake", "the log wakes the relay, and nothing is listened for")
+	case f.deleteOnSuccess:
+		return polls("--delete-on-success", "events of the log stay in the table for --keep, and a slot that is lost is "+
+			"repaired from them")
+	case f.connections < leastOfLog:
+		return fmt.Errorf("--connections %d: with --slot it is %d or more", f.connections, leastOfLog)
+	}
+	return nil
+}
+
+// openLog makes the relay that reads the log. cfg is that of its outbox, without the table.
+func (o *relayed) openLog(ctx context.Context, cfg core.Config) (err error) {
+	if o.db.dialect != core.Postgres {
+		return usage("--slot %s: only the log of PostgreSQL is read, and this is %s: leave --slot out", o.slot, o.db.name)
+	}
+	pool, err := pgxpool.ParseConfig(o.db.pgx.ConnString())
+	if err != nil {
+		return usage("the database's URL: %w", err)
+	}
+	pool.ConnConfig, pool.MaxConns = o.db.pgx.Copy(), int32(o.connections) //nolint:gosec // check bounds it
+	if o.pool, err = pgxpool.NewWithConfig(ctx, pool); err != nil {
+		return err
+	}
+	o.log, err = walrelay.New(walrelay.Config{
+		Pool: o.pool, Tables: sqloutbox.Config{Schema: o.schema, Prefix: o.prefix}, Slot: o.slot, Create: o.create,
+		Failover: o.failover, Repair: repairPolicies[o.repair], Outbox: cfg,
+	})
+	if err != nil {
+		return usage("%s", inFlags(err))
+	}
+	o.outbox = o.log.Outbox()
+	return nil
+}
+
+// advice has the flags of the command for what the errors of walrelay say to programs.
+var advice = strings.NewReplacer(
+	"drop it and call Setup, or name another one", "drop it, and start the relay once with --create-slot",
+	"call Setup, or set Create", "start the relay once with --create-slot",
+	"set Config.Replication to PostgreSQL itself", "give --database-url that of PostgreSQL itself",
+	"Config.Repair = RepairAlways makes it again, and publishes",
+	"`outbox relay --repair-slot always`, run once, makes it again, and publishes",
+	"so give Config.Slot another one", "so give --slot another one",
+	"Config.Failover", "--failover-slot",
+	"walrelay: ", "",
+)
+
+// inFlags is an error of walrelay for the command line.
+func inFlags(err error) string { return withoutPackages(advice.Replace(err.Error())) }

@@ -1,0 +1,178 @@
+package cli_test
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// logSlot is the name of a replication slot, which is dropped when the test ends.
+func logSlot(t *testing.T, db testdb.DB) string {
+	t.Helper()
+	slot := "cli_" + strings.ReplaceAll(core.NewEventID(), "-", "_")
+	pool := db.Open(t)
+	t.Cleanup(func() {
+		fixture.Await(t, "the slot is dropped", func() bool { // a process that was killed leaves it in a moment
+			_, err := pool.Exec("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE " +
+				"slot_name = '" + slot + "'")
+			return err == nil
+		})
+	})
+	return slot
+}
+
+// kill ends the relay with SIGKILL.
+func (p *relayProcess) kill() {
+	p.t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		p.t.Fatal(err)
+	}
+	_ = p.cmd.Wait()
+}
+
+// status is the HTTP status of a probe.
+func (p *relayProcess) status(path string) int {
+	p.t.Helper()
+	res, err := http.Get("http://" + p.address + path)
+	if err != nil {
+		return 0
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// wantOrder requires that the first copies of the events of each key have arrived in their order.
+func wantOrder(t *testing.T, arrived []string, keys map[string]string, published []string) {
+	t.Helper()
+	first, want := map[string][]string{}, map[string][]string{}
+	seen := map[string]bool{}
+	for _, id := range arrived {
+		if !seen[id] {
+			seen[id] = true
+			first[keys[id]] = append(first[keys[id]], id)
+		}
+	}
+	for _, id := range published {
+		want[keys[id]] = append(want[keys[id]], id)
+	}
+	if !maps.EqualFunc(first, want, slices.Equal) {
+		t.Errorf("first copies of each key\n%v\nwant\n%v", first, want)
+	}
+}
+
+// The command reads the log of PostgreSQL. It is killed in the middle and started again; a second
+// process stands by and takes over. Every event arrives, those of each key in their order.
+func TestRelayOfTheLog(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	slot := logSlot(t, db)
+	var in inbound
+	to, topic := brokers["kafka"](t, &in)
+	if out, errs, code := outbox(t, db, "migrate", "up"); code != 0 {
+		t.Fatal(out, errs)
+	}
+	start := func() *relayProcess {
+		t.Helper()
+		return startRelayWith(t, "DATABASE_URL="+address(t, db), "OUTBOX_TO="+to, "OUTBOX_SLOT="+slot,
+			"OUTBOX_CREATE_SLOT=true")
+	}
+	service := serviceWith(t, db, core.Config{RelayedByLog: true})
+	var published []string
+	keys := map[string]string{}
+	publish := func(n int) {
+		t.Helper()
+		for i, id := range service(topic, n) {
+			published, keys[id] = append(published, id), keyOf(i)
+		}
+	}
+	arrived := func() int {
+		all := in.all()
+		slices.Sort(all)
+		return len(slices.Compact(all))
+	}
+
+	first := start()
+	fixture.Await(t, "the relay is ready", first.ready)
+	publish(1)
+	fixture.Await(t, "the event arrives", func() bool { return arrived() == 1 })
+	for range 20 {
+		publish(50)
+	}
+	fixture.Await(t, "some of the many arrive", func() bool { return arrived() > 100 })
+	first.kill()
+	publish(50)
+
+	second := start()
+	fixture.Await(t, "all events arrive", func() bool { return arrived() == len(published) })
+	wantOrder(t, in.all(), keys, published)
+	fixture.Await(t, "the gauges of the slot", func() bool {
+		all := second.get("/metrics")
+		return strings.Contains(all, `outbox_log_slot_active{slot="`+slot+`"} 1`) &&
+			strings.Contains(all, `outbox_log_spilled_keys{slot="`+slot+`"} 0`)
+	})
+
+	third := start()
+	fixture.Await(t, "it stands by", func() bool { return strings.Contains(third.log.String(), "stands by") })
+	if code, got := third.status("/readyz"), third.get("/readyz"); code != 200 ||
+		!strings.Contains(got, `"relaying":false`) {
+		t.Errorf("/readyz of the one that stands by: %d %s", code, got)
+	}
+	if got := third.get("/metrics"); !strings.Contains(got, `outbox_log_slot_active{slot="`+slot+`"} 1`) ||
+		strings.Contains(got, "outbox_log_spilled_keys{") {
+		t.Errorf("the one that stands by has other gauges:\n%s", got)
+	}
+	publish(50)
+	second.terminate()
+	publish(50)
+	fixture.Await(t, "all events arrive", func() bool { return arrived() == len(published) })
+	fixture.Await(t, "it relays", third.ready)
+	wantOrder(t, in.all(), keys, published)
+	third.terminate()
+}
+
+// The command ends for what a person has to change, and says in its own words what that is.
+func TestRelayOfTheLogRefused(t *testing.T) {
+	t.Parallel()
+	pooler := testdb.PgBouncer(t)
+	db := pooler.Direct(t)
+	slot := logSlot(t, db)
+	if out, errs, code := outbox(t, db, "migrate", "up"); code != 0 {
+		t.Fatal(out, errs)
+	}
+	pool := db.Open(t)
+	for _, c := range []struct {
+		statement string
+		db        testdb.DB
+		args      []string
+		want      string
+	}{
+		{"", db, nil, "start the relay once with --create-slot"},
+		{"", pooler, []string{"--create-slot"}, "give --database-url that of PostgreSQL itself"},
+		{
+			"DROP PUBLICATION " + slot + "; CREATE PUBLICATION " + slot + " FOR TABLE outbox_key", db, nil,
+			"drop it, and start the relay once with --create-slot",
+		},
+		{
+			"DROP PUBLICATION " + slot + "; SELECT pg_create_logical_replication_slot('" + slot + "', 'pgoutput'); " +
+				"INSERT INTO outbox_log SELECT '" + slot + "', 1, '0/0', '0/0', '0', now(), system_identifier, false " +
+				"FROM pg_control_system()", db, []string{"--create-slot"}, "`outbox relay --repair-slot always`, run once",
+		},
+	} {
+		for statement := range strings.SplitSeq(c.statement, "; ") {
+			fixture.MustExec(t, pool, statement)
+		}
+		args := append([]string{"relay", "--to", "redis://localhost:1", "--slot", slot}, c.args...)
+		_, errs, code := outbox(t, c.db, args...)
+		lines := strings.Split(strings.TrimSpace(errs), "\n")
+		last := lines[len(lines)-1]
+		if code != 1 || !strings.Contains(last, c.want) || strings.Contains(last, "Config.") {
+			t.Errorf("%q: exit code %d\n%s", args, code, errs)
+		}
+	}
+}

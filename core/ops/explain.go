@@ -56,6 +56,10 @@ type Explanation struct {
 // A destination is known to be stopped if the relay of this process has stopped it. If the relay of
 // another process has, the events tell that it tried, see Outage.
 //
+// Whether an event of a reader of the log is published, the table does not know (Event.ByLog). It
+// is ReasonDone, and the text names what would hold it back: a pause, or a destination that is
+// stopped.
+//
 // The relays are those of core.Outbox.Relays. Calls of Drain are not among them. If the Repository
 // does not record relays, or their table is missing, no event has ReasonUnrelayed.
 func (a *API) Explain(ctx context.Context, id string) ([]Explanation, error) {
@@ -235,15 +239,9 @@ func (a *API) done(ctx context.Context, x *Explanation) error {
 	}
 	w, known := declared[x.Event.Topic]
 	if x.Event.ByLog() {
-		x.Text = fmt.Sprintf("It was inserted at %s for a program that reads the log of the database, as "+
-			"walrelay and Debezium do. Whether that program has published it, this table does not know.",
-			at(x.Event.CreatedAt))
-		window := " --dedup-window TIME"
-		if known {
-			window = ""
+		if err := a.byLog(ctx, x, known); err != nil {
+			return err
 		}
-		x.Fix = fmt.Sprintf("See whether the program runs and how far it is: `outbox doctor`. If it has lost the "+
-			"event, replay %[1]s: `outbox replay plan %[1]s%[2]s --reason WHY`.", x.Event.ID, window)
 	} else {
 		x.Text = fmt.Sprintf("Destination %s accepted it at %s.", x.Event.Topic, at(x.Event.DoneAt))
 		if x.Event.Receipt != "" {
@@ -318,6 +316,12 @@ func (x *Explanation) blocked() {
 
 func (x *Explanation) paused(p *core.Pause) {
 	x.Reason, x.Until = ReasonPaused, p.Until
+	text, fix := pauseText(p)
+	x.Text, x.Fix = text+" The events wait and spend no attempts.", fix
+}
+
+// pauseText says what is paused, and how it is resumed.
+func pauseText(p *core.Pause) (text, fix string) {
 	what, target := "Destination "+p.Topic+" is", shellWord(p.Topic)
 	switch {
 	case p.All:
@@ -329,9 +333,8 @@ func (x *Explanation) paused(p *core.Pause) {
 	if !p.Until.IsZero() {
 		until = " until " + at(p.Until)
 	}
-	x.Text = fmt.Sprintf("%s paused by %s since %s%s: %s. The events wait and spend no attempts.", what, p.Actor,
-		at(p.Since), until, p.Reason)
-	x.Fix = fmt.Sprintf("Resume it: `outbox resume %s --reason WHY`.", target)
+	return fmt.Sprintf("%s paused by %s since %s%s: %s.", what, p.Actor, at(p.Since), until, p.Reason),
+		fmt.Sprintf("Resume it: `outbox resume %s --reason WHY`.", target)
 }
 
 // shellWord quotes a word for a shell, if it needs that.

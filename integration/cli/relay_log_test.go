@@ -133,7 +133,17 @@ func TestRelayOfTheLog(t *testing.T) {
 	fixture.Await(t, "all events arrive", func() bool { return arrived() == len(published) })
 	fixture.Await(t, "it relays", third.ready)
 	wantOrder(t, in.all(), keys, published)
+	fixture.Await(t, "the last event is known to be published", func() bool {
+		out, _, _ := outbox(t, db, "explain", published[len(published)-1])
+		return strings.Contains(out, "walrelay has published it, from slot "+slot)
+	})
+	if out, errs, _ := outbox(t, db, "status"); !strings.Contains(out, "slot "+slot+" is read by walrelay on ") {
+		t.Errorf("status:\n%s%s", out, errs)
+	}
 	third.terminate()
+	if out, errs, _ := outbox(t, db, "status"); !strings.Contains(out, "nobody reads slot "+slot) {
+		t.Errorf("status without a relay:\n%s%s", out, errs)
+	}
 }
 
 // The command ends for what a person has to change, and says in its own words what that is.

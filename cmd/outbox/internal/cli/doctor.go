@@ -139,7 +139,7 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 		"RabbitMQ's management API, as http://user:password@host:15672 (default: $OUTBOX_RABBITMQ_API)")
 	f.StringVar(&l.keysPrefix, "keys-prefix", "", "prefix of the tables of idempotency keys")
 	f.StringVar(&a.effectsPrefix, "effects-prefix", "", "prefix of the tables of effects")
-	f.Int64Var(&l.maxBehind, "max-log-behind", 1<<30,
+	f.Int64Var(&l.maxBehind, "max-log-behind", maxLogBehind,
 		"bytes of log that the reader of a slot may be behind (PostgreSQL)")
 	f.Int64Var(&l.deadTuples, "max-dead-tuples", 100_000, "dead tuples of the table of events (PostgreSQL)")
 	return c

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"database/sql"
 	"strings"
 	"testing"
 
@@ -91,11 +92,16 @@ func TestLogReader(t *testing.T) {
 
 func TestLogReaderSlots(t *testing.T) {
 	t.Parallel()
+	safe := func(n int64) sql.NullInt64 { return sql.NullInt64{Int64: n << 20, Valid: true} }
 	for text, s := range map[string]slot{
-		"slot s is lost": {"s", "lost", false, 1, nil},
-		"nobody reads slot s, and the server keeps 3.0 MiB of log for it": {"s", "reserved", false, 3 << 20, nil},
-		"the reader of slot s is 2.0 MiB of log behind":                   {"s", "extended", true, 2 << 20, nil},
-		"slot s is read, and 1.0 MiB of log behind":                       {"s", "reserved", true, 1 << 20, nil},
+		"slot s is lost": {name: "s", status: "lost"},
+		"nobody reads slot s, and the server keeps 3.0 MiB of log for it": {name: "s", kept: 3 << 20},
+		"the reader of slot s is 2.0 MiB of log behind":                   {name: "s", active: true, behind: 2 << 20},
+		"slot s is read, and 1.0 MiB of log behind":                       {name: "s", active: true, behind: 1 << 20},
+		"slot s may be lost when 9.0 MiB more of log are written: the server keeps 20.0 MiB": {
+			name: "s", active: true, kept: 20 << 20, safe: safe(9),
+		},
+		"slot s is read, and 0.0 MiB of log behind": {name: "s", active: true, kept: 20 << 20, safe: safe(10)},
 	} {
 		f := s.judge(1 << 20)
 		if !strings.HasPrefix(f.Found, text) || (f.Level == levelOK) != (f.Fix == "" && f.Cause == "") {

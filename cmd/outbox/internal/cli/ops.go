@@ -294,11 +294,16 @@ func (a *app) explainCommand() *cobra.Command {
 		Use:   "explain ID",
 		Short: "Say why an event is where it is, and what changes that",
 		Long: `explain says in one sentence why an event is where it is, and names the command that changes it. The
-id is that of a row or of an event. Exit code 1 says that no row has that id.`,
+id is that of a row or of an event. Of an event that is read from the log of PostgreSQL it says whether
+walrelay has published it, as far as it has written that down (every ten seconds), and whether somebody
+reads the slot. Exit code 1 says that no row has that id.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
 				all, err := api.Explain(ctx, args[0])
+				if err == nil {
+					err = db.explainLog(ctx, a.schema, a.prefixOf(), all)
+				}
 				if err != nil {
 					return err
 				}

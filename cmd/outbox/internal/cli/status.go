@@ -61,6 +61,8 @@ type outboxState struct {
 	// ByLog: events that a program such as Debezium reads from the log of the database. They are
 	// counted nowhere else. Null: there are none among the newest.
 	ByLog *logEvents `json:"by_log,omitempty"`
+	// Slots are those by which events leave that are read from the log of PostgreSQL.
+	Slots []slotRow `json:"slots,omitempty"`
 }
 
 // countTopics reads at most maxCounted events in the order of an index, in each of three parts:
@@ -194,6 +196,13 @@ func (a *app) state(ctx context.Context, db *database) (s outboxState, err error
 	if s.ByLog, err = db.byLog(ctx, a.schema, a.prefixOf()); err != nil {
 		return s, err
 	}
+	slots, err := db.readers(ctx, a.schema, a.prefixOf(), s.ByLog != nil)
+	if err != nil {
+		return s, err
+	}
+	if len(slots) > 0 {
+		s.Slots = converted(slots, slotRowOf)
+	}
 	if pauses, err := ob.Pauses(ctx); err == nil { // tables of the version before have none
 		s.Pauses = converted(pauses, pauseRowOf)
 	}
@@ -228,8 +237,9 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Count what waits, what is leased, what is retried and what is dead, by topic",
 		Long: `status counts the open and the dead events of each topic, lists the relays, and says which
 destination is down and what is paused or limited. Events that walrelay or Debezium reads from the log
-of the database are not counted: these tables do not know which of them are published. At most
-100,000 of each kind are counted; a plus behind a number says that there may be more.
+of the database are not counted: these tables do not know which of them are published. On PostgreSQL
+it says how far their reader is. At most 100,000 of each kind are counted; a plus behind a number says
+that there may be more.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it
@@ -342,6 +352,16 @@ func (a *app) printState(s outboxState) {
 	}
 	if s.ByLog != nil {
 		a.sayf("%s\n", s.ByLog)
+	}
+	for _, r := range s.Slots {
+		text := r.found.Found
+		switch r.found.Level {
+		case levelFailure:
+			text = a.paint(red, text)
+		case levelWarning:
+			text = a.paint(yellow, text)
+		}
+		a.sayf("%s\n", text)
 	}
 	for _, p := range s.Pauses {
 		a.sayf("%s\n", a.paint(yellow, fmt.Sprintf("%s is paused by %s since %s: %s", p.name(), short(p.Actor),

@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+)
+
+// slot is a logical replication slot of PostgreSQL, or one of walrelay that is missing.
+type slot struct {
+	name, status string // wal_status
+	missing      bool
+	active       bool
+	behind       int64         // bytes of log that its reader has not confirmed
+	kept         int64         // bytes of log that the server keeps because of it
+	safe         sql.NullInt64 // bytes until it may be lost; null: nothing bounds it
+	mark         *bookmark     // nil if the slot is not one of walrelay
+}
+
+// bookmark is what pgxoutbox/walrelay knows about a slot of its own.
+type bookmark struct {
+	slot, node string
+	repairing  bool
+}
+
+const (
+	slotsGuide = "docs/debezium.md says how to repair it"
+	relayGuide = "docs/walrelay.md"
+	// byHand: a slot that walrelay finds further than it has confirmed ends it with ErrSlotMoved.
+	byHand = "do not make the slot by hand (" + relayGuide + ")"
+	mends  = "start the relay that has this slot: it makes the slot again, and publishes what committed since its " +
+		"last checkpoint from the table; "
+	noneSent = "no event that commits is sent, until its relay has made the slot again"
+
+	// maxLogBehind is how far a reader may be behind, if nothing else is asked for.
+	maxLogBehind = 1 << 30
+)
+
+// judge says how the reader of a slot does.
+func (s slot) judge(maxBehind int64) finding {
+	f := finding{Check: "log", Level: levelFailure}
+	switch {
+	case s.missing:
+		f.Found = fmt.Sprintf("slot %s of walrelay is missing", s.name)
+		f.Cause, f.Fix = noneSent, mends+byHand
+	case s.status == "lost":
+		f.Found = fmt.Sprintf("slot %s is lost: the server has removed log that its reader has not read", s.name)
+		f.Cause = "the events in that log are never sent"
+		f.Fix = "make the slot again and replay the events since then: " + slotsGuide
+		if s.mark != nil {
+			f.Cause, f.Fix = noneSent, mends+byHand
+		}
+	case !s.active:
+		f.Found = fmt.Sprintf("nobody reads slot %s, and the server keeps %s of log for it", s.name, mebibytes(s.kept))
+		f.Cause = "no event is sent, and the log fills the disk, or is removed at max_slot_wal_keep_size"
+		f.Fix = "start its reader (Debezium: look at the state of the connector and of its task); drop a slot that " +
+			"nobody needs"
+		if s.mark != nil {
+			f.Fix = "start its relay, walrelay (`outbox relay --slot " + s.name + "`, or a program of yours): it goes on " +
+				"where it stopped; drop the slot if nobody needs it (" + relayGuide + ")"
+		}
+	case s.safe.Valid && s.safe.Int64 < s.kept/2:
+		f.Level = levelWarning
+		f.Found = fmt.Sprintf("slot %s may be lost when %s more of log are written: the server keeps %s for it", s.name,
+			mebibytes(max(s.safe.Int64, 0)), mebibytes(s.kept))
+		f.Cause = "its reader is far behind, or a transaction is open for long"
+		f.Fix = "look at the log of the reader and at the oldest transaction; raise max_slot_wal_keep_size to win time: " +
+			relayGuide
+	case s.behind > maxBehind:
+		f.Level = levelWarning
+		f.Found = fmt.Sprintf("the reader of slot %s is %s of log behind", s.name, mebibytes(s.behind))
+		f.Cause = "events are late; or its reader confirms nothing while the outbox is quiet"
+		f.Fix = "look at the log of the reader, and whether it has a heartbeat: " + slotsGuide
+		if s.mark != nil {
+			f.Cause = "events are late"
+			f.Fix = fmt.Sprintf("look at the log of the relay on %s, at what is paused, and at transactions that are "+
+				"open for long: %s", s.mark.node, relayGuide)
+		}
+	case s.mark != nil && s.mark.repairing:
+		f.Level = levelWarning
+		f.Found = fmt.Sprintf("slot %s was made again, and walrelay on %s publishes what it missed from the table",
+			s.name, s.mark.node)
+		f.Cause = "events are late until that is done"
+		f.Fix = "wait"
+	case s.mark != nil:
+		return fine("log", fmt.Sprintf("slot %s is read by walrelay on %s, and %s of log behind", s.name, s.mark.node,
+			mebibytes(s.behind)))
+	default:
+		return fine("log", fmt.Sprintf("slot %s is read, and %s of log behind", s.name, mebibytes(s.behind)))
+	}
+	return f
+}
+
+func mebibytes(n int64) string { return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB" }
+
+const logicalSlots = `SELECT slot_name, COALESCE(wal_status, ''), active,
+ COALESCE(pg_wal_lsn_diff(now.lsn, confirmed_flush_lsn), 0)::bigint,
+ COALESCE(pg_wal_lsn_diff(now.lsn, restart_lsn), 0)::bigint, safe_wal_size
+FROM pg_catalog.pg_replication_slots, (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn()
+ ELSE pg_current_wal_lsn() END AS lsn) now
+WHERE slot_type = 'logical' AND database = current_database() ORDER BY slot_name`
+
+// slots returns the logical slots of a database on PostgreSQL, and those of walrelay that are
+// missing.
+func (db *database) slots(ctx context.Context, schema, prefix string) (all []slot, err error) {
+	bookmarks, err := db.bookmarks(ctx, schema, prefix)
+	if err != nil {
+		return nil, err
+	}
+	marks := map[string]*bookmark{}
+	for i := range bookmarks {
+		marks[bookmarks[i].slot] = &bookmarks[i]
+	}
+	rows, err := db.QueryContext(ctx, logicalSlots)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s slot
+		if err := rows.Scan(&s.name, &s.status, &s.active, &s.behind, &s.kept, &s.safe); err != nil {
+			return nil, err
+		}
+		s.mark = marks[s.name]
+		delete(marks, s.name)
+		all = append(all, s)
+	}
+	for i := range bookmarks {
+		if b := &bookmarks[i]; marks[b.slot] != nil {
+			all = append(all, slot{name: b.slot, missing: true, mark: b})
+		}
+	}
+	return all, rows.Err()
+}
+
+// bookmarks returns the slots of walrelay, as far as there are any and their table may be read.
+func (db *database) bookmarks(ctx context.Context, schema, prefix string) (all []bookmark, err error) {
+	table := db.quote(schema, prefix+"log")
+	var there bool
+	if err := db.QueryRowContext(ctx, "SELECT COALESCE(has_table_privilege(to_regclass($1::text), 'SELECT'), false)",
+		table).Scan(&there); err != nil || !there {
+		return nil, err
+	}
+	rows, err := db.QueryContext(ctx, "SELECT slot, COALESCE(node, '?'), repairing FROM "+table+" ORDER BY slot")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var b bookmark
+		if err := rows.Scan(&b.slot, &b.node, &b.repairing); err != nil {
+			return nil, err
+		}
+		all = append(all, b)
+	}
+	return all, rows.Err()
+}
+
+// readers returns the slots by which events leave: those of walrelay, or else all logical ones if
+// the newest events are for a reader of the log. On other databases there are none.
+func (db *database) readers(ctx context.Context, schema, prefix string, byLog bool) ([]slot, error) {
+	if db.pgx == nil {
+		return nil, nil
+	}
+	all, err := db.slots(ctx, schema, prefix)
+	if err != nil {
+		return nil, err
+	}
+	var ours []slot
+	for _, s := range all {
+		if s.mark != nil {
+			ours = append(ours, s)
+		}
+	}
+	if len(ours) == 0 && byLog {
+		return all, nil
+	}
+	return ours, nil
+}
+
+// slotRow is a slot as JSON.
+type slotRow struct {
+	Slot      string `json:"slot"`
+	Active    bool   `json:"active"`
+	Lost      bool   `json:"lost"` // or missing
+	Behind    int64  `json:"behind_bytes"`
+	Kept      int64  `json:"kept_bytes"`
+	Safe      *int64 `json:"safe_bytes,omitempty"` // null: nothing bounds the slot
+	Walrelay  string `json:"walrelay,omitempty"`   // the node that reads it, or read it last
+	Repairing bool   `json:"repairing,omitempty"`
+
+	found finding
+}
+
+func slotRowOf(s slot) slotRow {
+	r := slotRow{
+		Slot: s.name, Active: s.active, Lost: s.missing || s.status == "lost", Behind: s.behind, Kept: s.kept,
+		found: s.judge(maxLogBehind),
+	}
+	if s.safe.Valid {
+		r.Safe = &s.safe.Int64
+	}
+	if s.mark != nil {
+		r.Walrelay, r.Repairing = s.mark.node, s.mark.repairing
+	}
+	return r
+}

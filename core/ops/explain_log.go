@@ -1,0 +1,52 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+)
+
+// byLog explains an event that a program publishes which reads the log of the database. Pauses and
+// failures are in the tables, and walrelay heeds them as every relay does.
+func (a *API) byLog(ctx context.Context, x *Explanation, declared bool) error {
+	e := &x.Event
+	x.Text = fmt.Sprintf("It was inserted at %s for a program that reads the log of the database, as walrelay and "+
+		"Debezium do. Whether that program has published it, this table does not know.", at(e.CreatedAt))
+	window := " --dedup-window TIME"
+	if declared {
+		window = ""
+	}
+	x.Fix = fmt.Sprintf("See whether the program runs and how far it is: `outbox doctor`. If it has lost the event, "+
+		"replay %[1]s: `outbox replay plan %[1]s%[2]s --reason WHY`.", e.ID, window)
+	text, fix, err := a.holdsLog(ctx, e)
+	if err != nil || text == "" {
+		return err
+	}
+	x.Text += " " + text + " If walrelay has not published it, it waits for that."
+	x.Fix = fix + " " + x.Fix
+	return nil
+}
+
+// holdsLog says what walrelay waits for before it publishes an event, and what ends that. Empty:
+// nothing, as far as the tables tell.
+func (a *API) holdsLog(ctx context.Context, e *Event) (text, fix string, err error) {
+	paused, err := a.paused(ctx, *e)
+	if err != nil {
+		return "", "", err
+	}
+	if paused != nil {
+		text, fix = pauseText(paused)
+		return text, fix, nil
+	}
+	if d := a.stopped(e.Topic); d != nil {
+		return fmt.Sprintf("Destination %s is stopped since %s: %s.", d.Topic, at(d.Since),
+			errtext.Redact(d.Err.Error())), repairDestination, nil
+	}
+	tried, err := a.Outage(ctx, e.Topic)
+	if err != nil || tried == nil {
+		return "", "", err
+	}
+	return fmt.Sprintf("Destination %s did not take another event, row %s: %s.", e.Topic, tried.ID, failure(tried)),
+		repairDestination, nil
+}

@@ -1,0 +1,78 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// The table does not know whether a reader of the log has published an event. It knows what holds
+// the event back: a pause, a destination that this process has stopped, and one that was down for
+// another process.
+func TestExplainByLog(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db, core.Config{RelayedByLog: true})
+		id := w.Publish(core.Event{Type: "paid", Topic: "orders", TenantID: "acme"})[0]
+		const unknown = "Whether that program has published it, this table does not know."
+		const held = "If walrelay has not published it, it waits for that."
+		plain := w.wants(id, ops.ReasonDone, []string{unknown}, []string{"`outbox doctor`", "outbox replay plan"})
+
+		one := core.PauseRequest{Topic: "orders", Actor: "ada", Reason: "INC-42"}
+		fixture.NoError(t, w.Outbox.Pause(t.Context(), one))
+		w.wants(id, ops.ReasonDone, []string{unknown, "Destination orders is paused by ada since ", ": INC-42.", held},
+			[]string{"`outbox resume orders --reason WHY`", "`outbox doctor`"})
+		resume := func(req core.ResumeRequest) {
+			t.Helper()
+			req.Actor, req.Reason = "ada", "over"
+			if resumed, err := w.Outbox.Resume(t.Context(), req); err != nil || !resumed {
+				t.Fatal(resumed, err)
+			}
+		}
+		resume(core.ResumeRequest{Topic: "orders"})
+		fixture.NoError(t, w.Outbox.Pause(t.Context(), core.PauseRequest{Tenant: "acme", Actor: "ada", Reason: "INC-43"}))
+		w.wants(id, ops.ReasonDone, []string{"Tenant acme is paused by ada since ", held},
+			[]string{"`outbox resume --tenant acme --reason WHY`"})
+		resume(core.ResumeRequest{Tenant: "acme"})
+		if x := w.explain(id); x.Text != plain.Text || x.Fix != plain.Fix {
+			t.Errorf("nothing holds it, and it has another explanation: %s %s", x.Text, x.Fix)
+		}
+
+		// An open row of the topic, as walrelay leaves it when the destination is away.
+		away := &outboxtest.Publisher{}
+		away.Outage("orders", core.Unavailable(errors.New("broker says password=hunter2 is wrong")))
+		relay := fixture.NewOutbox(t, db, core.Config{
+			Publisher: away, Logger: slog.New(slog.DiscardHandler),
+			Breaker: core.BreakerPolicy{Failures: 1, ProbeInterval: time.Hour, MaxProbeInterval: time.Hour},
+		})
+		fixture.NoError(t, w.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			_, err := relay.Publish(ctx, tx, core.Event{Type: "paid", Topic: "orders"})
+			return err
+		}))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- relay.Run(ctx) }()
+		fixture.Await(t, "the destination is stopped", func() bool { return len(relay.Stopped()) > 0 })
+		here, err := ops.New(relay)
+		fixture.NoError(t, err)
+		other := &world{Process: w.Process, api: here}
+		other.wants(id, ops.ReasonDone, []string{"Destination orders is stopped since ", held},
+			[]string{"Repair the destination"})
+		fixture.Await(t, "the failure is written down", func() bool {
+			tried, err := w.api.Outage(t.Context(), "orders")
+			return err == nil && tried != nil
+		})
+		w.wants(id, ops.ReasonDone, []string{"Destination orders did not take another event, row ", held},
+			[]string{"Repair the destination"})
+		stop()
+		fixture.NoError(t, <-ended)
+	})
+}

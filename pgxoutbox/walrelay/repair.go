@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -80,6 +81,27 @@ FROM {event} e, (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS
   LATERAL (SELECT (now.next - (((now.next & 4294967295) - e.xmin::text::bigint) & 4294967295)) AS xid) x
 WHERE e.status = 1 AND e.claimed_by = '` + core.LogReader + `' AND x.xid >= $1::bigint
 ORDER BY COALESCE(e.key_seq, (extract(epoch FROM e.created_at) * 1000000)::bigint), e.id`
+
+// repairRows are the rows that a repair publishes from the table.
+type repairRows struct {
+	tx   pgx.Tx
+	conn interface{ Release() }
+	from uint64
+	read atomic.Bool // all rows were read
+}
+
+func (r *repairRows) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if r.tx != nil {
+		_ = r.tx.Rollback(ctx)
+		r.tx = nil
+	}
+	if r.conn != nil {
+		r.conn.Release()
+		r.conn = nil
+	}
+}
 
 // readRepair puts the rows of a repair into the window.
 func (s *session) readRepair(ctx context.Context) error {

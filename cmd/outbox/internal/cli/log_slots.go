@@ -27,7 +27,8 @@ type bookmark struct {
 const (
 	slotsGuide = "docs/debezium.md says how to repair it"
 	relayGuide = "docs/walrelay.md"
-	// byHand: a slot that walrelay finds further than it has confirmed ends it with ErrSlotMoved.
+	// byHand warns of a slot that begins later than the relay has confirmed: it would end the relay
+	// with ErrSlotMoved.
 	byHand = "do not make the slot by hand (" + relayGuide + ")"
 	mends  = "start the relay that has this slot: it makes the slot again, and publishes what committed since its " +
 		"last checkpoint from the table; "

@@ -1,0 +1,126 @@
+package walrelay
+
+import "time"
+
+// toAsk takes at most most events that have to ask the table. The events of a key are in its order.
+func (w *window) toAsk(most int) (events []*event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil
+	}
+	take := func(e *event) {
+		e.state = eventMoving
+		if e.lane != nil {
+			e.lane.busy++
+		}
+		events = append(events, e)
+	}
+	for w.asksFree.len() > 0 && len(events) < most {
+		if e := w.asksFree.pop(); e.state == eventWaiting {
+			take(e)
+		}
+	}
+	for w.asks.len() > 0 && len(events) < most {
+		l := w.asks.pop()
+		l.queued = false
+		for _, e := range l.events {
+			if l.busy > 0 && e == l.events[0] || len(events) >= most || !w.mustAsk(e) {
+				break
+			}
+			take(e)
+		}
+		if len(l.events) > 0 {
+			w.route(l.events[0]) // if it need not ask any more
+		} else {
+			w.tidy(l)
+		}
+	}
+	return events
+}
+
+// told ends what toAsk began.
+func (w *window) told(events []*event, verdicts []verdict) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, e := range events {
+		if l := e.lane; l != nil && !e.topic.elsewhere {
+			switch verdicts[i] {
+			case inTable:
+				l.spilled = true
+			case fromLog: // until an event behind it says otherwise
+				l.spilled = false
+			case ended:
+			}
+		}
+		w.sure(e)
+		if verdicts[i] == fromLog {
+			e.asked, e.away = true, false
+		}
+	}
+	for i, e := range events {
+		if verdicts[i] == fromLog {
+			w.giveBack(e)
+			w.route(e)
+		} else {
+			w.answer(e)
+		}
+	}
+	w.advance()
+}
+
+// untold undoes toAsk: the table has not answered.
+func (w *window) untold(events []*event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range events {
+		w.giveBack(e)
+		w.doubt(e)
+	}
+	for _, e := range events {
+		w.route(e)
+	}
+}
+
+// stalled sends the events to the table whose destination is held back, if the window has had no
+// room for limit. It returns how many they are.
+func (w *window) stalled(now time.Time, limit time.Duration) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if limit <= 0 || w.closed || w.roomLocked() || w.fullSince.IsZero() || now.Sub(w.fullSince) < limit {
+		return 0
+	}
+	w.fullSince = now
+	held := func(e *event) bool { return e.state == eventWaiting && !wants(&w.filter, e) }
+	send := func(e *event) {
+		all := []*event{e}
+		if e.lane != nil {
+			all = e.lane.events
+		}
+		for _, e := range all {
+			if held(e) {
+				e.away = true
+				n++
+			}
+		}
+	}
+	for _, t := range w.order {
+		t.takeLater(w, held, send)
+		for range t.free.len() {
+			e := t.free.pop()
+			send(e)
+			w.route(e)
+		}
+		for range t.lanes.len() {
+			l := t.lanes.pop()
+			if len(l.events) == 0 {
+				l.queued = false
+				w.tidy(l)
+				continue
+			}
+			send(l.events[0])
+			w.reroute(l.events[0])
+		}
+	}
+	return n
+}

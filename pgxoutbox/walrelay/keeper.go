@@ -1,0 +1,177 @@
+package walrelay
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// keeper writes down how far the session is.
+type keeper struct {
+	*session
+	wrote     time.Time     // the last bookmark
+	asked     time.Time     // the last look for a checkpoint
+	candidate uint64        // a checkpoint, once everything before at is answered
+	at        pglogrepl.LSN // zero: there is none
+	taken     time.Time
+	wasRepair bool
+	failures  int
+}
+
+func (k *keeper) run(ctx context.Context) error {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	k.wrote = time.Now()
+	k.wasRepair = k.window.isRepairing()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			if err := k.turn(ctx, now); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (k *keeper) turn(ctx context.Context, now time.Time) error {
+	if n := k.window.stalled(now, k.cfg.StallLimit); n > 0 {
+		k.log.WarnContext(ctx, "outbox: events of destinations that are stopped, paused or limited wait "+
+			"in the table", "events", n)
+	}
+	done, answered := k.window.progress()
+	repaired := k.wasRepair && !k.window.isRepairing()
+	moved := uint64(done) > k.confirmed.Load()
+	since := now.Sub(k.wrote)
+	var err error
+	switch {
+	case repaired, moved && answered >= k.cfg.ConfirmEvents, moved && answered > 0 && since >= k.cfg.ConfirmEvery,
+		moved && since >= k.cfg.CheckpointEvery:
+		err = k.write(ctx, done, answered, repaired)
+	}
+	if err == nil && now.Sub(k.asked) >= k.cfg.CheckpointEvery {
+		k.asked = now
+		err = k.look(ctx, done)
+	}
+	if err == nil || ctx.Err() != nil {
+		k.failures = 0
+		return nil //nolint:nilerr // the session ends
+	}
+	if errors.Is(err, errNotLeading) || errors.Is(err, errRepair) || isFinal(err) {
+		return err
+	}
+	if k.failures++; k.failures%50 == 1 {
+		k.log.WarnContext(ctx, "outbox: the position in the log cannot be written down, so the server "+
+			"keeps the log", "failures", k.failures, "err", err)
+	}
+	return nil
+}
+
+// write writes the bookmark, and then lets the server know. The order matters: the server is never
+// told more than the bookmark has, so a slot that is further than the bookmark was moved by
+// somebody else. The write also is a transaction of this database, and so makes the server go on
+// while only other databases are busy.
+func (k *keeper) write(ctx context.Context, done pglogrepl.LSN, answered int, repaired bool) error {
+	var checkpoint any
+	var age time.Duration
+	if k.at != 0 && done >= k.at && !k.window.isRepairing() {
+		checkpoint, age = strconv.FormatUint(k.candidate, 10), time.Since(k.taken)
+	}
+	n, err := k.db.exec(ctx, `UPDATE {log} SET confirmed = greatest(confirmed, $3::text::pg_lsn),
+  repairing = repairing AND NOT $6::boolean, checkpoint = COALESCE($4::text::xid8, checkpoint),
+  checkpoint_at = CASE WHEN $4::text IS NULL THEN checkpoint_at
+    ELSE clock_timestamp() - $5::bigint * interval '1 microsecond' END
+WHERE slot = $1::text AND epoch = $2::bigint`, k.cfg.Slot, k.epoch, done.String(), checkpoint, age.Microseconds(),
+		repaired)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return errNotLeading
+	}
+	if checkpoint != nil {
+		k.at = 0
+	}
+	if repaired {
+		k.wasRepair = false
+		k.log.InfoContext(ctx, "outbox: the slot is repaired")
+	}
+	k.confirmed.Store(uint64(done))
+	k.window.confirmed(answered)
+	k.wrote = time.Now()
+	return nil
+}
+
+// look takes a candidate for a checkpoint, and forgets keys that have no open rows any more.
+//
+// Every transaction before the oldest one that runs has ended, and its end is in the log before the
+// position that is read after that.
+func (k *keeper) look(ctx context.Context, done pglogrepl.LSN) error {
+	if err := k.published(ctx); err != nil {
+		return err
+	}
+	if k.at == 0 || done < k.at && time.Since(k.taken) > 6*k.cfg.CheckpointEvery {
+		var oldest int64
+		var at pglogrepl.LSN
+		if _, err := k.db.row(ctx, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, "+
+			"pg_current_wal_insert_lsn()::text", nil, &oldest, (*lsnText)(&at)); err != nil {
+			return err
+		}
+		k.candidate, k.at, k.taken = uint64(oldest), at, time.Now()
+	}
+	keys, _ := k.window.spilledKeys(1000)
+	if len(keys) == 0 {
+		return nil
+	}
+	open, err := k.db.stillOpen(ctx, hexKeys(keys), k.repo.skipDead)
+	if err != nil {
+		return err
+	}
+	still := map[core.KeyID]bool{}
+	for _, id := range open {
+		still[id] = true
+	}
+	var over []core.KeyID
+	for _, id := range keys {
+		if !still[id] {
+			over = append(over, id)
+		}
+	}
+	k.window.unspill(over)
+	return nil
+}
+
+// published looks whether the publication still has the events. A person may have changed it: then
+// the server passes over events. They committed after the last checkpoint, and so are published
+// from the table when the publication is right again.
+func (k *keeper) published(ctx context.Context) error {
+	_, _, err := k.publication(ctx)
+	if errors.Is(err, errNoPublication) || errors.Is(err, ErrSlotTaken) {
+		unsent := k.unsent(ctx, err)
+		if errors.Is(unsent, errRepair) && errors.Is(err, ErrSlotTaken) {
+			return err
+		}
+		return unsent
+	}
+	return err
+}
+
+// last writes the bookmark when the session ends.
+func (k *keeper) last() {
+	done, answered := k.window.progress()
+	if uint64(done) <= k.confirmed.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := k.write(ctx, done, answered, false); err != nil {
+		k.log.Warn("outbox: the last position in the log cannot be written down: the events since then "+
+			"are published again", "err", err)
+	}
+}

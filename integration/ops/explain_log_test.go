@@ -38,7 +38,8 @@ func TestExplainByLog(t *testing.T) {
 			}
 		}
 		resume(core.ResumeRequest{Topic: "orders"})
-		fixture.NoError(t, w.Outbox.Pause(t.Context(), core.PauseRequest{Tenant: "acme", Actor: "ada", Reason: "INC-43"}))
+		one = core.PauseRequest{Tenant: "acme", Actor: "ada", Reason: "INC-43"}
+		fixture.NoError(t, w.Outbox.Pause(t.Context(), one))
 		w.wants(id, ops.ReasonDone, []string{"Tenant acme is paused by ada since ", held},
 			[]string{"`outbox resume --tenant acme --reason WHY`"})
 		resume(core.ResumeRequest{Tenant: "acme"})

@@ -153,9 +153,9 @@ func (d *database) slot(ctx context.Context, name string) (*slotState, error) {
   COALESCE(pg_wal_lsn_diff(now.lsn, restart_lsn), 0)::bigint, safe_wal_size,
   COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''), COALESCE((to_jsonb(s) ->> 'failover')::boolean, false)
 FROM pg_catalog.pg_replication_slots s, (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn()
-  ELSE pg_current_wal_lsn() END AS lsn) now WHERE slot_name = $1::text`, []any{name}, &s.physical, &s.plugin, &s.database,
-		&s.active, (*lsnText)(&s.confirmed), &s.wal, &s.kept, &s.behind, &s.keeps,
-		&safe, &invalid, &s.failover)
+  ELSE pg_current_wal_lsn() END AS lsn) now WHERE slot_name = $1::text`, []any{name}, &s.physical, &s.plugin,
+		&s.database, &s.active, (*lsnText)(&s.confirmed), &s.wal, &s.kept, &s.behind, &s.keeps, &safe, &invalid,
+		&s.failover)
 	if err != nil || !found {
 		return nil, err
 	}

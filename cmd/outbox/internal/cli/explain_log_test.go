@@ -61,13 +61,14 @@ func TestExplainOfTheLog(t *testing.T) {
 		w.exec("UPDATE outbox_log SET checkpoint = pg_snapshot_xmax(pg_current_snapshot()) WHERE repairing")
 		explain(unknown, "Nobody reads slot "+name)
 		w.exec("UPDATE outbox_log SET checkpoint = pg_snapshot_xmax(pg_current_snapshot())")
-		if out := explain(unknown, "Table outbox_log does: walrelay has published it, from slot "+name+"."); strings.Contains(
-			out, "fix:") || strings.Contains(out, "Nobody reads") {
+		out := explain(unknown, "Table outbox_log does: walrelay has published it, from slot "+name+".")
+		if strings.Contains(out, "fix:") || strings.Contains(out, "Nobody reads") {
 			w.Errorf("there is nothing to do about an event that is published:\n%s", out)
 		}
 		w.publish(core.Event{ID: "0199d7b0-0000-7000-8000-000000000002", Type: "order.placed", Topic: "orders"})
 		w.exec("UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = created_at WHERE status = 0")
-		if out := w.ok("explain", "0199d7b0-0000-7000-8000-000000000002"); strings.Contains(out, "walrelay has published") {
+		out = w.ok("explain", "0199d7b0-0000-7000-8000-000000000002")
+		if strings.Contains(out, "walrelay has published") {
 			w.Errorf("an event after the checkpoint is said to be published:\n%s", out)
 		}
 	})

@@ -58,16 +58,16 @@ func (s slot) judge(maxBehind int64) finding {
 		f.Fix = "start its reader (Debezium: look at the state of the connector and of its task); drop a slot that " +
 			"nobody needs"
 		if s.mark != nil {
-			f.Fix = "start its relay, walrelay (`outbox relay --slot " + s.name + "`, or a program of yours): it goes on " +
-				"where it stopped; drop the slot if nobody needs it (" + relayGuide + ")"
+			f.Fix = "start its relay, walrelay (`outbox relay --slot " + s.name + "`, or a program of yours): it " +
+				"goes on where it stopped; drop the slot if nobody needs it (" + relayGuide + ")"
 		}
 	case s.safe.Valid && s.safe.Int64 < s.kept/2:
 		f.Level = levelWarning
 		f.Found = fmt.Sprintf("slot %s may be lost when %s more of log are written: the server keeps %s for it", s.name,
 			mebibytes(max(s.safe.Int64, 0)), mebibytes(s.kept))
 		f.Cause = "its reader is far behind, or a transaction is open for long"
-		f.Fix = "look at the log of the reader and at the oldest transaction; raise max_slot_wal_keep_size to win time: " +
-			relayGuide
+		f.Fix = "look at the log of the reader and at the oldest transaction; raise max_slot_wal_keep_size to win " +
+			"time: " + relayGuide
 	case s.behind > maxBehind:
 		f.Level = levelWarning
 		f.Found = fmt.Sprintf("the reader of slot %s is %s of log behind", s.name, mebibytes(s.behind))

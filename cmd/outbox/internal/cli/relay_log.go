@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -53,8 +54,8 @@ func (f *relayFlags) checkLog() error {
 	case !known:
 		return fmt.Errorf("--repair-slot %.64q: it is lost, always or never", f.repair)
 	case f.slot == "" && (f.create || f.failover || f.repair != "lost"):
-		return fmt.Errorf("--create-slot, --failover-slot and --repair-slot are for a relay that reads the log: --slot " +
-			"is missing")
+		return errors.New("--create-slot, --failover-slot and --repair-slot are for a relay that reads the log: " +
+			"--slot is missing")
 	case f.slot == "":
 		return nil
 	case !slotName.MatchString(f.slot):
@@ -64,8 +65,8 @@ func (f *relayFlags) checkLog() error {
 	case f.noWake:
 		return polls("--no-wake", "the log wakes the relay, and nothing is listened for")
 	case f.deleteOnSuccess:
-		return polls("--delete-on-success", "events of the log stay in the table for --keep, and a slot that is lost is "+
-			"repaired from them")
+		return polls("--delete-on-success", "events of the log stay in the table for --keep, and a slot that is lost "+
+			"is repaired from them")
 	case f.connections < leastOfLog:
 		return fmt.Errorf("--connections %d: with --slot it is %d or more", f.connections, leastOfLog)
 	}
@@ -75,7 +76,8 @@ func (f *relayFlags) checkLog() error {
 // openLog makes the relay that reads the log. cfg is that of its outbox, without the table.
 func (o *relayed) openLog(ctx context.Context, cfg core.Config) (err error) {
 	if o.db.dialect != core.Postgres {
-		return usage("--slot %s: only the log of PostgreSQL is read, and this is %s: leave --slot out", o.slot, o.db.name)
+		return usage("--slot %s: only the log of PostgreSQL is read, and this is %s: leave --slot out", o.slot,
+			o.db.name)
 	}
 	pool, err := pgxpool.ParseConfig(o.db.pgx.ConnString())
 	if err != nil {

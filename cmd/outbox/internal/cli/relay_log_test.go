@@ -45,6 +45,6 @@ func TestRelayOfTheLogFlags(t *testing.T) {
 	w := &world{T: t}
 	w.require(w.run("relay", "--config", `{"outboxes": [
 		{"name": "a", "database_url": "postgres://localhost:1/a", "to": "redis://localhost:1", "slot": "s"},
-		{"name": "b", "database_url": "postgres://localhost:1/b", "to": "redis://localhost:1", "slot": "s"}]}`), ExitUsage,
-		"a and b have the same slot s on one server")
+		{"name": "b", "database_url": "postgres://localhost:1/b", "to": "redis://localhost:1", "slot": "s"}]}`),
+		ExitUsage, "a and b have the same slot s on one server")
 }

@@ -215,6 +215,9 @@ func TestSlotLost(t *testing.T) {
 		fixture.NoError(t, err)
 		return s.Lost && s.WALStatus == "lost"
 	})
+	if b, err := relay.LogBacklog(t.Context()); err != nil || !b.Lost || b.Active || b.Bounded || b.Kept != 0 {
+		t.Errorf("metrics of the lost slot: %+v, %v", b, err)
+	}
 	fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM RESET max_slot_wal_keep_size")
 	fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")
 	w.publish("a", 7, 9)
@@ -222,6 +225,10 @@ func TestSlotLost(t *testing.T) {
 	fixture.Await(t, "all events are there", func() bool { return w.last("a") == "9" })
 	w.publish("b", 1, 20)
 	fixture.Await(t, "all events are there", func() bool { return w.last("b") == "20" })
+	fixture.Await(t, "metrics have a slot again", func() bool {
+		b, err := relay.LogBacklog(t.Context())
+		return err == nil && b.Known && b.Active && !b.Lost && !b.Repairing
+	})
 	server.Kill(t)
 	server.Up(t)
 	fixture.Await(t, "the service can write again", func() bool {

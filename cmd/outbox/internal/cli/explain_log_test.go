@@ -57,7 +57,7 @@ func TestExplainOfTheLog(t *testing.T) {
 			w.Errorf("status printed %s", out)
 		}
 
-		// A checkpoint is that of the whole table, so a repair counts for nothing.
+		// While a repair goes on, its checkpoint proves nothing.
 		w.exec("UPDATE outbox_log SET checkpoint = pg_snapshot_xmax(pg_current_snapshot()) WHERE repairing")
 		explain(unknown, "Nobody reads slot "+name)
 		w.exec("UPDATE outbox_log SET checkpoint = pg_snapshot_xmax(pg_current_snapshot())")

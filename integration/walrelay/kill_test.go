@@ -114,8 +114,9 @@ func (c *cell) run(kills int) {
 	})
 	truth, err := crash.ReadTruth(c.ctx, c.service.Pool)
 	fixture.NoError(c.T, err)
+	end := c.lsn("SELECT pg_current_wal_lsn()::text") // a relay that is stopped earlier ends among its repeats
 	relay := c.relay(c.config())
-	fixture.AwaitIn(c, 2*time.Minute, "everything is published", func() bool {
+	fixture.AwaitIn(c, 2*time.Minute, "everything is published, and repeats are over", func() bool {
 		c.redrive(relay.Outbox())
 		seen := map[string]bool{}
 		for _, m := range c.ledger.Records() {
@@ -125,6 +126,10 @@ func (c *cell) run(kills int) {
 			if !seen[id] {
 				return false
 			}
+		}
+		st, err := relay.Status(c.ctx)
+		if err != nil || st.Repairing || st.Confirmed < end {
+			return false
 		}
 		s := c.service.Statuses()
 		return s[fixture.StatusNew]+s[fixture.StatusRetry]+s[fixture.StatusDead] == 0

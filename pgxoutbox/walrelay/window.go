@@ -24,8 +24,9 @@ import (
 //   - While a row of a key may be open in the table, each later event asks the table first. If an
 //     open row is before it, the event gets an open row too, and is published from the table.
 //
-// Several goroutines use it. It does no I/O. What is done with events, keys and destinations is in
-// event.go, lane.go and topic.go; claims.go gives them out, and asks.go sends them to the table.
+// Several goroutines use it. It does no I/O. Files event.go, lane.go and topic.go have the methods
+// for events, keys and destinations; claims.go gives events out, and asks.go sends them to the
+// table.
 type window struct {
 	maxEvents int
 	maxBytes  int64

@@ -13,6 +13,12 @@ type AuditLister interface {
 	ListAudit(ctx context.Context, q AuditQuery) ([]AuditRecord, error)
 }
 
+// AuditCounter is implemented by a Repository that can count its audit rows.
+type AuditCounter interface {
+	// CountAudit counts the audit rows whose No is above after, and at most upTo, by their action.
+	CountAudit(ctx context.Context, after, upTo int64) (map[string]int64, error)
+}
+
 // KeyResetter is implemented by a Repository that can record who reset its keys.
 type KeyResetter interface {
 	// ResetKeysBy does what Repository.ResetKeys does, and writes an audit row with the action
@@ -56,4 +62,15 @@ func (o *Outbox) ListAudit(ctx context.Context, q AuditQuery) ([]AuditRecord, er
 	}
 	q.Limit = min(q.Limit, 1000)
 	return l.ListAudit(ctx, q)
+}
+
+// CountAudit counts the audit rows whose No is above after, and at most upTo, by their action. It
+// reads each of them, so it is for the rows since the last look, as the metrics need them. The error
+// wraps errors.ErrUnsupported if the Repository is no AuditCounter.
+func (o *Outbox) CountAudit(ctx context.Context, after, upTo int64) (map[string]int64, error) {
+	c, ok := o.cfg.Repository.(AuditCounter)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return c.CountAudit(ctx, after, upTo)
 }

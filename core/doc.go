@@ -70,10 +70,10 @@
 // # For authors of tables
 //
 // A table of the outbox implements [Repository], and may implement [Checker], [TxChecker],
-// [InsertDeferrer], [Notifier], [Listener], [AuditLister], [KeyResetter], [PauseStore],
-// [RateStore], [TypeBacklogger], [Cleaner], which gets a [CleanupRequest], and [RelayRegistry],
-// which gets a [Heartbeat]. Package outboxtest/suite has the tests that it must pass. A service
-// never calls these:
+// [InsertDeferrer], [Notifier], [Listener], [AuditLister], [AuditCounter], [KeyResetter],
+// [PauseStore], [RateStore], [TypeBacklogger], [Cleaner], which gets a [CleanupRequest], and
+// [RelayRegistry], which gets a [Heartbeat]. Package outboxtest/suite has the tests that it must
+// pass. A service never calls these:
 //
 //   - Writing: [InsertRequest], [NewRow], [Inserted], [Deferral]. Row ids: [NewRowID],
 //     [FreshRowID], [RowIDRange], [ParseRowID].

@@ -156,6 +156,24 @@ func ExampleOutbox_Backlog() {
 	// Output: 2 0 <nil>
 }
 
+// What people did since the last look, by action: a redrive has a row for each event.
+func ExampleOutbox_CountAudit() {
+	ctx := context.Background()
+	table := outboxtest.NewRepository()
+	ob, _ := core.New(core.Config{Repository: table})
+	pause := core.PauseRequest{Topic: "orders", Actor: "ada", Reason: "broker upgrade"}
+	if err := ob.Pause(ctx, pause); err != nil {
+		panic(err)
+	}
+	newest, err := ob.ListAudit(ctx, core.AuditQuery{Limit: 1})
+	if err != nil {
+		panic(err)
+	}
+	rows, err := ob.CountAudit(ctx, 0, newest[0].No)
+	fmt.Println(rows, err)
+	// Output: map[pause:1] <nil>
+}
+
 // The second step after a failover that lost commits: the services that publish are stopped.
 func ExampleOutbox_ResetKeysBy() {
 	ctx := context.Background()

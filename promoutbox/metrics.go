@@ -85,7 +85,8 @@ type Backlogger = metrics.Backlogger
 // outbox_blocked_keys, outbox_pauses, outbox_rate_limits and outbox_unrelayed_topics. They are the
 // table's, so each process that watches it reports the same. While a query fails its gauges are
 // missing, because an old figure would hide an outage; outbox_backlog_errors_total counts the
-// failures. A second call replaces the outbox.
+// failures. Watch also counts the rows that the audit table gets from now on, whichever process
+// writes them: outbox_audit_rows_total. A second call replaces the outbox.
 func (m *Metrics) Watch(outbox Backlogger) { m.set.Watch(outbox) }
 
 // TypeBacklogger is what WatchTypes asks: a *core.Outbox.

@@ -476,6 +476,66 @@ func TestOperatorsAreCounted(t *testing.T) {
 	want(t, m, 2, "outbox_operator_events_total", "action=discard")
 }
 
+// audit is a table with audit rows, each with its number.
+type audit struct {
+	table
+	rows map[int64]string // actions
+	err  error
+}
+
+func (a *audit) ListAudit(context.Context, core.AuditQuery) (newest []core.AuditRecord, err error) {
+	for no := range a.rows {
+		if len(newest) == 0 || no > newest[0].No {
+			newest = []core.AuditRecord{{No: no}}
+		}
+	}
+	return newest, a.err
+}
+
+func (a *audit) CountAudit(_ context.Context, after, upTo int64) (map[string]int64, error) {
+	n := map[string]int64{}
+	for no, action := range a.rows {
+		if no > after && no <= upTo {
+			n[action]++
+		}
+	}
+	return n, a.err
+}
+
+// Changes that other processes make, the command line for example, are counted from the table: those
+// since the process watches it, each once, also if a row commits after one with a higher number.
+func TestAuditRowsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := promoutbox.New(promoutbox.Config{BacklogEvery: time.Second})
+		a := &audit{rows: map[int64]string{1: "redrive", 2: "redrive", 3: "pause"}}
+		m.Watch(a)
+		look := func(redrive, discard, other float64) {
+			t.Helper()
+			time.Sleep(time.Second)
+			gather(t, m)
+			want(t, m, redrive, "outbox_audit_rows_total", "action=redrive")
+			want(t, m, discard, "outbox_audit_rows_total", "action=discard")
+			want(t, m, other, "outbox_audit_rows_total", "action=_other")
+			want(t, m, 0, "outbox_audit_rows_total", "action=pause")
+		}
+		look(0, 0, 0)
+		a.rows[4], a.rows[6] = "redrive", "discard"
+		look(1, 1, 0)
+		look(1, 1, 0)
+		a.rows[8], a.rows[9] = "of a later version", "redrive"
+		look(2, 1, 1)
+		a.rows[5], a.rows[7] = "discard", "redrive" // 5 is older than the look before the last one
+		look(3, 1, 1)
+		look(3, 1, 1)
+		a.err = errors.New("down")
+		a.rows[10] = "redrive"
+		look(3, 1, 1)
+		want(t, m, 1, "outbox_backlog_errors_total")
+		a.err = nil
+		look(4, 1, 1)
+	})
+}
+
 func TestTwoOutboxesOfOneProcess(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	for _, name := range []string{"orders", "billing"} {

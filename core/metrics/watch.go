@@ -97,7 +97,7 @@ type Sample struct {
 }
 
 // Backlogger is what Watch asks: a *core.Outbox. If it has the methods Pauses, Rates and
-// UnrelayedTopics of one, it is asked for these too.
+// UnrelayedTopics of one, or ListAudit and CountAudit, it is asked for these too.
 type Backlogger interface {
 	Backlog(ctx context.Context) (core.Backlog, error)
 }
@@ -130,6 +130,7 @@ type watch struct {
 	maxLabels      int
 	types          []string
 	failed         Counter
+	audit          map[string]Counter // of the rows of an action
 
 	mu              sync.Mutex // held while the database is asked: scrapes wait for one answer
 	outbox, effects []*source
@@ -149,10 +150,12 @@ func newWatch(m Meter, cfg Config) *watch {
 		every: cfg.BacklogEvery, timeout: cfg.BacklogTimeout, maxLabels: cfg.MaxLabels, types: cfg.Types,
 		failed: counter(m, "outbox_backlog_errors_total",
 			"Queries for the gauges that come from the database that failed. Those gauges are missing meanwhile.")(),
+		audit: newAuditRows(m),
 	}
 }
 
-// Watch says which outbox Samples asks. A second call replaces it.
+// Watch says which outbox Samples asks, and whose audit rows it counts in outbox_audit_rows_total. A
+// second call replaces it.
 func (s *Set) Watch(outbox Backlogger) {
 	w := s.watch
 	sources := []*source{{every: w.every, ask: func(ctx context.Context) ([]Sample, error) {
@@ -177,6 +180,12 @@ func (s *Set) Watch(outbox Backlogger) {
 				return []Sample{{UnrelayedTopics, nil, float64(len(list))}}, err
 			},
 		})
+	}
+	if o, ok := outbox.(audited); ok {
+		trail := newAuditTrail(w.audit)
+		sources = append(sources, &source{every: w.every, ask: func(ctx context.Context) ([]Sample, error) {
+			return nil, trail.look(ctx, o)
+		}})
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 )
 
 var (
-	_ core.AuditLister = (*Repository)(nil)
-	_ core.KeyResetter = (*Repository)(nil)
+	_ core.AuditLister  = (*Repository)(nil)
+	_ core.AuditCounter = (*Repository)(nil)
+	_ core.KeyResetter  = (*Repository)(nil)
 )
 
 // ListAudit implements core.AuditLister.
@@ -33,6 +34,21 @@ func (r *Repository) ListAudit(ctx context.Context, q core.AuditQuery) (records 
 		})
 	}
 	return records, nil
+}
+
+// CountAudit implements core.AuditCounter.
+func (r *Repository) CountAudit(ctx context.Context, after, upTo int64) (map[string]int64, error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	rows := map[string]int64{}
+	for i, a := range r.audits {
+		if no := int64(i + 1); no > after && no <= upTo {
+			rows[a.Action]++
+		}
+	}
+	return rows, nil
 }
 
 // ResetKeysBy implements core.KeyResetter.

@@ -10,13 +10,14 @@ import (
 )
 
 var (
-	_ core.AuditLister = (*Repository)(nil)
-	_ core.KeyResetter = (*Repository)(nil)
+	_ core.AuditLister  = (*Repository)(nil)
+	_ core.AuditCounter = (*Repository)(nil)
+	_ core.KeyResetter  = (*Repository)(nil)
 )
 
 // auditStatements are the statements that read audit rows.
 type auditStatements struct {
-	list, ofRow string
+	list, ofRow, count string
 }
 
 const auditHead = "SELECT a.id, {us:a.at}, a.action, a.actor, a.reason, a.row_id, a.event_id, a.topic, a.new_id FROM " +
@@ -28,6 +29,8 @@ func newAuditStatements(n names) auditStatements {
 		list: n.expand(auditHead + "a.id < " + mark(1, "bigint") + " ORDER BY a.id DESC LIMIT " + mark(2, "bigint")),
 		ofRow: n.expand(auditHead + "a.row_id = " + mark(1, "uuid") + " AND a.id < " + mark(2, "bigint") +
 			" ORDER BY a.id DESC LIMIT " + mark(3, "bigint")),
+		count: n.expand("SELECT a.action, COUNT(*) FROM {audit} a WHERE a.id > " + mark(1, "bigint") + " AND a.id <= " +
+			mark(2, "bigint") + " GROUP BY a.action"),
 	}
 }
 
@@ -53,4 +56,19 @@ func (r *Repository) ListAudit(ctx context.Context, q core.AuditQuery) (records 
 		})
 	})
 	return records, err
+}
+
+// CountAudit implements core.AuditCounter.
+func (r *Repository) CountAudit(ctx context.Context, after, upTo int64) (rows map[string]int64, err error) {
+	err = r.single(ctx, "count audit", func(c sqlkit.Querier) error {
+		rows = map[string]int64{}
+		return sqlkit.EachRow(ctx, c, r.audits.count, []any{after, upTo}, func(res core.Rows) error {
+			var action string
+			var n int64
+			err := res.Scan(&action, &n)
+			rows[action] = n
+			return err
+		})
+	})
+	return rows, err
 }

@@ -76,6 +76,42 @@ func TestScrapeAgreesWithTheTable(t *testing.T) {
 	})
 }
 
+// A scrape of a relay tells what people changed with another process, as the command line is one.
+func TestScrapeTellsWhatOtherProcessesChanged(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		m := promoutbox.New(promoutbox.Config{BacklogEvery: 1})
+		p := fixture.NewProcess(t, db, core.Config{Observer: m.Outbox()})
+		m.Watch(p.Outbox)
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(m)
+		server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+		t.Cleanup(server.Close)
+
+		p.Publisher.FailFor(func(core.Delivery) error { return core.Permanent(errors.New("not readable")) })
+		p.Publish(core.Event{Type: "e", Topic: "orders"}, core.Event{Type: "e", Topic: "orders"})
+		fixture.NoError(t, p.Outbox.Drain(t.Context()))
+		requireLines(t, scrape(t, server.URL), `outbox_audit_rows_total{action="redrive"} 0`,
+			`outbox_audit_rows_total{action="pause"} 0`)
+
+		other := fixture.JoinProcess(t, db, p.Publisher, core.Config{}).Outbox
+		dead, err := other.ListDead(t.Context(), core.DeadQuery{})
+		fixture.NoError(t, err)
+		var ids []core.RowID
+		for _, d := range dead {
+			ids = append(ids, d.ID)
+		}
+		n, err := other.Redrive(t.Context(), core.AdminRequest{IDs: ids, Actor: "ada", Reason: "schema registered"})
+		if err != nil || n != 2 {
+			t.Fatal(n, err)
+		}
+		fixture.NoError(t, other.Pause(t.Context(), core.PauseRequest{Topic: "orders", Actor: "ada", Reason: "upgrade"}))
+		requireLines(t, scrape(t, server.URL), `outbox_audit_rows_total{action="redrive"} 2`,
+			`outbox_audit_rows_total{action="pause"} 1`, `outbox_operator_events_total{action="redrive"} 0`,
+			`outbox_backlog_errors_total 0`)
+	})
+}
+
 func scrape(t *testing.T, url string) string {
 	t.Helper()
 	res, err := http.Get(url)

@@ -52,6 +52,10 @@ func (table) Rates(context.Context) ([]core.Rate, error) { return []core.Rate{{T
 
 func (table) UnrelayedTopics(context.Context) ([]string, error) { return []string{"x", "y"}, nil }
 
+func (table) ListAudit(context.Context, core.AuditQuery) ([]core.AuditRecord, error) { return nil, nil }
+
+func (table) CountAudit(context.Context, int64, int64) (map[string]int64, error) { return nil, nil }
+
 // effects has more channels than labels are allowed.
 type effects struct{}
 

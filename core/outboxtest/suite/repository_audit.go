@@ -2,6 +2,8 @@ package suite
 
 import (
 	"errors"
+	"maps"
+	"math"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -12,6 +14,11 @@ func auditCases() []repositoryCase {
 	return []repositoryCase{{"what people did is listed, the newest first", func(f *fixture) {
 		if _, ok := f.Repository.(core.AuditLister); ok {
 			auditListed(f)
+		}
+	}}, {"what people did is counted by action", func(f *fixture) {
+		_, lists := f.Repository.(core.AuditLister)
+		if r, ok := f.Repository.(core.AuditCounter); ok && lists {
+			auditCounted(f, r)
 		}
 	}}, {"who reset the keys is listed", func(f *fixture) {
 		_, lists := f.Repository.(core.AuditLister)
@@ -57,6 +64,27 @@ func auditListed(f *fixture) {
 	f.must(len(page) == 1 && page[0] == first, "next page %+v", page)
 	page = f.audit(core.AuditQuery{Limit: 10, RowID: dead.ID})
 	f.must(len(page) == 1 && page[0] == first, "of one row: %+v", page)
+}
+
+func auditCounted(f *fixture, r core.AuditCounter) {
+	count := func(after, upTo int64, want map[string]int64) {
+		f.Helper()
+		rows, err := r.CountAudit(f.Context(), after, upTo)
+		f.check(err)
+		f.must(maps.Equal(rows, want), "rows above %d, up to %d: %v, want %v", after, upTo, rows, want)
+	}
+	count(0, math.MaxInt64, map[string]int64{})
+	dead, late, free := f.addDead(newRow("topic", "")), f.addDead(newRow("topic", "k")), newRow("other", "")
+	f.commit(free)
+	f.must(f.redrive(adminOf(dead.ID)) == 1, "redrove nothing")
+	f.must(f.discard(adminOf(free.ID)) == 1, "discarded nothing")
+	f.must(f.redrive(adminOf(late.ID)) == 1, "redrove nothing")
+	all := f.audit(core.AuditQuery{Limit: 10}) // the newest first
+	f.must(len(all) == 3, "audit %+v", all)
+	count(0, math.MaxInt64, map[string]int64{"redrive": 2, "discard": 1})
+	count(all[2].No, all[0].No, map[string]int64{"redrive": 1, "discard": 1})
+	count(all[2].No, all[1].No, map[string]int64{"discard": 1})
+	count(all[0].No, all[0].No, map[string]int64{})
 }
 
 func resetAudited(f *fixture, r core.KeyResetter) {

@@ -74,14 +74,17 @@ type RelayStatus struct {
 
 	StartedAt   time.Time
 	SeenAt      time.Time
-	ClaimedAt   time.Time     // the database answered a claim; zero: never
-	PublishedAt time.Time     // a destination accepted an event; zero: never
-	Age         time.Duration // since SeenAt
+	ClaimedAt   time.Time // the database answered a claim; zero: never
+	PublishedAt time.Time // a destination accepted an event; zero: never
+	// Age is the time since SeenAt. It is negative if SeenAt is more than RelayAlive in the future:
+	// the clock of the database has jumped backwards since.
+	Age time.Duration
 }
 
 // Alive reports whether the last heartbeat is not older than RelayAlive. A process that crashed is
 // alive for that long. A process whose database is away is not, though it goes on when it is back.
-func (s RelayStatus) Alive() bool { return s.Age <= RelayAlive }
+// Nor is one with a negative Age.
+func (s RelayStatus) Alive() bool { return s.Age >= 0 && s.Age <= RelayAlive }
 
 // Relays reports whether the relay publishes events of the topic.
 func (s RelayStatus) Relays(topic string) bool {

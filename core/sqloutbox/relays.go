@@ -138,7 +138,9 @@ func scanRelay(res core.Rows) (s core.RelayStatus, err error) {
 	if published != nil {
 		s.PublishedAt = time.UnixMicro(*published).UTC()
 	}
-	s.Age = time.Duration(max(0, now-seen)) * time.Microsecond
+	if s.Age = time.Duration(now-seen) * time.Microsecond; s.Age < 0 && s.Age >= -core.RelayAlive {
+		s.Age = 0 // another process wrote it since the statement began
+	}
 	if err := json.Unmarshal([]byte(topics), &s.Topics); err != nil {
 		return s, fmt.Errorf("the topics of relay %s: %w", s.Node, err)
 	}

@@ -104,6 +104,7 @@ func TestKeys(t *testing.T) {
 
 		w.require(w.run("keys", "reset"), ExitUsage, "--reason")
 		w.require(w.run("keys", "reset", "--reason", "x"), ExitRefused, "--yes")
+		w.require(w.run("keys", "reset", "--dry-run"), ExitOK, "reset: ")
 		w.require(w.answer("n\n", "keys", "reset", "--reason", "x"), ExitRefused, "publish are stopped?")
 		w.require(w.run("keys", "resett"), ExitUsage, "unknown command")
 		var page auditPage

@@ -137,12 +137,21 @@ func (a *app) printKeys(all blockedKeys) {
 
 // keysReset is what `outbox keys reset` prints.
 type keysReset struct {
-	Keys int       `json:"keys"`
-	At   time.Time `json:"at"`
+	DryRun bool      `json:"dry_run"`
+	Keys   int       `json:"keys"`
+	At     time.Time `json:"at"`
+}
+
+// countKeys counts the keys up to maxCounted.
+func (a *app) countKeys(ctx context.Context, db *database) (n int, err error) {
+	err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM "+db.quote(a.schema, a.prefixOf()+"key")+
+		" LIMIT "+strconv.Itoa(maxCounted)+") k").Scan(&n)
+	return n, err
 }
 
 func (a *app) keysResetCommand() *cobra.Command {
 	var w who
+	var dryRun bool
 	c := &cobra.Command{
 		Use:   "reset --reason TEXT",
 		Short: "After a failover or a restore that lost commits: let the table alone decide the order of the keys",
@@ -151,20 +160,31 @@ publish first, then reset, then start them: from then on the table alone decides
 next event of each key. Events that were lost with their commits stay lost. It waits for open
 transactions that publish, and changes one row of each key.
 
+The command prints how many keys there are, up to 100,000. Then it asks.
+
 Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
 --yes, or it is refused (exit code 5).`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := w.check(); err != nil {
+			if err := w.check(); err != nil && !dryRun {
 				return err
 			}
 			return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
+				n, err := a.countKeys(ctx, db)
+				if err != nil {
+					return db.missingTable(ctx, a.schema, a.prefixOf()+"key", "outbox", err)
+				}
+				if !a.json {
+					a.sayf("reset: %s\n", many(n, "key"))
+				}
+				if dryRun {
+					return a.print(keysReset{DryRun: true, Keys: n, At: a.now().UTC()}, func() {})
+				}
 				question := "the services that publish are stopped? reset the keys of " + db.name + "?"
 				if err := a.confirm(w.yes, question); err != nil {
 					return err
 				}
-				n, err := ob.ResetKeysBy(ctx, w.actor, w.reason)
-				if err != nil {
+				if n, err = ob.ResetKeysBy(ctx, w.actor, w.reason); err != nil {
 					return err
 				}
 				return a.print(keysReset{Keys: n, At: a.now().UTC()}, func() { a.sayf("%d keys reset\n", n) })
@@ -172,5 +192,6 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		},
 	}
 	w.flags(c)
+	dryRunFlag(c, &dryRun)
 	return c
 }

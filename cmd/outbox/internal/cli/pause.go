@@ -70,10 +70,12 @@ type target struct {
 	who
 	all    bool
 	tenant string
+	dryRun bool
 }
 
 func (t *target) flags(c *cobra.Command) {
 	t.who.flags(c)
+	dryRunFlag(c, &t.dryRun)
 	c.Flags().BoolVar(&t.all, "all", false, "every destination")
 	c.Flags().Var((*selector)(&t.tenant), "tenant", "the events of one tenant")
 }
@@ -89,7 +91,7 @@ func (t *target) row(args []string) (row pauseRow, err error) {
 	if named != 1 {
 		return row, usage("name one topic, or --tenant, or --all for every destination")
 	}
-	if err := t.check(); err != nil {
+	if err := t.check(); err != nil && !t.dryRun {
 		return row, err
 	}
 	row = pauseRow{All: t.all, Tenant: t.tenant, Actor: t.actor, Reason: t.reason}
@@ -97,6 +99,37 @@ func (t *target) row(args []string) (row pauseRow, err error) {
 		row.Topic = args[0]
 	}
 	return row, nil
+}
+
+func dryRunFlag(c *cobra.Command, to *bool) {
+	c.Flags().BoolVar(to, "dry-run", false, "print what the change is about, and change nothing")
+}
+
+// reach is what a change of a destination or a tenant is about.
+type reach struct {
+	DryRun  bool      `json:"dry_run"`
+	Waiting ops.Count `json:"waiting"` // open events
+}
+
+// reachOf counts the open events that a filter selects, and tells the person before the change.
+func (a *app) reachOf(ctx context.Context, api *ops.API, what string, f ops.Filter, dryRun bool) (r reach, err error) {
+	f.Statuses = []ops.Status{ops.StatusNew, ops.StatusRetry}
+	r.DryRun = dryRun
+	if r.Waiting, err = api.Count(ctx, f); err != nil || a.json {
+		return r, err
+	}
+	word := "events wait"
+	if r.Waiting.N == 1 {
+		word = "event waits"
+	}
+	a.sayf("%s: %s %s\n", what, r.Waiting, word)
+	return r, nil
+}
+
+// pauseChange is what `outbox pause` prints.
+type pauseChange struct {
+	pauseRow
+	reach
 }
 
 func (a *app) pauseCommand() *cobra.Command {
@@ -113,6 +146,8 @@ they have begun to send. Another pause of the same topic or tenant replaces the 
 
 --until takes a time such as 2026-11-23T18:00:00Z. --for counts from now, by the clock of this
 machine. Both are compared with the clock of the database.
+
+The command prints how many events wait. Then it asks.
 
 Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
 --yes, or it is refused (exit code 5).`,
@@ -131,28 +166,35 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 			if req.Until, err = a.end(lasts, until); err != nil {
 				return err
 			}
+			if !req.Until.IsZero() {
+				utc := req.Until.UTC()
+				row.Until = &utc
+			}
 			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
 				name := row.name()
-				if err := a.confirm(t.yes, "pause "+name+" of "+db.name+"?"); err != nil {
+				f := ops.Filter{Topic: req.Topic, TenantID: req.Tenant}
+				a.hintUnseen(ctx, api, f)
+				r, err := a.reachOf(ctx, api, "pause "+name, f, t.dryRun)
+				if err != nil {
 					return err
 				}
-				if err := api.Pause(ctx, req); err != nil {
-					return err
-				}
-				if !req.All {
-					a.hintUnseen(ctx, api, ops.Filter{Topic: req.Topic, TenantID: req.Tenant})
+				if !t.dryRun {
+					if err := a.confirm(t.yes, "pause "+name+" of "+db.name+"?"); err != nil {
+						return err
+					}
+					if err := api.Pause(ctx, req); err != nil {
+						return err
+					}
 				}
 				row.Since = a.now().UTC()
-				if !req.Until.IsZero() {
-					utc := req.Until.UTC()
-					row.Until = &utc
-				}
-				return a.print(row, func() {
-					if row.Until == nil {
+				return a.print(pauseChange{row, r}, func() {
+					switch {
+					case t.dryRun:
+					case row.Until == nil:
 						a.sayf("%s is paused until `outbox resume %s`\n", name, row.argument())
-						return
+					default:
+						a.sayf("%s is paused until %s\n", name, moment(*row.Until))
 					}
-					a.sayf("%s is paused until %s\n", name, moment(*row.Until))
 				})
 			})
 		},
@@ -188,6 +230,7 @@ type resumed struct {
 	Topic   string `json:"topic,omitempty"`
 	Tenant  string `json:"tenant,omitempty"`
 	Resumed bool   `json:"resumed"` // false: it was not paused
+	reach
 }
 
 func (a *app) resumeCommand() *cobra.Command {
@@ -197,7 +240,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		Short: "End a pause",
 		Long: `resume ends the pause of a topic or a tenant, or with --all the pause of everything, which leaves the
 pauses of single topics and tenants. The relays go on within 3 s. "outbox pauses" lists what is
-paused.
+paused. The command prints how many events wait. Then it asks.
 
 Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
 --yes, or it is refused (exit code 5).`,
@@ -211,19 +254,30 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 			}
 			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
 				name := row.name()
-				if err := a.confirm(t.yes, "resume "+name+" of "+db.name+"?"); err != nil {
-					return err
-				}
-				done, err := api.Resume(ctx, core.ResumeRequest{
-					All: row.All, Topic: row.Topic, Tenant: row.Tenant, Actor: row.Actor, Reason: row.Reason,
-				})
+				f := ops.Filter{Topic: row.Topic, TenantID: row.Tenant}
+				r, err := a.reachOf(ctx, api, "resume "+name, f, t.dryRun)
 				if err != nil {
 					return err
 				}
-				return a.print(resumed{All: row.All, Topic: row.Topic, Tenant: row.Tenant, Resumed: done}, func() {
-					if done {
+				done := false
+				if !t.dryRun {
+					if err := a.confirm(t.yes, "resume "+name+" of "+db.name+"?"); err != nil {
+						return err
+					}
+					done, err = api.Resume(ctx, core.ResumeRequest{
+						All: row.All, Topic: row.Topic, Tenant: row.Tenant, Actor: row.Actor, Reason: row.Reason,
+					})
+					if err != nil {
+						return err
+					}
+				}
+				change := resumed{All: row.All, Topic: row.Topic, Tenant: row.Tenant, Resumed: done, reach: r}
+				return a.print(change, func() {
+					switch {
+					case t.dryRun:
+					case done:
 						a.sayf("%s goes on\n", name)
-					} else {
+					default:
 						a.sayf("%s was not paused: nothing was done\n", name)
 					}
 				})

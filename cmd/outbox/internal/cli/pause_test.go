@@ -20,6 +20,14 @@ func TestPause(t *testing.T) {
 		why := []string{"--reason", "broker upgrade", "--actor", "ann"}
 		command := func(args ...string) result { return w.run(append(args, why...)...) }
 		w.require(command("pause", "orders"), ExitRefused, "--yes")
+		w.require(w.run("pause", "orders", "--dry-run"), ExitOK, "pause destination orders: 1 event waits")
+		w.require(w.answer("n\n", append([]string{"pause", "odrers"}, why...)...), ExitRefused,
+			`has the topic "odrers": is that its name?`, "0 events wait", "pause destination odrers of ")
+		var would pauseChange
+		if w.json(&would, "pause", "--all", "--for", "1h", "--dry-run"); !would.DryRun || !would.All ||
+			would.Waiting.N != 1 || would.Until == nil {
+			w.Errorf("%+v", would)
+		}
 		w.require(w.answer("n\n", append([]string{"pause", "orders"}, why...)...), ExitRefused, "nothing was done")
 		w.require(w.run("pause", "orders", "--yes"), ExitUsage, "--reason is missing")
 		w.require(command("pause", "--yes"), ExitUsage, "--all")
@@ -77,6 +85,7 @@ func TestPause(t *testing.T) {
 		if w.json(&page, "list", "--status", "done"); len(page.Events) != 0 {
 			w.Errorf("during the pause %+v are done", page.Events)
 		}
+		w.require(w.run("resume", "--all", "--dry-run"), ExitOK, "resume everything: 2 events wait")
 		w.require(command("resume", "--all", "--yes"), ExitOK, "everything goes on")
 		w.require(command("resume", "--all", "--yes"), ExitOK, "was not paused")
 		w.require(command("resume", "orders", "--yes"), ExitOK, "destination orders goes on")

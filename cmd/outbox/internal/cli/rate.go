@@ -38,10 +38,16 @@ func (r rateRow) limits() string {
 	return "at most " + perSecond + " and " + inFlight
 }
 
+// rateChange is what `outbox rate` prints.
+type rateChange struct {
+	rateRow
+	reach
+}
+
 func (a *app) rateCommand() *cobra.Command {
 	var w who
 	var row rateRow
-	var off bool
+	var off, dryRun bool
 	c := &cobra.Command{
 		Use:   "rate TOPIC (--per-second N | --in-flight N | --off) --reason TEXT",
 		Short: "Limit what a destination gets from all relays together",
@@ -52,7 +58,7 @@ keep their order and spend no attempts.
 
 Each living relay that takes the topic gets an equal share of the limits. The relays follow within
 3 s. A relay that has less to do leaves a part of its share unused. The share of --in-flight is at
-least 1 for each relay.
+least 1 for each relay. The command prints how many events wait. Then it asks.
 
 Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
 --yes, or it is refused (exit code 5).`,
@@ -61,13 +67,29 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			row.Topic = args[0]
-			if err := w.check(); err != nil {
+			if err := w.check(); err != nil && !dryRun {
 				return err
 			}
 			if off == (row.PerSecond != 0 || row.InFlight != 0) {
 				return usage("give --per-second, --in-flight or both, or --off")
 			}
 			return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
+				api, err := ops.New(ob)
+				if err != nil {
+					return err
+				}
+				f := ops.Filter{Topic: row.Topic}
+				if !off {
+					a.hintUnseen(ctx, api, f)
+				}
+				r, err := a.reachOf(ctx, api, "rate of destination "+row.Topic, f, dryRun)
+				if err != nil {
+					return err
+				}
+				row.Since, row.Actor, row.Reason = a.now().UTC(), w.actor, w.reason
+				if dryRun {
+					return a.print(rateChange{row, r}, func() {})
+				}
 				ask := "set destination " + row.Topic + " of " + db.name + " to " + row.limits() + "?"
 				if err := a.confirm(w.yes, ask); err != nil {
 					return err
@@ -78,15 +100,12 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				}); err != nil {
 					return err
 				}
-				if api, err := ops.New(ob); err == nil && !off {
-					a.hintUnseen(ctx, api, ops.Filter{Topic: row.Topic})
-				}
-				row.Since, row.Actor, row.Reason = a.now().UTC(), w.actor, w.reason
-				return a.print(row, func() { a.sayf("destination %s gets %s\n", row.Topic, row.limits()) })
+				return a.print(rateChange{row, r}, func() { a.sayf("destination %s gets %s\n", row.Topic, row.limits()) })
 			})
 		},
 	}
 	w.flags(c)
+	dryRunFlag(c, &dryRun)
 	c.Flags().Float64Var(&row.PerSecond, "per-second", 0, "events a second, 0.001 to 1000000; 0: any number")
 	c.Flags().IntVar(&row.InFlight, "in-flight", 0, "events on their way at once, at most 100000; 0: any number")
 	c.Flags().BoolVar(&off, "off", false, "end the limits of the destination")

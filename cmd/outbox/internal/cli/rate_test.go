@@ -19,6 +19,8 @@ func TestRate(t *testing.T) {
 		w.require(w.answer("n\n", append([]string{"rate", "hooks", "--per-second", "2"}, why...)...), ExitRefused,
 			"at most 2 events a second")
 		w.require(w.run("rate", "hooks", "--per-second", "2", "--yes"), ExitUsage, "--reason is missing")
+		w.require(w.run("rate", "hooks", "--per-second", "2", "--dry-run"), ExitOK, "0 events wait",
+			`has the topic "hooks": is that its name?`)
 		w.require(command("rate", "hooks", "--yes"), ExitUsage, "--off")
 		w.require(command("rate", "hooks", "--off", "--in-flight", "2", "--yes"), ExitUsage, "--off")
 		w.require(command("rate", "--off", "--yes"), ExitUsage)

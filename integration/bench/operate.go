@@ -16,6 +16,8 @@ const (
 	operateTimes  = 20        // how often a question is asked in each round
 	operateKeys   = 64
 	operateTopics = 4
+
+	operateAudited = 10 // one of so many rows has an audit row
 )
 
 // operateHand is the row that the others are compared with.
@@ -39,8 +41,8 @@ type question struct {
 
 func runOperate(ctx context.Context, e *env, s *Section) (err error) {
 	rows := min(operateRows, e.opts.History)
-	s.note("%s rows of an outbox: of 100 rows 91 are done, 8 wait, and 1 is dead; 10 have a key. Each question is "+
-		"asked %d times in a round, through core/ops and database/sql.",
+	s.note("%s rows of an outbox: of 100 rows 91 are done, 8 wait, and 1 is dead; 10 have a key, and 10 an audit "+
+		"row. Each question is asked %d times in a round, through core/ops and database/sql.",
 		thousands(float64(rows)), operateTimes)
 	s.note("Hand-written is one SELECT of the first 100 dead rows without their payload, by the same index. A list " +
 		"that no index serves reads at most 10,000 rows, and says that there may be more.")
@@ -73,7 +75,7 @@ func (e *env) operate(ctx context.Context, s *Section, db wakeDatabase, rows int
 	if err != nil {
 		return err
 	}
-	questions, err := operateQuestions(ctx, api, side.pool, db.dial, prefix, rows)
+	questions, err := operateQuestions(ctx, side.ob, api, side.pool, db.dial, prefix, rows)
 	if err != nil {
 		return err
 	}
@@ -115,7 +117,8 @@ func (e *env) operate(ctx context.Context, s *Section, db wakeDatabase, rows int
 }
 
 // operateQuestions returns the questions. Each checks its answer.
-func operateQuestions(ctx context.Context, api *ops.API, pool *sql.DB, dial core.Dialect, prefix string, rows int,
+func operateQuestions(ctx context.Context, ob *core.Outbox, api *ops.API, pool *sql.DB, dial core.Dialect,
+	prefix string, rows int,
 ) ([]question, error) {
 	dead := ops.Filter{Statuses: []ops.Status{ops.StatusDead}}
 	of := func(change func(f *ops.Filter)) ops.Filter {
@@ -165,6 +168,10 @@ func operateQuestions(ctx context.Context, api *ops.API, pool *sql.DB, dial core
 		{"explain", true, func(ctx context.Context) error {
 			x, err := api.Explain(ctx, id)
 			return enough(len(x), 1, err)
+		}},
+		{"audit: newest", true, func(ctx context.Context) error {
+			page, err := ob.ListAudit(ctx, core.AuditQuery{Limit: ops.DefaultLimit})
+			return enough(len(page), ops.DefaultLimit, err)
 		}},
 		{"groups", false, func(ctx context.Context) error {
 			g, err := api.Groups(ctx, ops.Filter{})

@@ -7,9 +7,10 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// fillOperate writes the rows with one statement, in the layout that runOperate describes.
+// fillOperate writes the rows, in the layout that runOperate describes.
 func (d wakeDatabase) fillOperate(ctx context.Context, pool *sql.DB, prefix string, rows int) error {
 	w := operateWriters[d.dial]
 	group, turn := "n / 100", "n % 100"
@@ -52,7 +53,11 @@ func (d wakeDatabase) fillOperate(ctx context.Context, pool *sql.DB, prefix stri
 	//nolint:gosec // every part is a constant of this program
 	fill := fmt.Sprintf("INSERT INTO %sevent (%s) SELECT %s FROM %s", prefix, strings.Join(names, ", "),
 		strings.Join(values, ", "), fmt.Sprintf(w.series, rows))
-	for _, statement := range []string{fill, fmt.Sprintf(w.analyze, prefix+"event")} {
+	//nolint:gosec // every part is a constant of this program
+	audit := fmt.Sprintf("INSERT INTO %saudit (at, action, actor, reason, row_id, event_id, topic) SELECT %s, 'redrive', "+
+		"'ada', 'schema registered', %s, %s, 'orders-0' FROM %s", prefix, w.at, w.id, w.eventID,
+		fmt.Sprintf(w.series, max(rows/operateAudited, ops.DefaultLimit)))
+	for _, statement := range []string{fill, audit, fmt.Sprintf(w.analyze, prefix+"event")} {
 		if _, err := pool.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("%w: %.200s", err, statement)
 		}

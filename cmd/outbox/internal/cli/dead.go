@@ -13,6 +13,7 @@ import (
 
 	"github.com/cheggaaa/pb/v3"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
@@ -214,7 +215,15 @@ For many events, store a plan and apply it: outbox ` + name + ` plan.`,
 		f.BoolVar(&m.force, "force", false, "also events that a relay holds: they may still be published once")
 	}
 	m.who.flags(c)
-	c.AddCommand(a.planCommand(ops.Action(name)), a.applyCommand(ops.Action(name)))
+	plan := a.planCommand(ops.Action(name))
+	c.AddCommand(plan, a.applyCommand(ops.Action(name)))
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && c.Name() == name &&
+			plan.Flag(unknown.GetSpecifiedName()) != nil {
+			return fmt.Errorf("%w: `%s` has it", err, plan.CommandPath())
+		}
+		return err
+	})
 	return c
 }
 
@@ -325,7 +334,7 @@ func (a *app) selected(
 		case err != nil:
 			return nil, err
 		case len(rows) == 0:
-			a.note("no row has the id %s", id)
+			a.note("no row has the id %s%s", id, rowOfEvent(ctx, api, id))
 		case rows[0].Status == ops.StatusDead, rows[0].Status.Open() && m.name == string(ops.ActionDiscard):
 			all = append(all, rows[0])
 		case rows[0].Status.Open():
@@ -335,6 +344,17 @@ func (a *app) selected(
 		}
 	}
 	return all, nil
+}
+
+// rowOfEvent says that an id is that of an event, and names its rows. A failure of the question is no
+// failure of the command.
+func rowOfEvent(ctx context.Context, api *ops.API, id core.RowID) string {
+	page, err := api.List(ctx, ops.ListQuery{Filter: ops.Filter{EventID: id.String()}, Limit: 10})
+	if err != nil || len(page.Events) == 0 {
+		return ""
+	}
+	rows := converted(page.Events, func(e ops.Event) string { return fmt.Sprintf("%s (%s)", e.ID, e.Status) })
+	return ": it is that of an event, whose row is " + strings.Join(rows, ", ")
 }
 
 // blastRadius says what a change touches.

@@ -115,6 +115,13 @@ func TestDeadAndRedrive(t *testing.T) {
 		w.require(w.run("redrive", "--all", "--topic", "orders"), ExitUsage, "--reason")
 		w.require(w.run("redrive", "--reason", "x"), ExitUsage, "--all")
 		w.require(w.run("redrive", "nonsense", "--reason", "x"), ExitUsage, "nonsense")
+		w.require(w.run("redrive", "--group", "x", "--reason", "x"), ExitUsage,
+			"unknown flag: --group: `outbox redrive plan` has it")
+		w.require(w.run("redrive", "plan", "--grup", "x"), ExitUsage, "unknown flag: --grup\n")
+		ofEvent := fmt.Sprintf("no row has the id %s: it is that of an event, whose row is %s (dead)", rows[0].EventID,
+			rows[0].ID)
+		w.require(w.run("redrive", rows[0].EventID, "--reason", "x", "--yes"), ExitPartial, ofEvent)
+		w.require(w.run("discard", "plan", rows[0].EventID, "--reason", "x"), ExitUsage, ofEvent)
 		w.require(w.run("redrive", "--all", "--reason", "x"), ExitRefused, "4 dead events of 3 keys", "--yes")
 		w.require(w.answer("no\n", "redrive", "--all", "--reason", "x"), ExitRefused, "[y/N]")
 		w.golden("redrive-dry-run.txt", w.ok("redrive", "--all", "--dry-run", "--skip-dead"))

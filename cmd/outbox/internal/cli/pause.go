@@ -278,7 +278,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 					case done:
 						a.sayf("%s goes on\n", name)
 					default:
-						a.sayf("%s was not paused: nothing was done\n", name)
+						a.sayf("%s was not paused: nothing was done (`outbox pauses` lists what is)\n", name)
 					}
 				})
 			})

@@ -87,7 +87,7 @@ func TestPause(t *testing.T) {
 		}
 		w.require(w.run("resume", "--all", "--dry-run"), ExitOK, "resume everything: 2 events wait")
 		w.require(command("resume", "--all", "--yes"), ExitOK, "everything goes on")
-		w.require(command("resume", "--all", "--yes"), ExitOK, "was not paused")
+		w.require(command("resume", "--all", "--yes"), ExitOK, "was not paused", "`outbox pauses`")
 		w.require(command("resume", "orders", "--yes"), ExitOK, "destination orders goes on")
 		if w.json(&reasons, "explain", waits); len(reasons) != 1 || reasons[0].Reason != ops.ReasonPaused {
 			w.Fatalf("%+v", reasons)

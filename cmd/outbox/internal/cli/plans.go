@@ -51,6 +51,11 @@ Events that die later are not in the plan. outbox %s apply works it off.`, actio
 				}
 				p, err := plan(ctx, f, limit)
 				if err != nil {
+					for _, id := range ids {
+						if of := rowOfEvent(ctx, api, id); of != "" {
+							a.note("no row has the id %s%s", id, of)
+						}
+					}
 					return err
 				}
 				return a.storePlan(ctx, api, p, w, dryRun)
@@ -70,6 +75,10 @@ func (a *app) printPlan(p ops.StoredPlan) error {
 	return a.print(p, func() {
 		if p.ID != "" {
 			a.sayf("plan %s is %s%s\n", p.ID, p.State, noteOf(p))
+			a.sayf("stored by %s at %s: %s\n", singleLine(p.Actor), moment(p.CreatedAt), singleLine(p.Reason))
+			if p.Version > 1 {
+				a.sayf("last change at %s\n", moment(p.UpdatedAt))
+			}
 		}
 		a.printRadius(radiusOf(p))
 		if p.Position > 0 {
@@ -102,6 +111,10 @@ func (a *app) printPlan(p ops.StoredPlan) error {
 		}
 		if p.State == ops.PlanStopped && p.Failed > 0 {
 			a.note("outbox groups says why events failed: remove that cause first")
+		}
+		if p.State.Ended() && p.Failed > 0 {
+			a.note("%s failed again: outbox groups says why; plan again when that cause is removed",
+				many(p.Failed, "event"))
 		}
 		if p.ID != "" && !p.State.Ended() && !p.Running() {
 			a.note("outbox %s apply %s works it off", p.Action, p.ID)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -42,6 +43,7 @@ func (r rateRow) limits() string {
 type rateChange struct {
 	rateRow
 	reach
+	Changed bool `json:"changed"`
 }
 
 func (a *app) rateCommand() *cobra.Command {
@@ -88,7 +90,14 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				}
 				row.Since, row.Actor, row.Reason = a.now().UTC(), w.actor, w.reason
 				if dryRun {
-					return a.print(rateChange{row, r}, func() {})
+					return a.print(rateChange{row, r, false}, func() {})
+				}
+				if limited, err := isLimited(ctx, ob, row.Topic); err != nil {
+					return err
+				} else if off && !limited { // it may be misspelled
+					return a.print(rateChange{row, r, false}, func() {
+						a.sayf("destination %s had no limit: nothing was done (`outbox rates` lists them)\n", row.Topic)
+					})
 				}
 				ask := "set destination " + row.Topic + " of " + db.name + " to " + row.limits() + "?"
 				if err := a.confirm(w.yes, ask); err != nil {
@@ -100,7 +109,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				}); err != nil {
 					return err
 				}
-				return a.print(rateChange{row, r}, func() { a.sayf("destination %s gets %s\n", row.Topic, row.limits()) })
+				return a.print(rateChange{row, r, true}, func() { a.sayf("destination %s gets %s\n", row.Topic, row.limits()) })
 			})
 		},
 	}
@@ -110,6 +119,13 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 	c.Flags().IntVar(&row.InFlight, "in-flight", 0, "events on their way at once, at most 100000; 0: any number")
 	c.Flags().BoolVar(&off, "off", false, "end the limits of the destination")
 	return c
+}
+
+// isLimited reports whether a destination has a rate. Rates lists at most 1000: of more, any may.
+func isLimited(ctx context.Context, ob *core.Outbox, topic string) (bool, error) {
+	all, err := ob.Rates(ctx)
+	of := func(r core.Rate) bool { return r.Topic == topic }
+	return len(all) >= 1000 || slices.ContainsFunc(all, of), err
 }
 
 func (a *app) ratesCommand() *cobra.Command {

@@ -50,6 +50,8 @@ func TestRate(t *testing.T) {
 		}
 		w.drain(nil, core.BlockKey)
 		w.require(command("rate", "hooks", "--off", "--yes"), ExitOK, "destination hooks gets no limit")
+		w.require(command("rate", "hook", "--off", "--yes"), ExitOK, "destination hook had no limit", "`outbox rates`")
+		w.require(w.run("rates"), ExitOK, "no destination has a limit")
 		w.require(w.run("rates"), ExitOK, "no destination has a limit")
 		w.require(w.run("audit", "--actor", "ann", "--topic", "hooks"), ExitOK, "rate", "partner's limit")
 		var page ops.Page

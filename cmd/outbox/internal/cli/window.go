@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,11 +34,14 @@ func (k *keep) Set(text string) error {
 		return nil
 	}
 	d, err := time.ParseDuration(text)
-	if err == nil && d <= 0 {
-		err = fmt.Errorf("%s is not more than 0", d)
+	switch {
+	case err != nil:
+		return errors.New("it is a duration such as 168h, or forever")
+	case d <= 0:
+		return fmt.Errorf("%s is not more than 0", d)
 	}
 	*k = keep(d)
-	return err
+	return nil
 }
 
 func (k *keep) String() string {

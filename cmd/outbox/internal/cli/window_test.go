@@ -20,6 +20,7 @@ func TestWindow(t *testing.T) {
 		w.require(command("window", "declare", "orders", "search", "--yes"), ExitUsage, "--keep is missing")
 		w.require(command("window", "declare", "orders", "search", "--yes", "--keep", "-1h"), ExitUsage, "-1h")
 		w.require(command("window", "declare", "orders", "--yes", "--keep", "1h"), ExitUsage)
+		w.require(command("window", "declare", "orders", "search", "--yes", "--keep", "7d"), ExitUsage, "such as 168h")
 		w.require(w.run("window", "declare", "orders", "search", "--yes", "--keep", "1h"), ExitUsage, "--reason")
 		w.require(command("window", "declare", "orders", "mails", "--yes", "--keep", "forever"), ExitOK,
 			"consumer mails remembers events of orders: forever")

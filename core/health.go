@@ -15,6 +15,8 @@ const (
 	// turnLate is how long after the longest poll pause the loop of a relay counts as hanging. Each
 	// of its statements has a timeout that is shorter than that.
 	turnLate = time.Minute
+
+	pollsFailed = 3 // polls in a row that failed and are a problem
 )
 
 // Health is the state of an Outbox and its process.
@@ -42,7 +44,8 @@ type Health struct {
 }
 
 // Degraded reports whether the process works, but not all of it: a destination is stopped, a
-// publish is stuck, or the tables differ.
+// publish is stuck, the tables differ, or polls fail though the database answers, as without the
+// right to write.
 func (h Health) Degraded() bool { return h.Live && h.Ready && len(h.Problems) > 0 }
 
 // Live returns nil, or an error that says why only a restart of the process helps: Run has ended
@@ -95,6 +98,9 @@ func (o *Outbox) Health(ctx context.Context) Health {
 	}
 	if h.Relaying = running; running {
 		h.Turned = r.turned()
+	}
+	if fails := r.life.pollFails.Load(); running && fails != nil {
+		problem(fmt.Errorf("outbox: the relay cannot poll: %w", *fails))
 	}
 	h.Stopped = r.stopped()
 	for _, topic := range h.Stopped {

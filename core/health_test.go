@@ -20,6 +20,7 @@ import (
 type checkedTable struct {
 	*outboxtest.Repository
 	check, down    atomic.Pointer[error]
+	refuse         atomic.Pointer[error] // of claims
 	checks, counts atomic.Int64
 	hang           atomic.Pointer[chan struct{}] // claims ignore their context
 }
@@ -43,6 +44,9 @@ func (c *checkedTable) Backlog(ctx context.Context, limit int) (core.Backlog, er
 func (c *checkedTable) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
 	if hang := c.hang.Load(); hang != nil {
 		<-*hang
+	}
+	if err := c.refuse.Load(); err != nil {
+		return nil, *err
 	}
 	return c.Repository.ClaimUnordered(ctx, req)
 }
@@ -153,6 +157,26 @@ func TestHealthOfARelay(t *testing.T) {
 		if h := healthOf(t, ob, true, true); h.Relaying {
 			t.Errorf("after a clean end: %+v", h)
 		}
+	})
+}
+
+// A relay that cannot claim, though the database answers, is degraded until it can.
+func TestHealthOfARelayThatCannotClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := &checkedTable{Repository: outboxtest.NewRepository()}
+		ob, stop := runOutbox(t, core.Config{
+			Repository: table, Publisher: &outboxtest.Publisher{}, Logger: slog.New(slog.DiscardHandler),
+		})
+		defer stop()
+		refused := errors.New("attempt to write a readonly database")
+		table.refuse.Store(&refused)
+		time.Sleep(time.Minute)
+		if h := healthOf(t, ob, true, true, "cannot poll: attempt to write a readonly database"); !h.Degraded() {
+			t.Errorf("%+v", h)
+		}
+		table.refuse.Store(nil)
+		time.Sleep(time.Minute)
+		healthOf(t, ob, true, true)
 	})
 }
 

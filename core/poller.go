@@ -40,12 +40,15 @@ func (r *relay) poll(ctx context.Context) {
 		}
 		if err == nil && failures > 0 {
 			failures = 0
+			r.life.pollFails.Store(nil)
 			r.db.succeeded()
 		}
 		var wait time.Duration
 		switch {
 		case err != nil:
-			failures++
+			if failures++; failures >= pollsFailed {
+				r.life.pollFails.Store(&err)
+			}
 			wait = errorPause(failures, r.random())
 			r.cfg.Logger.Warn("outbox: cannot poll", "component", "outbox", "failures", failures, "next_try", wait,
 				"err", errorText(err))

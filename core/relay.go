@@ -60,6 +60,7 @@ type lifetime struct {
 	stopRenew, renewDone          chan struct{}
 	renewFails                    atomic.Bool // the last renewal failed
 	vitals                        vitals
+	pollFails                     atomic.Pointer[error] // the last error of several in a row
 }
 
 // shutdownGrace is the part of Config.ShutdownTimeout in which publishers notice that their context

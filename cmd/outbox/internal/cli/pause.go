@@ -191,7 +191,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 					switch {
 					case t.dryRun:
 					case row.Until == nil:
-						a.sayf("%s is paused until `outbox resume %s`\n", name, row.argument())
+						a.sayf("%s is paused until `outbox resume %s --reason WHY`\n", name, row.argument())
 					default:
 						a.sayf("%s is paused until %s\n", name, moment(*row.Until))
 					}

@@ -72,7 +72,7 @@ func TestPause(t *testing.T) {
 		w.require(command("pause", "orders", "--tenant", tenant, "--yes"), ExitUsage, "--tenant")
 		w.require(command("pause", "--all", "--tenant", tenant, "--yes"), ExitUsage, "--tenant")
 		w.require(command("pause", "--tenant", tenant, "--yes"), ExitOK, "tenant it's acme is paused until `outbox "+
-			`resume --tenant 'it'\''s acme'`+"`")
+			`resume --tenant 'it'\''s acme' --reason WHY`+"`")
 		w.json(&rows, "pauses")
 		if len(rows) != 3 || rows[2].Tenant != tenant || rows[2].Topic != "" || rows[2].All {
 			w.Fatalf("%+v", rows)

@@ -476,6 +476,54 @@ func TestOperatorsAreCounted(t *testing.T) {
 	want(t, m, 2, "outbox_operator_events_total", "action=discard")
 }
 
+// slow is a table whose backlog takes a while to count.
+type slow struct {
+	table
+	takes time.Duration
+	asked int
+}
+
+func (s *slow) Backlog(ctx context.Context) (core.Backlog, error) {
+	s.asked++
+	select {
+	case <-time.After(s.takes):
+		return core.Backlog{}, nil
+	case <-ctx.Done():
+		return core.Backlog{}, ctx.Err()
+	}
+}
+
+// A query that takes long costs at most one percent of the time of the database, unless the
+// configuration says how often it is asked.
+func TestSlowQueriesAreAskedSeldom(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		takes time.Duration
+		every time.Duration
+		least int // questions in an hour of scrapes
+		most  int
+	}{
+		{"fast", 100 * time.Millisecond, 0, 230, 240},
+		{"slow", time.Second, 0, 30, 36},
+		{"as configured", time.Second, 15 * time.Second, 220, 240},
+		{"too slow", time.Minute, 0, 200, 240}, // each fails after two seconds
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := promoutbox.New(promoutbox.Config{BacklogEvery: c.every})
+				s := &slow{takes: c.takes}
+				m.Watch(s)
+				for began := time.Now(); time.Since(began) < time.Hour; time.Sleep(time.Second) {
+					gather(t, m)
+				}
+				if s.asked < c.least || s.asked > c.most {
+					t.Errorf("asked %d times, want %d to %d", s.asked, c.least, c.most)
+				}
+			})
+		})
+	}
+}
+
 // audit is a table with audit rows, each with its number.
 type audit struct {
 	table

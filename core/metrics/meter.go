@@ -62,7 +62,8 @@ type Config struct {
 	// routes. Further ones count as "_other". Default: 100. Topics and Types have theirs in any
 	// case.
 	MaxLabels int
-	// BacklogEvery is how old the answers of Set.Samples may be. Default: 15 s.
+	// BacklogEvery is how old the answers of Set.Samples may be. Default: 15 s, and longer while a
+	// query takes longer than 150 ms: a hundred times as long as it takes.
 	BacklogEvery time.Duration
 	// BacklogTimeout is how long Set.Samples waits for the database, for each query. Default: 2 s.
 	BacklogTimeout time.Duration
@@ -83,7 +84,8 @@ func New(m Meter, cfg Config) *Set {
 	if cfg.MaxLabels <= 0 {
 		cfg.MaxLabels = 100
 	}
-	if cfg.BacklogEvery <= 0 {
+	sparing := cfg.BacklogEvery <= 0
+	if sparing {
 		cfg.BacklogEvery = 15 * time.Second
 	}
 	if cfg.BacklogTimeout <= 0 {
@@ -91,7 +93,7 @@ func New(m Meter, cfg Config) *Set {
 	}
 	return &Set{
 		outbox: newOutboxMetrics(m, cfg), inbox: newInboxMetrics(m, cfg), keys: newKeyMetrics(m, cfg),
-		http: newHTTPMetrics(m, cfg), effects: newEffectMetrics(m, cfg), watch: newWatch(m, cfg),
+		http: newHTTPMetrics(m, cfg), effects: newEffectMetrics(m, cfg), watch: newWatch(m, cfg, sparing),
 	}
 }
 

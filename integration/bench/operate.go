@@ -173,6 +173,10 @@ func operateQuestions(ctx context.Context, ob *core.Outbox, api *ops.API, pool *
 			page, err := ob.ListAudit(ctx, core.AuditQuery{Limit: ops.DefaultLimit})
 			return enough(len(page), ops.DefaultLimit, err)
 		}},
+		{"backlog, as a scrape asks", false, func(ctx context.Context) error {
+			b, err := ob.Backlog(ctx)
+			return enough(int(b.Pending), rows*8/100, err)
+		}},
 		{"groups", false, func(ctx context.Context) error {
 			g, err := api.Groups(ctx, ops.Filter{})
 			return enough(len(g.Groups), 1, err)

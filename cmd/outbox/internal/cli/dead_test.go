@@ -52,6 +52,18 @@ func (w *world) drain(err error, policy core.DeadPolicy) {
 	}
 }
 
+// relays lets a relay of the topic look alive.
+func (w *world) relays(topic string) {
+	w.Helper()
+	repo, err := sqloutbox.New(w.open(), sqloutbox.Config{Dialect: w.dialect})
+	if err == nil {
+		err = repo.Beat(w.Context(), core.Heartbeat{Node: "relay of " + topic, Topics: []string{topic}})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {

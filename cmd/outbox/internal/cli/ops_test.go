@@ -96,9 +96,12 @@ func TestCommandsOfExplain(t *testing.T) {
 			}
 			for _, c := range found {
 				args := strings.Fields(c[1])
-				if args[0] == "redrive" || args[0] == "discard" {
+				switch args[0] {
+				case "redrive", "discard":
 					args = append(args, "--yes")
 					w.drain(core.Permanent(errNoTotal), core.BlockKey) // it is dead again
+				case "resume", "rate":
+					args = append(args, "--yes")
 				}
 				for i, arg := range args {
 					if arg == "--reason" {
@@ -129,6 +132,22 @@ func TestCommandsOfExplain(t *testing.T) {
 		explain(down, ops.ReasonStopped, 1)
 		explain(later, ops.ReasonDiscarded, 0)
 		if runs["redrive"] != 1 || runs["discard"] != 3 {
+			w.Errorf("commands %v", runs)
+		}
+
+		held := core.NewEventID()
+		w.publish(core.Event{ID: held, Type: "mail", Topic: "held"})
+		w.ok("pause", "held", "--reason", "INC-42", "--yes")
+		explain(held, ops.ReasonPaused, 1)
+		w.relays("held")
+		explain(held, ops.ReasonReady, 1)
+		w.ok("rate", "held", "--per-second", "0.5", "--reason", "INC-42", "--yes")
+		explain(held, ops.ReasonLimited, 1)
+		explain(held, ops.ReasonReady, 1)
+		w.drain(core.Permanent(errNoTotal), core.BlockKey)
+		explain(held, ops.ReasonDead, 2)
+		explain(held, ops.ReasonDiscarded, 0)
+		if runs["resume"] != 1 || runs["rate"] != 1 || runs["redrive"] != 2 || runs["discard"] != 4 {
 			w.Errorf("commands %v", runs)
 		}
 	})

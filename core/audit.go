@@ -65,8 +65,8 @@ func (o *Outbox) ListAudit(ctx context.Context, q AuditQuery) ([]AuditRecord, er
 }
 
 // CountAudit counts the audit rows whose No is above after, and at most upTo, by their action. It
-// reads each of them, so it is for the rows since the last look, as the metrics need them. The error
-// wraps errors.ErrUnsupported if the Repository is no AuditCounter.
+// reads each of them, so it is for the rows since the last look, as the metrics need them. The
+// error wraps errors.ErrUnsupported if the Repository is no AuditCounter.
 func (o *Outbox) CountAudit(ctx context.Context, after, upTo int64) (map[string]int64, error) {
 	c, ok := o.cfg.Repository.(AuditCounter)
 	if !ok {

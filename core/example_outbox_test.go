@@ -156,7 +156,8 @@ func ExampleOutbox_Backlog() {
 	// Output: 2 0 <nil>
 }
 
-// What people did since the last look, by action: a redrive has a row for each event.
+// CountAudit tells what people did since the last look, by action. A redrive has a row for each
+// event.
 func ExampleOutbox_CountAudit() {
 	ctx := context.Background()
 	table := outboxtest.NewRepository()

@@ -113,8 +113,8 @@ func (m *Metrics) Effects() func(command.ExecInfo) { return m.set.Effects() }
 // Watch adds the gauges of an outbox: outbox.backlog.messages, outbox.backlog.oldest.age,
 // outbox.blocked.keys, outbox.pauses, outbox.rate.limits and outbox.unrelayed.topics. They are the
 // table's, so each process that watches it reports the same: use the maximum, not the sum. They are
-// missing while their query fails. Watch also counts the rows that the audit table gets from now on,
-// whichever process writes them: outbox.audit.rows. A second call replaces the outbox.
+// missing while their query fails. Watch also counts the rows that the audit table gets from now
+// on, whichever process writes them: outbox.audit.rows. A second call replaces the outbox.
 func (m *Metrics) Watch(outbox metrics.Backlogger) { m.set.Watch(outbox) }
 
 // WatchTypes adds outbox.type.backlog.messages, the backlog of an outbox by event type: of each of

@@ -550,8 +550,9 @@ func (a *audit) CountAudit(_ context.Context, after, upTo int64) (map[string]int
 	return n, a.err
 }
 
-// Changes that other processes make, the command line for example, are counted from the table: those
-// since the process watches it, each once, also if a row commits after one with a higher number.
+// Changes that other processes make, the command line for example, are counted from the table:
+// those since the process watches it, each once, also if a row commits after one with a higher
+// number.
 func TestAuditRowsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := promoutbox.New(promoutbox.Config{BacklogEvery: time.Second})

@@ -31,19 +31,19 @@ func newAuditRows(m Meter) map[string]Counter {
 	return rows
 }
 
-// auditTrail counts the audit rows that a table gets, whoever writes them. It reads each of them
+// auditTrail counts the audit rows that a table gets from any process. It reads each of them
 // twice, because a row may commit after one with a higher number: what commits before the next look
 // is counted then.
 type auditTrail struct {
 	rows         map[string]Counter
 	began        bool
 	before, last int64            // the newest row at the last look but one, and at the last one
-	settled      map[string]int64 // rows up to before, and since the first look
+	counted      map[string]int64 // rows up to before, and since the first look
 	told         map[string]int64 // to the counters
 }
 
 func newAuditTrail(rows map[string]Counter) *auditTrail {
-	return &auditTrail{rows: rows, settled: map[string]int64{}, told: map[string]int64{}}
+	return &auditTrail{rows: rows, counted: map[string]int64{}, told: map[string]int64{}}
 }
 
 func (t *auditTrail) look(ctx context.Context, o audited) error {
@@ -68,11 +68,11 @@ func (t *auditTrail) look(ctx context.Context, o audited) error {
 		return err
 	}
 	for action, n := range again {
-		t.settled[action] += n
-		t.tell(action, t.settled[action]+recent[action])
+		t.counted[action] += n
+		t.tell(action, t.counted[action]+recent[action])
 	}
 	for action, n := range recent {
-		t.tell(action, t.settled[action]+n)
+		t.tell(action, t.counted[action]+n)
 	}
 	t.before, t.last = t.last, last
 	return nil

@@ -147,8 +147,8 @@ type source struct {
 	last  []Sample      // nil after a failure
 }
 
-// spares is how many times as long as a query takes the database is left alone, so that it costs one
-// percent of a connection. After a failure it is asked again as usual, because the gauges are
+// spares is how many times as long as a query takes the database is left alone, so that it costs
+// one percent of a connection. After a failure it is asked again as usual, because the gauges are
 // missing meanwhile.
 const spares = 100
 
@@ -161,8 +161,8 @@ func newWatch(m Meter, cfg Config, sparing bool) *watch {
 	}
 }
 
-// Watch says which outbox Samples asks, and whose audit rows it counts in outbox_audit_rows_total. A
-// second call replaces it.
+// Watch says which outbox Samples asks, and whose audit rows it counts in outbox_audit_rows_total.
+// A second call replaces it.
 func (s *Set) Watch(outbox Backlogger) {
 	w := s.watch
 	sources := []*source{{every: w.every, ask: func(ctx context.Context) ([]Sample, error) {
@@ -333,10 +333,10 @@ func effectSamples(b command.Backlog) []Sample {
 
 // Samples returns the values of the gauges of Watched, from the database if the last answers are
 // older than Config.BacklogEvery, and those of UnrelayedTopics and TypeMessages if they are older
-// than four times that. By default it asks a query that takes longer than 150 ms less often, so that
-// each costs at most one percent of a connection. The gauges of a query that failed are missing, because an old figure would
-// hide an outage; a failure is counted. Gauges are missing without a failure if nothing is watched,
-// or if the tables of before have no such rows.
+// than four times that. By default it asks a query that takes longer than 150 ms less often, so
+// that each costs at most one percent of a connection. The gauges of a query that failed are
+// missing, because an old figure would hide an outage; a failure is counted. Gauges are missing
+// without a failure if nothing is watched, or if the tables of before have no such rows.
 func (s *Set) Samples(ctx context.Context) (all []Sample) {
 	w := s.watch
 	w.mu.Lock()

@@ -255,13 +255,8 @@ func TestAMQPWrongPassword(t *testing.T) {
 // rabbitThroughProxy returns a publisher for a queue that exists.
 func rabbitThroughProxy(t *testing.T, cfg amqpbridge.Config) (*watermillbridge.Publisher, *brokerProxy, string) {
 	t.Helper()
-	u, err := url.Parse(topics.RabbitURI(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := newBrokerProxy(t, u.Host)
-	u.Host = proxy.Addr()
-	cfg.AMQP, cfg.DeclareQueues = amqpbridge.QueueConfig(u.String()), true
+	uri, proxy := proxied(t, topics.RabbitURI(t))
+	cfg.AMQP, cfg.DeclareQueues = amqpbridge.QueueConfig(uri), true
 	return topics.RabbitPublisher(t, cfg), proxy, topics.Rabbit(t)
 }
 

@@ -3,6 +3,8 @@ package brokers_test
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -43,9 +45,14 @@ func (k kafkaBroker) topic(t *testing.T) string { t.Helper(); return k.topicWith
 func (k kafkaBroker) topicWith(t *testing.T, config map[string]*string) string {
 	t.Helper()
 	name, admin := topics.KafkaName(), k.admin(t)
-	if err := admin.CreateTopic(name, &sarama.TopicDetail{
-		NumPartitions: kafkaPartitions, ReplicationFactor: int16(len(k.addresses)), ConfigEntries: config,
-	}, false); err != nil {
+	detail := &sarama.TopicDetail{
+		NumPartitions: kafkaPartitions, ReplicationFactor: int16(len(k.addresses)), ConfigEntries: map[string]*string{},
+	}
+	maps.Copy(detail.ConfigEntries, config)
+	if two := "2"; len(k.addresses) > 1 { // an acknowledgement means that two servers have the message
+		detail.ConfigEntries["min.insync.replicas"] = &two
+	}
+	if err := admin.CreateTopic(name, detail, false); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = admin.DeleteTopic(name) }) // the cluster ends with the test
@@ -72,18 +79,21 @@ func (k kafkaBroker) publisher(t *testing.T, timeout time.Duration) publisher {
 
 func (k kafkaBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
 	t.Helper()
-	proxy := newBrokerProxy(t, k.addresses[0])
-	return k.dialed(t, timeout, proxy), proxy
+	proxies := kafkaProxies{}
+	for _, address := range k.addresses {
+		proxies[address] = newBrokerProxy(t, address)
+	}
+	return k.dialed(t, timeout, proxies), proxies
 }
 
-func (k kafkaBroker) dialed(t *testing.T, timeout time.Duration, proxy *brokerProxy) publisher {
+func (k kafkaBroker) dialed(t *testing.T, timeout time.Duration, proxies kafkaProxies) publisher {
 	t.Helper()
 	if k.franz {
 		cfg := franzbridge.Config{Brokers: k.addresses, PublishTimeout: timeout}
-		if proxy != nil {
+		if proxies != nil {
 			cfg.Options = append(cfg.Options,
 				kgo.Dialer(func(_ context.Context, network, address string) (net.Conn, error) {
-					return proxy.Dial(network, address)
+					return proxies.Dial(network, address)
 				}))
 		}
 		p, err := franzbridge.NewPublisher(cfg)
@@ -94,8 +104,8 @@ func (k kafkaBroker) dialed(t *testing.T, timeout time.Duration, proxy *brokerPr
 		return p
 	}
 	s := kafkabridge.SaramaConfig(timeout)
-	if proxy != nil {
-		s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, proxy
+	if proxies != nil {
+		s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, proxies
 	}
 	p, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: k.addresses, Sarama: s, PublishTimeout: timeout})
 	if err != nil {
@@ -104,6 +114,37 @@ func (k kafkaBroker) dialed(t *testing.T, timeout time.Duration, proxy *brokerPr
 	topics.CloseAtEnd(t, p)
 	return p
 }
+
+// kafkaProxies are proxies of servers, by their addresses.
+type kafkaProxies map[string]*brokerProxy
+
+// Dial implements proxy.Dialer. Clients dial the addresses that the servers tell them.
+func (p kafkaProxies) Dial(network, address string) (net.Conn, error) {
+	for of, proxy := range p {
+		if of == address || len(p) == 1 { // one server may tell an address of its own
+			return proxy.Dial(network, address)
+		}
+	}
+	return nil, fmt.Errorf("no server has the address %s", address)
+}
+
+func (p kafkaProxies) each(do func(*brokerProxy)) {
+	for _, proxy := range p {
+		do(proxy)
+	}
+}
+
+// Hold implements answers.
+func (p kafkaProxies) Hold() { p.each((*brokerProxy).Hold) }
+
+// Release implements answers.
+func (p kafkaProxies) Release() { p.each((*brokerProxy).Release) }
+
+// Delay implements answers.
+func (p kafkaProxies) Delay(d time.Duration) { p.each(func(one *brokerProxy) { one.Delay(d) }) }
+
+// Cut implements answers.
+func (p kafkaProxies) Cut() { p.each((*brokerProxy).Cut) }
 
 // refusal is a message that is larger than its topic takes.
 func (k kafkaBroker) refusal(t *testing.T) *refusal {

@@ -2,7 +2,6 @@ package brokers_test
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -12,19 +11,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge"
 )
 
 // natsBroker is NATS JetStream: a topic is a stream of its own.
 type natsBroker struct{ url string }
-
-func startNATS(t *testing.T) (broker, server) {
-	t.Helper()
-	server := fixture.StartPrivate(t, "nats")
-	return natsBroker{server.Address}, server
-}
 
 func (n natsBroker) topic(t *testing.T) string {
 	t.Helper()
@@ -38,13 +30,8 @@ func (n natsBroker) publisher(t *testing.T, timeout time.Duration) publisher {
 
 func (n natsBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
 	t.Helper()
-	u, err := url.Parse(n.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := newBrokerProxy(t, u.Host)
-	u.Host = proxy.Addr()
-	return natsBroker{u.String()}.publisher(t, timeout), proxy
+	url, proxy := proxied(t, n.url)
+	return natsBroker{url}.publisher(t, timeout), proxy
 }
 
 // refusal is a message that is larger than its stream takes.

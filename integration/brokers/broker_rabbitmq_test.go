@@ -2,7 +2,7 @@ package brokers_test
 
 import (
 	"errors"
-	"net/url"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -22,14 +22,6 @@ type rabbitBroker struct {
 
 	mu    sync.Mutex
 	taken map[string][]heldMessage // by topic: to read a queue is to take its messages
-}
-
-func openRabbit(t *testing.T) broker { t.Helper(); return &rabbitBroker{uri: topics.RabbitURI(t)} }
-
-func startRabbit(t *testing.T) (broker, server) {
-	t.Helper()
-	server := fixture.StartPrivate(t, "rabbitmq")
-	return &rabbitBroker{uri: server.Address}, server
 }
 
 // channel calls fn with a channel of a connection of its own.
@@ -63,10 +55,16 @@ func (r *rabbitBroker) topicWith(t *testing.T, arguments amqp091.Table) string {
 	return name
 }
 
-func (r *rabbitBroker) declare(ch *amqp091.Channel, name string, arguments amqp091.Table) error {
-	if r.quorum {
-		arguments["x-queue-type"] = "quorum"
+// queueType names the type, because the server may have another default.
+func queueType(quorum bool) amqp091.Table {
+	if quorum {
+		return amqp091.Table{"x-queue-type": "quorum"}
 	}
+	return amqp091.Table{"x-queue-type": "classic"}
+}
+
+func (r *rabbitBroker) declare(ch *amqp091.Channel, name string, arguments amqp091.Table) error {
+	maps.Copy(arguments, queueType(r.quorum))
 	_, err := ch.QueueDeclare(name, true, false, false, false, arguments)
 	return err
 }
@@ -78,13 +76,8 @@ func (r *rabbitBroker) publisher(t *testing.T, timeout time.Duration) publisher 
 
 func (r *rabbitBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
 	t.Helper()
-	u, err := url.Parse(r.uri)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := newBrokerProxy(t, u.Host)
-	u.Host = proxy.Addr()
-	return (&rabbitBroker{uri: u.String()}).publisher(t, timeout), proxy
+	uri, proxy := proxied(t, r.uri)
+	return (&rabbitBroker{uri: uri}).publisher(t, timeout), proxy
 }
 
 // refusal is a full queue. It is purged and not deleted, because RabbitMQ confirms the messages

@@ -2,26 +2,18 @@ package brokers_test
 
 import (
 	"context"
-	"net/url"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
 )
 
 // redisBroker is Redis: a topic is a stream.
 type redisBroker struct{ url string }
-
-func startRedis(t *testing.T) (broker, server) {
-	t.Helper()
-	server := fixture.StartPrivate(t, "redis")
-	return redisBroker{server.Address}, server
-}
 
 func (r redisBroker) topic(t *testing.T) string {
 	t.Helper()
@@ -37,13 +29,8 @@ func (r redisBroker) publisher(t *testing.T, _ time.Duration) publisher {
 
 func (r redisBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
 	t.Helper()
-	u, err := url.Parse(r.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := newBrokerProxy(t, u.Host)
-	u.Host = proxy.Addr()
-	return redisBroker{u.String()}.publisher(t, timeout), proxy
+	url, proxy := proxied(t, r.url)
+	return redisBroker{url}.publisher(t, timeout), proxy
 }
 
 // refusal is a key of the topic's name that is no stream.

@@ -3,7 +3,6 @@ package brokers_test
 import (
 	"database/sql"
 	"encoding/json"
-	"net/url"
 	"testing"
 	"time"
 
@@ -84,13 +83,8 @@ func (s sqlBroker) publisherWith(t *testing.T, schema wmsql.SchemaAdapter) publi
 
 func (s sqlBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
 	t.Helper()
-	proxy := newBrokerProxy(t, fixture.ServerOf(t, s.db))
-	u, err := url.Parse(s.db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = proxy.Addr()
-	s.db.DSN = u.String()
+	var proxy *brokerProxy
+	s.db.DSN, proxy = proxied(t, s.db.DSN)
 	return s.publisher(t, timeout), proxy
 }
 

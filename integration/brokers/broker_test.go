@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
 // broker is a broker with its bridge, as an application uses the two.
@@ -56,4 +57,18 @@ type server interface {
 	Resume(t *testing.T)
 	Kill(t *testing.T) // with SIGKILL
 	Up(t *testing.T)
+}
+
+// onShared opens a broker on the server that tests share.
+func onShared(url func(testing.TB) string, at func(url string) broker) func(t *testing.T) broker {
+	return func(t *testing.T) broker { t.Helper(); return at(url(t)) }
+}
+
+// onPrivate starts a server for one test.
+func onPrivate(name string, at func(url string) broker) func(t *testing.T) (broker, server) {
+	return func(t *testing.T) (broker, server) {
+		t.Helper()
+		server := fixture.StartPrivate(t, name)
+		return at(server.Address), server
+	}
 }

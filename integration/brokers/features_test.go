@@ -18,11 +18,12 @@ import (
 type features struct {
 	name   string
 	like   string                // the column that shows this broker; empty: its own
-	beside func(k broker) broker // this broker on the server of the one that it is like
+	with   string                // what the tests have between the relay and the broker, or the kind of queue
+	beside func(k broker) broker // this broker on the servers of the one that it is like
 
 	open  func(t *testing.T) broker           // on a server that tests share, or in this process
 	start func(t *testing.T) (broker, server) // on servers of its own; nil: it has none, or those of another one
-	heavy bool                                // they take long to start
+	heavy bool                                // it takes long until they are away and back
 
 	order string // every one keeps the order of a key
 
@@ -54,74 +55,95 @@ type features struct {
 	survives bool // one of its servers may be lost while events go on
 }
 
+// column returns the brokers that the column of b shows, b first.
+func (b features) column() []features {
+	all := []features{b}
+	for _, other := range allBrokers() {
+		if other.like == b.name {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// on is this broker on the servers of k, which is the first broker of its column.
+func (b features) on(k broker) broker {
+	if b.beside == nil {
+		return k
+	}
+	return b.beside(k)
+}
+
 const uuidForm = `[0-9a-f-]{36}`
 
 func allBrokers() []features {
 	kafka := features{
-		name: "Kafka", order: "in a partition", headers: "as they are", copies: "stored again",
+		name: "Kafka", with: "kafkabridge", order: "in a partition", headers: "as they are", copies: "stored again",
 		largest: "1 MiB with headers", largestBytes: 1 << 20,
 		receipt: "`topic/partition@offset`", form: "it-" + uuidForm + `/[0-2]@\d+`,
 		nobody: "taken by kafkabridge, as Kafka makes topics by default; else it waits", taken: true,
 		drop:    dropKafkaTopic,
 		refused: "dead, if it is larger than the topic takes", dies: true, slow: "together",
 		away: "go on with two of three servers", survives: true, heavy: true,
-		open: func(t *testing.T) broker {
-			t.Helper()
-			return kafkaBroker{addresses: []string{topics.KafkaAddress(t)}}
-		},
+		open: onShared(topics.KafkaAddress, func(address string) broker {
+			return kafkaBroker{addresses: []string{address}}
+		}),
 		start: startKafka,
 	}
 	franz := kafka
-	franz.name, franz.like, franz.start = "franz-go", kafka.name, nil
+	franz.name, franz.like, franz.with, franz.start = "franz-go", kafka.name, "franzbridge", nil
 	franz.taken, franz.class = false, core.ClassUnavailable
 	franz.beside = func(k broker) broker { return kafkaBroker{k.(kafkaBroker).addresses, true} }
 	franz.open = func(t *testing.T) broker { t.Helper(); return franz.beside(kafka.open(t)) }
 
+	classic := func(uri string) broker { return &rabbitBroker{uri: uri} }
 	rabbit := features{
-		name: "RabbitMQ", order: "in a queue", headers: "as they are", copies: "stored again",
+		name: "RabbitMQ", with: "classic queues", order: "in a queue", headers: "as they are", copies: "stored again",
 		largest: "16 MiB", largestBytes: 16 << 20, receipt: "none",
 		nobody: "waits; dead once the topic has taken events", class: core.ClassUnroutable,
 		refused: "waits, if the queue is full", waits: true, slow: "together", away: "wait", heavy: true,
-		open: openRabbit, start: startRabbit,
+		open: onShared(topics.RabbitURI, classic), start: onPrivate("rabbitmq", classic),
 	}
 	quorum := rabbit
-	quorum.name, quorum.like, quorum.start = "RabbitMQ quorum", rabbit.name, nil
+	quorum.name, quorum.like, quorum.with, quorum.start = "RabbitMQ quorum", rabbit.name, "quorum queues", nil
 	quorum.beside = func(k broker) broker { return &rabbitBroker{uri: k.(*rabbitBroker).uri, quorum: true} }
 	quorum.open = func(t *testing.T) broker { t.Helper(); return quorum.beside(rabbit.open(t)) }
 
+	nats := func(url string) broker { return natsBroker{url} }
+	redis := func(url string) broker { return redisBroker{url} }
+
 	return []features{kafka, franz, rabbit, quorum, {
-		name: "NATS JetStream", order: "in a stream", headers: "as they are; blanks around a value are refused",
+		name: "NATS JetStream", with: "natsbridge", order: "in a stream",
+		headers:       "as they are; blanks around a value are refused",
 		refusesBlanks: true, copies: "recognised for 2 minutes", recognises: true,
 		largest: "1 MiB with headers", largestBytes: 1 << 20,
 		receipt: "`stream@sequence`", form: "it-" + uuidForm + `@\d+`,
 		nobody: "waits", class: core.ClassUnavailable,
-		refused: "dead, if it is larger than the stream takes", dies: true, slow: "together", away: "wait",
-		open:  func(t *testing.T) broker { t.Helper(); return natsBroker{topics.NATSURL(t)} },
-		start: startNATS,
+		refused: "dead, if it is larger than the stream takes", dies: true, slow: "together", away: "wait", heavy: true,
+		open: onShared(topics.NATSURL, nats), start: onPrivate("nats", nats),
 	}, {
-		name: "Redis streams", order: "in a stream", headers: "as they are", copies: "stored again",
+		name: "Redis streams", with: "redisbridge", order: "in a stream", headers: "as they are", copies: "stored again",
 		largest: "512 MiB", largestBytes: 512 << 20,
 		receipt: "`stream@id`", form: "it-" + uuidForm + `@\d+-\d+`,
 		nobody: "taken", taken: true, drop: dropRedisStream,
 		refused: "waits, if the key is no stream", waits: true, slow: "together", away: "wait",
-		open:  func(t *testing.T) broker { t.Helper(); return redisBroker{topics.RedisURL(t)} },
-		start: startRedis,
+		open: onShared(topics.RedisURL, redis), start: onPrivate("redis", redis),
 	}, {
-		name: "Webhooks", order: "of requests", headers: "in `Message-Metadata`, as they are",
+		name: "Webhooks", with: "httpbridge", order: "of requests", headers: "in `Message-Metadata`, as they are",
 		copies: "sent again with the same `Idempotency-Key`", largest: "1 MiB", largestBytes: 1 << 20,
 		receipt: "status and request id", form: `202 req-\d+`,
 		nobody: "waits", class: core.ClassUnavailable,
 		refused: "dead after most answers of 4xx", dies: true, slow: "together", away: "wait",
 		open: openWebhook, start: startWebhook,
 	}, {
-		name: "watermill-sql", order: "in a table", headers: "as they are", copies: "stored again",
+		name: "watermill-sql", with: "PostgreSQL", order: "in a table", headers: "as they are", copies: "stored again",
 		largest: "the bridge knows no limit", receipt: "none",
 		nobody: "taken, with `AutoInitializeSchema`", taken: true,
 		refused: "dead after its attempts, if it is no JSON and the column is", dies: true, slow: "together",
 		away: "wait", heavy: true,
 		open: openSQL, start: startSQL,
 	}, {
-		name: "Go channels", order: "in a channel", headers: "as they are", copies: "delivered again",
+		name: "Go channels", with: "one process", order: "in a channel", headers: "as they are", copies: "delivered again",
 		largest: "no limit", receipt: "none",
 		nobody: "taken and lost", taken: true,
 		refused: "no event is refused", slow: "one after another", oneByOne: true,
@@ -168,6 +190,16 @@ func featureTable() string {
 	}
 	row("", func(f features) string { return f.name })
 	b.WriteString(strings.Repeat("|---", len(shown)+1) + "|\n")
+	row("tested with", func(f features) string {
+		var all []string
+		for _, p := range f.column() {
+			all = append(all, p.with)
+		}
+		if f.survives {
+			all = append(all, "one server, three servers")
+		}
+		return strings.Join(all, ", ")
+	})
 	row("order of a key", func(f features) string { return f.order })
 	row("headers arrive", func(f features) string { return f.headers })
 	row("a copy, after a lost answer, is", func(f features) string { return f.copies })

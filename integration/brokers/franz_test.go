@@ -191,9 +191,10 @@ func TestFranzRelayUnderLoad(t *testing.T) {
 		o.publish(batch...)
 	}
 	fixture.AwaitIn(t, time.Minute, "everything is published or dead", func() bool {
-		return !slices.ContainsFunc(o.repo.Rows(), func(r outboxtest.Row) bool {
+		rows := o.repo.Rows()
+		return !slices.ContainsFunc(rows, func(r outboxtest.Row) bool {
 			return r.Event.Topic == topic && (r.Status == outboxtest.StatusNew || r.Status == outboxtest.StatusRetry) &&
-				!behindDead(o.repo.Rows(), r)
+				!behindDead(rows, r)
 		})
 	})
 

@@ -238,7 +238,7 @@ func TestAMQPFullQueueWithOneKey(t *testing.T) {
 
 // After a database was away, publishing goes on within two seconds, plus an allowance for a loaded
 // machine.
-func TestDatabaseIsBack(t *testing.T) {
+func TestKilledDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"postgres", "mariadb"} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package brokers_test
 
 import (
 	"net"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -37,6 +38,18 @@ func newBrokerProxy(t *testing.T, broker string) *brokerProxy {
 		p.Cut()
 	})
 	return p
+}
+
+// proxied is the URL of a server as it is reached through a proxy.
+func proxied(t *testing.T, address string) (string, *brokerProxy) {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := newBrokerProxy(t, u.Host)
+	u.Host = proxy.Addr()
+	return u.String(), proxy
 }
 
 func (p *brokerProxy) Addr() string { return p.listener.Addr().String() }

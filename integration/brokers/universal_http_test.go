@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	wmhttp "github.com/ThreeDotsLabs/watermill-http/v2/pkg/http"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 	"github.com/go-chi/chi"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -19,20 +18,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge"
 )
 
-func httpPubSub(*testing.T) pubSub {
+func openHTTPEnds(*testing.T, string) ends {
 	r := &receivers{urls: map[string]string{}}
-	return pubSub{
-		inOrder: true,
-		features: tests.Features{
-			ConsumerGroups:      false, // a topic has one receiver
-			ExactlyOnceDelivery: false, // a request without an answer is sent again
-			// Events without an order are sent at once, so a receiver gets the next one before it
-			// has answered to the first.
-			GuaranteedOrder:                  false,
-			Persistent:                       true,  // messages wait in the outbox for a receiver
-			NewSubscriberReceivesOldMessages: false, // a receiver keeps no messages for others
-			RequireSingleInstance:            true,  // the newest receiver of a topic gets all
-		},
+	return ends{
 		publisher: func(t *testing.T) core.Publisher {
 			t.Helper()
 			p := must[*httpbridge.Publisher](t)(httpbridge.NewPublisher(httpbridge.Config{

@@ -2,7 +2,6 @@ package brokers_test
 
 import (
 	"context"
-	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -34,86 +33,172 @@ import (
 // pubSub is a Pub/Sub of Watermill: an outbox and its relay on one side, and Watermill's subscriber
 // of a broker on the other.
 type pubSub struct {
-	features tests.Features
+	name  string
+	open  func(t *testing.T, prefix string) ends // prefix: of the names of topics
+	short bool                                   // `make test` runs it too, with few messages
 
+	features tests.Features // without what all have
+
+	few     string // why `make test-long` does not publish the suite's thousands of messages
+	group   string // of subscribers for which the suite names none; empty: each has one of its own
+	fresh   bool   // a new group receives old messages, which group hides from the suite
+	inOrder bool   // the order of keys is kept, although another test of GuaranteedOrder fails
+	waits   bool   // Publish returns when the broker has the messages, as that of a broker does
+	alone   bool   // each test of the suite opens it anew
+	bare    bool   // topics have no prefix
+}
+
+// ends are the two sides of an open pubSub.
+type ends struct {
 	publisher  func(t *testing.T) core.Publisher // of the relay
 	subscriber func(t *testing.T, group string) message.Subscriber
-	group      string // of subscribers for which the suite names none; empty: each has one of its own
-	fresh      bool   // a new group receives old messages, which group hides from the suite
-	inOrder    bool   // the order of keys is kept, although another test of GuaranteedOrder fails
-	waits      bool   // Publish returns when the broker has the messages, as that of a broker does
+}
 
-	// alone makes everything anew for each test of the suite, in place of the two above.
-	alone func(t *testing.T) (core.Publisher, message.Subscriber)
+// pubSubs are all brokers. ExactlyOnceDelivery is false where a message that was nacked comes again.
+var pubSubs = []pubSub{{
+	name: "kafka", open: openKafkaEnds(false), features: kafkaFeatures, group: "suite", fresh: true,
+}, {
+	name: "franz", open: openKafkaEnds(true), features: kafkaFeatures, group: "suite", fresh: true,
+}, {
+	name: "rabbitmq", open: openRabbitEnds, group: "suite",
+	features: tests.Features{
+		ConsumerGroups: true, GuaranteedOrder: true, Persistent: true,
+		// Several subscribers of a queue get messages in turns, whatever their keys.
+		GuaranteedOrderWithSingleSubscriber: true,
+		NewSubscriberReceivesOldMessages:    false, // a queue gets messages once it is declared
+	},
+}, {
+	name: "rabbitmq quorum", open: openRabbitQuorumEnds, group: "suite",
+	features: tests.Features{
+		ConsumerGroups:  false, // all subscribers of a topic share its queue
+		GuaranteedOrder: true, GuaranteedOrderWithSingleSubscriber: true, Persistent: true,
+	},
+}, {
+	name: "nats", open: openNATSEnds, short: true,
+	features: tests.Features{
+		ConsumerGroups: true, GuaranteedOrder: true, Persistent: true, NewSubscriberReceivesOldMessages: true,
+		// Several subscribers of a group get messages in turns, whatever their keys.
+		GuaranteedOrderWithSingleSubscriber: true,
+	},
+}, {
+	name: "redis", open: openRedisEnds,
+	features: tests.Features{
+		ConsumerGroups: true, Persistent: true, NewSubscriberReceivesOldMessages: true,
+		// A subscriber takes messages over from others that are gone, and they are older ones.
+		GuaranteedOrder: false,
+	},
+}, {
+	name: "http", open: openHTTPEnds, inOrder: true,
+	features: tests.Features{
+		ConsumerGroups: false, // a topic has one receiver
+		// Events without an order are sent at once, so a receiver gets the next one before it has
+		// answered to the first.
+		GuaranteedOrder:                  false,
+		Persistent:                       true,  // messages wait in the outbox for a receiver
+		NewSubscriberReceivesOldMessages: false, // a receiver keeps no messages for others
+		RequireSingleInstance:            true,  // the newest receiver of a topic gets all
+	},
+}, {
+	name: "sql", open: openSQLEnds, group: "suite", fresh: true,
+	bare: true, // PostgreSQL would cut longer names of tables
+	features: tests.Features{
+		ConsumerGroups: true, GuaranteedOrder: true, Persistent: true,
+		ExactlyOnceDelivery: true, // the offset is in a table that the subscriber locks
+		// The suite wants one group, in which subscribers share the messages.
+		NewSubscriberReceivesOldMessages: false,
+	},
+	// A message that is not acknowledged is an open transaction. Meanwhile no other subscriber gets a
+	// younger message. The suite reads from one subscriber after the other, so all messages have to
+	// be older than the first subscriber.
+	waits: true,
+}, {
+	name: "channels", open: openChannelEnds, short: true, alone: true,
+	features: tests.Features{
+		ConsumerGroups: false, // every subscriber gets every message
+		// A channel that remembers messages, which the suite needs, gives them to a new subscriber in
+		// any order.
+		GuaranteedOrder:     false,
+		Persistent:          false, // messages end with the channel
+		ExactlyOnceDelivery: true, RequireSingleInstance: true,
+	},
+}}
+
+var kafkaFeatures = tests.Features{
+	ConsumerGroups: true, GuaranteedOrder: true, Persistent: true,
+	// The suite wants one group, in which subscribers share the messages.
+	NewSubscriberReceivesOldMessages: false,
 }
 
 // Watermill's own suite for a Pub/Sub passes with an outbox and a relay between its publisher and
 // each broker. Each call of the publisher is a transaction of its own.
 func TestWatermillUniversalSuite(t *testing.T) {
 	t.Parallel()
-	brokers := map[string]func(t *testing.T) pubSub{"nats": natsPubSub, "channels": channelPubSub}
-	if !testing.Short() { // `make test-long` runs these too
-		maps.Copy(brokers, map[string]func(t *testing.T) pubSub{
-			"kafka": kafkaPubSub(false), "franz": kafkaPubSub(true),
-			"rabbitmq": rabbitPubSub, "rabbitmq quorum": rabbitQuorumPubSub,
-			"redis": redisPubSub, "http": httpPubSub, "sql": sqlPubSub,
-		})
-	}
-	for name, open := range brokers {
-		t.Run(name, func(t *testing.T) {
+	for _, p := range pubSubs {
+		if testing.Short() && !p.short {
+			continue // `make test-long` runs it
+		}
+		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			s := open(t)
-			s.features.ForceShort = true // thousands of messages take minutes for each broker, and find no more
-			if s.alone != nil {
-				tests.TestPubSub(t, s.features, func(t *testing.T) (message.Publisher, message.Subscriber) {
-					t.Helper()
-					pub, sub := s.alone(t)
-					return overOutbox(t, testdb.SQLite(t), pub), sub
-				}, nil)
-				return
-			}
-			outbox := overOutbox(t, testdb.Postgres(t), s.publisher(t))
-			outbox.waits = s.waits
-			inGroup := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
-				t.Helper()
-				return outbox, s.subscriber(t, group)
-			}
-			tests.TestPubSub(t, s.features, func(t *testing.T) (message.Publisher, message.Subscriber) {
-				t.Helper()
-				group := s.group
-				if group == "" {
-					group = watermill.NewShortUUID()
-				}
-				return inGroup(t, group)
-			}, inGroup)
-			if s.fresh {
-				f := s.features
-				f.NewSubscriberReceivesOldMessages = true
-				s.more(t, "TestNewSubscriberReceivesOldMessages", f, tests.TestNewSubscriberReceivesOldMessages,
-					func(t *testing.T) (message.Publisher, message.Subscriber) {
-						t.Helper()
-						return inGroup(t, watermill.NewShortUUID())
-					})
-			}
-			if s.inOrder {
-				f := s.features
-				f.GuaranteedOrder = true
-				s.more(t, "TestPublishSubscribeInOrder", f, tests.TestPublishSubscribeInOrder,
-					func(t *testing.T) (message.Publisher, message.Subscriber) { t.Helper(); return inGroup(t, "") })
-			}
+			p.run(t)
 		})
 	}
 }
 
-// more runs a test of the suite with other features than the rest.
-func (pubSub) more(t *testing.T, name string, f tests.Features,
-	test func(*testing.T, tests.TestContext, tests.PubSubConstructor), make tests.PubSubConstructor,
-) {
+func (p pubSub) run(t *testing.T) {
 	t.Helper()
-	t.Run("more "+name, func(t *testing.T) {
-		t.Parallel()
-		test(t, tests.TestContext{TestID: tests.NewTestID(), Features: f}, make)
-	})
+	prefix := "it-" + core.NewEventID()
+	f := p.features
+	f.ForceShort = p.few != ""
+	if !p.bare { // the topics can be removed by their prefix
+		f.GenerateTopicFunc = func(c tests.TestContext) string { return prefix + "-" + string(c.TestID) }
+	}
+	if p.alone {
+		tests.TestPubSub(t, f, func(t *testing.T) (message.Publisher, message.Subscriber) {
+			t.Helper()
+			e := p.open(t, prefix)
+			return overOutbox(t, testdb.SQLite(t), e.publisher(t)), e.subscriber(t, "")
+		}, nil)
+		return
+	}
+	e := p.open(t, prefix)
+	outbox := overOutbox(t, testdb.Postgres(t), e.publisher(t))
+	outbox.waits = p.waits
+	inGroup := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
+		t.Helper()
+		return outbox, e.subscriber(t, group)
+	}
+	inNew := func(t *testing.T) (message.Publisher, message.Subscriber) {
+		t.Helper()
+		return inGroup(t, watermill.NewShortUUID())
+	}
+	usual := inNew
+	if p.group != "" {
+		usual = func(t *testing.T) (message.Publisher, message.Subscriber) { t.Helper(); return inGroup(t, p.group) }
+	}
+	tests.TestPubSub(t, f, usual, inGroup)
+	for _, more := range []struct {
+		name string
+		runs bool
+		set  *bool
+		test func(*testing.T, tests.TestContext, tests.PubSubConstructor)
+	}{
+		{
+			"TestNewSubscriberReceivesOldMessages", p.fresh, &f.NewSubscriberReceivesOldMessages,
+			tests.TestNewSubscriberReceivesOldMessages,
+		},
+		{"TestPublishSubscribeInOrder", p.inOrder, &f.GuaranteedOrder, tests.TestPublishSubscribeInOrder},
+	} {
+		if !more.runs {
+			continue
+		}
+		*more.set = true // the tests above have copies
+		with := tests.TestContext{TestID: tests.NewTestID(), Features: f}
+		*more.set = false
+		t.Run("more "+more.name, func(t *testing.T) {
+			t.Parallel()
+			more.test(t, with, inNew)
+		})
+	}
 }
 
 // outboxPublisher is a message.Publisher that writes to an outbox.
@@ -176,11 +261,6 @@ func (o outboxPublisher) Publish(topic string, messages ...*message.Message) err
 // Close implements message.Publisher. The relay goes on.
 func (o outboxPublisher) Close() error { return nil }
 
-// ownTopics names the topics of a test of the suite so that they can be removed.
-func ownTopics(prefix string) func(tests.TestContext) string {
-	return func(c tests.TestContext) string { return prefix + "-" + string(c.TestID) }
-}
-
 func must[T any](t *testing.T) func(v T, err error) T {
 	t.Helper()
 	return func(v T, err error) T {
@@ -192,11 +272,10 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-func kafkaPubSub(franz bool) func(t *testing.T) pubSub {
-	return func(t *testing.T) pubSub {
+func openKafkaEnds(franz bool) func(t *testing.T, prefix string) ends {
+	return func(t *testing.T, prefix string) ends {
 		t.Helper()
 		k := kafkaBroker{addresses: []string{topics.KafkaAddress(t)}, franz: franz}
-		prefix := topics.KafkaName()
 		admin := k.admin(t)
 		t.Cleanup(func() {
 			all, err := admin.ListTopics()
@@ -209,16 +288,7 @@ func kafkaPubSub(franz bool) func(t *testing.T) pubSub {
 				}
 			}
 		})
-		return pubSub{
-			features: tests.Features{
-				ConsumerGroups:      true,
-				ExactlyOnceDelivery: false, // a message that was nacked comes again
-				GuaranteedOrder:     true,
-				Persistent:          true,
-				// The suite wants one group, in which subscribers share the messages.
-				NewSubscriberReceivesOldMessages: false,
-				GenerateTopicFunc:                ownTopics(prefix),
-			},
+		return ends{
 			publisher: func(t *testing.T) core.Publisher { t.Helper(); return k.publisher(t, 0) },
 			subscriber: func(t *testing.T, group string) message.Subscriber {
 				t.Helper()
@@ -232,7 +302,6 @@ func kafkaPubSub(franz bool) func(t *testing.T) pubSub {
 					InitializeTopicDetails: &sarama.TopicDetail{NumPartitions: 6, ReplicationFactor: 1},
 				}, watermill.NopLogger{}))
 			},
-			group: "suite", fresh: true,
 		}
 	}
 }
@@ -277,21 +346,12 @@ func (n *rabbitNames) note(exchange, queue string) string {
 	return queue
 }
 
-// rabbitPubSub has an exchange for each topic, and a queue for each group.
-func rabbitPubSub(t *testing.T) pubSub {
+// openRabbitEnds has an exchange for each topic, and a classic queue for each group.
+func openRabbitEnds(t *testing.T, _ string) ends {
 	t.Helper()
 	uri := topics.RabbitURI(t)
 	names := newRabbitNames(t, &rabbitBroker{uri: uri})
-	return pubSub{
-		features: tests.Features{
-			ConsumerGroups:      true,
-			ExactlyOnceDelivery: false, // a message that was nacked comes again
-			GuaranteedOrder:     true,
-			// Several subscribers of a queue get messages in turns, whatever their keys.
-			GuaranteedOrderWithSingleSubscriber: true,
-			Persistent:                          true,
-			NewSubscriberReceivesOldMessages:    false, // a queue gets messages once it is declared
-		},
+	return ends{
 		publisher: func(t *testing.T) core.Publisher {
 			t.Helper()
 			return topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.PubSubConfig(uri, nil)})
@@ -301,37 +361,35 @@ func rabbitPubSub(t *testing.T) pubSub {
 			cfg := amqpbridge.PubSubConfig(uri, func(topic string) string {
 				return names.note(topic, topic+"_"+group)
 			})
+			cfg.Queue.Arguments = queueType(false)
 			return must[*amqp.Subscriber](t)(amqp.NewSubscriber(cfg, watermill.NopLogger{}))
 		},
-		group: "suite",
 	}
 }
 
-// rabbitQuorumPubSub has a quorum queue for each topic.
-func rabbitQuorumPubSub(t *testing.T) pubSub {
+// openRabbitQuorumEnds has a quorum queue for each topic.
+func openRabbitQuorumEnds(t *testing.T, _ string) ends {
 	t.Helper()
-	s := rabbitPubSub(t)
 	uri := topics.RabbitURI(t)
 	names := newRabbitNames(t, &rabbitBroker{uri: uri})
 	cfg := amqpbridge.QueueConfig(uri)
 	cfg.Queue.GenerateName = func(topic string) string { return names.note("", topic) }
-	cfg.Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}
-	s.features.ConsumerGroups = false // all subscribers of a topic share its queue
-	s.publisher = func(t *testing.T) core.Publisher {
-		t.Helper()
-		return topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
+	cfg.Queue.Arguments = queueType(true)
+	return ends{
+		publisher: func(t *testing.T) core.Publisher {
+			t.Helper()
+			return topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
+		},
+		subscriber: func(t *testing.T, _ string) message.Subscriber {
+			t.Helper()
+			return must[*amqp.Subscriber](t)(amqp.NewSubscriber(cfg, watermill.NopLogger{}))
+		},
 	}
-	s.subscriber = func(t *testing.T, _ string) message.Subscriber {
-		t.Helper()
-		return must[*amqp.Subscriber](t)(amqp.NewSubscriber(cfg, watermill.NopLogger{}))
-	}
-	return s
 }
 
-func natsPubSub(t *testing.T) pubSub {
+func openNATSEnds(t *testing.T, prefix string) ends {
 	t.Helper()
 	url := topics.NATSURL(t)
-	prefix := "it-" + core.NewEventID()
 	js := topics.JetStream(t, url)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -344,17 +402,7 @@ func natsPubSub(t *testing.T) pubSub {
 			}
 		}
 	})
-	return pubSub{
-		features: tests.Features{
-			ConsumerGroups:      true,
-			ExactlyOnceDelivery: false, // a message that was nacked comes again
-			GuaranteedOrder:     true,
-			// Several subscribers of a group get messages in turns, whatever their keys.
-			GuaranteedOrderWithSingleSubscriber: true,
-			Persistent:                          true,
-			NewSubscriberReceivesOldMessages:    true,
-			GenerateTopicFunc:                   ownTopics(prefix),
-		},
+	return ends{
 		publisher: func(t *testing.T) core.Publisher {
 			t.Helper()
 			return topics.NATSPublisher(t, natsbridge.Config{URL: url})
@@ -372,10 +420,9 @@ func natsPubSub(t *testing.T) pubSub {
 	}
 }
 
-func redisPubSub(t *testing.T) pubSub {
+func openRedisEnds(t *testing.T, prefix string) ends {
 	t.Helper()
 	url := topics.RedisURL(t)
-	prefix := "it-" + core.NewEventID()
 	client := topics.RedisAt(t, url)
 	t.Cleanup(func() {
 		ctx := context.Background()
@@ -383,16 +430,7 @@ func redisPubSub(t *testing.T) pubSub {
 			client.Del(ctx, keys...)
 		}
 	})
-	return pubSub{
-		features: tests.Features{
-			ConsumerGroups:      true,
-			ExactlyOnceDelivery: false, // a message that was nacked comes again
-			// A subscriber takes messages over from others that are gone, and they are older ones.
-			GuaranteedOrder:                  false,
-			Persistent:                       true,
-			NewSubscriberReceivesOldMessages: true,
-			GenerateTopicFunc:                ownTopics(prefix),
-		},
+	return ends{
 		publisher: func(t *testing.T) core.Publisher {
 			t.Helper()
 			return topics.RedisPublisher(t, url, redisbridge.Config{})
@@ -407,20 +445,12 @@ func redisPubSub(t *testing.T) pubSub {
 	}
 }
 
-func sqlPubSub(t *testing.T) pubSub {
+func openSQLEnds(t *testing.T, _ string) ends {
 	t.Helper()
-	// On a server of its own, for the same reason: transactions of other databases count, too.
+	// On a server of its own, because open transactions of other databases count, too.
 	_, db := fixture.StartPrivateDatabase(t, "postgres")
 	s := newSQLBroker(t, db)
-	return pubSub{
-		features: tests.Features{
-			ConsumerGroups:      true,
-			ExactlyOnceDelivery: true, // the offset is in a table that the subscriber locks
-			GuaranteedOrder:     true,
-			Persistent:          true,
-			// The suite wants one group, in which subscribers share the messages.
-			NewSubscriberReceivesOldMessages: false,
-		},
+	return ends{
 		publisher: func(t *testing.T) core.Publisher { t.Helper(); return s.publisher(t, 0) },
 		subscriber: func(t *testing.T, group string) message.Subscriber {
 			t.Helper()
@@ -431,33 +461,20 @@ func sqlPubSub(t *testing.T) pubSub {
 				SchemaAdapter: sqlSchema(), OffsetsAdapter: wmsql.DefaultPostgreSQLOffsetsAdapter{},
 			}, watermill.NopLogger{}))
 		},
-		group: "suite", fresh: true,
-		// A message that is not acknowledged is an open transaction. Meanwhile no other subscriber
-		// gets a younger message. The suite reads from one subscriber after the other, so all
-		// messages have to be older than the first subscriber.
-		waits: true,
 	}
 }
 
-func channelPubSub(*testing.T) pubSub {
-	return pubSub{
-		features: tests.Features{
-			ConsumerGroups:      false, // every subscriber gets every message
-			ExactlyOnceDelivery: true,
-			// A channel that remembers messages, which the suite needs, gives them to a new
-			// subscriber in any order.
-			GuaranteedOrder:       false,
-			Persistent:            false, // messages end with the channel
-			RequireSingleInstance: true,
-		},
-		alone: func(t *testing.T) (core.Publisher, message.Subscriber) {
+func openChannelEnds(*testing.T, string) ends {
+	channel := gochannel.NewGoChannel(gochannel.Config{
+		OutputChannelBuffer: 1000, Persistent: true,
+	}, watermill.NopLogger{})
+	return ends{
+		publisher: func(t *testing.T) core.Publisher {
 			t.Helper()
-			channel := gochannel.NewGoChannel(gochannel.Config{
-				OutputChannelBuffer: 1000, Persistent: true,
-			}, watermill.NopLogger{})
 			p := must[*watermillbridge.Publisher](t)(watermillbridge.NewPublisher(channel, watermillbridge.Config{}))
 			topics.CloseAtEnd(t, p)
-			return p, channel
+			return p
 		},
+		subscriber: func(*testing.T, string) message.Subscriber { return channel },
 	}
 }

@@ -28,15 +28,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-const (
-	cutsOfAKind = 4
-	silence     = 2 * time.Second // after that a client stops waiting for an answer
-)
+const silence = 2 * time.Second // after that a client stops waiting for an answer
 
 // The connection ends around a COMMIT. The caller gets core.ErrCommitUnknown and never success, and
 // no event takes the fast path. The poller publishes the events that did commit, once. The other
 // events are never published.
 func TestUnknownCommit(t *testing.T) {
+	cuts := 4 // of a kind
+	if testing.Short() {
+		cuts = 2
+	}
 	ways := map[string]func(*testing.T, *unknownWorld) commitFunc{
 		"begin": beginPlain, "connector": beginTracked, "gorm": beginGORM, "pgx": beginPGX,
 	}
@@ -52,7 +53,7 @@ func TestUnknownCommit(t *testing.T) {
 				t.Run(way, func(t *testing.T) {
 					t.Parallel()
 					w := newUnknownWorld(t, open(t))
-					w.run(t, name+", "+way, opener(t, w))
+					w.run(t, name+", "+way, cuts, opener(t, w))
 				})
 			}
 		})
@@ -121,7 +122,7 @@ func newUnknownWorld(t *testing.T, db testdb.DB) *unknownWorld {
 }
 
 // run makes every kind of cut several times, with a commit that succeeds before each.
-func (w *unknownWorld) run(t *testing.T, name string, commit commitFunc) {
+func (w *unknownWorld) run(t *testing.T, name string, cuts int, commit commitFunc) {
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	type written struct {
@@ -163,7 +164,7 @@ func (w *unknownWorld) run(t *testing.T, name string, commit commitFunc) {
 		w.mu.Unlock()
 	}
 	for _, cut := range wireproxy.Cuts {
-		times := cutsOfAKind
+		times := cuts
 		if cut == wireproxy.Silent {
 			times = 1
 		}

@@ -17,6 +17,10 @@ import (
 // With one process, order costs no claims. Several goroutines write to the same keys, and more than
 // 95 % of the events take the fast path.
 func TestFastPathShareOfOrderedEvents(t *testing.T) {
+	events := 100 // of each writer
+	if testing.Short() {
+		events = 60
+	}
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		prepareCrashDB(t, db)
 		pool, err := crash.Open(db.Dialect, db.DSN)
@@ -66,7 +70,7 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 		var wg sync.WaitGroup
 		errs := make([]error, 4)
 		for i := range errs {
-			wg.Go(func() { errs[i] = w.Write(ctx, rand.New(rand.NewPCG(1, uint64(i))), 100) })
+			wg.Go(func() { errs[i] = w.Write(ctx, rand.New(rand.NewPCG(1, uint64(i))), events) })
 		}
 		wg.Wait()
 		for _, err := range errs {

@@ -17,12 +17,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-const disturbances = 10
-
 // Three processes relay one table, and two of them write to the same keys. The broker fails now and
 // then. One process after the other is killed, or is stopped until another one has taken its work
 // over, and then goes on. First copies stay in order.
 func TestZombieOrder(t *testing.T) { // not parallel: its processes need the whole machine
+	disturbances := 10
+	if testing.Short() {
+		disturbances = 4
+	}
 	for name, open := range map[string]func(*testing.T) testdb.DB{
 		"postgres": testdb.Postgres,
 		"mariadb":  testdb.MariaDB,

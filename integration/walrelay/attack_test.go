@@ -41,9 +41,7 @@ func (w *world) wantOnce() {
 // The table is changed while it is read: migrations, maintenance, people.
 func TestTableChanges(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		stop := w.run(w.config())
 		n := 0
 		for _, change := range []string{
@@ -101,12 +99,9 @@ func TestTableChanges(t *testing.T) {
 // Savepoints, exceptions and two-phase commits decide what is published.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
-	server, db := fixture.StartPrivateDatabase(t, "postgres")
-	w := newWorld(t, db)
+	w, server := newPrivateWorld(t)
 	fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM SET max_prepared_transactions = 10")
-	server.Kill(t)
-	server.Up(t)
-	fixture.Await(t, "the server answers", func() bool { return w.service.Pool.PingContext(t.Context()) == nil })
+	w.crash(server)
 	w.setUp()
 	w.run(w.config())
 	insert := func(ctx context.Context, tx core.Tx, from, to int) error {
@@ -147,7 +142,7 @@ func TestTransactions(t *testing.T) {
 	w.await(n)
 	w.wantOnce()
 	// two-phase commit, with commits of other keys between
-	conn, err := pgx.Connect(t.Context(), db.DSN)
+	conn, err := pgx.Connect(t.Context(), w.db.DSN)
 	fixture.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	row := func(no int) string {
@@ -163,9 +158,7 @@ VALUES (gen_random_uuid(), 'two-%d', 't', 'counts', 'x', 1, 'log', now(), 1, now
 		w.publish("a", n+1, n+1)
 		n++
 	}
-	server.Kill(t)
-	server.Up(t)
-	fixture.Await(t, "the server answers", func() bool { return w.service.Pool.PingContext(t.Context()) == nil })
+	w.crash(server)
 	for i, end := range []string{"COMMIT", "ROLLBACK", "COMMIT", "ROLLBACK"} {
 		fixture.MustExec(t, w.service.Pool, fmt.Sprintf("%s PREPARED 'p%d'", end, i))
 	}
@@ -175,7 +168,7 @@ VALUES (gen_random_uuid(), 'two-%d', 't', 'counts', 'x', 1, 'log', now(), 1, now
 		return slices.ContainsFunc(w.pub.Accepted(), func(d core.Delivery) bool { return d.ID == id })
 	}
 	fixture.Await(t, "both arrived", func() bool { return there("two-0") && there("two-2") })
-	fixture.Await(t, "the last one arrived", func() bool { return w.last("a") == fmt.Sprint(n) })
+	w.awaitLast("a", n)
 	if there("two-1") || there("two-3") {
 		t.Error("what was rolled back was published")
 	}
@@ -195,12 +188,11 @@ func TestLargePayloads(t *testing.T) {
 		cfg.WindowBytes = 1 << 20
 		cfg.Outbox.MaxPayload = 32 << 20
 		w.run(cfg)
+		random := rand.NewChaCha8([32]byte{})
 		var want [][]byte
 		for i := range 6 {
-			payload := make([]byte, []int{10 << 20, 5, 130_000, 1 << 20, 10<<20 + 1, 64 << 10}[i])
-			for j := range payload {
-				payload[j] = byte(rand.N(256))
-			}
+			payload := make([]byte, []int{3 << 20, 5, 130_000, 1 << 20, 3<<20 + 1, 64 << 10}[i])
+			_, _ = random.Read(payload)
 			want = append(want, payload)
 			w.service.Publish(core.Event{Type: "large", Topic: "counts", Key: "a", Payload: payload})
 		}
@@ -216,11 +208,9 @@ func TestLargePayloads(t *testing.T) {
 // A destination that is slower than the server is patient, and a window that is full.
 func TestSlowDestination(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config()
-		replication, err := pgx.ParseConfig(db.DSN)
+		replication, err := pgx.ParseConfig(w.db.DSN)
 		fixture.NoError(t, err)
 		replication.RuntimeParams["wal_sender_timeout"] = "2500ms"
 		cfg.Replication, cfg.Window, cfg.Outbox.HotLease = replication, 50, 5*time.Minute
@@ -259,18 +249,16 @@ func (w *world) reader() (pid int) {
 // there again, nothing is lost.
 func TestPublicationDropped(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config()
 		w.run(cfg)
 		w.publish("a", 1, 3)
 		w.await(3)
 		fixture.MustExec(t, w.service.Pool, "DROP PUBLICATION "+w.slot)
 		w.publish("a", 4, 6)
-		fixture.Await(t, "the last event has come", func() bool { return w.last("a") == "6" })
+		w.awaitLast("a", 6)
 		w.publish("a", 7, 9)
-		fixture.Await(t, "the last event has come", func() bool { return w.last("a") == "9" })
+		w.awaitLast("a", 9)
 		w.wantRepeats("a", 9)
 	})
 }
@@ -279,9 +267,7 @@ func TestPublicationDropped(t *testing.T) {
 // when it is there again.
 func TestPublicationMadeAgain(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config()
 		cfg.Create = false
 		relay := w.relay(cfg)
@@ -297,7 +283,7 @@ func TestPublicationMadeAgain(t *testing.T) {
 		w.setUp()
 		w.publish("a", 7, 9)
 		w.run(cfg)
-		fixture.Await(t, "the last event has come", func() bool { return w.last("a") == "9" })
+		w.awaitLast("a", 9)
 		w.wantRepeats("a", 9)
 	})
 }
@@ -332,7 +318,7 @@ func TestPublicationChanged(t *testing.T) {
 				fixture.MustExec(t, w.service.Pool, "ALTER PUBLICATION "+w.slot+" "+change.right)
 				w.publish("a", 10, 12)
 				w.run(cfg)
-				fixture.Await(t, "the last event has come", func() bool { return w.last("a") == "12" })
+				w.awaitLast("a", 12)
 				w.wantRepeats("a", 12)
 			})
 		}
@@ -357,12 +343,7 @@ func TestPartitions(t *testing.T) {
 		w.setUp()
 		cfg := w.config()
 		cfg.Tables.PartitionEvery = 24 * time.Hour
-		w.pub.FailFor(func(d core.Delivery) error {
-			if d.Key == "b" && string(d.Payload) == "2" {
-				return errRefused
-			}
-			return nil
-		})
+		w.refuse("b", 2)
 		relay := w.relay(cfg)
 		w.runRelay(relay)
 		w.publish("a", 1, 5)
@@ -377,7 +358,7 @@ func TestPartitions(t *testing.T) {
 			return w.service.Statuses()[fixture.StatusDead] == 1 && w.service.Statuses()[fixture.StatusNew] == 3
 		})
 		w.pub.FailFor(nil)
-		w.redriveAll(relay.Outbox())
+		fixture.NoError(t, w.redrive(t.Context(), relay.Outbox()))
 		w.await(9 + 5)
 		w.wantRepeats("a", 9)
 		w.wantRepeats("b", 5)
@@ -385,22 +366,11 @@ func TestPartitions(t *testing.T) {
 	})
 }
 
-func (w *world) redriveAll(o *core.Outbox) {
-	w.Helper()
-	dead, err := o.ListDead(w.Context(), core.DeadQuery{})
-	fixture.NoError(w.T, err)
-	for _, d := range dead {
-		_, err := o.Redrive(w.Context(), core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "ann", Reason: "repaired"})
-		fixture.NoError(w.T, err)
-	}
-}
-
 // Everything at once, on a server that crashes: two relays, walsenders that are ended, events that
 // are refused for some time, people who redrive them, and producers that go on meanwhile.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	server, db := fixture.StartPrivateDatabase(t, "postgres")
-	w := newWorld(t, db)
+	w, server := newPrivateWorld(t)
 	w.setUp()
 	const keys = 12
 	var healed atomic.Bool
@@ -474,24 +444,14 @@ func TestChaos(t *testing.T) {
 			_, _ = w.service.Pool.ExecContext(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "+
 				"backend_type = 'walsender' OR random() < 0.1 AND pid <> pg_backend_pid()")
 		default:
-			o := relays[rand.N(2)]
-			if dead, err := o.ListDead(ctx, core.DeadQuery{}); err == nil {
-				for _, d := range dead {
-					_, _ = o.Redrive(ctx, core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "ann", Reason: "again"})
-				}
-			}
+			_ = w.redrive(ctx, relays[rand.N(2)]) // the server may be away
 		}
 	}
 	wg.Wait()
 	healed.Store(true)
 	fixture.Await(t, "each key is at its end", func() bool {
 		for _, o := range relays {
-			if dead, err := o.ListDead(t.Context(), core.DeadQuery{}); err == nil {
-				for _, d := range dead {
-					again := core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "ann", Reason: "again"}
-					_, _ = o.Redrive(t.Context(), again)
-				}
-			}
+			_ = w.redrive(t.Context(), o)
 		}
 		for k := range keys { // a commit that its producer has given up may have landed late
 			var last int64
@@ -552,9 +512,7 @@ var errRefusedFor = fmt.Errorf("refused for now")
 // Rows that another program wrote, as no Publish writes them, do not stop the others.
 func TestStrangeRows(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		w.run(w.config())
 		row := func(id, columns, values string) {
 			fixture.MustExec(t, w.service.Pool, fmt.Sprintf(`INSERT INTO outbox_event (id, event_id, event_type, topic,
@@ -575,7 +533,7 @@ VALUES (gen_random_uuid(), '%s', 't', 'counts', 'x', 1, 'log', now(), 1, now(), 
 			row(fmt.Sprint("strange-", i), c.columns, c.values)
 			w.publish("a", i+1, i+1)
 		}
-		fixture.Await(t, "the good ones arrive", func() bool { return w.last("a") == "9" })
+		w.awaitLast("a", 9)
 		fixture.Await(t, "each strange one has arrived or is dead", func() bool {
 			there := map[string]bool{}
 			for _, d := range w.pub.Accepted() {

@@ -44,8 +44,9 @@ func programs(t *testing.T) string {
 			return dir
 		}
 	}
-	t.Fatalf("the programs of PostgreSQL 18 are neither in %s nor in /usr/lib: `scripts/services up postgres18` "+
-		"without Docker unpacks them", lib)
+	t.Fatalf("pg_basebackup and postgres of PostgreSQL 18 are neither in %s nor in /%s: `SERVICES_WITH=packages "+
+		"scripts/services up postgres18` unpacks them on Debian, also where Docker answers; elsewhere install "+
+		"postgresql-18", lib, below)
 	return ""
 }
 

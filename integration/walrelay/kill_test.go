@@ -117,7 +117,7 @@ func (c *cell) run(kills int) {
 	end := c.lsn("SELECT pg_current_wal_lsn()::text") // a relay that is stopped earlier ends among its repeats
 	relay := c.relay(c.config())
 	fixture.AwaitIn(c, 2*time.Minute, "everything is published, and repeats are over", func() bool {
-		c.redrive(relay.Outbox())
+		fixture.NoError(c.T, c.redrive(c.ctx, relay.Outbox()))
 		seen := map[string]bool{}
 		for _, m := range c.ledger.Records() {
 			seen[m.EventID] = true
@@ -146,17 +146,6 @@ func (c *cell) loseSlot(n int) {
 	fixture.Await(c, "events are published", func() bool { return len(c.ledger.Records()) > before+5 })
 	fixture.NoError(c.T, s.stop())
 	c.dropSlot()
-}
-
-// redrive opens all dead events again.
-func (c *cell) redrive(ob *core.Outbox) {
-	c.Helper()
-	dead, err := ob.ListDead(c.ctx, core.DeadQuery{})
-	fixture.NoError(c.T, err)
-	for _, d := range dead {
-		_, err := ob.Redrive(c.ctx, core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "ann", Reason: "healed"})
-		fixture.NoError(c.T, err)
-	}
 }
 
 // judge compares what the broker has with what was committed.

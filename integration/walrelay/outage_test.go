@@ -10,7 +10,6 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
-	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
 
@@ -20,9 +19,7 @@ var errAway = core.Unavailable(errors.New("away"))
 // is spent. Nothing is read beyond the window.
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		w.pub.Outage("down", errAway)
 		cfg := w.config()
 		cfg.Window, cfg.StallLimit = 20, -1
@@ -62,9 +59,7 @@ func TestOutage(t *testing.T) {
 // however long the outage lasts.
 func TestStall(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		w.pub.Outage("down", errAway)
 		cfg := w.config()
 		cfg.Window, cfg.StallLimit, cfg.CheckpointEvery = 20, 10*time.Millisecond, 100*time.Millisecond
@@ -95,9 +90,7 @@ func TestStall(t *testing.T) {
 // A refused event that may succeed later is tried again from the table. Its key follows.
 func TestRetry(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		tries := map[string]int{}
 		w.pub.FailFor(func(d core.Delivery) error {
 			w.mu.Lock()
@@ -124,15 +117,8 @@ func TestRetry(t *testing.T) {
 // With SkipDead a dead event does not hold up its key.
 func TestSkipDead(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
-		w.pub.FailFor(func(d core.Delivery) error {
-			if string(d.Payload) == "2" {
-				return errRefused
-			}
-			return nil
-		})
+	eachWorld(t, func(t *testing.T, w *world) {
+		w.refuse("a", 2)
 		cfg := w.config()
 		cfg.Outbox.DeadPolicy = core.SkipDead
 		relay := w.relay(cfg)
@@ -152,21 +138,14 @@ func TestSkipDead(t *testing.T) {
 // goes on.
 func TestDiscard(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		w.pub.Outage("down", errAway) // holds the confirmation up, so that all is read again
 		cfg := w.config()
 		cfg.StallLimit = -1
 		relay := w.relay(cfg)
 		stop := w.runRelay(relay)
 		w.service.Publish(core.Event{Type: "counted", Topic: "down"})
-		w.pub.FailFor(func(d core.Delivery) error {
-			if string(d.Payload) == "2" {
-				return errRefused
-			}
-			return nil
-		})
+		w.refuse("a", 2)
 		w.publish("a", 1, 3)
 		fixture.Await(t, "an event is dead", func() bool {
 			return w.service.Statuses()[fixture.StatusDead] == 1 && w.service.Statuses()[fixture.StatusNew] == 1
@@ -184,7 +163,7 @@ func TestDiscard(t *testing.T) {
 		w.pub.FailFor(nil)
 		w.run(cfg)
 		w.publish("a", 4, 4)
-		fixture.Await(t, "the key goes on", func() bool { return w.last("a") == "4" })
+		w.awaitLast("a", 4)
 		if got := w.copies("a"); slices.Contains(got, "2") {
 			t.Errorf("key a: %v", got)
 		}
@@ -194,9 +173,7 @@ func TestDiscard(t *testing.T) {
 // A topic that the publisher does not take is left to another relay, and holds nothing up.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		router := core.NewRouter()
 		router.Handle("counts", w.pub)
 		cfg := w.config()
@@ -211,7 +188,7 @@ func TestElsewhere(t *testing.T) {
 		fixture.Await(t, "two events wait for another relay", func() bool {
 			return w.service.Statuses()[fixture.StatusNew] == 2
 		})
-		fixture.JoinProcess(t, db, w.pub, core.Config{DisableJanitor: true}).Run()
+		fixture.JoinProcess(t, w.db, w.pub, core.Config{DisableJanitor: true}).Run()
 		w.await(5)
 	})
 }
@@ -220,9 +197,7 @@ func TestElsewhere(t *testing.T) {
 // meanwhile, in one order.
 func TestLargeTransaction(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config()
 		cfg.Window, cfg.WindowBytes = 50, 1<<20
 		w.run(cfg)
@@ -249,9 +224,7 @@ func TestLargeTransaction(t *testing.T) {
 // A lost connection repeats nothing: what was read is not read again.
 func TestConnectionLost(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config()
 		cfg.StallLimit = -1
 		w.pub.Outage("down", errAway) // nothing is confirmed, so that the server sends all again
@@ -278,9 +251,7 @@ func TestConnectionLost(t *testing.T) {
 // Another process stands by, and goes on when the first one ends.
 func TestStandBy(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		relays := []*walrelay.Relay{w.relay(w.config()), w.relay(w.config())}
 		stops := []func(){w.runRelay(relays[0]), w.runRelay(relays[1])}
 		w.publish("a", 1, 5)
@@ -358,9 +329,7 @@ func TestLogBacklog(t *testing.T) {
 // The log of a busy server is confirmed while the outbox is quiet.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config()
 		cfg.CheckpointEvery = 100 * time.Millisecond
 		w.run(cfg)

@@ -45,9 +45,7 @@ func (w *world) dropSlot() {
 // snapshot tells from one that has ended. The others are not published again.
 func TestRepairDropped(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		cfg := w.quick()
 		relay := w.relay(cfg)
 		stop := w.runRelay(relay)
@@ -112,15 +110,8 @@ func (w *world) insertText(key string) string {
 // Keys whose events were refused keep their order in a repair.
 func TestRepairSpilled(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
-		w.pub.FailFor(func(d core.Delivery) error {
-			if string(d.Payload) == "3" {
-				return errRefused
-			}
-			return nil
-		})
+	eachWorld(t, func(t *testing.T, w *world) {
+		w.refuse("a", 3)
 		cfg := w.config()
 		cfg.CheckpointEvery = time.Hour // so that everything is published again
 		relay := w.relay(cfg)
@@ -135,14 +126,9 @@ func TestRepairSpilled(t *testing.T) {
 			return w.service.Statuses()[fixture.StatusNew] == 4
 		})
 		w.pub.FailFor(nil)
-		dead, err := relay.Outbox().ListDead(t.Context(), core.DeadQuery{})
-		fixture.NoError(t, err)
-		_, err = relay.Outbox().Redrive(t.Context(), core.AdminRequest{
-			IDs: []core.RowID{dead[0].ID}, Actor: "ann", Reason: "repaired",
-		})
-		fixture.NoError(t, err)
+		fixture.NoError(t, w.redrive(t.Context(), relay.Outbox()))
 		w.publish("a", 8, 8)
-		fixture.Await(t, "all events are there", func() bool { return w.last("a") == "8" })
+		w.awaitLast("a", 8)
 		w.wantRepeats("a", 8)
 	})
 }
@@ -150,9 +136,7 @@ func TestRepairSpilled(t *testing.T) {
 // A slot that somebody else has made again is noticed. It is repaired on demand only.
 func TestSlotMoved(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		relay := w.relay(w.quick())
 		stop := w.runRelay(relay)
 		w.publish("a", 1, 3)
@@ -171,7 +155,7 @@ func TestSlotMoved(t *testing.T) {
 		cfg := w.quick()
 		cfg.Repair = walrelay.RepairAlways
 		w.run(cfg)
-		fixture.Await(t, "all events are there", func() bool { return w.last("a") == "9" })
+		w.awaitLast("a", 9)
 		w.wantRepeats("a", 9)
 	})
 }
@@ -193,8 +177,7 @@ func TestCreate(t *testing.T) {
 // The server removes log that nobody reads, and then crashes. Nothing is lost.
 func TestSlotLost(t *testing.T) {
 	t.Parallel()
-	server, db := fixture.StartPrivateDatabase(t, "postgres")
-	w := newWorld(t, db)
+	w, server := newPrivateWorld(t)
 	w.setUp()
 	relay := w.relay(w.quick())
 	stop := w.runRelay(relay)
@@ -222,20 +205,16 @@ func TestSlotLost(t *testing.T) {
 	fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")
 	w.publish("a", 7, 9)
 	w.runRelay(relay)
-	fixture.Await(t, "all events are there", func() bool { return w.last("a") == "9" })
+	w.awaitLast("a", 9)
 	w.publish("b", 1, 20)
-	fixture.Await(t, "all events are there", func() bool { return w.last("b") == "20" })
+	w.awaitLast("b", 20)
 	fixture.Await(t, "metrics have a slot again", func() bool {
 		b, err := relay.LogBacklog(t.Context())
 		return err == nil && b.Known && b.Active && !b.Lost && !b.Repairing
 	})
-	server.Kill(t)
-	server.Up(t)
-	fixture.Await(t, "the service can write again", func() bool {
-		return w.service.Pool.PingContext(t.Context()) == nil
-	})
+	w.crash(server)
 	w.publish("a", 10, 12)
-	fixture.Await(t, "all events are there", func() bool { return w.last("a") == "12" })
+	w.awaitLast("a", 12)
 	w.wantRepeats("a", 12)
 	w.wantRepeats("b", 20)
 }

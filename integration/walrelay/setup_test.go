@@ -123,7 +123,7 @@ func TestNamesAndRights(t *testing.T) {
 		w.dropSlot()
 		w.publish("a", 11, 20)
 		w.run(cfg)
-		fixture.Await(t, "a repair needs no other rights", func() bool { return w.last("a") == "20" })
+		w.awaitLast("a", 20) // a repair needs no other rights
 		w.wantRepeats("a", 20)
 	})
 }

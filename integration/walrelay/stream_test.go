@@ -8,16 +8,13 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
-	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
 // Committed events arrive once each, in the order of their keys, and again after a restart only the
 // new ones do. Nothing is written to their rows.
 func TestStream(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		stop := w.run(w.config())
 		var want []string
 		for i := range 20 {
@@ -51,9 +48,7 @@ func TestStream(t *testing.T) {
 // A publisher gets the same from the log as from the table.
 func TestSameDelivery(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
+	eachWorld(t, func(t *testing.T, w *world) {
 		all := deliveries()
 		for _, e := range all {
 			w.service.Publish(e)
@@ -67,7 +62,7 @@ func TestSameDelivery(t *testing.T) {
 		}
 		// the same rows, for the relay of the table
 		fixture.MustExec(t, w.service.Pool, "UPDATE outbox_event SET status = 0, claimed_by = NULL, done_at = NULL")
-		table := fixture.JoinProcess(t, db, w.pub, core.Config{DisableJanitor: true})
+		table := fixture.JoinProcess(t, w.db, w.pub, core.Config{DisableJanitor: true})
 		table.Run()
 		w.await(2 * len(all))
 		for _, d := range w.pub.Accepted()[len(all):] {
@@ -82,16 +77,8 @@ func TestSameDelivery(t *testing.T) {
 // When it is redriven, they follow in their order, and the key is read from the log again.
 func TestSpill(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
-		w.setUp()
-		refuse := func(d core.Delivery) error {
-			if d.Key == "a" && string(d.Payload) == "3" {
-				return errRefused
-			}
-			return nil
-		}
-		w.pub.FailFor(refuse)
+	eachWorld(t, func(t *testing.T, w *world) {
+		w.refuse("a", 3)
 		relay := w.relay(w.config())
 		stop := w.runRelay(relay)
 		w.publish("a", 1, 5)

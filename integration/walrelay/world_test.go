@@ -42,6 +42,31 @@ func newWorld(t *testing.T, db testdb.DB) *world {
 	return w
 }
 
+// newPrivateWorld is newWorld on a server of its own.
+func newPrivateWorld(t *testing.T) (*world, *fixture.PrivateServer) {
+	t.Helper()
+	server, db := fixture.StartPrivateDatabase(t, "postgres")
+	return newWorld(t, db), server
+}
+
+// crash kills the server, and waits until it answers again.
+func (w *world) crash(server *fixture.PrivateServer) {
+	w.Helper()
+	server.Kill(w.T)
+	server.Up(w.T)
+	fixture.Await(w, "the server answers", func() bool { return w.service.Pool.PingContext(w.Context()) == nil })
+}
+
+// eachWorld runs fn on each PostgreSQL, with a slot that is made already.
+func eachWorld(t *testing.T, fn func(t *testing.T, w *world)) {
+	t.Helper()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		w.setUp()
+		fn(t, w)
+	})
+}
+
 func (w *world) open() *pgxpool.Pool {
 	w.Helper()
 	cfg, err := pgxpool.ParseConfig(w.db.DSN)
@@ -156,6 +181,16 @@ func (w *world) wantRepeats(key string, n int) {
 
 var errRefused = core.Permanent(errors.New("refused"))
 
+// refuse makes the destination refuse the n-th event of a key.
+func (w *world) refuse(key string, n int) {
+	w.pub.FailFor(func(d core.Delivery) error {
+		if d.Key == key && string(d.Payload) == fmt.Sprint(n) {
+			return errRefused
+		}
+		return nil
+	})
+}
+
 // last returns the payload of the last copy of a key.
 func (w *world) last(key string) string {
 	all := w.copies(key)
@@ -163,6 +198,22 @@ func (w *world) last(key string) string {
 		return ""
 	}
 	return all[len(all)-1]
+}
+
+// awaitLast waits until the last copy of a key is its n-th event.
+func (w *world) awaitLast(key string, n int) {
+	w.Helper()
+	fixture.Await(w, fmt.Sprintf("key %s is at event %d", key, n), func() bool { return w.last(key) == fmt.Sprint(n) })
+}
+
+// redrive opens all dead events again.
+func (w *world) redrive(ctx context.Context, o *core.Outbox) error {
+	dead, err := o.ListDead(ctx, core.DeadQuery{})
+	for _, d := range dead {
+		_, failed := o.Redrive(ctx, core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "ann", Reason: "repaired"})
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 // lsn returns the position that a query returns as a text.

@@ -236,14 +236,19 @@ func onServer(t testing.TB, dsn, server string) string {
 	return u.String()
 }
 
-// At creates a database on the server with that address. kind is postgres or mariadb.
+// At creates a database on the server with that address. kind is postgres, postgres18, mariadb or
+// mysql.
 func At(t *testing.T, kind, address string) DB {
 	t.Helper()
 	// The test may restart this server: a connection that was kept would be a dead one.
-	if kind == "postgres" {
+	switch kind {
+	case "postgres", "postgres18":
 		return postgres(t, kind, address, execOnce)
+	case "mariadb", "mysql":
+		return mariadb(t, kind, address, execOnce)
 	}
-	return mariadb(t, kind, address, execOnce)
+	t.Fatalf("no databases are made on %q: the servers are postgres, postgres18, mariadb and mysql", kind)
+	return DB{}
 }
 
 func postgres(t testing.TB, server, admin string, exec execFunc) DB {

@@ -194,6 +194,9 @@ func (o *outage) compare(k broker, topics ...string) (most int) {
 // eager spends its attempts at once. So a test notices a refusal that wrongly spends an attempt.
 var eager = core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxAttempts: 3}
 
+// soon finds out early that an outage is over.
+var soon = core.BreakerPolicy{ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second}
+
 // A relay that starts before the first consumer waits for it.
 func TestAMQPRelayBeforeFirstConsumer(t *testing.T) {
 	t.Parallel()

@@ -388,7 +388,7 @@ func (b features) checkTimeout(t *testing.T, k broker) {
 	const keys, each, timeout = 3, 2, time.Second
 	topic := k.topic(t)
 	p, answers := k.through(t, timeout)
-	o := newOutage(t, core.Config{Publisher: p, PublishTimeout: timeout, Retry: eager})
+	o := newOutage(t, core.Config{Publisher: p, PublishTimeout: timeout, Retry: eager, Breaker: soon})
 	o.publish(keyed(topic, keys)...)
 	o.wantStatus(outboxtest.StatusDone, "the first events")
 	answers.Hold()
@@ -413,7 +413,7 @@ func (b features) checkCut(t *testing.T, k broker) {
 	const keys, each, timeout = 6, 20, 2 * time.Second
 	topic := k.topic(t)
 	p, answers := k.through(t, timeout)
-	o := newOutage(t, core.Config{Publisher: p, PublishTimeout: timeout, Retry: eager})
+	o := newOutage(t, core.Config{Publisher: p, PublishTimeout: timeout, Retry: eager, Breaker: soon})
 	for n := range each {
 		o.publish(keyed(topic, keys)...)
 		if n%5 == 4 {
@@ -442,7 +442,9 @@ func newAwayFlow(t *testing.T, b features, k broker) *awayFlow {
 	t.Helper()
 	const timeout = 2 * time.Second
 	f := &awayFlow{features: b, broker: k, topic: k.topic(t)}
-	cfg := core.Config{Publisher: k.publisher(t, timeout), PublishTimeout: timeout, Retry: eager}
+	cfg := core.Config{
+		Publisher: k.publisher(t, timeout), PublishTimeout: timeout, Retry: eager, Breaker: soon,
+	}
 	if b.survives { // a timeout while other servers acknowledge spends an attempt
 		cfg.Retry = core.RetryPolicy{MaxDelay: time.Second}
 	}

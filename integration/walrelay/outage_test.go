@@ -284,8 +284,7 @@ func TestStandBy(t *testing.T) {
 // and when the slot is missing.
 func TestLogBacklog(t *testing.T) {
 	t.Parallel()
-	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db)
+	eachWorld(t, func(t *testing.T, w *world) {
 		reads, stands := w.relay(w.config()), w.relay(w.config())
 		ask := func(r *walrelay.Relay) core.LogBacklog {
 			t.Helper()

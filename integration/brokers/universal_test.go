@@ -55,7 +55,8 @@ type ends struct {
 	subscriber func(t *testing.T, group string) message.Subscriber
 }
 
-// pubSubs are all brokers. ExactlyOnceDelivery is false where a message that was nacked comes again.
+// pubSubs are all brokers. ExactlyOnceDelivery is false where a message that was nacked comes
+// again.
 var pubSubs = []pubSub{{
 	name: "kafka", open: openKafkaEnds(false), features: kafkaFeatures, group: "suite", fresh: true,
 }, {
@@ -108,16 +109,16 @@ var pubSubs = []pubSub{{
 		// The suite wants one group, in which subscribers share the messages.
 		NewSubscriberReceivesOldMessages: false,
 	},
-	// A message that is not acknowledged is an open transaction. Meanwhile no other subscriber gets a
-	// younger message. The suite reads from one subscriber after the other, so all messages have to
-	// be older than the first subscriber.
+	// A message that is not acknowledged is an open transaction. Meanwhile no other subscriber gets
+	// a younger message. The suite reads from one subscriber after the other, so all messages have
+	// to be older than the first subscriber.
 	waits: true,
 }, {
 	name: "channels", open: openChannelEnds, short: true, alone: true, whole: true,
 	features: tests.Features{
 		ConsumerGroups: false, // every subscriber gets every message
-		// A channel that remembers messages, which the suite needs, gives them to a new subscriber in
-		// any order.
+		// A channel that remembers messages, which the suite needs, gives them to a new subscriber
+		// in any order.
 		GuaranteedOrder:     false,
 		Persistent:          false, // messages end with the channel
 		ExactlyOnceDelivery: true, RequireSingleInstance: true,
@@ -131,8 +132,8 @@ var kafkaFeatures = tests.Features{
 }
 
 // With this flag every broker gets the thousands of messages of the suite. That takes each of them
-// minutes on a busy machine, and the suite gives most messages no more than 45 s. So `make test-long`
-// does it only where no server has to store them.
+// minutes on a busy machine, and the suite gives most messages no more than 45 s. So `make
+// test-long` does it only where no server has to store them.
 var whole = flag.Bool("universal.whole", false, "publish thousands of messages to every broker in Watermill's suite")
 
 // Watermill's own suite for a Pub/Sub passes with an outbox and a relay between its publisher and

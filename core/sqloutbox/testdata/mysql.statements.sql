@@ -13,6 +13,9 @@ WHERE e.id IN ({ids}) AND (e.status = 1 AND e.done_at < UTC_TIMESTAMP(6) - INTER
 -- audit
 INSERT INTO `outbox_audit` (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES (UTC_TIMESTAMP(6), ?, ?, ?, ?, ?, ?, ?)
 
+-- audit: count
+SELECT a.action, COUNT(*) FROM `outbox_audit` a WHERE a.id > ? AND a.id <= ? GROUP BY a.action
+
 -- audit: list
 SELECT a.id, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',a.at), a.action, a.actor, a.reason, a.row_id, a.event_id, a.topic, a.new_id FROM `outbox_audit` a WHERE a.id < ? ORDER BY a.id DESC LIMIT ?
 

@@ -19,6 +19,9 @@ WHERE e.id = ANY ($3::uuid[]) AND (e.status = 1 AND e.done_at < statement_timest
 INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic, new_id)
 VALUES ($1::text, $2::text, $3::text, $4::uuid, $5::text, $6::text, $7::uuid)
 
+-- audit: count
+SELECT a.action, COUNT(*) FROM "app"."outbox_audit" a WHERE a.id > $1::bigint AND a.id <= $2::bigint GROUP BY a.action
+
 -- audit: list
 SELECT a.id, (extract(epoch from a.at)*1000000)::bigint, a.action, a.actor, a.reason, a.row_id, a.event_id, a.topic, a.new_id FROM "app"."outbox_audit" a WHERE a.id < $1::bigint ORDER BY a.id DESC LIMIT $2::bigint
 

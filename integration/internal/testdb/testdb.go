@@ -58,9 +58,9 @@ type Way[W any] struct {
 	Of   W
 }
 
-// EachWay is Each in several ways at the same time. The first way is the usual one. With -short only
-// the first way runs, because `make test-long` runs them all. If OUTBOX_TEST_DATABASES names the
-// databases, which it does not, each further way runs on one of them with -short.
+// EachWay is Each in several ways at the same time. The first way is the usual one. With -short
+// only the first way runs, because `make test-long` runs them all. If OUTBOX_TEST_DATABASES names
+// the databases, which `make test-long` does not, each further way runs on one of them with -short.
 func EachWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, way W)) {
 	t.Helper()
 	all := among("postgres", "mariadb", "sqlite")

@@ -42,19 +42,7 @@ func rabbitChannel(t testing.TB) *amqp091.Channel {
 func rabbitMessages(t testing.TB, cfg amqp.Config, topic string) <-chan *message.Message {
 	t.Helper()
 	sub, err := amqp.NewSubscriber(cfg, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(func() {
-		cancel()
-		_ = sub.Close()
-	})
-	messages, err := sub.Subscribe(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return messages
+	return subscribed(t, sub, err, topic)
 }
 
 func TestAMQPPubSub(t *testing.T) {

@@ -34,19 +34,7 @@ func kafkaMessages(t testing.TB, topic string) <-chan *message.Message {
 	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
 		Brokers: []string{topics.KafkaAddress(t)}, Unmarshaler: kafka.DefaultMarshaler{}, OverwriteSaramaConfig: cfg,
 	}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(func() {
-		cancel()
-		_ = sub.Close()
-	})
-	messages, err := sub.Subscribe(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return messages
+	return subscribed(t, sub, err, topic)
 }
 
 // The partitions are those of the Java client, for a topic of 3 partitions.

@@ -30,19 +30,7 @@ func natsMessages(t testing.TB, topic string) <-chan *message.Message {
 		URL: topics.NATSURL(t), Unmarshaler: &wmnats.NATSMarshaler{}, AckWaitTimeout: 10 * time.Second,
 		JetStream: wmnats.JetStreamConfig{SubscribeOptions: []nats.SubOpt{nats.DeliverAll(), nats.AckExplicit()}},
 	}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(func() {
-		cancel()
-		_ = sub.Close()
-	})
-	messages, err := sub.Subscribe(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return messages
+	return subscribed(t, sub, err, topic)
 }
 
 func TestNATSRoundTrip(t *testing.T) {

@@ -28,19 +28,7 @@ func redisMessages(t testing.TB, topic string) <-chan *message.Message {
 	sub, err := redisstream.NewSubscriber(redisstream.SubscriberConfig{
 		Client: topics.RedisAt(t, topics.RedisURL(t)), ConsumerGroup: "billing",
 	}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(func() {
-		cancel()
-		_ = sub.Close()
-	})
-	messages, err := sub.Subscribe(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return messages
+	return subscribed(t, sub, err, topic)
 }
 
 func TestRedisRoundTrip(t *testing.T) {

@@ -78,6 +78,24 @@ func requireDelivery(t testing.TB, msg *message.Message, want core.Delivery) {
 	}
 }
 
+// subscribed subscribes to a topic until the test ends. err is that with which sub was made.
+func subscribed(t testing.TB, sub message.Subscriber, err error, topic string) <-chan *message.Message {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		_ = sub.Close()
+	})
+	messages, err := sub.Subscribe(ctx, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages
+}
+
 // receive takes one message and acknowledges it.
 func receive(t testing.TB, messages <-chan *message.Message) *message.Message {
 	t.Helper()

@@ -55,7 +55,8 @@ type ends struct {
 	subscriber func(t *testing.T, group string) message.Subscriber
 }
 
-// pubSubs are all brokers. ExactlyOnceDelivery is false where a message that was nacked comes again.
+// pubSubs are all brokers. ExactlyOnceDelivery is false where a message that was nacked comes
+// again.
 var pubSubs = []pubSub{{
 	name: "kafka", open: openKafkaEnds(false), features: kafkaFeatures, group: "suite", fresh: true,
 }, {
@@ -108,16 +109,16 @@ var pubSubs = []pubSub{{
 		// The suite wants one group, in which subscribers share the messages.
 		NewSubscriberReceivesOldMessages: false,
 	},
-	// A message that is not acknowledged is an open transaction. Meanwhile no other subscriber gets a
-	// younger message. The suite reads from one subscriber after the other, so all messages have to
-	// be older than the first subscriber.
+	// A message that is not acknowledged is an open transaction. Meanwhile no other subscriber gets
+	// a younger message. The suite reads from one subscriber after the other, so all messages have
+	// to be older than the first subscriber.
 	waits: true,
 }, {
 	name: "channels", open: openChannelEnds, short: true, alone: true,
 	features: tests.Features{
 		ConsumerGroups: false, // every subscriber gets every message
-		// A channel that remembers messages, which the suite needs, gives them to a new subscriber in
-		// any order.
+		// A channel that remembers messages, which the suite needs, gives them to a new subscriber
+		// in any order.
 		GuaranteedOrder:     false,
 		Persistent:          false, // messages end with the channel
 		ExactlyOnceDelivery: true, RequireSingleInstance: true,
@@ -130,9 +131,9 @@ var kafkaFeatures = tests.Features{
 	NewSubscriberReceivesOldMessages: false,
 }
 
-// The thousands of messages of the suite take NATS, Redis and watermill-sql two to three minutes on a
-// busy machine, because their subscribers take one message after the other, and the suite waits no
-// longer than 45 s for many of its steps. These three get few messages without this flag.
+// The suite publishes up to 10,000 messages in a test. On a busy machine that takes NATS, Redis and
+// watermill-sql two to three minutes, and the other brokers one. The suite waits no longer than 45 s
+// for many of its steps. So these three get few messages without this flag.
 var whole = flag.Bool("universal.whole", false, "publish all messages of Watermill's suite to every broker")
 
 // Watermill's own suite for a Pub/Sub passes with an outbox and a relay between its publisher and

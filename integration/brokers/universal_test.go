@@ -131,9 +131,9 @@ var kafkaFeatures = tests.Features{
 	NewSubscriberReceivesOldMessages: false,
 }
 
-// The suite publishes up to 10,000 messages in a test. On a busy machine that takes NATS, Redis and
-// watermill-sql two to three minutes, and the other brokers one. The suite waits no longer than 45 s
-// for many of its steps. So these three get few messages without this flag.
+// The suite publishes up to 10,000 messages in a test. On a busy machine that takes NATS, Redis
+// and watermill-sql two to three minutes, and the other brokers one. The suite waits no longer than
+// 45 s for many of its steps. So these three get few messages without this flag.
 var whole = flag.Bool("universal.whole", false, "publish all messages of Watermill's suite to every broker")
 
 // Watermill's own suite for a Pub/Sub passes with an outbox and a relay between its publisher and

@@ -478,7 +478,6 @@ func TestOperatorsAreCounted(t *testing.T) {
 
 // slow is a table whose backlog takes a while to count.
 type slow struct {
-	table
 	takes time.Duration
 	asked int
 }

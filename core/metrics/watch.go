@@ -154,7 +154,8 @@ const spares = 100
 
 func newWatch(m Meter, cfg Config, sparing bool) *watch {
 	return &watch{
-		every: cfg.BacklogEvery, sparing: sparing, timeout: cfg.BacklogTimeout, maxLabels: cfg.MaxLabels, types: cfg.Types,
+		every: cfg.BacklogEvery, sparing: sparing, timeout: cfg.BacklogTimeout,
+		maxLabels: cfg.MaxLabels, types: cfg.Types,
 		failed: counter(m, "outbox_backlog_errors_total",
 			"Queries for the gauges that come from the database that failed. Those gauges are missing meanwhile.")(),
 		audit: newAuditRows(m),

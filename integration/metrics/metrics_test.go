@@ -105,7 +105,8 @@ func TestScrapeTellsWhatOtherProcessesChanged(t *testing.T) {
 		if err != nil || n != 2 {
 			t.Fatal(n, err)
 		}
-		fixture.NoError(t, other.Pause(t.Context(), core.PauseRequest{Topic: "orders", Actor: "ada", Reason: "upgrade"}))
+		pause := core.PauseRequest{Topic: "orders", Actor: "ada", Reason: "upgrade"}
+		fixture.NoError(t, other.Pause(t.Context(), pause))
 		requireLines(t, scrape(t, server.URL), `outbox_audit_rows_total{action="redrive"} 2`,
 			`outbox_audit_rows_total{action="pause"} 1`, `outbox_operator_events_total{action="redrive"} 0`,
 			`outbox_backlog_errors_total 0`)

@@ -52,8 +52,8 @@ func TestClockJumpsForwards(t *testing.T) {
 		holder.RunHot()
 		holder.Publisher.Block()
 		t.Cleanup(holder.Publisher.Unblock)
-		ids := holder.Publish(core.Event{Type: "e", Key: "k"}, core.Event{Type: "e", Key: "k"}, core.Event{Type: "held"},
-			core.Event{Type: "later", Delay: 30 * time.Minute})
+		ids := holder.Publish(core.Event{Type: "e", Key: "k"}, core.Event{Type: "e", Key: "k"},
+			core.Event{Type: "held"}, core.Event{Type: "later", Delay: 30 * time.Minute})
 		other := fixture.JoinProcess(t, db, &outboxtest.Publisher{}, cfg)
 		fixture.Await(t, "the first relay holds events", func() bool {
 			return holder.Publisher.InFlight() == 2

@@ -32,7 +32,9 @@ func TestAuditPlans(t *testing.T) {
 		for _, statistics := range []string{"no", "new"} {
 			if statistics == "new" {
 				fixture.MustExec(t, pool, map[core.Dialect]string{
-					core.Postgres: "ANALYZE outbox_audit", core.MySQL: "ANALYZE TABLE outbox_audit", core.SQLite: "ANALYZE",
+					core.Postgres: "ANALYZE outbox_audit",
+					core.MySQL:    "ANALYZE TABLE outbox_audit",
+					core.SQLite:   "ANALYZE",
 				}[db.Dialect])
 			}
 			for name, run := range map[string]func(ctx context.Context) error{

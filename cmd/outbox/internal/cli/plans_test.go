@@ -87,7 +87,8 @@ func TestPlans(t *testing.T) {
 		if p.ID == "" || p.Events != 30 || p.State != ops.PlanPlanned || p.IDs != nil || p.Actor != "ada" {
 			t.Fatalf("%+v", p)
 		}
-		w.require(w.run("plans", "show", p.ID), ExitOK, "plan "+p.ID+" is planned", "stored by ada at 20", "INC-42", "30 dead events",
+		w.require(w.run("plans", "show", p.ID), ExitOK, "plan "+p.ID+" is planned", "stored by ada at 20", "INC-42",
+			"30 dead events",
 			"outbox redrive apply "+p.ID)
 		w.require(w.run("plans", "list"), ExitOK, p.ID, "planned", "INC-42")
 		w.require(w.run("plans", "show", "none"), ExitFailed, "no such plan")
@@ -109,7 +110,8 @@ func TestPlans(t *testing.T) {
 		w.require(w.run("plans", "pause", p.ID, "--reason", "lunch", "--actor", "eve"), ExitOK,
 			"is paused: by eve: lunch")
 		w.require(w.run("redrive", "apply", p.ID, "--yes"), ExitOK, "is done", "30 worked off, 30 changed",
-			"29 published, 1 failed again", "1 event failed again: outbox groups says why; plan again", "last change at 20")
+			"29 published, 1 failed again", "last change at 20",
+			"1 event failed again: outbox groups says why; plan again")
 		if n := published.Load(); n != 30 {
 			t.Errorf("%d events were published, want 30", n)
 		}

@@ -109,7 +109,9 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				}); err != nil {
 					return err
 				}
-				return a.print(rateChange{row, r, true}, func() { a.sayf("destination %s gets %s\n", row.Topic, row.limits()) })
+				return a.print(rateChange{row, r, true}, func() {
+					a.sayf("destination %s gets %s\n", row.Topic, row.limits())
+				})
 			})
 		},
 	}

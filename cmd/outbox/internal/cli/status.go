@@ -262,7 +262,7 @@ With --max-dead or --max-age it ends with exit code 3 when there are more dead e
 			defer func() { _ = db.Close() }()
 			s, err := a.state(ctx, db)
 			if err != nil {
-				return withTables(err)
+				return db.withTables(ctx, err)
 			}
 			if err := a.print(s, func() { a.printState(s) }); err != nil {
 				return err
@@ -282,12 +282,52 @@ With --max-dead or --max-age it ends with exit code 3 when there are more dead e
 	return c
 }
 
-// withTables adds the command that creates missing tables.
-func withTables(err error) error {
+// withTables adds to an error of missing tables where else this database has tables of an outbox,
+// and the command that creates them.
+func (db *database) withTables(ctx context.Context, err error) error {
 	if !lacksTables(err) {
 		return err
 	}
-	return &noTablesError{err}
+	return &noTablesError{err: err, elsewhere: db.elsewhere(ctx)}
+}
+
+// elsewhere returns the flags that name the outboxes of this database. If it cannot be asked, there
+// are none.
+func (db *database) elsewhere(ctx context.Context) (flags []string) {
+	query := "SELECT '', name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%claim_no%' ORDER BY 2 LIMIT 5"
+	switch db.dialect {
+	case core.Postgres:
+		query = "SELECT CASE WHEN table_schema = current_schema() THEN '' ELSE table_schema END, table_name FROM " +
+			"information_schema.columns WHERE column_name = 'claim_no' ORDER BY 1, 2 LIMIT 5"
+	case core.MySQL:
+		query = "SELECT '', table_name FROM information_schema.columns WHERE column_name = 'claim_no' AND " +
+			"table_schema = DATABASE() ORDER BY 2 LIMIT 5"
+	case core.SQLite:
+	}
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return nil
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var schema, table string
+		if err := rows.Scan(&schema, &table); err != nil {
+			return nil
+		}
+		prefix, ok := strings.CutSuffix(table, "event")
+		if !ok {
+			continue
+		}
+		flag := "--prefix " + shellWord(prefix)
+		if schema != "" {
+			flag = "--schema " + shellWord(schema) + " " + flag
+		}
+		flags = append(flags, flag)
+	}
+	if rows.Err() != nil {
+		return nil
+	}
+	return flags
 }
 
 // lacksTables reports whether tables or columns are missing.
@@ -300,7 +340,10 @@ func lacksTables(err error) bool {
 const adviceForCode = " (create or upgrade the tables with "
 
 // noTablesError is an error of missing tables with the advice for the command line.
-type noTablesError struct{ err error }
+type noTablesError struct {
+	err       error
+	elsewhere []string // flags that name other outboxes of the database
+}
 
 func (e *noTablesError) Unwrap() error { return e.err }
 
@@ -309,6 +352,9 @@ func (e *noTablesError) Error() string {
 	if before, rest, found := strings.Cut(text, adviceForCode); found {
 		_, after, _ := strings.Cut(rest, ")")
 		text = before + after
+	}
+	if len(e.elsewhere) > 0 {
+		text += "\n(this database has tables of an outbox with " + strings.Join(e.elsewhere, ", or ") + ")"
 	}
 	return text + "\n(`outbox migrate up` creates or upgrades the tables)"
 }

@@ -111,7 +111,7 @@ func (a *app) tail(c *cobra.Command, t tail) error {
 		return a.tailOnce(ctx, db, &t, back, show)
 	}
 	if _, err := ask(t.overlap, false); err != nil {
-		return withTables(db.missingTable(opening, a.schema, a.prefixOf()+"event", "outbox", err))
+		return db.withTables(opening, db.missingTable(opening, a.schema, a.prefixOf()+"event", "outbox", err))
 	}
 	if t.since > 0 {
 		clear(t.seen)

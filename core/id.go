@@ -42,9 +42,9 @@ func ParseRowID(s string) (RowID, error) {
 }
 
 // NewRowID returns the row id of an event for one topic. It is a UUIDv8. Its first eight bytes are
-// those of the event id, so that row ids keep the time order of UUIDv7 and ULID, and the rows of an
-// event form a range of the primary key (see RowIDRange). Its other eight bytes are a hash of event
-// id and topic, so that the primary key refuses the same event for the same topic and nothing else.
+// those of the event id. So row ids keep the time order of UUIDv7 and ULID, and the rows of an event
+// form a range of the primary key (see RowIDRange). Its other eight bytes are a hash of event id and
+// topic. So the primary key refuses the same event for the same topic, and nothing else.
 func NewRowID(eventID, topic string) (RowID, error) {
 	bits, _, err := parseEventID(eventID)
 	if err != nil {
@@ -53,8 +53,8 @@ func NewRowID(eventID, topic string) (RowID, error) {
 	return deriveRowID(bits, []byte(topic)), nil
 }
 
-// FreshRowID returns a row id for a further row of an event that already has one for the topic,
-// such as a redriven event that was appended at the end of its key.
+// FreshRowID returns a row id for one more row of an event that has a row for the topic already. A
+// redriven event that is appended at the end of its key needs one.
 func FreshRowID(eventID string) (RowID, error) {
 	bits, _, err := parseEventID(eventID)
 	if err != nil {

@@ -332,12 +332,12 @@ func effectSamples(b command.Backlog) []Sample {
 	}
 }
 
-// Samples returns the values of the gauges of Watched, from the database if the last answers are
-// older than Config.BacklogEvery, and those of UnrelayedTopics and TypeMessages if they are older
-// than four times that. By default it asks a query that takes longer than 150 ms less often, so
-// that each costs at most one percent of a connection. The gauges of a query that failed are
-// missing, because an old figure would hide an outage; a failure is counted. Gauges are missing
-// without a failure if nothing is watched, or if the tables of before have no such rows.
+// Samples returns the values of the gauges of Watched. It asks the database if the last answers are
+// older than Config.BacklogEvery. Those of UnrelayedTopics and TypeMessages may be four times as
+// old. By default it asks a query that takes longer than 150 ms less often, so that each costs at
+// most one percent of a connection. The gauges of a query that failed are missing, because an old
+// figure would hide an outage, and the failure is counted. Gauges are missing without a failure if
+// nothing is watched, or if the tables are of an older version, which has no such rows.
 func (s *Set) Samples(ctx context.Context) (all []Sample) {
 	w := s.watch
 	w.mu.Lock()

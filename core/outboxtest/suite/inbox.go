@@ -32,11 +32,14 @@ type inboxCase struct {
 	run  func(f *inboxFixture)
 }
 
-// TestInboxStore is the conformance suite of inbox.Store. It checks what the store says of copies
-// of an event in one batch, that it deletes no event that is not archived, that it keeps handlers
-// apart, also when several processes meet one for the first time, that a discarded event is never
-// processed, that asking for a state changes nothing, and that an Inbox with a Cache in front of
-// the store handles each event that it acknowledges.
+// TestInboxStore is the conformance suite of inbox.Store. It checks these promises:
+//
+//   - The store tells the copies of an event in one batch from each other.
+//   - It deletes no event that is not archived.
+//   - It keeps handlers apart, also when several processes meet one for the first time.
+//   - A discarded event is never processed.
+//   - Asking for a state changes nothing.
+//   - An Inbox with a Cache in front of the store handles each event that it acknowledges.
 func TestInboxStore(t *testing.T, h InboxHarness) {
 	for _, group := range []struct {
 		name  string

@@ -42,9 +42,9 @@ func ParseRowID(s string) (RowID, error) {
 }
 
 // NewRowID returns the row id of an event for one topic. It is a UUIDv8. Its first eight bytes are
-// those of the event id. So row ids keep the time order of UUIDv7 and ULID, and the rows of an event
-// form a range of the primary key (see RowIDRange). Its other eight bytes are a hash of event id and
-// topic. So the primary key refuses the same event for the same topic, and nothing else.
+// those of the event id. So row ids keep the time order of UUIDv7 and ULID, and the rows of an
+// event form a range of the primary key (see RowIDRange). Its other eight bytes are a hash of event
+// id and topic. So the primary key refuses the same event for the same topic, and nothing else.
 func NewRowID(eventID, topic string) (RowID, error) {
 	bits, _, err := parseEventID(eventID)
 	if err != nil {

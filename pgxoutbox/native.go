@@ -47,8 +47,8 @@ func AfterCommit(ctx context.Context, tx pgx.Tx, fn func()) error {
 	return sqltx.AfterCommit(t, fn)
 }
 
-// TxOf returns the transaction of tx, for core.Outbox.Publish and other packages. The type of tx may
-// be one that wraps the transaction of a Pool. TxOf then finds that transaction by an Exec of
+// TxOf returns the transaction of tx, for core.Outbox.Publish and other packages. The type of tx
+// may be one that wraps the transaction of a Pool. TxOf then finds that transaction by an Exec of
 // SELECT 1, which the transaction of a Pool answers without a round trip.
 func TxOf(ctx context.Context, tx pgx.Tx) (core.Tx, error) {
 	switch own := tx.(type) {

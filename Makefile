@@ -205,7 +205,7 @@ lint: $(GOLANGCI) ## golangci-lint over every module
 	done; exit $$status
 
 .PHONY: fmt
-fmt: $(GOLANGCI) ## format the source (gofumpt, import groups), and wrap the pages
+fmt: $(GOLANGCI) ## format the source (gofumpt, import groups), and wrap the pages (needs Python 3)
 	@for module in $(MODULES); do (cd "$$module" && $(GOLANGCI) fmt ./...); done
 	@scripts/docs/wrap.py $$(git ls-files '*.md')
 

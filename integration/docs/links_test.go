@@ -43,7 +43,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// The menu of the site has every page of docs once.
+// The menu of the site has every page of docs once, and the first page of docs leads to each.
 func TestMenu(t *testing.T) {
 	t.Parallel()
 	config, err := os.ReadFile(filepath.Join(root, "scripts", "docs", "mkdocs.yml"))
@@ -65,6 +65,7 @@ func TestMenu(t *testing.T) {
 			times[strings.TrimSpace(page)]++
 		}
 	}
+	first := text(t, filepath.Join("docs", "index.md"))
 	looked := 0
 	for _, page := range pages(t) {
 		name, inDocs := strings.CutPrefix(page, "docs/")
@@ -74,6 +75,10 @@ func TestMenu(t *testing.T) {
 		looked++
 		if times[name] != 1 {
 			t.Errorf("scripts/docs/mkdocs.yml has %s %d times", name, times[name])
+		}
+		if inside := name == "index.md" || strings.HasPrefix(name, "events/sales/"); !inside &&
+			!strings.Contains(first, "]("+name+")") {
+			t.Errorf("docs/index.md does not lead to %s", name)
 		}
 	}
 	if looked < 30 {

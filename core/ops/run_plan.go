@@ -322,7 +322,7 @@ func (r *planRun) outcomes(ctx context.Context, ids []core.RowID) (succeeded, fa
 			ids[i] = r.p.ReplayID(ids[i])
 		}
 	}
-	all, err := r.store.ReadOutcomes(ctx, ids)
+	all, err := r.store.ReadStatuses(ctx, ids)
 	succeeded = len(ids) - len(all)
 	for _, o := range all {
 		switch {

@@ -78,8 +78,8 @@ type StoredPlan struct {
 // Running reports whether a process ran the plan when it was read.
 func (p *StoredPlan) Running() bool { return p.State == PlanRunning && p.WorkerUntil.After(p.ReadAt) }
 
-// Outcome is what became of an event after it was redriven or replayed.
-type Outcome struct {
+// RowStatus says what became of an event after it was redriven or replayed.
+type RowStatus struct {
 	ID       core.RowID // the row that was redriven, or that was inserted to replay another one
 	Status   Status     // of that row, or of the one that took its place at the end of the key
 	Attempts int        // refusals since then
@@ -120,10 +120,10 @@ type PlanStore interface {
 	// nothing, if the plan has another version. The plan that it returns has the new version.
 	ChangePlan(ctx context.Context, c PlanChange) (p StoredPlan, ok bool, err error)
 
-	// ReadOutcomes returns what became of rows that were redriven or inserted by a replay. Rows
+	// ReadStatuses returns what became of rows that were redriven or inserted by a replay. Rows
 	// that were deleted are missing. If another row took the place of one, only that other row
 	// counts. ids has at most 500.
-	ReadOutcomes(ctx context.Context, ids []core.RowID) ([]Outcome, error)
+	ReadStatuses(ctx context.Context, ids []core.RowID) ([]RowStatus, error)
 }
 
 // planRetention is how long plans stay after their end.

@@ -108,8 +108,8 @@ func (r *Repository) ChangePlan(ctx context.Context, c ops.PlanChange) (p ops.St
 	return p, true, nil
 }
 
-// ReadOutcomes implements ops.PlanStore.
-func (r *Repository) ReadOutcomes(ctx context.Context, ids []core.RowID) (all []ops.Outcome, err error) {
+// ReadStatuses implements ops.PlanStore.
+func (r *Repository) ReadStatuses(ctx context.Context, ids []core.RowID) (all []ops.RowStatus, err error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (r *Repository) ReadOutcomes(ctx context.Context, ids []core.RowID) (all []
 			}
 		}
 		if row != nil {
-			all = append(all, ops.Outcome{ID: id, Status: ops.Status(row.Status), Attempts: row.Attempts})
+			all = append(all, ops.RowStatus{ID: id, Status: ops.Status(row.Status), Attempts: row.Attempts})
 		}
 	}
 	return all, nil

@@ -239,8 +239,8 @@ func (r *Repository) changeRows(ctx context.Context, q sqlkit.Querier, action op
 	return n + appended, err
 }
 
-// ReadOutcomes implements ops.PlanStore.
-func (r *Repository) ReadOutcomes(ctx context.Context, ids []core.RowID) (all []ops.Outcome, err error) {
+// ReadStatuses implements ops.PlanStore.
+func (r *Repository) ReadStatuses(ctx context.Context, ids []core.RowID) (all []ops.RowStatus, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -254,7 +254,7 @@ func (r *Repository) ReadOutcomes(ctx context.Context, ids []core.RowID) (all []
 				var id id16
 				var status, attempts int64
 				err := res.Scan(&id, &status, &attempts)
-				o := ops.Outcome{ID: core.RowID(id), Status: ops.Status(status), Attempts: int(attempts)}
+				o := ops.RowStatus{ID: core.RowID(id), Status: ops.Status(status), Attempts: int(attempts)}
 				if n, found := at[o.ID]; found {
 					all[n] = o
 					return err

@@ -135,8 +135,8 @@ func planDiscards(f *fixture) {
 }
 
 func planOutcomes(f *fixture) {
-	outcomes := func(ids ...core.RowID) []ops.Outcome {
-		all, err := f.planStore().ReadOutcomes(f.Context(), ids)
+	outcomes := func(ids ...core.RowID) []ops.RowStatus {
+		all, err := f.planStore().ReadStatuses(f.Context(), ids)
 		f.check(err)
 		return all
 	}
@@ -188,7 +188,7 @@ func planOutcomesDeleted(f *fixture) {
 		return deleted == 3
 	})
 	outcomes := func() string {
-		all, err := f.planStore().ReadOutcomes(f.Context(), skip.IDs)
+		all, err := f.planStore().ReadStatuses(f.Context(), skip.IDs)
 		f.check(err)
 		var texts []string
 		for _, id := range skip.IDs {

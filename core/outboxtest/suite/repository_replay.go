@@ -90,7 +90,7 @@ func replayInserts(f *fixture) {
 
 	outcomes := func(want ops.Status) {
 		f.Helper()
-		all, err := f.planStore().ReadOutcomes(f.Context(), []core.RowID{p.ReplayID(first.ID)})
+		all, err := f.planStore().ReadStatuses(f.Context(), []core.RowID{p.ReplayID(first.ID)})
 		f.check(err)
 		f.must(len(all) == 1 && all[0].Status == want && all[0].ID == p.ReplayID(first.ID), "outcomes %+v", all)
 	}

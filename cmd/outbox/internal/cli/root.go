@@ -148,8 +148,8 @@ Exit codes:
 	flags.DurationVar(&a.timeout, "timeout", time.Minute, "time limit of the command; 0: none")
 	root.AddCommand(a.statusCommand(), a.listCommand(), a.showCommand(), a.explainCommand(), a.groupsCommand(),
 		a.tailCommand(), a.auditCommand(), a.keysCommand(), a.inboxCommand(), a.effectsCommand(),
-		a.deadCommand(), a.redriveCommand(), a.discardCommand(), a.replayCommand(), a.pauseCommand(),
-		a.resumeCommand(), a.pausesCommand(), a.rateCommand(), a.ratesCommand(), a.windowCommand(), a.plansCommand(),
+		a.idempotencyCommand(), a.deadCommand(), a.redriveCommand(), a.discardCommand(), a.replayCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.pausesCommand(), a.rateCommand(), a.ratesCommand(), a.windowCommand(), a.plansCommand(),
 		a.doctorCommand(), a.migrateCommand(), a.relayCommand(), a.probeCommand(), a.versionCommand())
 	for _, c := range root.Commands() {
 		c.SuggestionsMinimumDistance = root.SuggestionsMinimumDistance

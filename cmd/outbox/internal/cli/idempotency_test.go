@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	oncekey "github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+)
+
+// Idempotency keys are counted by scope and listed, while their work runs, after it failed or its
+// process disappeared, and when it is done.
+func TestIdempotency(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.require(w.run("idempotency"), ExitFailed, "there is no table idempotency_key",
+			"`outbox migrate up --tables keys` creates it")
+		w.ok("migrate", "up", "--tables", "keys")
+		w.require(w.run("idempotency"), ExitOK, "no key is stored")
+		store, err := sqlonce.New(w.open(), sqlonce.Config{Dialect: w.dialect})
+		if err != nil {
+			w.Fatal(err)
+		}
+		runner, err := oncekey.New(oncekey.Config{Store: store})
+		if err != nil {
+			w.Fatal(err)
+		}
+		do := func(tenant, id string, work func() error) error {
+			_, _, err := runner.Do(w.Context(), oncekey.Key{Scope: "POST /orders", Tenant: tenant, ID: id},
+				oncekey.Fingerprint{}, func(context.Context) (oncekey.Result, error) {
+					return oncekey.Result{Data: []byte("secret")}, work()
+				})
+			return err
+		}
+		failed := errors.New("no stock")
+		if err := do("acme", "1", func() error { return nil }); err != nil {
+			w.Fatal(err)
+		}
+		if err := do("", "2", func() error { return failed }); !errors.Is(err, failed) {
+			w.Fatal(err)
+		}
+		want := func(held, abandoned int64) {
+			w.Helper()
+			var states []scopeState
+			w.json(&states, "idempotency")
+			if len(states) != 1 || states[0] != (scopeState{
+				Scope: "POST /orders", Held: held, Abandoned: abandoned, Failed: 1, Done: 1,
+			}) {
+				w.Errorf("%+v", states)
+			}
+		}
+		err = do("", "3", func() error {
+			want(1, 0)
+			w.hourBack("idempotency_key", "lease_until")
+			want(0, 1)
+			w.require(w.run("idempotency", "list", "--status", "held"), ExitOK, "abandoned", "3", "POST /orders")
+			return failed
+		})
+		if !errors.Is(err, failed) {
+			w.Fatal(err)
+		}
+		r := w.run("idempotency", "list", "--scope", "POST /orders", "--id", "1", "--json")
+		w.require(r, ExitOK, `"status": "done"`, `"tenant_id": "acme"`, `"expires_at": "20`)
+		var rows []keyRow
+		if w.json(&rows, "idempotency", "list", "--tenant", "acme"); len(rows) != 1 || rows[0].ID != "1" ||
+			rows[0].DoneAt == nil || rows[0].LeaseUntil != nil || rows[0].Attempts != 1 {
+			w.Errorf("%+v", rows)
+		}
+		if w.json(&rows, "idempotency", "list", "--status", "failed"); len(rows) != 2 {
+			w.Errorf("%+v", rows)
+		}
+		if w.json(&rows, "idempotency", "list", "--limit", "1"); len(rows) != 1 {
+			w.Errorf("%+v", rows)
+		}
+		w.require(w.run("idempotency", "list", "--scope", "POST /order"), ExitOK, "no key",
+			`has the scope "POST /order": is that its name?`)
+		w.require(w.run("idempotency", "list", "--status", "free"), ExitUsage, "held, failed or done")
+		w.require(w.run("idempotency", "list", "--id", ""), ExitUsage, "it is empty")
+	})
+}

@@ -47,7 +47,8 @@ type MetricsConfig struct {
 	// the database. Default: 15 s, and longer while a query takes longer than 150 ms: a hundred
 	// times as long as it takes, so that it costs at most one percent of a connection.
 	BacklogEvery time.Duration
-	// BacklogTimeout is how long a collection waits for the database. Default: 2 s.
+	// BacklogTimeout is how long a collection waits for the database, for each query, and half of
+	// how long it waits for all of them. Default: 2 s.
 	BacklogTimeout time.Duration
 }
 

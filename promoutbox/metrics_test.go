@@ -584,6 +584,47 @@ func TestAuditRowsAreCounted(t *testing.T) {
 	})
 }
 
+// hung is a table that answers nothing.
+type hung struct{}
+
+func answer[T any](ctx context.Context) (none T, err error) {
+	<-ctx.Done()
+	return none, ctx.Err()
+}
+
+func (hung) Backlog(ctx context.Context) (core.Backlog, error)     { return answer[core.Backlog](ctx) }
+func (hung) Pauses(ctx context.Context) ([]core.Pause, error)      { return answer[[]core.Pause](ctx) }
+func (hung) Rates(ctx context.Context) ([]core.Rate, error)        { return answer[[]core.Rate](ctx) }
+func (hung) UnrelayedTopics(ctx context.Context) ([]string, error) { return answer[[]string](ctx) }
+func (hung) TypeBacklog(ctx context.Context) ([]core.TypeBacklog, error) {
+	return answer[[]core.TypeBacklog](ctx)
+}
+
+func (hung) ListAudit(ctx context.Context, _ core.AuditQuery) ([]core.AuditRecord, error) {
+	return answer[[]core.AuditRecord](ctx)
+}
+
+func (hung) CountAudit(ctx context.Context, _, _ int64) (map[string]int64, error) {
+	return answer[map[string]int64](ctx)
+}
+
+// A database that hangs holds a scrape up for four seconds, however many questions there are: a
+// scrape that Prometheus gives up has none of the other metrics.
+func TestScrapeOfADatabaseThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := promoutbox.New(promoutbox.Config{})
+		m.Watch(hung{})
+		m.WatchTypes(hung{})
+		began := time.Now()
+		gather(t, m)
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("the scrape took %s", took)
+		}
+		want(t, m, 6, "outbox_backlog_errors_total")
+		want(t, m, 0, "outbox_relay_mark_errors_total")
+	})
+}
+
 func TestTwoOutboxesOfOneProcess(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	for _, name := range []string{"orders", "billing"} {

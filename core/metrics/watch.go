@@ -342,6 +342,9 @@ func (s *Set) Samples(ctx context.Context) (all []Sample) {
 	w := s.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// A database that hangs must not cost the scrape, whose other metrics are needed then.
+	ctx, cancel := context.WithTimeout(ctx, 2*w.timeout)
+	defer cancel()
 	for _, of := range [4][]*source{w.outbox, w.byType, w.log, w.effects} {
 		for _, src := range of {
 			if src.asked.IsZero() || time.Since(src.asked) >= max(src.every, src.spare) {

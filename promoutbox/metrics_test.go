@@ -592,8 +592,10 @@ func answer[T any](ctx context.Context) (none T, err error) {
 	return none, ctx.Err()
 }
 
-func (hung) Backlog(ctx context.Context) (core.Backlog, error)     { return answer[core.Backlog](ctx) }
-func (hung) Pauses(ctx context.Context) ([]core.Pause, error)      { return answer[[]core.Pause](ctx) }
+func (hung) Backlog(ctx context.Context) (core.Backlog, error) { return answer[core.Backlog](ctx) }
+
+func (hung) Pauses(ctx context.Context) ([]core.Pause, error) { return answer[[]core.Pause](ctx) }
+
 func (hung) Rates(ctx context.Context) ([]core.Rate, error)        { return answer[[]core.Rate](ctx) }
 func (hung) UnrelayedTopics(ctx context.Context) ([]string, error) { return answer[[]string](ctx) }
 func (hung) TypeBacklog(ctx context.Context) ([]core.TypeBacklog, error) {

@@ -65,8 +65,8 @@ type Config struct {
 	// BacklogEvery is how old the answers of Set.Samples may be. Default: 15 s, and longer while a
 	// query takes longer than 150 ms: a hundred times as long as it takes.
 	BacklogEvery time.Duration
-	// BacklogTimeout is how long Set.Samples waits for the database, for each query, and half of how
-	// long it waits for all of them. Default: 2 s.
+	// BacklogTimeout is how long Set.Samples waits for the database, for each query, and half of
+	// how long it waits for all of them. Default: 2 s.
 	BacklogTimeout time.Duration
 }
 

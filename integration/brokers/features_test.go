@@ -122,7 +122,8 @@ func allBrokers() []features {
 		refused: "dead, if it is larger than the stream takes", dies: true, slow: "together", away: "wait", heavy: true,
 		open: onShared(topics.NATSURL, nats), start: onPrivate("nats", nats),
 	}, {
-		name: "Redis streams", with: "redisbridge", order: "in a stream", headers: "as they are", copies: "stored again",
+		name: "Redis streams", with: "redisbridge", order: "in a stream", headers: "as they are",
+		copies:  "stored again",
 		largest: "512 MiB", largestBytes: 512 << 20,
 		receipt: "`stream@id`", form: "it-" + uuidForm + `@\d+-\d+`,
 		nobody: "taken", taken: true, drop: dropRedisStream,
@@ -143,7 +144,8 @@ func allBrokers() []features {
 		away: "wait", heavy: true,
 		open: openSQL, start: startSQL,
 	}, {
-		name: "Go channels", with: "one process", order: "in a channel", headers: "as they are", copies: "delivered again",
+		name: "Go channels", with: "one process", order: "in a channel", headers: "as they are",
+		copies:  "delivered again",
 		largest: "no limit", receipt: "none",
 		nobody: "taken and lost", taken: true,
 		refused: "no event is refused", slow: "one after another", oneByOne: true,

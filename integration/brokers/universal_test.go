@@ -436,8 +436,8 @@ type natsSubscriber struct {
 // Subscribe implements message.Subscriber.
 func (s natsSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	if _, err := s.consumers.AddConsumer(topic, &nats.ConsumerConfig{
-		Durable: s.group, DeliverGroup: s.group, DeliverSubject: "deliver." + topic + "." + s.group, FilterSubject: topic,
-		AckPolicy: nats.AckExplicitPolicy, AckWait: 5 * time.Second, MaxAckPending: 1,
+		Durable: s.group, DeliverGroup: s.group, DeliverSubject: "deliver." + topic + "." + s.group,
+		FilterSubject: topic, AckPolicy: nats.AckExplicitPolicy, AckWait: 5 * time.Second, MaxAckPending: 1,
 	}); err != nil {
 		return nil, err
 	}

@@ -45,8 +45,8 @@ func programs(t *testing.T) string {
 		}
 	}
 	t.Fatalf("pg_basebackup and postgres of PostgreSQL 18 are neither in %s nor in /%s: a server that Docker runs "+
-		"does not bring them. On Debian SERVICES_WITH=packages, set for this test, has them unpacked; elsewhere install "+
-		"postgresql-18", lib, below)
+		"does not bring them. On Debian SERVICES_WITH=packages, set for this test, has them unpacked; elsewhere "+
+		"install postgresql-18", lib, below)
 	return ""
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
 
@@ -284,7 +285,8 @@ func TestStandBy(t *testing.T) {
 // and when the slot is missing.
 func TestLogBacklog(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
 		reads, stands := w.relay(w.config()), w.relay(w.config())
 		ask := func(r *walrelay.Relay) core.LogBacklog {
 			t.Helper()

@@ -88,7 +88,7 @@ test: services-up gotestsum promtool ## the tests of every module against real s
 
 .PHONY: test-long
 test-long: services-up gotestsum ## what takes long: kills, ten thousand schedules, every way to open an ORM, plans on big tables
-	@echo 'make test-long: about 20 minutes on two idle cores; packages are printed as they end'
+	@echo 'make test-long: about 17 minutes on two idle cores; packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
 	scripts/gotest -timeout=$(LONGTIMEOUT) -run '^($(SIMULATION))$$' $(TESTFLAGS) ./core ./pgxoutbox/walrelay || status=$$?; \
 	scripts/gotest $(RACE) -shuffle=on -timeout=$(LONGTIMEOUT) $(AT_ONCE) -run '^($(LONG)|$(WHOLE))$$' $(TESTFLAGS) $(LONG_PACKAGES) || status=$$?; \

@@ -128,9 +128,9 @@ var kafkaFeatures = tests.Features{
 	NewSubscriberReceivesOldMessages: false,
 }
 
-// With this flag each server gets the thousands of messages of the suite, as the channels of Go always
-// do. It takes half a minute to two minutes for each broker alone. The suite waits 45 s for most
-// messages, which a busy machine may need longer for.
+// With this flag each server gets the thousands of messages of the suite, as the channels of Go
+// always do. It takes half a minute to two minutes for each broker alone. The suite waits 45 s for
+// most messages, which a busy machine may need longer for.
 var whole = flag.Bool("universal.whole", false, "publish thousands of messages to each server in Watermill's suite")
 
 // Watermill's own suite for a Pub/Sub passes with an outbox and a relay between its publisher and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -75,8 +76,21 @@ func (x *examination) log(ctx context.Context) (all []finding, err error) {
 	if err != nil {
 		return all, err
 	}
+	var ours []string
 	for _, s := range slots {
 		all = append(all, s.judge(x.maxBehind))
+		if s.mark != nil && !s.missing {
+			ours = append(ours, s.name)
+		}
+	}
+	if len(ours) > 1 {
+		all = append(all, finding{
+			Check: "log", Level: levelWarning, Found: "walrelay has more than one slot for " + table + ": " +
+				strings.Join(ours, ", "),
+			Cause: "each of them has all events, so every event is published more than once",
+			Fix: "keep one: stop the relay of the other, then SELECT pg_drop_replication_slot('NAME') and DELETE " +
+				"FROM " + x.db.quote(x.schema, x.prefix+"log") + " WHERE slot = 'NAME': " + relayGuide,
+		})
 	}
 	if len(slots) == 0 {
 		all = append(all, finding{

@@ -32,6 +32,10 @@ func TestLogReader(t *testing.T) {
 		if w.json(&s, "status"); s.ByLog == nil || s.ByLog.ByLog != 1 || s.Pending != 1 {
 			w.Errorf("status %+v", s)
 		}
+		for _, change := range []string{"pause orders", "resume orders", "rate orders --per-second 1"} {
+			args := append(strings.Fields(change), "--dry-run")
+			w.require(w.run(args...), ExitOK, "1 event waits", "reads the log of the database are not among them")
+		}
 		w.exec("DELETE FROM outbox_event WHERE status = 0")
 		if out := w.ok("status"); strings.Contains(out, "no relay has told") {
 			w.Errorf("status wants a relay: %s", out)
@@ -85,8 +89,26 @@ func TestLogReader(t *testing.T) {
 		w.requireFinding(levelOK, "log", "slot "+name+" is read by walrelay on vm-1")
 		w.requireFinding(levelWarning, "log", "the reader of slot "+name, "--max-log-behind", "-1")
 		w.requireFinding(levelFailure, "log", "slot gone of walrelay is missing")
+		if out := w.run("doctor").out; !strings.Contains(out, `DELETE FROM "outbox_log" WHERE slot = 'gone'`) ||
+			strings.Contains(out, "more than one slot") {
+			w.Errorf("doctor does not say how to forget a slot, or counts it: %s", out)
+		}
+		w.exec(`DELETE FROM "outbox_log" WHERE slot = 'gone'`)
+		if out := w.run("doctor").out; strings.Contains(out, "slot gone") {
+			w.Errorf("the slot is not forgotten: %s", out)
+		}
 		w.exec("UPDATE outbox_log SET repairing = true")
-		w.requireFinding(levelWarning, "log", "slot "+name+" was made again, and walrelay on vm-1 publishes")
+		w.requireFinding(levelWarning, "log", "slot "+name+" was made, and walrelay on vm-1 publishes")
+
+		// Two slots of walrelay publish each event twice.
+		second := unique()
+		defer func() { _, _ = conn.ExecContext(w.Context(), "SELECT pg_drop_replication_slot('"+second+"')") }()
+		if _, err := conn.ExecContext(w.Context(),
+			"SELECT pg_create_logical_replication_slot('"+second+"', 'pgoutput', true)"); err != nil {
+			w.Fatal(err)
+		}
+		w.exec("INSERT INTO outbox_log VALUES ('" + second + "', 'vm-2', false)")
+		w.requireFinding(levelWarning, "log", "walrelay has more than one slot for \"outbox_event\"")
 	})
 }
 

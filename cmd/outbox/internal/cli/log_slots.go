@@ -22,6 +22,7 @@ type slot struct {
 type bookmark struct {
 	slot, node string
 	repairing  bool
+	table      string // that of the bookmarks, for SQL
 }
 
 const (
@@ -32,7 +33,7 @@ const (
 	byHand = "do not make the slot by hand (" + relayGuide + ")"
 	mends  = "start the relay that has this slot: it makes the slot again, and publishes what committed since its " +
 		"last checkpoint from the table; "
-	noneSent = "no event that commits is sent, until its relay has made the slot again"
+	noneSent = "its relay sends no event that commits, until it has made the slot again"
 
 	// maxLogBehind is how far a reader may be behind, if nothing else is asked for.
 	maxLogBehind = 1 << 30
@@ -45,6 +46,9 @@ func (s slot) judge(maxBehind int64) finding {
 	case s.missing:
 		f.Found = fmt.Sprintf("slot %s of walrelay is missing", s.name)
 		f.Cause, f.Fix = noneSent, mends+byHand
+		if s.mark != nil {
+			f.Fix += "; if no relay has it any more, forget it: DELETE FROM " + s.mark.table + " WHERE slot = '" + s.name + "'"
+		}
 	case s.status == "lost":
 		f.Found = fmt.Sprintf("slot %s is lost: the server has removed log that its reader has not read", s.name)
 		f.Cause = "the events in that log are never sent"
@@ -80,10 +84,11 @@ func (s slot) judge(maxBehind int64) finding {
 		}
 	case s.mark != nil && s.mark.repairing:
 		f.Level = levelWarning
-		f.Found = fmt.Sprintf("slot %s was made again, and walrelay on %s publishes what it missed from the table",
+		f.Found = fmt.Sprintf("slot %s was made, and walrelay on %s publishes what came before it from the table",
 			s.name, s.mark.node)
 		f.Cause = "events are late until that is done"
-		f.Fix = "wait"
+		f.Fix = "wait; if it does not end, look at what is paused, and at the log of the relay, which names a " +
+			"destination that is stopped: " + relayGuide
 	case s.mark != nil:
 		return fine("log", fmt.Sprintf("slot %s is read by walrelay on %s, and %s of log behind", s.name, s.mark.node,
 			mebibytes(s.behind)))
@@ -149,7 +154,7 @@ func (db *database) bookmarks(ctx context.Context, schema, prefix string) (all [
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var b bookmark
+		b := bookmark{table: table}
 		if err := rows.Scan(&b.slot, &b.node, &b.repairing); err != nil {
 			return nil, err
 		}

@@ -126,6 +126,14 @@ func (a *app) reachOf(ctx context.Context, api *ops.API, what string, f ops.Filt
 	return r, nil
 }
 
+// noteByLog says that the events of a reader of the log are not among those that wait.
+func (a *app) noteByLog(ctx context.Context, db *database) {
+	if e, err := db.byLog(ctx, a.schema, a.prefixOf()); err == nil && e != nil {
+		a.note("events for a program that reads the log of the database are not among them: `outbox status` says how " +
+			"far it is")
+	}
+}
+
 // pauseChange is what `outbox pause` prints.
 type pauseChange struct {
 	pauseRow
@@ -178,6 +186,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				if err != nil {
 					return err
 				}
+				a.noteByLog(ctx, db)
 				if !t.dryRun {
 					if err := a.confirm(t.yes, "pause "+name+" of "+db.name+"?"); err != nil {
 						return err
@@ -259,6 +268,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				if err != nil {
 					return err
 				}
+				a.noteByLog(ctx, db)
 				done := false
 				if !t.dryRun {
 					if err := a.confirm(t.yes, "resume "+name+" of "+db.name+"?"); err != nil {

@@ -88,6 +88,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				if err != nil {
 					return err
 				}
+				a.noteByLog(ctx, db)
 				row.Since, row.Actor, row.Reason = a.now().UTC(), w.actor, w.reason
 				if dryRun {
 					return a.print(rateChange{row, r, false}, func() {})

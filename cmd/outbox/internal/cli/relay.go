@@ -102,7 +102,9 @@ events of services with RelayedByLog, and those that wait in the table. One proc
 others with the same slot stand by, are ready, and take over. The server needs wal_level = logical, the
 role the attribute REPLICATION, and the address is that of PostgreSQL itself: PgBouncer does not pass
 the log on. --create-slot makes the slot, its publication and the table outbox_log, for which the role
-has to own the table of events; without it the relay ends if one of them is missing.
+has to own the table of events; without it the relay ends if one of them is missing. A slot with
+another name is a new one: its relay first publishes all events of the log that the table still has,
+also those that another slot has published.
 
 --listen serves three paths:
 

@@ -35,7 +35,7 @@ type logFlags struct {
 }
 
 func (f *logFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.slot, "slot", "", "read the log of PostgreSQL by this replication slot, and do not poll")
+	flags.Var((*slotFlag)(&f.slot), "slot", "read the log of PostgreSQL by this replication slot, and do not poll")
 	flags.BoolVar(&f.create, "create-slot", false, "make what is missing of the slot, its publication and its table")
 	flags.BoolVar(&f.failover, "failover-slot", false, "new slots follow to the standbys of PostgreSQL 17 or newer")
 	flags.StringVar(&f.repair, "repair-slot", "lost", "repair a slot that is lost, also one that was moved (always), "+
@@ -43,6 +43,24 @@ func (f *logFlags) register(flags *pflag.FlagSet) {
 }
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// slotFlag is the name of a slot. It refuses an empty one: where a script writes --slot "$SLOT" and
+// the variable is not set, the relay would poll, and nobody would read the slot.
+type slotFlag string
+
+// Set implements pflag.Value.
+func (s *slotFlag) Set(text string) error {
+	if text == "" {
+		return errors.New("it is empty; leave the flag out to poll the table")
+	}
+	*s = slotFlag(text)
+	return nil
+}
+
+func (s *slotFlag) String() string { return string(*s) }
+
+// Type implements pflag.Value.
+func (s *slotFlag) Type() string { return "string" }
 
 // checkLog refuses what contradicts --slot, and what means nothing without it.
 func (f *relayFlags) checkLog() error {

@@ -42,7 +42,12 @@ func TestRelayOfTheLogFlags(t *testing.T) {
 		w.require(w.run("relay", "--config", `{"outboxes": [{"name": "a", "database_url": "sqlite::memory:",
 			"to": "redis://localhost:1"`+config.String()+`}]}`), ExitUsage, "outbox a: ", c.want)
 	}
-	w := &world{T: t}
+	w := &world{T: t, address: "sqlite::memory:"}
+	w.require(w.run("relay", "--to", "redis://localhost:1", "--slot", ""), ExitUsage, "leave the flag out to poll")
+	w = &world{T: t}
+	w.require(w.run("relay", "--config", `{"outboxes": [
+		{"name": "a", "database_url": "sqlite::memory:", "to": "redis://localhost:1", "slot": ""}]}`),
+		ExitUsage, "slot: it is empty; leave it out to poll the table")
 	w.require(w.run("relay", "--config", `{"outboxes": [
 		{"name": "a", "database_url": "postgres://localhost:1/a", "to": "redis://localhost:1", "slot": "s"},
 		{"name": "b", "database_url": "postgres://localhost:1/b", "to": "redis://localhost:1", "slot": "s"}]}`),

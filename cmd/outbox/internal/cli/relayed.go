@@ -121,6 +121,7 @@ var (
 // kindWords are the types of flags in words.
 var kindWords = map[string]string{
 	"int": "a number", "bool": "true or false", "duration": "a duration such as 30s or 24h",
+	"string": "empty; leave it out to poll the table", // slot is the only text that is checked here
 }
 
 // set sets a flag to a value of the configuration.

@@ -84,8 +84,8 @@ func TestLogReader(t *testing.T) {
 		w.requireFinding(levelFailure, "log", "no publication has the inserts of")
 
 		// The table of walrelay says which slots are its own.
-		w.exec("CREATE TABLE outbox_log (slot text, node text, repairing boolean)")
-		w.exec("INSERT INTO outbox_log VALUES ('" + name + "', 'vm-1', false), ('gone', NULL, false)")
+		w.exec("CREATE TABLE outbox_log (slot text, node text, repairing boolean, confirmed pg_lsn)")
+		w.exec("INSERT INTO outbox_log VALUES ('" + name + "', 'vm-1', false, '0/0'), ('gone', NULL, false, '0/0')")
 		w.requireFinding(levelOK, "log", "slot "+name+" is read by walrelay on vm-1")
 		w.requireFinding(levelWarning, "log", "the reader of slot "+name, "--max-log-behind", "-1")
 		w.requireFinding(levelFailure, "log", "slot gone of walrelay is missing")
@@ -107,7 +107,7 @@ func TestLogReader(t *testing.T) {
 			"SELECT pg_create_logical_replication_slot('"+second+"', 'pgoutput', true)"); err != nil {
 			w.Fatal(err)
 		}
-		w.exec("INSERT INTO outbox_log VALUES ('" + second + "', 'vm-2', false)")
+		w.exec("INSERT INTO outbox_log VALUES ('" + second + "', 'vm-2', false, '0/0')")
 		w.requireFinding(levelWarning, "log", "walrelay has more than one slot for \"outbox_event\"")
 	})
 }
@@ -130,6 +130,14 @@ func TestLogReaderSlots(t *testing.T) {
 			t.Errorf("%+v is judged %+v, want %q", s, f, text)
 		}
 		s.mark = &bookmark{slot: "s", node: "vm-1"}
+		if s.confirmed = 7; s.status == "" && !s.active {
+			f = s.judge(1 << 20)
+			if !strings.Contains(f.Found, "is further than walrelay has read") ||
+				!strings.Contains(f.Fix, "--repair-slot always") {
+				t.Errorf("%+v, which somebody has moved, is judged %+v", s, f)
+			}
+		}
+		s.mark.confirmed = 7
 		f = s.judge(1 << 20)
 		helps := strings.Contains(f.Fix, relayGuide) && !strings.Contains(f.Fix, "replay")
 		if helps == (f.Level == levelOK) {

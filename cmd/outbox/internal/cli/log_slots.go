@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -15,6 +16,7 @@ type slot struct {
 	behind       int64         // bytes of log that its reader has not confirmed
 	kept         int64         // bytes of log that the server keeps because of it
 	safe         sql.NullInt64 // bytes until it may be lost; null: nothing bounds it
+	confirmed    int64         // its position in the log
 	mark         *bookmark     // nil if the slot is not one of walrelay
 }
 
@@ -22,6 +24,7 @@ type slot struct {
 type bookmark struct {
 	slot, node string
 	repairing  bool
+	confirmed  int64  // the slot is never further, unless somebody else has moved it
 	table      string // that of the bookmarks, for SQL
 }
 
@@ -56,6 +59,12 @@ func (s slot) judge(maxBehind int64) finding {
 		if s.mark != nil {
 			f.Cause, f.Fix = noneSent, mends+byHand
 		}
+	case !s.active && s.mark != nil && !s.mark.repairing && s.confirmed > s.mark.confirmed:
+		f.Found = fmt.Sprintf("slot %s is further than walrelay has read: somebody else has read it, or has made it "+
+			"again", s.name)
+		f.Cause = "its relay ends with an error, and no event is sent"
+		f.Fix = "find out who did it; if the relay is right to publish, start it once with --repair-slot always " +
+			"(RepairAlways): " + relayGuide
 	case !s.active:
 		f.Found = fmt.Sprintf("nobody reads slot %s, and the server keeps %s of log for it", s.name, mebibytes(s.kept))
 		f.Cause = "no event is sent, and the log fills the disk, or is removed at max_slot_wal_keep_size"
@@ -102,7 +111,8 @@ func mebibytes(n int64) string { return strconv.FormatFloat(float64(n)/(1<<20), 
 
 const logicalSlots = `SELECT slot_name, COALESCE(wal_status, ''), active,
  COALESCE(pg_wal_lsn_diff(now.lsn, confirmed_flush_lsn), 0)::bigint,
- COALESCE(pg_wal_lsn_diff(now.lsn, restart_lsn), 0)::bigint, safe_wal_size
+ COALESCE(pg_wal_lsn_diff(now.lsn, restart_lsn), 0)::bigint, safe_wal_size,
+ COALESCE(pg_wal_lsn_diff(confirmed_flush_lsn, '0/0'), 0)::bigint
 FROM pg_catalog.pg_replication_slots, (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn()
  ELSE pg_current_wal_lsn() END AS lsn) now
 WHERE slot_type = 'logical' AND database = current_database() ORDER BY slot_name`
@@ -110,14 +120,6 @@ WHERE slot_type = 'logical' AND database = current_database() ORDER BY slot_name
 // slots returns the logical slots of a database on PostgreSQL, and those of walrelay that are
 // missing.
 func (db *database) slots(ctx context.Context, schema, prefix string) (all []slot, err error) {
-	bookmarks, err := db.bookmarks(ctx, schema, prefix)
-	if err != nil {
-		return nil, err
-	}
-	marks := map[string]*bookmark{}
-	for i := range bookmarks {
-		marks[bookmarks[i].slot] = &bookmarks[i]
-	}
 	rows, err := db.QueryContext(ctx, logicalSlots)
 	if err != nil {
 		return nil, err
@@ -125,19 +127,29 @@ func (db *database) slots(ctx context.Context, schema, prefix string) (all []slo
 	defer rows.Close()
 	for rows.Next() {
 		var s slot
-		if err := rows.Scan(&s.name, &s.status, &s.active, &s.behind, &s.kept, &s.safe); err != nil {
+		if err := rows.Scan(&s.name, &s.status, &s.active, &s.behind, &s.kept, &s.safe, &s.confirmed); err != nil {
 			return nil, err
 		}
-		s.mark = marks[s.name]
-		delete(marks, s.name)
 		all = append(all, s)
 	}
-	for i := range bookmarks {
-		if b := &bookmarks[i]; marks[b.slot] != nil {
-			all = append(all, slot{name: b.slot, missing: true, mark: b})
-		}
+	if err := rows.Err(); err != nil {
+		return nil, err
 	}
-	return all, rows.Err()
+	// They are read after the slots: a bookmark is written before the slot goes on.
+	bookmarks, err := db.bookmarks(ctx, schema, prefix)
+	if err != nil {
+		return nil, err
+	}
+	for i := range bookmarks {
+		b := &bookmarks[i]
+		at := slices.IndexFunc(all, func(s slot) bool { return s.name == b.slot })
+		if at < 0 {
+			all = append(all, slot{name: b.slot, missing: true, mark: b})
+			continue
+		}
+		all[at].mark = b
+	}
+	return all, nil
 }
 
 // bookmarks returns the slots of walrelay, as far as there are any and their table may be read.
@@ -148,14 +160,15 @@ func (db *database) bookmarks(ctx context.Context, schema, prefix string) (all [
 		table).Scan(&there); err != nil || !there {
 		return nil, err
 	}
-	rows, err := db.QueryContext(ctx, "SELECT slot, COALESCE(node, '?'), repairing FROM "+table+" ORDER BY slot")
+	rows, err := db.QueryContext(ctx, "SELECT slot, COALESCE(node, '?'), repairing, "+
+		"pg_wal_lsn_diff(confirmed, '0/0')::bigint FROM "+table+" ORDER BY slot")
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		b := bookmark{table: table}
-		if err := rows.Scan(&b.slot, &b.node, &b.repairing); err != nil {
+		if err := rows.Scan(&b.slot, &b.node, &b.repairing, &b.confirmed); err != nil {
 			return nil, err
 		}
 		all = append(all, b)

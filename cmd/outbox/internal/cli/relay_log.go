@@ -122,7 +122,7 @@ var advice = strings.NewReplacer(
 	"call Setup, or set Create", "start the relay once with --create-slot",
 	"set Config.Replication to PostgreSQL itself", "give --database-url that of PostgreSQL itself",
 	"Config.Repair = RepairAlways makes it again, and publishes",
-	"`outbox relay --repair-slot always`, run once, makes it again, and publishes",
+	"The relay, started once with --repair-slot always, makes it again, and publishes",
 	"so give Config.Slot another one", "so give --slot another one",
 	"Config.Failover", "--failover-slot",
 	"walrelay: ", "",

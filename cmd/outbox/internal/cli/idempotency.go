@@ -62,7 +62,7 @@ name that a program gives.
 The 100,000 keys that expire last are counted; a plus behind a number says that there may be more.
 Keys that are in Redis are not among them. It changes nothing: a lease ends by itself, and an expired
 key is deleted by the cleanup of the services.`,
-		Example: "  outbox idempotency\n  outbox idempotency list --scope 'POST /orders' --id 7f3a-91",
+		Example: "  outbox idempotency\n  outbox idempotency list --scope 'http/POST /orders' --id 7f3a-91",
 	}, a.idempotencyListCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -146,7 +146,7 @@ func (a *app) idempotencyListCommand() *cobra.Command {
 		Long: `list lists idempotency keys without their stored results, those that expire last first. It looks at the
 100,000 keys that expire last. With --id it finds any key, by the index if --scope is given too.`,
 		Example: "  outbox idempotency list --status held\n" +
-			"  outbox idempotency list --scope 'POST /orders' --id 7f3a-91 --json",
+			"  outbox idempotency list --scope 'http/POST /orders' --id 7f3a-91 --json",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if _, known := keyStatuses[f.status]; f.status != "" && !known {

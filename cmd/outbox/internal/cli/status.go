@@ -386,10 +386,13 @@ func (a *app) printState(s outboxState) {
 		t.add(topic.Topic, num(topic.Pending), num(topic.Due), num(topic.Leased), num(topic.Retrying), dead(topic.Dead),
 			age(seconds(topic.OldestSecs)), relayed)
 	}
-	if len(s.Topics) == 0 {
-		a.sayf("no event waits, and none is dead\n")
-	} else {
+	switch {
+	case len(s.Topics) > 0:
 		t.write(a.Out)
+	case s.ByLog != nil || len(s.Slots) > 0: // what the reader of the log has not published is in the log
+		a.sayf("no event waits in the table, and none is dead\n")
+	default:
+		a.sayf("no event waits, and none is dead\n")
 	}
 	for _, t := range s.Topics {
 		if t.Failure != nil {

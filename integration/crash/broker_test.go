@@ -91,6 +91,14 @@ func TestCrashThroughKafkaCluster(t *testing.T) {
 	c.spec.Writers, c.spec.Pause, c.longest = 4, time.Millisecond, 3*time.Second
 	cluster.Topic(c.spec.Topic)
 	c.readsKafka(topics.ClusterPartitions)
+	once := c.read
+	c.read = func(ctx context.Context) (records []crash.Message, err error) {
+		fixture.AwaitIn(t, time.Minute, "the topic is read between two kills of brokers", func() bool {
+			records, err = once(ctx)
+			return err == nil
+		})
+		return records, err
+	}
 
 	ended := make(chan struct{})
 	go func() {

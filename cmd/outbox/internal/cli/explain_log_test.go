@@ -41,7 +41,8 @@ func TestExplainOfTheLog(t *testing.T) {
 		w.exec("SELECT pg_create_logical_replication_slot('" + name + "', 'pgoutput')")
 		defer w.exec("SELECT pg_drop_replication_slot('" + name + "')")
 		explain(unknown, "Nobody reads slot "+name, "fix: Start its reader (Debezium")
-		w.exec(`CREATE TABLE outbox_log (slot text, node text, repairing boolean, checkpoint xid8, confirmed pg_lsn DEFAULT 'FFFFFF/0')`)
+		w.exec(`CREATE TABLE outbox_log (slot text, node text, repairing boolean, checkpoint xid8,
+			confirmed pg_lsn DEFAULT 'FFFFFF/0')`)
 		w.exec("INSERT INTO outbox_log VALUES ('" + name + "', 'vm-1', false, '0')")
 		explain(unknown, "Nobody reads slot "+name, "fix: Start its relay, walrelay (`outbox relay --slot "+name+"`")
 		w.exec("INSERT INTO outbox_log VALUES ('gone', 'vm-1', true, '0')")

@@ -88,7 +88,7 @@ func (a *app) withKeys(c *cobra.Command, fn func(ctx context.Context, db *databa
 	}
 	defer func() { _ = db.Close() }()
 	if err = fn(ctx, db); err != nil && codeOf(err) == ExitFailed {
-		err = db.missingTable(ctx, a.schema, a.prefix+"idempotency_key", "keys", err)
+		err = db.missingTable(ctx, a.schema, a.prefix+"idempotency_key", "keys"+a.where(), err)
 	}
 	return err
 }
@@ -149,8 +149,8 @@ func (a *app) idempotencyListCommand() *cobra.Command {
 			"  outbox idempotency list --scope 'http/POST /orders' --id 7f3a-91 --json",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if _, known := keyStatuses[f.status]; f.status != "" && !known {
-				return usage("--status %q: it is held, failed or done", f.status)
+			if _, known := keyStatuses[f.status]; f.status != "" && f.status != abandoned && !known {
+				return usage("--status %q: it is held, abandoned, failed or done", f.status)
 			}
 			if f.limit < 1 || f.limit > 1000 {
 				return usage("--limit %d: it is 1 to 1000", f.limit)
@@ -171,10 +171,10 @@ func (a *app) idempotencyListCommand() *cobra.Command {
 	flags.Var((*selector)(&f.scope), "scope", "only keys of this scope")
 	flags.Var((*selector)(&f.tenant), "tenant", "only keys of this tenant")
 	flags.Var((*selector)(&f.id), "id", "only this key, as the client sends it")
-	flags.StringVar(&f.status, "status", "", "held, failed or done (default: all)")
+	flags.StringVar(&f.status, "status", "", "held (also abandoned), abandoned, failed or done (default: all)")
 	flags.IntVar(&f.limit, "limit", 100, "keys to list, up to 1000")
 	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
-		[]string{"held", "failed", "done"}, cobra.ShellCompDirectiveNoFileComp))
+		[]string{"held", abandoned, "failed", "done"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -196,7 +196,11 @@ func (a *app) keyRows(ctx context.Context, db *database, f keyFilter) ([]keyRow,
 			conds, args = append(conds, "k."+c.column+" = ?"), append(args, c.value)
 		}
 	}
-	if f.status != "" {
+	switch f.status {
+	case "":
+	case abandoned:
+		conds = append(conds, "k.status = 1", db.micros("k.lease_until")+" < "+strconv.FormatInt(now.UnixMicro(), 10))
+	default:
 		conds = append(conds, "k.status = "+strconv.Itoa(keyStatuses[f.status]))
 	}
 	query := "SELECT k.scope, k.tenant, k.id, k.status, k.attempts, " + db.micros("k.created_at") + ", " +

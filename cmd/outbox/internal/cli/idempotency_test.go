@@ -15,6 +15,8 @@ func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		w.ok("migrate", "up")
+		w.require(w.run("idempotency", "--prefix", "p_"), ExitFailed, "there is no table p_idempotency_key",
+			"`outbox migrate up --tables keys --prefix p_` creates it")
 		w.require(w.run("idempotency"), ExitFailed, "there is no table idempotency_key",
 			"`outbox migrate up --tables keys` creates it")
 		w.ok("migrate", "up", "--tables", "keys")
@@ -53,9 +55,15 @@ func TestIdempotency(t *testing.T) {
 		}
 		err = do("", "3", func() error {
 			want(1, 0)
+			w.require(w.run("idempotency", "list", "--status", "abandoned"), ExitOK, "no key")
 			w.hourBack("idempotency_key", "lease_until")
 			want(0, 1)
 			w.require(w.run("idempotency", "list", "--status", "held"), ExitOK, "abandoned", "3", "POST /orders")
+			var rows []keyRow
+			w.json(&rows, "idempotency", "list", "--status", "abandoned")
+			if len(rows) != 1 || rows[0].ID != "3" || rows[0].Status != abandoned {
+				w.Errorf("abandoned: %+v", rows)
+			}
 			return failed
 		})
 		if !errors.Is(err, failed) {
@@ -76,7 +84,7 @@ func TestIdempotency(t *testing.T) {
 		}
 		w.require(w.run("idempotency", "list", "--scope", "POST /order"), ExitOK, "no key",
 			`has the scope "POST /order": is that its name?`)
-		w.require(w.run("idempotency", "list", "--status", "free"), ExitUsage, "held, failed or done")
+		w.require(w.run("idempotency", "list", "--status", "free"), ExitUsage, "held, abandoned, failed or done")
 		w.require(w.run("idempotency", "list", "--id", ""), ExitUsage, "it is empty")
 	})
 }

@@ -123,7 +123,7 @@ func (a *app) withInbox(
 		return usage("%w", err)
 	}
 	if err = fn(ctx, db, store); err != nil && codeOf(err) == ExitFailed {
-		err = db.missingTable(ctx, a.schema, a.prefix+"inbox_failure", "inbox", err)
+		err = db.missingTable(ctx, a.schema, a.prefix+"inbox_failure", "inbox"+a.where(), err)
 	}
 	return err
 }

@@ -111,7 +111,7 @@ func (a *app) tail(c *cobra.Command, t tail) error {
 		return a.tailOnce(ctx, db, &t, back, show)
 	}
 	if _, err := ask(t.overlap, false); err != nil {
-		return db.withTables(opening, db.missingTable(opening, a.schema, a.prefixOf()+"event", "outbox", err))
+		return db.withTables(opening, db.missingTable(opening, a.schema, a.prefixOf()+"event", "outbox"+a.where(), err))
 	}
 	if t.since > 0 {
 		clear(t.seen)
@@ -268,6 +268,17 @@ func (db *database) missingTable(ctx context.Context, schema, name, kind string,
 		return exit(ExitFailed, "there is no table %s: `outbox migrate up --tables %s` creates it", name, kind)
 	}
 	return err
+}
+
+// where is the flags of the person's schema and prefix, for a command that is printed.
+func (a *app) where() (flags string) {
+	if a.schema != "" {
+		flags += " --schema " + shellWord(a.schema)
+	}
+	if a.prefix != "" {
+		flags += " --prefix " + shellWord(a.prefix)
+	}
+	return flags
 }
 
 // bind writes the parameters of a statement, which are question marks, as the database has them.

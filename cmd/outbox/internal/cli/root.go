@@ -149,7 +149,8 @@ Exit codes:
 	root.AddCommand(a.statusCommand(), a.listCommand(), a.showCommand(), a.explainCommand(), a.groupsCommand(),
 		a.tailCommand(), a.auditCommand(), a.keysCommand(), a.inboxCommand(), a.effectsCommand(),
 		a.idempotencyCommand(), a.deadCommand(), a.redriveCommand(), a.discardCommand(), a.replayCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.pausesCommand(), a.rateCommand(), a.ratesCommand(), a.windowCommand(), a.plansCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.pausesCommand(), a.rateCommand(), a.ratesCommand(), a.windowCommand(),
+		a.plansCommand(),
 		a.doctorCommand(), a.migrateCommand(), a.relayCommand(), a.probeCommand(), a.versionCommand())
 	for _, c := range root.Commands() {
 		c.SuggestionsMinimumDistance = root.SuggestionsMinimumDistance

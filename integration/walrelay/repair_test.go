@@ -1,9 +1,11 @@
 package walrelay_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +173,32 @@ func TestCreate(t *testing.T) {
 		w.publish("a", 4, 6)
 		w.await(6)
 		w.wantRepeats("a", 6)
+	})
+}
+
+// A slot with another name begins with all events again. The log says so: the name may be mistyped.
+func TestCreateASecondSlot(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		w := newWorld(t, db)
+		var log bytes.Buffer
+		cfg := w.config()
+		cfg.Outbox.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		stop := w.run(cfg)
+		w.publish("a", 1, 3)
+		w.await(3)
+		stop()
+		if strings.Contains(log.String(), "another slot") {
+			t.Errorf("the first slot: %s", log.String())
+		}
+		first := w.slot
+		cfg.Slot, cfg.Publication = first+"_2", ""
+		stop = w.run(cfg)
+		fixture.Await(t, "all events come again", func() bool { return len(w.pub.Accepted()) >= 6 })
+		stop()
+		if !strings.Contains(log.String(), "another slot") || !strings.Contains(log.String(), "others="+first) {
+			t.Errorf("the second slot: %s", log.String())
+		}
 	})
 }
 

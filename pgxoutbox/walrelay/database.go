@@ -116,6 +116,13 @@ func (d *database) bookmark(ctx context.Context, slot string) (*bookmark, error)
 	return &b, nil
 }
 
+// otherSlots names the slots that have read the table, except for one.
+func (d *database) otherSlots(ctx context.Context, slot string) (names string, err error) {
+	_, err = d.row(ctx, "SELECT COALESCE(string_agg(slot, ', ' ORDER BY slot), '') FROM {log} WHERE slot <> $1::text",
+		[]any{slot}, &names)
+	return names, err
+}
+
 // takeOver makes this process the reader of the slot.
 func (d *database) takeOver(ctx context.Context, slot, node string) (*bookmark, error) {
 	var b bookmark

@@ -225,6 +225,14 @@ func (r *Relay) look(ctx context.Context, system string) (b *bookmark, repair bo
 		if s != nil {
 			b.confirmed = s.confirmed
 		}
+		others, err := r.db.otherSlots(ctx, r.cfg.Slot)
+		if err != nil {
+			return nil, false, err
+		}
+		if others != "" { // perhaps a name that somebody has mistyped
+			r.log.Warn("outbox: another slot of walrelay has this table too: both publish each event, and a new slot "+
+				"those of the table again; stop this relay if that is not what you want", "others", others)
+		}
 		_, err = r.db.exec(ctx, `INSERT INTO {log} (slot, epoch, confirmed, spilled, checkpoint, checkpoint_at,
   system_id, repairing)
 VALUES ($1::text, 0, $2::text::pg_lsn, '0/0', '0', clock_timestamp(), $3::text, $4::boolean)`, r.cfg.Slot,

@@ -59,9 +59,9 @@ quote-to-order: ## run the exercise of two services in twelve steps, on PostgreS
 # Left out by `make test` and run by `make test-long`: kills by the hundred, plans on big tables, a cluster of Kafka.
 LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashAtEachPointOfPGX|TestCrashThroughBrokers|TestCrashWithManyInFlight|TestCrashThroughKafkaCluster|TestInboxCrash
 LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestKilledPlan|TestOperatorsAtOnce|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged|TestFlyway|TestDebezium|TestOldSnapshot.*|TestVersionBeforeOnThePresentTables
-LONG := $(LONG)|TestRepositorySuiteConnector|TestExampleQuoteToOrder|TestKilled|TestChaos|TestFailover|TestSlowDestination|TestTransactions|TestKilledDatabaseIsBack|TestSlotLost|TestBacklogLimitUnderLoad|TestKilledArchive
+LONG := $(LONG)|TestRepositorySuite(PGX|Connector)|TestExampleQuoteToOrder|TestKilled|TestChaos|TestFailover|TestSlowDestination|TestTransactions|TestKilledDatabaseIsBack|TestSlotLost|TestBacklogLimitUnderLoad|TestKilledArchive
 # What `make test` runs in part, being -short: fewer schedules and random programs, and one way to open an ORM.
-WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestRepositorySuitePGX|TestDeadWebhookSubscriber|TestFeaturesOfBrokers|TestBrokersAway|TestWatermillUniversalSuite
+WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestDeadWebhookSubscriber|TestFeaturesOfBrokers|TestBrokersAway|TestWatermillUniversalSuite
 WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgxClaimIsCut|TestPgBouncerFlightIsCut|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy|TestUnknownCommit|TestZombieOrder|TestFastPathShareOfOrderedEvents
 # The longest ones first, so that none of them is left to run alone at the end.
 LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench debezium walrelay cli sql relay brokers ops command upgrade inbox once workspace)

@@ -228,14 +228,9 @@ func (a *app) keyRows(ctx context.Context, db *database, f keyFilter) ([]keyRow,
 				r.Status = name
 			}
 		}
-		r.CreatedAt, r.ExpiresAt = created.Time, expires.Time
-		if !lease.IsZero() {
-			if r.LeaseUntil = &lease.Time; lease.Before(now) {
-				r.Status = abandoned
-			}
-		}
-		if !done.IsZero() {
-			r.DoneAt = &done.Time
+		r.CreatedAt, r.ExpiresAt, r.LeaseUntil, r.DoneAt = created.Time, expires.Time, lease.orNil(), done.orNil()
+		if r.LeaseUntil != nil && lease.Before(now) {
+			r.Status = abandoned
 		}
 		all = append(all, r)
 	}

@@ -285,10 +285,7 @@ func (a *app) inboxRows(ctx context.Context, db *database, f inboxFilter, limit 
 			&r.Attempts, &r.ErrorCode, &r.Error, &received, &failed); err != nil {
 			return nil, err
 		}
-		r.Status, r.ReceivedAt = inboxStatus(status), received.Time
-		if !failed.IsZero() {
-			r.FailedAt = &failed.Time
-		}
+		r.Status, r.ReceivedAt, r.FailedAt = inboxStatus(status), received.Time, failed.orNil()
 		all = append(all, r)
 	}
 	return all, rows.Err()

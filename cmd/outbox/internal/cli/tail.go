@@ -313,3 +313,11 @@ func (m *nullMicros) Scan(v any) error {
 	m.Time = time.UnixMicro(n.Int64).UTC()
 	return nil
 }
+
+// orNil returns the time, or nil.
+func (m nullMicros) orNil() *time.Time {
+	if m.IsZero() {
+		return nil
+	}
+	return &m.Time
+}

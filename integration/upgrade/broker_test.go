@@ -71,3 +71,12 @@ func (b *broker) taken() []delivery {
 	defer b.mu.Unlock()
 	return append([]delivery(nil), b.accepted...)
 }
+
+// by counts the events that each process has sent.
+func (b *broker) by() map[string]int {
+	by := map[string]int{}
+	for _, d := range b.taken() {
+		by[d.By]++
+	}
+	return by
+}

@@ -24,9 +24,10 @@ type process struct {
 	ended func() error
 }
 
-func start(t *testing.T, name, program string, db testdb.DB, b *broker) *process {
+// start runs a program. With the argument "migrate" it first makes the tables of its version.
+func start(t *testing.T, name, program string, db testdb.DB, b *broker, args ...string) *process {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, name, string(db.Dialect), db.DSN, b.URL)
+	cmd := exec.CommandContext(t.Context(), program, append([]string{name, string(db.Dialect), db.DSN, b.URL}, args...)...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	fixture.NoError(t, err)
@@ -58,8 +59,9 @@ func (p *process) stop() {
 	}
 }
 
-// A process of the version before and one of the present version produce and relay at once, on the
-// present tables. Every event arrives once, and in the order of its key. Both see each other's
+// A process of the version before makes its tables and works on them. They are migrated to the
+// present tables while it runs. Then it produces and relays at once with a process of the present
+// version. Every event arrives once, and in the order of its key. Both see each other's
 // relay. Both try refused events again, and redrive what either of them has given up.
 func TestVersionBeforeOnThePresentTables(t *testing.T) {
 	t.Parallel()
@@ -68,29 +70,44 @@ func TestVersionBeforeOnThePresentTables(t *testing.T) {
 		pool := db.Open(t)
 		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
 		fixture.NoError(t, err)
+		b := newBroker(t)
+		processes := []*process{start(t, "before", before, db, b, "migrate")}
+		produce := func(p *process, n int) {
+			for _, typ := range []string{"paid", "flaky"} {
+				p.do("produce %s shared", typ)
+				p.do("produce %s k%d", typ, n%3)
+				p.do("produce %s -", typ)
+			}
+		}
+		const rounds, eventsOf = 6, 2
+		produce(processes[0], 0)
+		want := 2 * 3 * eventsOf
+		await(t, b, want)
+		if by := b.by(); by["before"] != want {
+			t.Fatalf("on its own tables, %d events of the version before arrived: %v", want, by)
+		}
+		migrations := "SELECT COUNT(*) FROM outbox_migration"
+		versions := fixture.Count(t, pool, migrations)
 		fixture.NoError(t, repo.Migrate(t.Context()))
+		if now := fixture.Count(t, pool, migrations); versions < 3 || now <= versions {
+			t.Fatalf("the version before has %d migrations, and the present one %d", versions, now)
+		}
 		ob, err := core.New(core.Config{Repository: repo})
 		fixture.NoError(t, err)
 		fixture.NoError(t, ob.SetRate(t.Context(), core.RateRequest{ // a row that the version before does not know
 			Topic: "orders", PerSecond: 10_000, Actor: "ada", Reason: "test",
 		}))
-		b := newBroker(t)
-		processes := []*process{start(t, "before", before, db, b), start(t, "present", present, db, b)}
+		processes = append(processes, start(t, "present", present, db, b))
 		for _, p := range processes {
 			p.do("relays")
 		}
 
-		const rounds, eventsOf = 6, 2
 		all := make(chan struct{})
 		for _, p := range processes {
 			go func() {
 				defer func() { all <- struct{}{} }()
 				for n := range rounds {
-					for _, typ := range []string{"paid", "flaky"} {
-						p.do("produce %s shared", typ)
-						p.do("produce %s k%d", typ, n%3)
-						p.do("produce %s -", typ)
-					}
+					produce(p, n)
 				}
 				p.do("produce poison %s", p.name) // followed by one that waits for it
 				p.do("produce paid %s", p.name)
@@ -99,7 +116,7 @@ func TestVersionBeforeOnThePresentTables(t *testing.T) {
 		for range processes {
 			<-all
 		}
-		want := len(processes) * rounds * 2 * 3 * eventsOf
+		want += len(processes) * rounds * 2 * 3 * eventsOf
 		await(t, b, want)
 		fixture.AwaitIn(t, time.Minute, "the first poisoned event of each process is dead", func() bool {
 			return fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status = 3") == int64(len(processes))
@@ -114,9 +131,8 @@ func TestVersionBeforeOnThePresentTables(t *testing.T) {
 			p.stop()
 		}
 
-		got, last, by := b.taken(), map[string]int64{}, map[string]int{}
+		got, last, by := b.taken(), map[string]int64{}, b.by()
 		for _, d := range got {
-			by[d.By]++
 			if d.Key == "" {
 				continue
 			}

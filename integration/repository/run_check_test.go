@@ -139,7 +139,7 @@ func TestRunWithoutTheTableOfRelays(t *testing.T) {
 		}
 		// The columns of version 4 stay: relays need them.
 		down := []string{"DELETE FROM outbox_migration WHERE version > 2", "DROP TABLE outbox_group"}
-		for _, s := range append(down, statements(all[2].Down)...) {
+		for _, s := range append(down, fixture.Statements(all[2].Down)...) {
 			if _, err := pool.ExecContext(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}

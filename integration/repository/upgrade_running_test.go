@@ -2,7 +2,6 @@ package repository_test
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -23,7 +22,7 @@ func TestUpgradeUnderARunningProcess(t *testing.T) {
 		pub := &outboxtest.Publisher{}
 		old := fixture.JoinProcess(t, db, pub, core.Config{})
 		fixture.NoError(t, old.Repository.Migrate(t.Context()))
-		toVersion2(t, old)
+		fixture.MigrateDown(t, old.Pool, db.Dialect, 2)
 		u := &upgrade{T: t, d: db.Dialect, pool: old.Pool, prefix: sqloutbox.DefaultPrefix, repo: old.Repository}
 		before := u.shape()
 		if _, err := old.Outbox.Relays(t.Context()); !errors.Is(err, core.ErrNoTables) {
@@ -74,20 +73,4 @@ func TestUpgradeUnderARunningProcess(t *testing.T) {
 			t.Errorf("arrived %v, want %v", got, want)
 		}
 	})
-}
-
-// toVersion2 takes back the migrations after the second one.
-func toVersion2(t *testing.T, p *fixture.Process) {
-	t.Helper()
-	all, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: p.Repository.Dialect()})
-	fixture.NoError(t, err)
-	for _, m := range slices.Backward(all) {
-		if m.Version <= 2 {
-			continue
-		}
-		for _, s := range statements(m.Down) {
-			fixture.MustExec(t, p.Pool, s)
-		}
-		fixture.MustExec(t, p.Pool, fmt.Sprintf("DELETE FROM outbox_migration WHERE version = %d", m.Version))
-	}
 }

@@ -84,22 +84,13 @@ func newUpgrade(t *testing.T, db testdb.DB, pool *sql.DB, prefix string) *upgrad
 	}
 	var later []string
 	for _, m := range slices.Backward(all[2:]) {
-		later = append(later, statements(m.Down)...)
+		later = append(later, fixture.Statements(m.Down)...)
 	}
 	return &upgrade{
 		T: t, d: db.Dialect, pool: pool, prefix: prefix, repo: repo,
-		first: all[0].Up, up: statements(all[1].Up), down: statements(all[1].Down), later: later,
+		first: all[0].Up, up: fixture.Statements(all[1].Up), down: fixture.Statements(all[1].Down), later: later,
 		ids: map[string]core.RowID{}, names: map[core.RowID]string{},
 	}
-}
-
-func statements(file string) (all []string) {
-	for s := range strings.SplitSeq(file, ";\n") {
-		if strings.TrimSpace(s) != "" {
-			all = append(all, s)
-		}
-	}
-	return all
 }
 
 // run executes statements on a connection that is gone afterwards, as after an interruption.
@@ -235,7 +226,7 @@ const upgradeTopic = "upgraded"
 // fill makes the tables of version 1 and writes the rows.
 func (u *upgrade) fill() {
 	u.Helper()
-	u.run(statements(u.first))
+	u.run(fixture.Statements(u.first))
 	u.exec("CREATE TABLE %smigration (version INTEGER NOT NULL PRIMARY KEY, name VARCHAR(100) NOT NULL, "+
 		"applied_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)", u.prefix)
 	u.exec("INSERT INTO %smigration (version, name) VALUES (1, 'init')", u.prefix)

@@ -2,6 +2,7 @@ package upgrade_test
 
 import (
 	"bufio"
+	"database/sql"
 	"fmt"
 	"io"
 	"os"
@@ -59,98 +60,120 @@ func (p *process) stop() {
 	}
 }
 
-// A process of the version before makes its tables and works on them. They are migrated to the
-// present tables while it runs. Then it produces and relays at once with a process of the present
-// version. Every event arrives once, and in the order of its key. Both see each other's
-// relay. Both try refused events again, and redrive what either of them has given up.
+// A process of the version before works on the tables that it knows. They are migrated to the present
+// tables while it runs. Then it produces and relays at once with a process of the present version.
+// Every event arrives once, and in the order of its key. Both try refused events again, and redrive
+// what either of them has given up.
 func TestVersionBeforeOnThePresentTables(t *testing.T) {
 	t.Parallel()
 	before, present := build(t, unpack(t)), build(t, fixture.Root(t))
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		pool := db.Open(t)
-		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-		fixture.NoError(t, err)
-		b := newBroker(t)
-		processes := []*process{start(t, "before", before, db, b, "migrate")}
-		produce := func(p *process, n int) {
-			for _, typ := range []string{"paid", "flaky"} {
-				p.do("produce %s shared", typ)
-				p.do("produce %s k%d", typ, n%3)
-				p.do("produce %s -", typ)
-			}
-		}
-		const rounds, eventsOf = 6, 2
-		produce(processes[0], 0)
-		want := 2 * 3 * eventsOf
-		await(t, b, want)
-		if by := b.by(); by["before"] != want {
-			t.Fatalf("on its own tables, %d events of the version before arrived: %v", want, by)
-		}
-		migrations := "SELECT COUNT(*) FROM outbox_migration"
-		versions := fixture.Count(t, pool, migrations)
-		fixture.NoError(t, repo.Migrate(t.Context()))
-		if now := fixture.Count(t, pool, migrations); versions < 3 || now <= versions {
-			t.Fatalf("the version before has %d migrations, and the present one %d", versions, now)
-		}
-		ob, err := core.New(core.Config{Repository: repo})
-		fixture.NoError(t, err)
-		fixture.NoError(t, ob.SetRate(t.Context(), core.RateRequest{ // a row that the version before does not know
-			Topic: "orders", PerSecond: 10_000, Actor: "ada", Reason: "test",
-		}))
-		processes = append(processes, start(t, "present", present, db, b))
-		for _, p := range processes {
-			p.do("relays")
-		}
+	for _, c := range []struct {
+		tables int // the last migration before the process starts
+		args   []string
+	}{
+		{2, []string{"bare"}},
+		{3, nil},
+	} {
+		t.Run(fmt.Sprintf("tables %d", c.tables), func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db testdb.DB) {
+				pool := db.Open(t)
+				repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
+				fixture.NoError(t, err)
+				fixture.NoError(t, repo.Migrate(t.Context()))
+				fixture.MigrateDown(t, pool, db.Dialect, c.tables)
 
-		all := make(chan struct{})
-		for _, p := range processes {
-			go func() {
-				defer func() { all <- struct{}{} }()
-				for n := range rounds {
-					produce(p, n)
+				b := newBroker(t)
+				old := start(t, "before", before, db, b, c.args...)
+				produce(old, 0)
+				await(t, b, eventsOfRound)
+				if by := b.by(); by["before"] != eventsOfRound {
+					t.Fatalf("on its own tables, %d events of the version before arrived: %v", eventsOfRound, by)
 				}
-				p.do("produce poison %s", p.name) // followed by one that waits for it
-				p.do("produce paid %s", p.name)
-			}()
-		}
-		for range processes {
-			<-all
-		}
-		want += len(processes) * rounds * 2 * 3 * eventsOf
-		await(t, b, want)
-		fixture.AwaitIn(t, time.Minute, "the first poisoned event of each process is dead", func() bool {
-			return fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status = 3") == int64(len(processes))
+				fixture.NoError(t, repo.Migrate(t.Context()))
+				ob, err := core.New(core.Config{Repository: repo})
+				fixture.NoError(t, err)
+				fixture.NoError(t, ob.SetRate(t.Context(), core.RateRequest{ // a row that it does not know
+					Topic: "orders", PerSecond: 10_000, Actor: "ada", Reason: "test",
+				}))
+				joined := start(t, "present", present, db, b)
+				joined.do("relays %d", 2-len(c.args))
+				if len(c.args) == 0 {
+					old.do("relays 2")
+				}
+				together(t, pool, b, old, joined)
+			})
 		})
-		b.mend()
-		for n, p := range processes { // what the other one has produced
-			p.do("redrive %s", processes[1-n].name)
-		}
-		want += len(processes) * 2 * eventsOf
-		await(t, b, want)
-		for _, p := range processes {
-			p.stop()
-		}
+	}
+}
 
-		got, last, by := b.taken(), map[string]int64{}, b.by()
-		for _, d := range got {
-			if d.Key == "" {
-				continue
+// Each type of the events of a round is published for a key of both processes, for one of three, and
+// without a key.
+const (
+	eventsOf      = 2 // each time
+	eventsOfRound = 2 * 3 * eventsOf
+)
+
+func produce(p *process, round int) {
+	for _, typ := range []string{"paid", "flaky"} {
+		p.do("produce %s shared", typ)
+		p.do("produce %s k%d", typ, round%3)
+		p.do("produce %s -", typ)
+	}
+}
+
+// together has two processes work on the same tables until they end, and looks at all that arrived.
+func together(t *testing.T, pool *sql.DB, b *broker, processes ...*process) {
+	t.Helper()
+	const rounds = 6
+	all := make(chan struct{})
+	for _, p := range processes {
+		go func() {
+			defer func() { all <- struct{}{} }()
+			for n := range rounds {
+				produce(p, n)
 			}
-			if last[d.Key] != 0 && d.Seq != last[d.Key]+1 {
-				t.Errorf("%s sent number %d of the key %s after number %d", d.By, d.Seq, d.Key, last[d.Key])
-			}
-			last[d.Key] = d.Seq
-		}
-		if len(got) != want || by["before"] == 0 || by["present"] == 0 {
-			t.Errorf("%d events of %d arrived: %v", len(got), want, by)
-		}
-		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status <> 1"); n != 0 {
-			t.Errorf("%d events are not done", n)
-		}
-		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_relay"); n != 0 {
-			t.Errorf("%d heartbeats are left", n)
-		}
+			p.do("produce poison %s", p.name) // followed by one that waits for it
+			p.do("produce paid %s", p.name)
+		}()
+	}
+	for range processes {
+		<-all
+	}
+	want := eventsOfRound + len(processes)*rounds*eventsOfRound
+	await(t, b, want)
+	fixture.AwaitIn(t, time.Minute, "the first poisoned event of each process is dead", func() bool {
+		return fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status = 3") == int64(len(processes))
 	})
+	b.mend()
+	for n, p := range processes { // what the other one has produced
+		p.do("redrive %s", processes[1-n].name)
+	}
+	want += len(processes) * 2 * eventsOf
+	await(t, b, want)
+	for _, p := range processes {
+		p.stop()
+	}
+
+	got, last, by := b.taken(), map[string]int64{}, b.by()
+	for _, d := range got {
+		if d.Key == "" {
+			continue
+		}
+		if last[d.Key] != 0 && d.Seq != last[d.Key]+1 {
+			t.Errorf("%s sent number %d of the key %s after number %d", d.By, d.Seq, d.Key, last[d.Key])
+		}
+		last[d.Key] = d.Seq
+	}
+	if len(got) != want || by["before"] == 0 || by["present"] == 0 {
+		t.Errorf("%d events of %d arrived: %v", len(got), want, by)
+	}
+	if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status <> 1"); n != 0 {
+		t.Errorf("%d events are not done", n)
+	}
+	if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_relay"); n != 0 {
+		t.Errorf("%d heartbeats are left", n)
+	}
 }
 
 // await waits until so many events have arrived.

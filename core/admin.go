@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/who"
 )
@@ -40,8 +41,9 @@ func (o *Outbox) Redrive(ctx context.Context, req AdminRequest) (changed int, er
 	if req, err = o.admin(req); err != nil {
 		return 0, err
 	}
+	start := time.Now()
 	changed, err = o.cfg.Repository.Redrive(ctx, req)
-	o.operated(OperatorRedrive, changed)
+	o.operated(OperatorRedrive, changed, start)
 	o.wake()
 	return changed, err
 }
@@ -53,15 +55,16 @@ func (o *Outbox) Discard(ctx context.Context, req AdminRequest) (changed int, er
 	if req, err = o.admin(req); err != nil {
 		return 0, err
 	}
+	start := time.Now()
 	changed, err = o.cfg.Repository.Discard(ctx, req)
-	o.operated(OperatorDiscard, changed)
+	o.operated(OperatorDiscard, changed, start)
 	o.wake()
 	return changed, err
 }
 
-func (o *Outbox) operated(action OperatorAction, rows int) {
+func (o *Outbox) operated(action OperatorAction, rows int, start time.Time) {
 	if rows > 0 {
-		o.obs.Operated(action, rows)
+		o.obs.Operated(OperatedInfo{Action: action, Rows: rows, Duration: time.Since(start)})
 	}
 }
 

@@ -58,8 +58,8 @@
 //     [ClassOf] and [DefaultClassifier] return the [Class] of an error. [CheckHeader] tells whether
 //     an event can carry a header.
 //   - To watch: [Observer] and [TeeObserver], with [ClaimInfo], [PublishInfo], [PublishResult],
-//     [Path], [FallbackReason], [ProbeInfo], [OperatorAction] and [PanicError]. [Tracer] is for
-//     traces. [ErrorText] returns the text of an error without credentials.
+//     [Path], [FallbackReason], [ProbeInfo], [OperatedInfo], [OperatorAction] and [PanicError].
+//     [Tracer] is for traces. [ErrorText] returns the text of an error without credentials.
 //   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest], [RowID],
 //     [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with [RelayAlive].
 //     [PauseRequest], [ResumeRequest] and [Pause] stop a destination and let it go on, and

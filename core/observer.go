@@ -38,9 +38,15 @@ type Observer struct {
 	ProbeFailed func(info ProbeInfo)
 	// Cleaned: the janitor deleted rows or key rows.
 	Cleaned func(table string, rows int)
-	// Operated: a person changed events from this process, with Redrive, Discard or package ops. A
-	// replay has changed as many events as it has inserted rows.
-	Operated func(action OperatorAction, rows int)
+	// Operated: a person changed events from this process, with Redrive, Discard or package ops.
+	Operated func(info OperatedInfo)
+}
+
+// OperatedInfo describes a call by which a person changed events, or a step of a plan.
+type OperatedInfo struct {
+	Action   OperatorAction
+	Rows     int           // events that changed; of a replay, the rows that it inserted
+	Duration time.Duration // duration of the transaction
 }
 
 // OperatorAction is what a person does to events.
@@ -190,9 +196,9 @@ func TeeObserver(observers ...*Observer) *Observer {
 				o.Cleaned(table, rows)
 			}
 		},
-		Operated: func(action OperatorAction, rows int) {
+		Operated: func(info OperatedInfo) {
 			for _, o := range all {
-				o.Operated(action, rows)
+				o.Operated(info)
 			}
 		},
 	}
@@ -241,7 +247,7 @@ func (o *Observer) withDefaults() Observer {
 		c.Cleaned = func(string, int) {}
 	}
 	if c.Operated == nil {
-		c.Operated = func(OperatorAction, int) {}
+		c.Operated = func(OperatedInfo) {}
 	}
 	return c
 }

@@ -470,10 +470,16 @@ func TestGaugesOfTheLog(t *testing.T) {
 func TestOperatorsAreCounted(t *testing.T) {
 	m := promoutbox.New(promoutbox.Config{})
 	want(t, m, 0, "outbox_operator_events_total", "action=replay")
-	m.Outbox().Operated(core.OperatorRedrive, 7)
-	m.Outbox().Operated(core.OperatorDiscard, 2)
+	want(t, m, 0, "outbox_operator_duration_seconds", "action=replay")
+	redrive := core.OperatedInfo{Action: core.OperatorRedrive, Rows: 6, Duration: time.Second}
+	m.Outbox().Operated(redrive)
+	redrive.Rows = 1
+	m.Outbox().Operated(redrive)
+	m.Outbox().Operated(core.OperatedInfo{Action: core.OperatorDiscard, Rows: 2})
 	want(t, m, 7, "outbox_operator_events_total", "action=redrive")
 	want(t, m, 2, "outbox_operator_events_total", "action=discard")
+	want(t, m, 2, "outbox_operator_duration_seconds", "action=redrive")
+	want(t, m, 1, "outbox_operator_duration_seconds", "action=discard")
 }
 
 // slow is a table whose backlog takes a while to count.

@@ -37,6 +37,7 @@ type outboxMetrics struct {
 	lateAcks  Counter
 	deleted   counterVec
 	operated  counterVec
+	operating histogramVec
 }
 
 // topicMetrics are the series of one topic.
@@ -131,9 +132,15 @@ func newOutboxMetrics(m Meter, cfg Config) *outboxMetrics {
 			"key"),
 		operated: with(counter(m, "outbox_operator_events_total",
 			"Events that people changed from this process. Action: redrive, discard, replay.", "action"),
-			string(core.OperatorRedrive), string(core.OperatorDiscard), string(core.OperatorReplay)),
+			actions...),
+		operating: with(histogram(m, "outbox_operator_duration_seconds",
+			"Duration of the transactions by which people changed events from this process: a call, or a step of a "+
+				"plan. Action: as outbox_operator_events_total.", callBuckets, "action"), actions...),
 	}
 }
+
+// actions are the values of label action.
+var actions = []string{string(core.OperatorRedrive), string(core.OperatorDiscard), string(core.OperatorReplay)}
 
 // bools are the values of label ordered.
 var bools = []string{"true", "false"}
@@ -168,8 +175,9 @@ func (s *Set) Outbox() *core.Observer {
 		BreakerChanged: func(topic string, open bool, _ error) { o.topics.get(topic).paused.Set(one(open)) },
 		ProbeFailed:    func(info core.ProbeInfo) { o.topics.get(info.Topic).probes.Add(1) },
 		Cleaned:        func(table string, rows int) { o.deleted(table).Add(float64(rows)) },
-		Operated: func(action core.OperatorAction, rows int) {
-			o.operated(string(action)).Add(float64(rows))
+		Operated: func(info core.OperatedInfo) {
+			o.operated(string(info.Action)).Add(float64(info.Rows))
+			o.operating(string(info.Action)).Observe(info.Duration.Seconds())
 		},
 	}
 }

@@ -49,7 +49,7 @@ var stages = []int{1, 10}
 type planRun struct {
 	RunOptions
 	store PlanStore
-	told  func(action core.OperatorAction, rows int)
+	told  func(core.OperatedInfo)
 	p     StoredPlan
 	lost  bool      // another process runs the plan now
 	since time.Time // when the last change began
@@ -154,13 +154,16 @@ func (r *planRun) change(ctx context.Context, c PlanChange) (ok bool, err error)
 	if r.p.State == PlanRunning {
 		c.Lease = runLease
 	}
+	start := time.Now()
 	p, ok, err := r.store.ChangePlan(ctx, c)
 	if err != nil || !ok {
 		return ok, err
 	}
 	p.IDs = r.p.IDs
 	if n := p.Changed - r.p.Changed; n > 0 {
-		r.told(core.OperatorAction(p.Action), n)
+		r.told(core.OperatedInfo{
+			Action: core.OperatorAction(p.Action), Rows: n, Duration: time.Since(start),
+		})
 	}
 	if r.p = p; r.Progress != nil {
 		r.Progress(p)

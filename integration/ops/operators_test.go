@@ -421,10 +421,13 @@ func TestOperatorsAreObserved(t *testing.T) {
 		seen := map[core.OperatorAction]int{}
 		w := newWorld(t, db, core.Config{
 			PollInterval: 20 * time.Millisecond,
-			Observer: &core.Observer{Operated: func(action core.OperatorAction, rows int) {
+			Observer: &core.Observer{Operated: func(info core.OperatedInfo) {
 				mu.Lock()
 				defer mu.Unlock()
-				seen[action] += rows
+				seen[info.Action] += info.Rows
+				if info.Duration <= 0 {
+					t.Errorf("a %s took %s", info.Action, info.Duration)
+				}
 			}},
 		})
 		w.Publish(core.Event{Type: "dead", Topic: "orders"}, core.Event{Type: "dead", Topic: "orders"},

@@ -60,10 +60,10 @@ func (p *process) stop() {
 	}
 }
 
-// A process of the version before works on the tables that it knows. They are migrated to the present
-// tables while it runs. Then it produces and relays at once with a process of the present version.
-// Every event arrives once, and in the order of its key. Both try refused events again, and redrive
-// what either of them has given up.
+// A process of the version before works on the tables that it knows. They are migrated to the
+// present tables while it runs. Then it produces and relays at once with a process of the present
+// version. Every event arrives once, and in the order of its key. Both try refused events again,
+// and redrive what either of them has given up.
 func TestVersionBeforeOnThePresentTables(t *testing.T) {
 	t.Parallel()
 	before, present := build(t, unpack(t)), build(t, fixture.Root(t))
@@ -107,8 +107,8 @@ func TestVersionBeforeOnThePresentTables(t *testing.T) {
 	}
 }
 
-// Each type of the events of a round is published for a key of both processes, for one of three, and
-// without a key.
+// Each type of the events of a round is published for a key of both processes, for one of three,
+// and without a key.
 const (
 	eventsOf      = 2 // each time
 	eventsOfRound = 2 * 3 * eventsOf

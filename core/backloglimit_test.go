@@ -51,8 +51,9 @@ func (p *limited) publish(n int) error {
 	return err
 }
 
-// count has the backlog counted: the next Publish goes by it. It publishes in a transaction that is
-// rolled back, because the count may come before the end of the transaction or after it.
+// count makes the outbox count the backlog, and the next Publish goes by that count. It publishes
+// in a transaction that is rolled back, because the count may come before or after the end of the
+// transaction.
 func (p *limited) count() {
 	time.Sleep(6 * time.Second)
 	_ = p.repo.Transactor().RunInTx(p.Context(), func(ctx context.Context, tx core.Tx) error {
@@ -75,7 +76,7 @@ func (p *limited) wantFull(n int, full bool) {
 	}
 }
 
-// discard ends what waits, as a relay would.
+// discard ends the waiting events, as a relay would.
 func (p *limited) discard() {
 	p.Helper()
 	var ids []core.RowID
@@ -156,7 +157,7 @@ func TestBacklogLimitWithoutCount(t *testing.T) {
 	})
 }
 
-// Many that publish at once count once.
+// Many calls of Publish at once cause one count.
 func TestBacklogLimitCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := &countedBacklog{Repository: outboxtest.NewRepository()}

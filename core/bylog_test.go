@@ -22,7 +22,7 @@ func TestByLogRefuses(t *testing.T) {
 	all.HandleOther(&outboxtest.Publisher{})
 	for name, c := range map[string]struct {
 		cfg  core.Config
-		want string // empty: it is accepted
+		want string // empty if the Config is accepted
 	}{
 		"nothing else":       {core.Config{}, ""},
 		"effects":            {core.Config{Publisher: effects}, ""},

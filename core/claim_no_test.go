@@ -18,8 +18,8 @@ import (
 type numbersSeen struct {
 	core.Repository
 	mu     sync.Mutex
-	hot    []int64 // of each Insert with hot rows
-	claims []int64 // of each claim that returned rows
+	hot    []int64 // the number of each Insert with hot rows
+	claims []int64 // the number of each claim that returned rows
 	twice  []string
 	rows   map[string]bool
 }
@@ -77,8 +77,9 @@ func (s *numbersSeen) ClaimKey(ctx context.Context, req core.ClaimRequest, lane 
 	return rows, err
 }
 
-// A process gives each Publish and each claim a number of its own, so that no guess of an earlier
-// claim hits a row that was claimed again, or that was deleted and published again.
+// A process gives each Publish and each claim a number of its own, so that a statement under an
+// earlier claim never changes a row that was claimed again, or that was deleted and published
+// again.
 func TestClaimNumbersAreUsedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := outboxtest.NewRepository()

@@ -36,7 +36,7 @@ func (r *deferring) InsertOrDefer(
 	return nil, true, nil
 }
 
-// send writes what waits, under one claim. Without places it tells none.
+// send writes the waiting rows under one claim. If places is false, it does not say where they are.
 func (r *deferring) send(ctx context.Context, tx core.Tx, places bool) error {
 	waiting := r.waiting
 	r.waiting = nil
@@ -109,7 +109,7 @@ func TestDeferredEventsAreHot(t *testing.T) {
 	})
 }
 
-// The places are not known: the poller publishes the rows when their leases have ended.
+// If the places are not known, the poller publishes the rows when their leases have ended.
 func TestDeferredEventsWithoutPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, repo, ob := newDeferring(t, core.Config{})
@@ -166,7 +166,7 @@ func TestDeferredEventsAreRolledBack(t *testing.T) {
 	})
 }
 
-// An Eager event is inserted by Publish. That it is, is not stored.
+// An Eager event is inserted by Publish. The flag is not stored.
 func TestEagerEvent(t *testing.T) {
 	t.Parallel()
 	_, repo, ob := newDeferring(t, core.Config{})

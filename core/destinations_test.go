@@ -12,7 +12,7 @@ func TestDestinations(t *testing.T) {
 	now := time.Now()
 	a, b := c.get("a"), c.get("b")
 	if c.get("a") != a || len(c.stoppedTopics()) != 0 || !c.nextAsk().IsZero() {
-		t.Fatal("a destination is stopped at first, or there are two of it")
+		t.Fatal("a new destination is stopped, or one topic has two destinations")
 	}
 	a.probeAt, b.probeAt = now.Add(2*time.Second), now.Add(time.Second)
 	c.stop(a)
@@ -28,7 +28,7 @@ func TestDestinations(t *testing.T) {
 	}
 	b.probing = true
 	if !c.nextAsk().Equal(a.probeAt) {
-		t.Error("one that is being tried is asked for")
+		t.Error("a destination that is being tried is asked for again")
 	}
 	c.goOn(b)
 	if got := c.stoppedTopics(); !slices.Equal(got, []string{"a"}) {

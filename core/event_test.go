@@ -240,7 +240,7 @@ func TestEventDefaults(t *testing.T) {
 	}
 	if want, _ := core.NewRowID(e.ID, e.Topic); row.ID != want ||
 		row.KeyID != core.NewKeyID("", "order.placed", "order/7") || row.KeySeq == 0 {
-		t.Errorf("stored as row %s, lane %x, key_seq %d", row.ID, row.KeyID, row.KeySeq)
+		t.Errorf("stored as row %s, key id %x, key_seq %d", row.ID, row.KeyID, row.KeySeq)
 	}
 	if _, err := core.NewRowID(e.ID, "t"); err != nil {
 		t.Error(err)
@@ -263,7 +263,7 @@ func TestEventKey(t *testing.T) {
 		tt.e.Type = "t"
 		row := publishOne(t, core.Config{}, tt.e)
 		if row.Event.Key != tt.key || !row.KeyID.IsZero() != tt.ordered || (row.KeySeq != 0) != tt.ordered {
-			t.Errorf("%s: key %q, lane %x, key_seq %d", name, row.Event.Key, row.KeyID, row.KeySeq)
+			t.Errorf("%s: key %q, key id %x, key_seq %d", name, row.Event.Key, row.KeyID, row.KeySeq)
 		}
 	}
 }

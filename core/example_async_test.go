@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// batches is a client that sends what has come together, and hears later what became of it.
+// batches is a client that sends events in batches and learns later whether they were accepted.
 type batches struct {
 	events chan batched
 }

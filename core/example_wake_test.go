@@ -20,7 +20,7 @@ func ExampleWakePolicy() {
 		Wake: core.WakePolicy{Notify: func(context.Context) error {
 			select {
 			case bell <- struct{}{}:
-			default: // it rings already
+			default: // a wake-up waits already
 			}
 			return nil
 		}},
@@ -33,7 +33,7 @@ func ExampleWakePolicy() {
 			return nil
 		}),
 		Wake: core.WakePolicy{Listen: func(ctx context.Context, wake func()) error {
-			wake() // it hears from here on
+			wake() // the relay hears wake-ups from here on
 			close(hears)
 			for {
 				select {

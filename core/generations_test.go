@@ -19,12 +19,12 @@ func TestGenerations(t *testing.T) {
 	for i := range 1000 {
 		g.put(2+i, new(used))
 		if v, ok := g.find(1); !ok || v != &asked {
-			t.Fatal("what is asked for again and again was forgotten")
+			t.Fatal("a value that is asked for again and again was forgotten")
 		}
 		most = max(most, len(g.young)+len(g.old))
 	}
 	if v, ok := g.find(0); !ok || v != &busy {
-		t.Error("what is in use was forgotten")
+		t.Error("a value in use was forgotten")
 	}
 	if most > 20 {
 		t.Errorf("%d remembered, want at most two generations of 10", most)

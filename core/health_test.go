@@ -16,11 +16,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
-// checkedTable is a table that can be compared, away, and slow to claim.
+// checkedTable is a table whose check, backlog and claims fail or hang as the test says.
 type checkedTable struct {
 	*outboxtest.Repository
 	check, down    atomic.Pointer[error]
-	refuse         atomic.Pointer[error] // of claims
+	refuse         atomic.Pointer[error] // the error of claims
 	checks, counts atomic.Int64
 	hang           atomic.Pointer[chan struct{}] // claims ignore their context
 }
@@ -113,7 +113,7 @@ func TestHealthOfTheDatabase(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		healthOf(t, ob, true, false, "connection refused")
 		repo.down.Store(nil)
-		time.Sleep(time.Second) // for so long an answer is kept
+		time.Sleep(time.Second) // an answer is kept for a second
 		healthOf(t, ob, true, true)
 
 		differ := fmt.Errorf("%w: index x is missing", core.ErrTablesDiffer)
@@ -218,7 +218,8 @@ func TestHealthOfAHangingRelay(t *testing.T) {
 	})
 }
 
-// Probes share an answer that is an error too, but not that of a prober who left.
+// Probes share an answer, also if it is an error. A probe whose own context had ended leaves no
+// answer for others.
 func TestHealthSharesFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := &checkedTable{Repository: outboxtest.NewRepository()}

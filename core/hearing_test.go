@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Wake-ups are rationed: a relay that is busy claims in batches, and one whose wake-ups are for
-// others looks now and then.
+// Wake-ups are rationed. A busy relay claims in batches, and a relay whose wake-ups bring it no
+// rows looks only now and then.
 func TestHeardRests(t *testing.T) {
 	var h heard
 	now := time.Now()
@@ -64,7 +64,7 @@ func TestHeardRests(t *testing.T) {
 		t.Error("a poll of this process rests")
 	}
 	if !w.answered() || w.answered() {
-		t.Error("that another process asked is not told once")
+		t.Error("a wake-up of another process is not answered exactly once")
 	}
 	w.hear(now.Add(2 * time.Second))
 	if !w.next().Equal(now.Add(2 * time.Second)) {

@@ -74,8 +74,8 @@ func relaysOf(t *testing.T, ob *core.Outbox) []core.RelayStatus {
 	return relays
 }
 
-// A relay is seen from its start to its clean end, costs less than seven heartbeats a minute, and
-// what it did is known.
+// A relay is seen from its start to its clean end. It costs less than seven heartbeats a minute,
+// and its heartbeat says what it did.
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := &registry{Repository: outboxtest.NewRepository()}
@@ -166,8 +166,8 @@ func TestUnrelayedTopics(t *testing.T) {
 	})
 }
 
-// A relay whose heartbeats fail goes on publishing. It logs that once for each time, and not at all
-// if the table is missing, because the check of the tables does.
+// A relay whose heartbeats fail goes on publishing. It logs one warning after several failures in a
+// row. It logs none if the table is missing, because the check of the tables has logged that.
 func TestHeartbeatFails(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -232,7 +232,8 @@ func TestHeartbeatForgotten(t *testing.T) {
 	})
 }
 
-// A table that records no relays is no error of a relay, and says so to those who ask.
+// A relay works on a table that records no relays. Relays and UnrelayedTopics say that it records
+// none.
 func TestRelaysUnsupported(t *testing.T) {
 	ob, err := core.New(core.Config{Repository: struct{ core.Repository }{outboxtest.NewRepository()}})
 	if err != nil {

@@ -22,7 +22,7 @@ func TestInflight(t *testing.T) {
 		}
 	}
 	if f.find(RowID{1}) != nil || f.active() != 0 || !closed(f.idleChan()) {
-		t.Fatal("something is in an empty one")
+		t.Fatal("a new inflight holds an item")
 	}
 	hot := &item{id: RowID{1}, path: PathHot, size: 10, dest: d}
 	cold := &item{id: RowID{2}, path: PathCold, size: 20, dest: d}

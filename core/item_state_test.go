@@ -59,7 +59,7 @@ func TestItemTransitionsEnd(t *testing.T) {
 			t.Errorf("%s: reached %t, left %t", s, reached[s], left[s])
 		}
 		if s != itemNew && s != itemGone && !itemMoves[s][itemGone] {
-			t.Errorf("what is %s cannot be given up", s)
+			t.Errorf("an item that is %s cannot be given up", s)
 		}
 	}
 }

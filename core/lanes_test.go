@@ -57,7 +57,7 @@ func TestLaneGuardComparesIDs(t *testing.T) {
 	}
 	l.ackID = it.place.prev
 	if !l.guard(it) {
-		t.Error("the event before it is out")
+		t.Error("the event before it does not count as acknowledged")
 	}
 	l.ackSeq = 3
 	if l.guard(it) {

@@ -8,7 +8,7 @@ import (
 func TestMarks(t *testing.T) {
 	var m marks
 	if m.len() != 0 || len(m.take()) != 0 {
-		t.Fatal("something is in an empty one")
+		t.Fatal("new marks hold an item")
 	}
 	acked := []*item{{state: itemAcked, path: PathHot}, {state: itemAcked, path: PathHot}}
 	claimed := &item{state: itemAcked, path: PathCold}
@@ -27,7 +27,7 @@ func TestMarks(t *testing.T) {
 	taken := m.take()
 	if want := []*item{acked[0], claimed, failed, released}; !slices.Equal(taken, want) || m.len() != 0 ||
 		m.held != 2 || m.doneCold != 0 {
-		t.Fatalf("took %v: facts come first", taken)
+		t.Fatalf("took %v: acknowledgements and failures come before releases", taken)
 	}
 	m.add(acked[1])
 	m.putBack(taken)

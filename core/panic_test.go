@@ -39,7 +39,7 @@ func TestPanicError(t *testing.T) {
 			t.Errorf("got %q, value %v, stack:\n%s", e, e.Value, e.Stack)
 		}
 		if errors.Is(e, io.EOF) {
-			t.Error("what a handler panicked with was taken for what it returned")
+			t.Error("the value of a panic was taken for a returned error")
 		}
 	}
 	if e := caught(func() { explodes(nil) }); e.Value == nil ||

@@ -156,7 +156,7 @@ func TestPauseTenantHeld(t *testing.T) {
 }
 
 // Drain leaves the events of a paused tenant alone. A stopped destination is not probed with them,
-// and no relay looks for one without end.
+// and no relay polls again and again for an event to probe with.
 func TestPauseTenantDrainAndProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}

@@ -228,8 +228,8 @@ func TestPauseDrainAndProbes(t *testing.T) {
 	})
 }
 
-// A table that cannot be read keeps no relay from its work. It says so once, and what was read last
-// holds.
+// A relay goes on working if the table of pauses cannot be read. It warns, and the pauses that it
+// read last still hold.
 func TestPausesCannotBeRead(t *testing.T) {
 	for _, c := range []struct {
 		err   error
@@ -360,7 +360,7 @@ func TestPauseRequests(t *testing.T) {
 	}
 }
 
-// The pause and the rate that no relay would read are refused.
+// A pause or a rate is refused if the table has as many as a relay reads.
 func TestNoMoreSettingsThanRelaysRead(t *testing.T) {
 	repo := outboxtest.NewRepository()
 	ob, err := core.New(core.Config{Repository: repo})

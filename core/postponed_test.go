@@ -10,7 +10,7 @@ func TestPostponed(t *testing.T) {
 	now := time.Now()
 	x, y := &item{id: RowID{1}}, &item{id: RowID{2}}
 	if _, ok := a.next(); ok {
-		t.Fatal("something waits in an empty one")
+		t.Fatal("a new postponed holds an item")
 	}
 	a.add(x, now, 0.5)
 	for range 9 {

@@ -47,7 +47,7 @@ func TestRecorderAcceptsEventsAndTypedValues(t *testing.T) {
 		t.Fatalf("recorded %+v", got)
 	}
 	if got[3].Type != "" || got[4].Type != "" || got[4].Data != 42 {
-		t.Errorf("what is no event was recorded as %+v: it must be refused by Publish", got[3:])
+		t.Errorf("a value that is no event was recorded as %+v: it must be refused by Publish", got[3:])
 	}
 	for i, e := range got {
 		if e.ID == "" {
@@ -91,7 +91,7 @@ func TestRecorderKeepsWhatDidNotCommit(t *testing.T) {
 			t.Fatalf("handed over %q, then %q; want %q once", idsOf(first), idsOf(again), want)
 		}
 		if !slices.Equal(idsOf(o.Recorded()), want) {
-			t.Error("events that are handed over are no longer recorded, and nobody knows yet that they committed")
+			t.Error("events that were handed over are no longer recorded, although their transaction has not ended")
 		}
 		ended(outcome)
 		second, ended := handOver(t, &o.Recorder)

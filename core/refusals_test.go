@@ -42,15 +42,15 @@ func TestRefusals(t *testing.T) {
 			marked(refused(1, 0, 0, refusalCounts)), marked(refused(1, 1, 1, refusalCounts)),
 			marked(refused(1, 2, 2, refusalCounts)), marked(refused(1, 4, 3, refusalCounts)),
 		},
-		"others saw it refused": {
+		"refused in other processes": {
 			refused(1, 4, 0, refusalSpares), refused(1, 4, 1, refusalSpares), acked, refused(1, 4, 2, refusalCounts),
 		},
-		"old acquaintances, at once": {
+		"events that were refused before, at once": {
 			refused(1, 0, 0, refusalCounts), refused(2, 0, 0, refusalCounts), acked, refused(3, 0, 0, refusalCounts),
 			acked, refused(1, 1, 1, refusalCounts), refused(2, 1, 1, refusalCounts), refused(3, 1, 1, refusalSpares),
 			refused(4, 0, 1, refusalSpares), acked, refused(1, 1, 9, refusalCounts),
 		},
-		"old acquaintances, and a while without an acknowledgement": {
+		"events that were refused before, and a while without an acknowledgement": {
 			refused(1, 0, 0, refusalCounts), refused(2, 0, 0, refusalCounts), acked, refused(3, 0, 0, refusalCounts),
 			acked, refused(1, 1, 1, refusalCounts), refused(2, 1, 1, refusalCounts), refused(3, 1, 3, refusalOutage),
 		},

@@ -56,7 +56,7 @@ func (p *asyncPublisher) keep(h handed) {
 	p.most = max(p.most, len(p.held))
 }
 
-// release returns what it has, and forgets it.
+// release returns the events that the publisher has, and forgets them.
 func (p *asyncPublisher) release() []handed {
 	synctest.Wait()
 	p.mu.Lock()
@@ -307,9 +307,9 @@ func TestAsyncPublisherDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// Nobody answers anything: when every place is taken, the process says that it stands still, and
-// leaves the events to others.
-func TestAsyncPublisherIsStuckForGood(t *testing.T) {
+// The publisher never answers. When every place is taken, the process reports that every publish is
+// stuck, and leaves the events to other processes.
+func TestAsyncPublisherNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &asyncPublisher{}
 		w := newWorld(t, core.Config{Publisher: p, Workers: 2, InFlight: 8})
@@ -341,7 +341,8 @@ func TestAsyncPublisherIsStuckForGood(t *testing.T) {
 	})
 }
 
-// A call that does not return costs its worker, which is replaced, as with other publishers.
+// A call that does not return keeps its worker. The relay replaces the worker, as it does with
+// other publishers.
 func TestAsyncPublisherDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -131,7 +131,8 @@ func (r *torn) ClaimKey(ctx context.Context, req core.ClaimRequest, lane core.Ke
 	return r.tear(r.Repository.ClaimKey(ctx, req, lane))
 }
 
-// Rows that come with an error are not published: they may be claimed by nobody, or by another.
+// Rows that come with an error are not published. Perhaps no process has claimed them, or another
+// one has.
 func TestRowsOfAFailedClaimAreNotPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}

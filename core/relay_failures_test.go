@@ -63,7 +63,8 @@ func TestRetryThenDead(t *testing.T) {
 	})
 }
 
-// A type with a policy of its own is tried as that says, and the others as Retry says.
+// An event whose type has a policy in RetryByType is tried as that policy says, and others as Retry
+// says.
 func TestRetryByType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mine := map[string]core.RetryPolicy{

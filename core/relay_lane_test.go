@@ -62,7 +62,7 @@ func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 				time.Sleep(time.Minute)
 				for _, r := range repo.Rows() {
 					if !r.KeyID.IsZero() && r.Status != outboxtest.StatusDone {
-						t.Errorf("%d of the lane is %s, held by %s", r.KeySeq, r.Status, r.ClaimedBy)
+						t.Errorf("event %d of the key is %s, held by %s", r.KeySeq, r.Status, r.ClaimedBy)
 					}
 				}
 				inOrder(t, pub.Accepted())
@@ -104,7 +104,7 @@ func TestUnorderedRowsAskForNoLane(t *testing.T) {
 		}
 		w.atRest(2)
 		if n := w.faulty.Calls(outboxtest.MethodClaimKey); n != 0 {
-			t.Errorf("%d looks at lanes", n)
+			t.Errorf("%d looks at keys", n)
 		}
 	})
 }

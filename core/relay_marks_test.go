@@ -66,9 +66,9 @@ func TestBatchesOfMarks(t *testing.T) {
 	}
 }
 
-// While no mark can be written, each path publishes as many events as a crash may repeat of it: of
-// the fast path MaxUnmarked and one for each worker, of the poller ColdEvents. The fast path does
-// not hold the poller back.
+// While no mark can be written, each path publishes only as many events as a crash may repeat. The
+// fast path publishes MaxUnmarked events and one for each worker, and the poller publishes
+// ColdEvents. The fast path does not hold the poller back.
 func TestUnmarkedEventsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers, maxUnmarked, coldEvents = 4, 10, 30

@@ -113,7 +113,7 @@ func orderUnderFaults(t *testing.T, seed uint64) {
 		t.Errorf("%d of %d committed events were published", len(seen), count.Load())
 	}
 	if pub.Overlaps() != 0 {
-		t.Errorf("%d publishes of one lane overlapped", pub.Overlaps())
+		t.Errorf("%d publishes of one key overlapped", pub.Overlaps())
 	}
 	for _, r := range repo.Rows() {
 		if r.Status != outboxtest.StatusDone {

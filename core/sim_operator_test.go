@@ -18,11 +18,11 @@ import (
 type operator struct {
 	mu     sync.Mutex
 	rates  map[string]core.Rate
-	pauses map[string]core.Pause // by what is paused
+	pauses map[string]core.Pause // by the target of the pause
 	plans  int                   // replays so far
 }
 
-// limit changes or ends the rate of a topic, and says which.
+// limit changes or ends the rate of a topic. It returns a text that says what it did.
 func (o *operator) limit(s *scheduler) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -39,7 +39,8 @@ func (o *operator) limit(s *scheduler) string {
 	return fmt.Sprintf("%s gets %v a second and %d in flight", topic, r.PerSecond, r.InFlight)
 }
 
-// pause pauses something, until a time or not, or ends its pause, and says which.
+// pause pauses a topic or the tenant, with or without an end, or ends a pause. It returns a text
+// that says what it did.
 func (o *operator) pause(s *scheduler) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,7 +125,7 @@ func (o *operator) end() {
 
 var _ core.RateStore = (*simRepository)(nil)
 
-// Rates is no step of the schedule: what matters is what a relay does with the answer.
+// Rates is no step of the schedule, because only the relay's use of the answer matters.
 func (r *simRepository) Rates(context.Context) (all []core.Rate, err error) {
 	o := &r.sim.operator
 	o.mu.Lock()

@@ -33,7 +33,7 @@ type incarnation struct {
 	crash  context.CancelFunc
 	ctx    context.Context // ends at a crash of the process
 	dead   atomic.Bool
-	handed []*flight // what an asynchronous publisher has; guarded by the truth's mutex
+	handed []*flight // publishes that an asynchronous publisher has not answered; guarded by the truth's mutex
 
 	// Guarded by the truth's mutex.
 	orders instructions

@@ -32,7 +32,7 @@ type profile struct {
 	pubSlow, hang                                       float64
 	commitFail                                          float64
 	crash, stop, pause, clock, outage, redrive, discard float64
-	rate, hold, replay                                  float64 // what an operator does
+	rate, hold, replay                                  float64 // actions of the operator
 }
 
 func drawProfile(s *scheduler, seed uint64) profile {
@@ -44,8 +44,8 @@ func drawProfile(s *scheduler, seed uint64) profile {
 		Workers: 1 + s.rng.IntN(3), PublishTimeout: simPublishTimeout, LeaseMargin: 500 * time.Millisecond,
 		HotEvents: 1 + s.rng.IntN(6), ColdEvents: 2 + s.rng.IntN(6), HotLease: 3 * time.Second,
 		ClaimLease: 4 * time.Second, MaxLease: 8 * time.Second, PollInterval: 500 * time.Millisecond,
-		// Not 2 s: a relay looks at what operators have set so often, and two timers that were
-		// started at one moment must not end at one moment.
+		// MaxPollInterval is not 2 s, because a relay reads the operator's settings every 2 s. Two
+		// timers that were started at one moment must not end at one moment.
 		MaxPollInterval: 1900 * time.Millisecond, ClaimBatch: 2 + s.rng.IntN(3), KeyRun: 1 + s.rng.IntN(3),
 		MarkBatch: 1 + s.rng.IntN(3), MaxUnmarked: 1 + s.rng.IntN(4),
 		Retry: core.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: simAttempts},

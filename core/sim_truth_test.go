@@ -21,7 +21,7 @@ type truth struct {
 	shift     time.Duration // how far the clock of the database was moved
 	jumped    bool          // the clock jumped, so leases end at any time
 	facts     map[core.RowID]*fact
-	names     sync.Map // of the facts, for those who do not hold the mutex
+	names     sync.Map // names of the facts, for callers that do not hold the mutex
 	ordered   []*fact  // in the order of their names
 	violation error
 

@@ -16,7 +16,7 @@ import (
 
 var (
 	simSeed  = flag.Int64("sim.seed", -1, "run only the schedule of this seed, and show it")
-	simCount = flag.Uint64("sim.count", 10_000, "schedules that TestSimulation runs; with -short at most 1000")
+	simCount = flag.Uint64("sim.count", 10_000, "schedules that TestSimulation runs; with -short at most 300")
 	simFirst = flag.Uint64("sim.first", 0, "seed of the first of them")
 )
 

@@ -111,7 +111,7 @@ func TestTracerIsCalledAroundPublishAndSend(t *testing.T) {
 		if err == nil {
 			t.Fatal("the transaction committed")
 		}
-		// An event that is no event is not traced.
+		// An invalid event is not traced.
 		got.want(t, "create alone c <nil>", "created c true")
 
 		w.run()

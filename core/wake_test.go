@@ -254,8 +254,8 @@ func TestWhatIsNotified(t *testing.T) {
 	}
 }
 
-// A Notify that fails costs the producer nothing. It is logged once, and not called again where
-// nobody needs it.
+// A Notify that fails costs the producer nothing and is logged once. Notify is not called again if
+// no relay needs it.
 func TestNotifyFails(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -297,7 +297,7 @@ func TestNotifyFails(t *testing.T) {
 	}
 }
 
-// The poller is the truth: if no wake-up arrives, every event comes within the poll interval.
+// The poller needs no wake-ups. If none arrives, every event still comes within the poll interval.
 func TestEveryWakeUpIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := newWire()
@@ -313,7 +313,7 @@ func TestEveryWakeUpIsLost(t *testing.T) {
 			producer.publish(core.Event{Type: "a", Key: "k"})
 			relay.arrives(i+1, 2*time.Second+2*time.Second/5) // with its jitter
 		}
-		// A listener that hears nothing is told once, and is heard of again when it hears.
+		// The log says once that the listener hears nothing, and later that it hears again.
 		if n := log.count("are not heard"); n != 1 || !log.has("level=WARN", "PgBouncer") {
 			t.Errorf("%d warnings: %s", n, log.buf.String())
 		}
@@ -444,8 +444,8 @@ func TestListenMisbehaves(t *testing.T) {
 	}
 }
 
-// Wake-ups that are for others, or for nothing, cost a poll now and then. One that is for this
-// relay does not wait long even so.
+// Wake-ups for other relays, or for nothing, cost only a poll now and then. A wake-up for this
+// relay still does not wait long.
 func TestWakeUpsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := newWire()

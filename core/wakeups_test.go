@@ -8,7 +8,7 @@ import (
 func TestWakeups(t *testing.T) {
 	var zero wakeups
 	if !zero.next().IsZero() {
-		t.Fatal("something is wanted at first")
+		t.Fatal("a new wakeups wants a poll or a look")
 	}
 	w := newWakeups()
 	now := time.Now()

@@ -5,7 +5,7 @@ import "testing"
 func TestWorkQueueStarvesNobody(t *testing.T) {
 	var q workQueue
 	if q.pop(true, true) != nil {
-		t.Fatal("something is in an empty one")
+		t.Fatal("a new queue holds an item")
 	}
 	d := &destination{}
 	d.refusals.meet(RowID{9})
@@ -82,7 +82,8 @@ func TestWorkQueueHoldsFastPathBack(t *testing.T) {
 	}
 }
 
-// Replayed events go when nothing else waits, and else as one of replayShare.
+// Replayed events are taken when nothing else waits. Otherwise one of replayShare picks is a
+// replayed event.
 func TestWorkQueueReplaysGoLast(t *testing.T) {
 	var q workQueue
 	d := &destination{}

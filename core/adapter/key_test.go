@@ -74,7 +74,7 @@ func TestKey(t *testing.T) {
 		"one":          {[]column{{7, false}}, "7"},
 		"unset":        {[]column{{0, true}}, ""},
 		"empty text":   {[]column{{"", true}, {"a", false}}, ",a"},
-		"a zero of it": {[]column{{7, false}, {0, true}}, "7,0"},
+		"one is zero":  {[]column{{7, false}, {0, true}}, "7,0"},
 		"nil pointers": {[]column{{(*stringer)(nil), true}, {(*valuer)(nil), true}}, ""},
 		"one is nil":   {[]column{{(*stringer)(nil), true}, {7, false}}, ",7"},
 		"all unset":    {[]column{{0, true}, {"", true}}, ""},

@@ -49,8 +49,8 @@ var bindings = map[cloudevents.Binding]struct {
 	}},
 }
 
-// A header of the user does not hide the content type of a message of Kafka or AMQP, where names
-// have a case.
+// A header of the user does not hide the content type of a message of Kafka or AMQP, whose header
+// names are case-sensitive.
 func TestTheContentTypeIsThatOfTheBinding(t *testing.T) {
 	t.Parallel()
 	for b := cloudevents.Kafka; b <= cloudevents.AMQPUnderscore; b++ {
@@ -125,7 +125,7 @@ func TestPercentEncoding(t *testing.T) {
 			`"a \"b\" \\ c"`:                  `a "b" \ c`,
 			` "Euro%20" `:                     "Euro ",
 			"Euro €":                          "Euro €",
-			"%2525":                           "%25", // once
+			"%2525":                           "%25", // decoded once
 		} {
 			m.Headers["ce-subject"] = text
 			if got, err := b.Decode(m); err != nil || got.Subject != want {
@@ -236,7 +236,7 @@ func TestOtherMessagesAreNoCloudEvents(t *testing.T) {
 	}
 }
 
-// Encoding refuses what no receiver could read, before anything is sent.
+// Encoding refuses an event that no receiver could read.
 func TestEncodeRefuses(t *testing.T) {
 	t.Parallel()
 	for says, change := range map[string]func(*cloudevents.Event){
@@ -270,7 +270,7 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 	if _, err := cloudevents.Kafka.Binary(someEvent(cloudevents.StructuredContentType, "{}")); !errors.Is(err,
 		cloudevents.ErrInvalid) {
-		t.Errorf("a CloudEvent inside of one: %v", err)
+		t.Errorf("a CloudEvent inside of another: %v", err)
 	}
 }
 

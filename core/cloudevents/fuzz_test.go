@@ -50,7 +50,7 @@ func FuzzDecode(f *testing.F) {
 			for _, encode := range []func(cloudevents.Event) (cloudevents.Message, error){b.Binary, b.Structured} {
 				again, err := encode(e)
 				if err != nil {
-					continue // a CloudEvent inside of one
+					continue // a CloudEvent inside of another
 				}
 				got, err := b.Decode(again)
 				if err != nil {

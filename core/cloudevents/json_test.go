@@ -17,7 +17,7 @@ func structured(body string) cloudevents.Message {
 	}
 }
 
-// The examples of the JSON format, section 3.2.
+// The examples are those of section 3.2 of the JSON format.
 func TestJSONExamplesOfTheSpecification(t *testing.T) {
 	t.Parallel()
 	const begin = `{ "specversion" : "1.0", "type" : "com.example.someevent", "source" : "/mycontext", "subject": null,

@@ -27,7 +27,7 @@ func before() *contract.EventType[placed2] {
 type consumer struct {
 	*testing.T
 	in   *inbox.Inbox
-	seen map[string]int // by event id, committed
+	seen map[string]int // committed calls, by event id
 }
 
 func newConsumer(t *testing.T) *consumer {
@@ -66,8 +66,8 @@ func (c *consumer) process(h *contract.Handlers, m contract.Message) inbox.Resul
 
 func handled[T any](context.Context, contract.Message, T) error { return nil }
 
-// While a newer producer runs, the message waits and spends no attempt, however often it comes. The
-// deployment of the consumer ends that: it is processed once, and nobody redrives anything.
+// While a newer producer runs, the message waits and spends no attempt, however often it comes.
+// After the consumer is deployed, the message is processed once, without a redrive.
 func TestInboxWaitsForTheDeployment(t *testing.T) {
 	c := newConsumer(t)
 	old := c.handlers(contract.HandlersConfig{}, before().Handle(handled[placed2]))
@@ -88,9 +88,9 @@ func TestInboxWaitsForTheDeployment(t *testing.T) {
 	}
 }
 
-// A message that this program will never read is dead at once, a person sees it, and a redrive
-// after the repair has it processed: an unknown type, a broken payload, and a newer version under
-// that policy.
+// A message that this program will never read is dead at once, and a person sees it. Such a message
+// has an unknown type, a broken payload, or a newer version under the policy for it. After the
+// repair, a redriven message is processed.
 func TestInboxParksWhatCannotBeRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cfg contract.HandlersConfig
@@ -130,8 +130,8 @@ func TestInboxParksWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// In the relay itself a newer version holds up its key alone: no attempt is spent, and other keys
-// and topics go on.
+// In the relay itself an event of a newer version holds up its own key only. It spends no attempt,
+// and other keys and topics go on.
 func TestRelayWaitsForTheDeployment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &consumer{T: t}

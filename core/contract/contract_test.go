@@ -65,7 +65,7 @@ func spec() contract.Spec[placed3] {
 
 func placed() *contract.EventType[placed3] { return contract.Must(contract.Define(spec())) }
 
-// message is one of our bridges.
+// message returns a message as our bridges write it.
 func message(eventType, version, payload string) contract.Message {
 	h := map[string]string{core.HeaderEventID: "e", core.HeaderEventType: eventType}
 	if version != "" {
@@ -103,8 +103,8 @@ func TestDecodeToleratesUnknownFields(t *testing.T) {
 	}
 }
 
-// A message that cannot be read has an error to branch on, with the class that the inbox and the
-// relay act on, and a text that says what is wrong.
+// The error of a message that cannot be read is one to branch on. It has the class that the inbox
+// and the relay act on, and its text says what is wrong.
 func TestDecodeErrors(t *testing.T) {
 	younger := spec()
 	younger.Older = younger.Older[1:]
@@ -264,8 +264,8 @@ type tagged struct {
 	ID *uuid `json:"id" contract:"aggregate,pii"`
 }
 
-// Tags work on texts, numbers and what marshals itself, also behind pointers and in embedded
-// structs.
+// Tags work on texts, numbers and types that marshal themselves, also behind pointers and in
+// embedded structs.
 func TestTags(t *testing.T) {
 	e, err := contract.Define(contract.Spec[struct {
 		base

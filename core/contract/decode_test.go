@@ -38,7 +38,7 @@ func TestDecodeChecksEveryDepth(t *testing.T) {
 	}
 }
 
-// A message of anybody ends no program, and every error has a class.
+// No message makes the program panic, and every error has a class.
 func FuzzDecode(f *testing.F) {
 	f.Add("order.placed", "3", "application/json", `{"order_id":"o","cents":1,"lines":[{"sku":"a","count":1}]}`)
 	f.Add("", "", "application/cloudevents+json", `{"id":"1","source":"s","type":"t","specversion":"1.0","data":{}}`)

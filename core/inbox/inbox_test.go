@@ -60,7 +60,7 @@ func (w *world) apply(_ context.Context, tx core.Tx, msg inbox.Message) error {
 	return nil
 }
 
-// message is a message of the event.
+// message returns a message of the event.
 func message(id string, headers ...string) inbox.Message {
 	h := map[string]string{core.HeaderEventID: id}
 	for i := 0; i < len(headers); i += 2 {

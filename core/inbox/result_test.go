@@ -39,7 +39,7 @@ func (brokenStore) Fail(context.Context, inbox.Failure) (inbox.State, int, error
 	return 0, 0, errors.New("connection refused")
 }
 
-// finals are errors that say of something else that it is final.
+// finals are errors which say that something else is final.
 func finals() []error {
 	return []error{
 		core.Permanent(errHandler), fmt.Errorf("other: %w", inbox.ErrDead),

@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// Errors that differ in ids, numbers and quoted texts alone are one failure.
+// Errors that differ only in ids, numbers and quoted texts are one failure.
 func TestFingerprint(t *testing.T) {
 	print := func(text string) string {
 		e := ops.Event{ErrorCode: "permanent", Topic: "orders", Type: "order.placed", Error: text}

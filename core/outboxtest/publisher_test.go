@@ -115,7 +115,7 @@ func TestPublisherSeesOverlaps(t *testing.T) {
 		}
 		synctest.Wait()
 		if p.Overlaps() != 0 {
-			t.Errorf("%d overlaps of different lanes", p.Overlaps())
+			t.Errorf("%d overlaps of different keys", p.Overlaps())
 		}
 		go func() { _ = p.Publish(t.Context(), delivery("a", "k", 2)) }()
 		synctest.Wait()

@@ -58,7 +58,7 @@ func TestCursors(t *testing.T) {
 		t.Errorf("cursors of b and c: %v, want none", since)
 	}
 
-	// a pass that fails for its length is not repeated by every claim
+	// A pass that fails because it takes too long is not repeated by every claim.
 	later := now.Add(time.Minute)
 	starts(all, later, nil, nil)
 	c.failed(all, later, slowPass-1)
@@ -67,7 +67,7 @@ func TestCursors(t *testing.T) {
 	starts(all, later.Add(passRest*time.Second-1), []string{"a", "b"}, []int64{3, 4})
 	starts(all, later.Add(passRest*time.Second), nil, nil)
 
-	// a tenant that goes on may have rows behind the cursors
+	// After the pause of a tenant, its rows may be behind the cursors.
 	c.follow(nil)
 	starts(all, later, []string{"a", "b"}, []int64{3, 4})
 	c.follow([]string{"t"})

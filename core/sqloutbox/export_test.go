@@ -136,8 +136,8 @@ func snake(field string) string {
 // Planner is the statement before a claim.
 const Planner = postgresPlanner
 
-// TextArray is how lists travel to PostgreSQL, Clean how diagnostics are made storable, SweepNext
-// how a cleanup jumps over young rows.
+// TextArray writes a list for PostgreSQL. Clean makes a diagnostic text storable. SweepNext tells
+// where a cleanup goes on behind young rows.
 var (
 	TextArray = textArray
 	Clean     = clean

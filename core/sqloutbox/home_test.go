@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A program that opens pools as it goes does not keep them all.
+// A program may open more and more pools. home keeps a bounded number of them.
 func TestNeighboursAreForgotten(t *testing.T) {
 	var h home
 	for range 10 * maxNeighbours {

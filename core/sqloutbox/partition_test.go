@@ -7,8 +7,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// A new partition gets only ids that no other has, whatever the partitions are: of another
-// PartitionEvery, made by a person, or the table that was there before.
+// A new partition gets only ids that no other partition has. The others may have another
+// PartitionEvery, may be made by a person, or may be the table that was there before.
 func TestUncovered(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)

@@ -34,7 +34,7 @@ var goldenCases = []struct {
 	{"sqlite", sqloutbox.Config{Dialect: core.SQLite}, false},
 }
 
-// Every statement as it is sent, so that a change of one is seen in a review.
+// The golden files have every statement as it is sent, so that a review shows a change of any.
 func TestStatementTexts(t *testing.T) {
 	for _, c := range goldenCases {
 		t.Run(c.file, func(t *testing.T) {
@@ -94,8 +94,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// Claims never use a clock that an index condition could not use, and every statement stays inside
-// the three tables.
+// Statements compare only with times that an index condition can use, so never with
+// clock_timestamp().
 func TestPostgresClaimsCompareStableTime(t *testing.T) {
 	texts, err := sqloutbox.Texts(sqloutbox.Config{Dialect: core.Postgres}, false)
 	if err != nil {
@@ -175,8 +175,9 @@ func leak(text string) string {
 	if m := addressIn.FindString(text); m != "" {
 		return m
 	}
-	// The columns of an inner part are seen by the parts around it, so only the outermost lists
-	// count, and those of its UPDATEs, which have taken.* as another name.
+	// Columns of an inner SELECT are seen only by the parts around it. So the check needs the
+	// outermost lists of a SELECT, where taken.* names the columns of an UPDATE, and the RETURNING
+	// of every part.
 	outer := outermost(text)
 	for _, at := range selected.FindAllStringIndex(outer, -1) {
 		list := text[at[0]:at[1]]

@@ -18,7 +18,7 @@ import (
 type finished struct {
 	database
 	rows []finishedRow // by id
-	page time.Duration // that one page takes
+	page time.Duration // time that one page takes
 }
 
 type finishedRow struct {
@@ -108,8 +108,8 @@ func lateTable(n int, page time.Duration) *finished {
 	return table
 }
 
-// Events that are published long after they were written leave rows which a walk has to pass: their
-// ids are old, and they are not. A call passes as many as it can read in its time, and no more.
+// An event that is published long after it was written leaves a row with an old id and a recent
+// end. A walk has to pass such rows. A call passes as many as it can read in its time, and no more.
 func TestCleanupPassesRowsOfLateEvents(t *testing.T) {
 	const limit, rows = 10, 30_000
 	for _, c := range []struct {
@@ -185,7 +185,7 @@ func TestCleanupAsksForWhatIsLeft(t *testing.T) {
 // halfOld is a table of which each page is half full of old rows.
 type halfOld struct {
 	database
-	sizes []int // of the pages
+	sizes []int // number of rows of each page
 }
 
 func (h *halfOld) cleanup(_ context.Context, _ keeps, after core.RowID, limit int) (page, error) {

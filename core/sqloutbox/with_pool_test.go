@@ -17,7 +17,7 @@ var errAway = errors.New("the server is away")
 // away is a pool without a server. It is comparable by its name.
 type away struct {
 	name     string
-	settings *map[string]string // what With was called with
+	settings *map[string]string // settings that With was called with
 }
 
 func (a away) Exec(context.Context, string, ...any) (int64, error)         { return 0, errAway }
@@ -104,7 +104,8 @@ func TestNewWithPoolReportsMistakes(t *testing.T) {
 	}
 }
 
-// A transaction of the same pool costs nothing. One of another pool is asked for its place.
+// A transaction of the same pool is accepted without a query. A transaction of another pool is
+// asked in which database it is.
 func TestCheckTxOfPools(t *testing.T) {
 	repo, err := sqloutbox.NewWithPool(away{name: "a"}, sqloutbox.Config{})
 	if err != nil {
@@ -133,7 +134,7 @@ func ExampleOpenWithPool() {
 	// Output: sqloutbox: pool is nil
 }
 
-// NewWithPool takes what New takes but for the pool.
+// NewWithPool takes a Pool where New takes a *sql.DB.
 func ExampleNewWithPool() {
 	var pool sqloutbox.Pool = away{} // that of an adapter
 	repo, err := sqloutbox.NewWithPool(pool, sqloutbox.Config{Schema: "app"})

@@ -25,7 +25,7 @@ func (t trackedTx) Query(context.Context, string, ...any) (core.Rows, error) {
 func (t trackedTx) Dialect() core.Dialect { return core.Postgres }
 func (t trackedTx) Tracked() bool         { return !t.untracked }
 
-// Adapters are asked for the rest by their suite.
+// The suite of the adapters tests the rest.
 func TestAfterCommitRefuses(t *testing.T) {
 	aborted := sqltx.NewTracker(core.MySQL)
 	aborted.Abort(errors.New("deadlock"))

@@ -47,7 +47,7 @@ func TestConnectorHearsTheOutcome(t *testing.T) {
 			d.fail["COMMIT"] = driver.ErrBadConn
 			return tx.Commit()
 		}, core.Unknown, core.ErrCommitUnknown},
-		// PostgreSQL is asked, and says that it is not aborted.
+		// The connection asks PostgreSQL, which answers that the transaction is not aborted.
 		"ignored error": {func(_ *testing.T, d *fakeDriver, tx *sql.Tx) error {
 			d.fail["UPDATE t"] = refused
 			_, _ = tx.Exec("UPDATE t")
@@ -296,7 +296,7 @@ func TestTxOf(t *testing.T) {
 	again, err := sqltx.TxOf(t.Context(), embedded{tx})
 	must(t, err)
 	if !again.Tracked() || again.Dialect() != core.Postgres {
-		t.Fatal("what embeds a *sql.Tx is not found")
+		t.Fatal("a *sql.Tx that is embedded in another type is not found")
 	}
 	if got := d.statements(); len(got) != 1 {
 		t.Fatalf("the probe reached the database: %q", got)

@@ -15,14 +15,14 @@ import (
 type restarted struct {
 	*fakeDriver
 	life int   // grows with each restart
-	says error // of BEGIN on a connection of an earlier life
+	says error // error of BEGIN on a connection of an earlier life
 }
 
 func (r *restarted) Connect(context.Context) (driver.Conn, error) {
 	return &mortalConn{fakeFullConn: &fakeFullConn{&fakeConn{r.fakeDriver}}, r: r, life: r.life}, nil
 }
 
-// mortalConn tells its pool that it is dead once it was used in vain, as pgdriver does.
+// mortalConn reports to its pool that it is dead only after a BEGIN has failed, as pgdriver does.
 type mortalConn struct {
 	*fakeFullConn
 	r    *restarted

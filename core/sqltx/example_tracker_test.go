@@ -23,7 +23,8 @@ func ExampleTracker() {
 	// <nil>
 }
 
-// The answer of COMMIT is lost: nobody knows, and nothing that depends on the commit is done.
+// The answer of COMMIT is lost, so the outcome is unknown. Nothing that depends on the commit is
+// done.
 func ExampleTracker_Commit() {
 	t := sqltx.NewTracker(core.Postgres)
 	t.OnOutcome(func(o core.Outcome) { fmt.Println("event:", o) })

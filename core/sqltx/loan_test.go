@@ -37,7 +37,7 @@ func TestTrackConnFollowsTransactions(t *testing.T) {
 	_, err = tx.ExecContext(t.Context(), "SAVEPOINT a")
 	must(t, err)
 	inside.on(own)
-	stmt, err := tx.PrepareContext(t.Context(), "ROLLBACK TO SAVEPOINT a") // as nobody does
+	stmt, err := tx.PrepareContext(t.Context(), "ROLLBACK TO SAVEPOINT a") // unusual, but followed too
 	must(t, err)
 	defer stmt.Close()
 	_, err = stmt.ExecContext(t.Context())
@@ -101,7 +101,7 @@ func TestTrackConnRefuses(t *testing.T) {
 	}
 }
 
-// A caller whose time is up gets an error, and the pool its connection.
+// After the end of its context the caller gets an error, and the pool has its connection back.
 func TestTrackConnAfterTheEndOfTheContext(t *testing.T) {
 	d := newFake()
 	db := d.open(t, d)

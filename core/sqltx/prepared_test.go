@@ -11,7 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// prepares runs a statement in five transactions and returns how often the driver prepared it.
+// prepares executes a statement five times without and five times with RETURNING. It returns how
+// often the driver prepared one of the two.
 func prepares(t *testing.T, ctx context.Context, d *fakeDriver, c sqltx.Conn, query string) (n int) {
 	t.Helper()
 	before := len(d.statements())
@@ -34,8 +35,8 @@ func prepares(t *testing.T, ctx context.Context, d *fakeDriver, c sqltx.Conn, qu
 	return n
 }
 
-// A driver that prepares for each execution is asked to prepare a marked statement twice: before it
-// is worth keeping, and to keep it.
+// Some drivers prepare a statement for each execution. Such a driver prepares a marked statement
+// twice: once while the connection does not keep it yet, and once to be kept.
 func TestMarkedStatementsAreKept(t *testing.T) {
 	t.Parallel()
 	d := newFake()
@@ -72,7 +73,7 @@ func TestMarkedStatementsAreKept(t *testing.T) {
 	must(t, tx.Commit())
 }
 
-// A connection that was lent by its pool keeps nothing: nobody tells when it is closed.
+// A connection on loan from its pool keeps no statements, because nobody reports when it is closed.
 func TestLentConnectionsKeepNothing(t *testing.T) {
 	t.Parallel()
 	d := newFake()
@@ -90,7 +91,7 @@ func TestLentConnectionsKeepNothing(t *testing.T) {
 	}
 }
 
-// Where the driver prepares nothing and is not one that is known, nothing is prepared.
+// Nothing is prepared if the driver itself does not prepare and is not a known one.
 func TestOtherDriversAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	for _, dialect := range []core.Dialect{core.Postgres, core.SQLite, core.MySQL} {

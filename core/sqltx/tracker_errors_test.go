@@ -17,7 +17,7 @@ type sqliteError int
 func (e sqliteError) Error() string { return "sqlite error" }
 func (e sqliteError) Code() int     { return int(e) }
 
-// The outcome after an ignored error, when COMMIT then returns nil.
+// The test checks which outcome is reported after an ignored error if COMMIT then returns nil.
 func TestTrackerIgnoredError(t *testing.T) {
 	duplicate, deadlock := &mysqlError{1062, "duplicate"}, &mysqlError{1213, "deadlock"}
 	constraint, full := sqliteError(1555), sqliteError(13)
@@ -133,8 +133,8 @@ func TestTrackerResolve(t *testing.T) {
 	}
 }
 
-// On PostgreSQL a statement that succeeds proves that those before it did not abort the
-// transaction: they never got there.
+// On PostgreSQL a statement that succeeds proves that the failed ones before it did not abort the
+// transaction. They never reached the server.
 func TestTrackerSuccessEndsTheDoubt(t *testing.T) {
 	for query, want := range map[string]core.Outcome{
 		"SELECT 1": core.Committed, "SAVEPOINT s": core.Committed,

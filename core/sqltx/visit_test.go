@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// execOf is what an ORM lets a hook do.
+// execOf returns the function with which a hook of an ORM executes a statement.
 func execOf(conn sqltx.Conn) func(context.Context, string) error {
 	return func(ctx context.Context, query string) error {
 		_, err := conn.ExecContext(ctx, query)
@@ -140,14 +140,13 @@ func TestRefuseCommit(t *testing.T) {
 			if all := d.statements(); all[len(all)-1] != tc.last {
 				t.Fatalf("the driver was asked %q, which does not end with %s", all, tc.last)
 			}
-			next, _ := beginTracked(t, pool) // the next transaction of the connection has none of it
+			next, _ := beginTracked(t, pool) // the next transaction of the connection is not refused
 			must(t, next.Commit())
 		})
 	}
 }
 
-// stateError is an error of PostgreSQL.
-// A driver that reports no error when PostgreSQL answers COMMIT by ROLLBACK, as pgdriver does.
+// A driver may report no error when PostgreSQL answers COMMIT by ROLLBACK, as pgdriver does.
 func TestCommitOfAnAbortedTransaction(t *testing.T) {
 	refused := errors.New("the driver knows it")
 	for name, tc := range map[string]struct {

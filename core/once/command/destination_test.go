@@ -149,7 +149,7 @@ func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
 
 // With destinations, an effect that is the only one to fail is tried again after growing pauses.
 // Its row counts the attempts, and it becomes dead. A panic counts too.
-func TestEffectOfADestinationIsParked(t *testing.T) {
+func TestEffectOfADestinationBecomesDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEffects(t)
 		calls := 0
@@ -223,8 +223,8 @@ func TestEffectRefusedAloneIsNotDead(t *testing.T) {
 	})
 }
 
-// With destinations too, the error of a handler decides for its effect: when it is tried again, or
-// that it is dead.
+// With destinations too, the error of a handler decides when its effect is tried again, or that the
+// effect is dead.
 func TestHandlerOfADestinationSays(t *testing.T) {
 	for name, c := range map[string]struct {
 		says   func(ctx context.Context) error

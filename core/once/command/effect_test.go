@@ -113,6 +113,6 @@ func TestEffectConfigs(t *testing.T) {
 			Tenant: "a", Channel: "bc", Key: "d",
 			Payload: []byte("x"),
 		}).IdempotencyKey() {
-		t.Error("keys for the other side are not told apart as effects are")
+		t.Error("the idempotency key depends on more or less than the effect's tenant, channel and key")
 	}
 }

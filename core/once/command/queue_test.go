@@ -79,7 +79,7 @@ func TestQueueRun(t *testing.T) {
 		w := newEffects(t)
 		w.store.fail = func(string) error { return errors.New("database is down") }
 		if _, err := w.queue.Cleanup(t.Context()); err == nil {
-			t.Error("the error is kept back")
+			t.Error("Cleanup returned no error")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 		defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 )
 
-// A lease that is shorter than a handler may run is told, once.
+// The worker warns once if its lease is shorter than the time for which a handler may run.
 func TestWorkerTellsOfAShortLease(t *testing.T) {
 	for limit, told := range map[time.Duration]int{20 * time.Second: 0, 40 * time.Second: 1, 0: 0} {
 		w := newEffects(t)

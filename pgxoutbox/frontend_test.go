@@ -29,7 +29,8 @@ func beginExtended(t testing.TB) []byte {
 	return encode(t, &pgproto3.Parse{Query: testBegin}, &pgproto3.Bind{}, &pgproto3.Execute{})
 }
 
-// written are texts that pgx writes, and what has to reach the server when BEGIN is owed.
+// writtenCases returns messages that pgx writes, and the messages that must reach the server when
+// BEGIN is owed.
 func writtenCases(t testing.TB) map[string]struct{ in, want []byte } {
 	t.Helper()
 	large := bytes.Repeat([]byte("x"), 3*copyMost)
@@ -121,9 +122,9 @@ func TestFrontendWriteFails(t *testing.T) {
 	}
 }
 
-// answered is what a server answers, and what pgx has to see of it.
+// answered has the answers of a server, and the part of them that pgx must see.
 type answered struct {
-	before, in, want []byte // before: answers from before the statement was sent
+	before, in, want []byte // before has the answers that came before the statement was sent
 	query, refused   bool
 }
 
@@ -188,7 +189,7 @@ func answeredCases(t testing.TB) map[string]answered {
 	}
 }
 
-// parts gives its bytes away in parts of the given sizes, and the rest as a whole.
+// parts is a reader that returns its bytes in parts of the given sizes, and the rest as a whole.
 type parts struct {
 	b     []byte
 	sizes []int
@@ -313,7 +314,7 @@ func FuzzFrontendReads(f *testing.F) {
 		f.Add(tc.in, uint8(3), tc.query, true)
 	}
 	f.Fuzz(func(t *testing.T, in []byte, size uint8, query, owed bool) {
-		in = complete(in) // what is incomplete may be held back
+		in = complete(in) // an incomplete message may be held back
 		front := newFrontend(&parts{b: in}, io.Discard, pgproto3.NewFrontend)
 		if owed {
 			front.owe(testBegin)

@@ -418,8 +418,8 @@ type logReader struct {
 
 func (l *logReader) LogBacklog(context.Context) (core.LogBacklog, error) { return l.b, l.err }
 
-// Each slot has its gauges, and only those that mean something. While a relay cannot be asked its
-// gauges are missing, and those of another slot are not.
+// Each slot has only those gauges whose values are known. While a relay cannot be asked, its gauges
+// are missing, and the gauges of another slot are there.
 func TestGaugesOfTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := promoutbox.New(promoutbox.Config{})
@@ -429,7 +429,7 @@ func TestGaugesOfTheLog(t *testing.T) {
 		}}
 		gone := &logReader{b: core.LogBacklog{Slot: "gone", Lost: true}}
 		m.WatchLog(read, gone)
-		for name, v := range map[string][2]float64{ // of read and of gone; -1: missing
+		for name, v := range map[string][2]float64{ // values of the slots read and gone; -1 if the gauge is missing
 			"outbox_log_behind_bytes": {5000, -1}, "outbox_log_kept_bytes": {9000, -1},
 			"outbox_log_safe_bytes": {-7, -1}, "outbox_log_spilled_keys": {3, -1},
 			"outbox_log_slot_active": {1, 0}, "outbox_log_slot_lost": {0, 1}, "outbox_log_repairing": {1, 0},
@@ -555,9 +555,9 @@ func (a *audit) CountAudit(_ context.Context, after, upTo int64) (map[string]int
 	return n, a.err
 }
 
-// Changes that other processes make, the command line for example, are counted from the table:
-// those since the process watches it, each once, also if a row commits after one with a higher
-// number.
+// Changes by other processes, such as the command line, are counted from the table. Each row that
+// was added since the process watches the table is counted once, also if it commits after a row
+// with a higher number.
 func TestAuditRowsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := promoutbox.New(promoutbox.Config{BacklogEvery: time.Second})
@@ -716,7 +716,8 @@ type channels []command.Backlog
 func (c channels) Backlog(context.Context) ([]command.Backlog, error) { return c, nil }
 
 // The pauses and rates of operators, topics without a relay and effects are gauges. A table without
-// them is no failure, one that cannot be read is, and a failure of one query hides no other gauge.
+// them is no failure, but a table that cannot be read is one. A failure of one query hides no other
+// gauge.
 func TestGaugesOfOperators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := promoutbox.New(promoutbox.Config{MaxLabels: 1})

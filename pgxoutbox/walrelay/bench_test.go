@@ -14,7 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// logged makes what the server sends for the inserts of n events, each in a transaction of its own.
+// logged makes the messages that the server sends for the inserts of n events, each in a
+// transaction of its own.
 func logged(n, keys int) (r *relation, inserts [][]byte) {
 	names := slices.Sorted(maps.Keys(columns))
 	m := &pglogrepl.RelationMessage{}
@@ -70,7 +71,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkWindow has what an event costs between the socket and the publisher, and back.
+// BenchmarkWindow measures the cost of an event from the socket to the publisher, and back.
 func BenchmarkWindow(b *testing.B) {
 	for _, keys := range []int{0, 1000} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {

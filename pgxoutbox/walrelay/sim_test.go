@@ -104,7 +104,7 @@ type sim struct {
 	table map[core.RowID]*simRow
 	seqs  map[string]int64
 
-	// what is durable
+	// The fields down to discarded survive a crash of the process.
 	epoch                       int64
 	confirmed, spilled, slotLSN pglogrepl.LSN
 	sent                        map[string][]int64 // by key
@@ -144,11 +144,11 @@ type simProcess struct {
 	*sim
 	epoch     int64
 	w         *window
-	at, n     int  // the transaction of the log, and the event of it, that comes next
+	at, n     int  // the next transaction of the log, and the next event in it
 	begun     bool // its begin was read
 	held      []*simItem
 	marks     []*simItem
-	confirmed pglogrepl.LSN // that is written down, and not yet said to the server
+	confirmed pglogrepl.LSN // the position that the bookmark has, and the server is told next
 }
 
 // simItem is an event that the relay has.
@@ -404,7 +404,7 @@ func (p *simProcess) publish() {
 	}
 }
 
-// accept is the destination.
+// accept does the work of the destination for an event that it accepts.
 func (p *simProcess) accept(it *simItem) {
 	if p.discarded[it.row.ID] && !p.zombied {
 		p.errs = append(p.errs, fmt.Errorf("%s is sent although it was discarded", p.names[it.row.ID]))
@@ -444,7 +444,7 @@ func (s *sim) wasDiscarded(name string, seq int64) bool {
 	return false
 }
 
-// mark writes what the relay knows: acknowledgements first, then failures, then what is given back.
+// mark writes what the relay knows: first acknowledgements, then failures, then releases.
 func (p *simProcess) mark() {
 	marks := p.marks
 	p.marks = nil
@@ -506,7 +506,7 @@ func (p *simProcess) ask() {
 	p.seen.Asked += n
 }
 
-// confirm writes the bookmark, or tells the server what is in it.
+// confirm writes the bookmark, or tells the server the position that it has.
 func (p *simProcess) confirm() {
 	if p.epoch != p.sim.epoch {
 		return
@@ -523,7 +523,7 @@ func (p *simProcess) confirm() {
 	p.confirmed = p.sim.confirmed
 }
 
-// forget is the look of a keeper for keys that have no open rows.
+// forget does the work of the keeper, which looks for keys that have no open rows.
 func (p *simProcess) forget() {
 	keys, _ := p.w.spilledKeys(2)
 	keys = slices.DeleteFunc(keys, func(id core.KeyID) bool {
@@ -537,7 +537,7 @@ func (p *simProcess) forget() {
 	p.w.unspill(keys)
 }
 
-// operator does what people and the cleanup do to rows.
+// operator changes rows as people and the cleanup do.
 func (s *sim) operator() {
 	var rows []*simRow
 	for _, r := range s.table {
@@ -624,7 +624,7 @@ func (s *sim) run() error {
 			return s.errs[0]
 		}
 	}
-	// everything is repaired: what is left has to come to an end
+	// Everything is repaired now, so the work that is left must come to an end.
 	s.fails, s.stop = false, ""
 	for range 3000 {
 		s.time++

@@ -40,7 +40,7 @@ func newLeased(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *leased {
 		}
 	}}, set...)...)
 	if _, err := inbox.Chain(inbox.ChainConfig{Inbox: a}); err == nil {
-		t.Error("a chain that delivers what is given up for ever was accepted")
+		t.Error("a chain that delivers dead messages for ever was accepted")
 	}
 	poison := func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {

@@ -88,7 +88,7 @@ func TestBatchFallsBackToSingles(t *testing.T) {
 	b.calls = nil
 	if errs := b.run("bad", "c"); !errors.Is(errs[0], inbox.ErrDead) || errs[1] != nil ||
 		fmt.Sprint(b.calls) != "[[c]]" {
-		t.Errorf("with a parked one: %v, called with %v", errs, b.calls)
+		t.Errorf("with a dead message: %v, called with %v", errs, b.calls)
 	}
 }
 

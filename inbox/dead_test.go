@@ -63,10 +63,10 @@ func TestEventsThatFailAreDead(t *testing.T) {
 		Reason: "fixed",
 	})
 	if n != 1 || err != nil {
-		t.Fatalf("released %d, %v", n, err)
+		t.Fatalf("redriven %d, %v", n, err)
 	}
 	if err := w.deliver(w.handler, event(t.Context(), "e")); err != nil {
-		t.Errorf("released: %v", err)
+		t.Errorf("redriven: %v", err)
 	}
 	w.effect("e", 1)
 	if err := w.deliver(w.handler, event(t.Context(), "permanent")); !errors.Is(err, inbox.ErrDead) {
@@ -102,14 +102,14 @@ func TestAckDead(t *testing.T) {
 	}
 	w.hears("dead", 3)
 	if err := w.deliver(h, message.NewMessage("", nil)); !errors.Is(err, inbox.ErrInvalidMessage) {
-		t.Errorf("what has no key cannot be dead: %v", err)
+		t.Errorf("a message without a key cannot be dead: %v", err)
 	}
 	w.hears("dead", 4)
 	w.hears("failed", 0)
 }
 
-// AckDead acknowledges dead events only. An error that says so of another event, or the cause for
-// which the context ended, makes no event dead, and no poison queue takes its message.
+// AckDead acknowledges dead events only. An error about another dead event, or the cause for which
+// the context ended, makes no event dead. No poison queue takes its message.
 func TestAckDeadAcknowledgesNoOther(t *testing.T) {
 	for _, final := range []error{
 		core.Permanent(errHandler), fmt.Errorf("other: %w", inbox.ErrDead),

@@ -133,21 +133,21 @@ func ExampleInbox_Redrive() {
 	_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) {
 		return nil, core.Permanent(errors.New("unknown currency"))
 	})(delivered("e-1"))
-	fmt.Println("parked:", errors.Is(err, inbox.ErrDead))
+	fmt.Println("dead:", errors.Is(err, inbox.ErrDead))
 
-	parked, err := in.ListDead(ctx, inbox.DeadQuery{})
+	dead, err := in.ListDead(ctx, inbox.DeadQuery{})
 	check(err)
 	var keys []inbox.Key
-	for _, p := range parked {
+	for _, p := range dead {
 		fmt.Println(p.Handler, p.EventID, p.Text)
 		keys = append(keys, p.Key)
 	}
 	n, err := in.Redrive(ctx, inbox.RedriveRequest{Keys: keys, Actor: "ada", Reason: "currency added"})
-	fmt.Println("released:", n, err) // now deliver it again, from the poison queue
+	fmt.Println("redriven:", n, err) // now deliver it again, from the poison queue
 	// Output:
-	// parked: true
+	// dead: true
 	// invoice e-1 unknown currency
-	// released: 1 <nil>
+	// redriven: 1 <nil>
 }
 
 func ExampleInbox_Discard() {

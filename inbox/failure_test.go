@@ -79,7 +79,7 @@ func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 		took := time.Since(start)
 		if !errors.Is(err, inbox.ErrDead) || took < inbox.DefaultMinAge || took > inbox.DefaultMinAge+
 			inbox.DefaultMaxRetryPause {
-			t.Errorf("broken for good: %v after %s", err, took)
+			t.Errorf("broken to the end: %v after %s", err, took)
 		}
 		if deliveries < 35 || deliveries > 75 { // 300 s, with pauses of 5 s to 10 s
 			t.Errorf("%d deliveries", deliveries)
@@ -106,10 +106,10 @@ func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		released := time.Now()
+		redriven := time.Now()
 		if _, err := slow.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
-			"e"); !errors.Is(err, inbox.ErrDead) || time.Since(released) < inbox.DefaultMinAge {
-			t.Errorf("released: %v after %s", err, time.Since(released))
+			"e"); !errors.Is(err, inbox.ErrDead) || time.Since(redriven) < inbox.DefaultMinAge {
+			t.Errorf("redriven: %v after %s", err, time.Since(redriven))
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestPauses(t *testing.T) {
 			t.Errorf("the poison queue had to wait for %s", got)
 		}
 		if got := pause(t.Context(), fails, "e"); got != 5*time.Second {
-			t.Errorf("a parked event came again after %s", got)
+			t.Errorf("a dead event came again after %s", got)
 		}
 		away := func(*message.Message) ([]*message.Message, error) { return nil, core.Unavailable(errHandler) }
 		within("an outage", pause(t.Context(), away, "a"), time.Second)

@@ -113,8 +113,7 @@ func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 	}
 }
 
-// The same with a Router on a Go channel, which keeps delivering a rejected message while it is
-// being closed.
+// A Router on a Go channel keeps delivering a rejected message while it is being closed.
 func TestAStoppingRouterDoesNotFloodTheLog(t *testing.T) {
 	var log lockedBuffer
 	w := newWorld(t, func(c *inbox.Config) {

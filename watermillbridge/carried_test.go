@@ -75,7 +75,7 @@ func TestAMessageArrivesAsItWas(t *testing.T) {
 				}
 			}
 			if got.Metadata[core.HeaderMessage] != "" {
-				t.Error("what carried the metadata is in the message too")
+				t.Error("the header that carried the metadata is in the message too")
 			}
 
 			// The same message again is the same event. It may be sent to another topic, as a
@@ -278,7 +278,7 @@ func (r *recorder) Close() error { return nil }
 
 type cancelOrder struct{ ID string }
 
-// Watermill's request-reply, with its commands sent through the outbox.
+// Watermill's request-reply works with commands that are sent through the outbox.
 func TestRequestReplyThroughTheOutbox(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -108,7 +108,7 @@ func TestCloudEventsAreRefusedWhenRecorded(t *testing.T) {
 	d = orderPlaced()
 	d.ContentType = "application/cloudevents+json"
 	if err := p.CheckSize(d.Event); !errors.Is(err, cloudevents.ErrInvalid) {
-		t.Errorf("a CloudEvent inside of one: %v", err)
+		t.Errorf("a CloudEvent inside of another: %v", err)
 	}
 }
 

@@ -88,7 +88,7 @@ func TestEventFromMessageMarksUnordered(t *testing.T) {
 	d.Key = "k"
 	got, err := bridge.EventFromMessage(bridge.NewMessage(t.Context(), d))
 	if err != nil || !got.Unordered {
-		t.Errorf("unordered %v, err %v; want true: it has a key and no place in its lane", got.Unordered, err)
+		t.Errorf("unordered %v, err %v; want true: it has a key and no place in its order", got.Unordered, err)
 	}
 }
 

@@ -140,7 +140,7 @@ func TestALeaderlessPartitionStopsOnlyItsKeys(t *testing.T) {
 	requireClass(t, <-answered, core.ClassKeyUnavailable)
 }
 
-// A broker that does not answer: the event is given up when its context ends. Later ones arrive.
+// A broker does not answer. The event is given up when its context ends, and later events arrive.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -163,7 +163,7 @@ func TestNoAnswer(t *testing.T) {
 	silent = false
 	mu.Unlock()
 	d := delivery("orders", key0)
-	for { // what comes before the client has given the first message up is given up with it
+	for { // until the client has given the first message up, it gives later ones up too
 		if _, err = publish(t, p, d); err == nil {
 			break
 		}
@@ -200,7 +200,7 @@ func TestKafkaComesLater(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	serve(t, l, nil)
-	for { // the client may end what comes right behind an event that was given up together with it
+	for { // the client may give up a message that comes right behind one that it gave up
 		receipt, err := publish(t, p, delivery("orders", key0))
 		if err == nil {
 			break

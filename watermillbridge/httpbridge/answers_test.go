@@ -81,22 +81,22 @@ func TestRetryAfter(t *testing.T) {
 		after, date string
 		want        time.Duration
 	}{
-		"seconds":                     {429, "30", "", 30 * time.Second},
-		"a date by its own clock":     {503, past(90 * time.Second), past(0), 90 * time.Second},
-		"of an overload":              {529, "5", "", 5 * time.Second},
-		"of a proxy":                  {502, "5", "", 5 * time.Second},
-		"too early":                   {425, "1", "", time.Second},
-		"longer than is believed":     {503, "604800", "", time.Hour},
-		"a number beyond all":         {503, "18446744073709551615", "", time.Hour},
-		"none":                        {503, "", "", 0},
-		"no time":                     {503, "soon", "", 0},
-		"no number of seconds":        {503, "-5", "", 0},
-		"zero":                        {503, "0", "", 0},
-		"a date that is over":         {503, past(0), past(time.Hour), 0},
-		"an event that may be guilty": {500, "30", "", 0},
-		"an event that is guilty":     {413, "30", "", 0},
-		"no right":                    {401, "30", "", 0},
-		"a redirect":                  {302, "30", "", 0},
+		"seconds":                       {429, "30", "", 30 * time.Second},
+		"a date by its own clock":       {503, past(90 * time.Second), past(0), 90 * time.Second},
+		"of an overload":                {529, "5", "", 5 * time.Second},
+		"of a proxy":                    {502, "5", "", 5 * time.Second},
+		"too early":                     {425, "1", "", time.Second},
+		"longer than is believed":       {503, "604800", "", time.Hour},
+		"a number beyond all":           {503, "18446744073709551615", "", time.Hour},
+		"none":                          {503, "", "", 0},
+		"no time":                       {503, "soon", "", 0},
+		"no number of seconds":          {503, "-5", "", 0},
+		"zero":                          {503, "0", "", 0},
+		"a date that is over":           {503, past(0), past(time.Hour), 0},
+		"an event that may be at fault": {500, "30", "", 0},
+		"an event that is at fault":     {413, "30", "", 0},
+		"no right":                      {401, "30", "", 0},
+		"a redirect":                    {302, "30", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -383,7 +383,7 @@ func TestASilentConnectionIsReplaced(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	var silent atomic.Bool // what the first connection carries is lost
+	var silent atomic.Bool // the first connection loses all bytes
 	var opened atomic.Int32
 	way := raw(t, func(c *net.TCPConn) {
 		first := opened.Add(1) == 1

@@ -214,7 +214,7 @@ func TestWebhookGetsCloudEvents(t *testing.T) {
 	}
 }
 
-// Metadata of a request of another sender are its headers.
+// The metadata of a request from another sender are its headers.
 func TestMetadataOfOthers(t *testing.T) {
 	t.Parallel()
 	md, err := httpbridge.Metadata(http.Header{"Ce-Id": {"1"}, "Ce-Source": {"/a"}})

@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge"
 )
 
-// The vector of the libraries of Standard Webhooks.
+// The values are the test vector of the libraries of Standard Webhooks.
 const (
 	vectorSecret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	vectorID        = "msg_p5jXN8AQM9LWM0D4loKWxJek"
@@ -173,7 +173,7 @@ func TestMetadataAreSigned(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// The signature of metadata is none of a longer body.
+	// The signature of metadata does not sign a longer body.
 	longer := forge(func(h http.Header) {
 		h.Set("Webhook-Signature", strings.ReplaceAll(h.Get("Webhook-Signature"), "v1m,", "v1,"))
 		h.Del("Message-Metadata")

@@ -118,7 +118,8 @@ func TestTheSizeLimitIsSaramas(t *testing.T) {
 	}
 }
 
-// Core's own default is more than Kafka accepts. Such an event became DEAD.
+// Core's own default is more than Kafka accepts. Without the check, such an event would become
+// DEAD.
 func TestThePayloadThatCoreTakesIsRefusedWhereKafkaDoesNot(t *testing.T) {
 	t.Parallel()
 	p := newPublisher(t, kafkabridge.Config{Brokers: []string{"localhost:1"}})

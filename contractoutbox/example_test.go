@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/contract"
 )
 
-// InvoiceV1 is what the last release had.
+// InvoiceV1 is the data of the last release.
 type InvoiceV1 struct {
 	Number string `json:"number" contract:"aggregate"`
 	Cents  int64  `json:"cents"`

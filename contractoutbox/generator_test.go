@@ -39,7 +39,7 @@ var config = contractoutbox.Config{
 	Title: "Shop", Description: "The events of the shop.", BaseURL: "https://shop.example/events/",
 }
 
-// The documents are those in testdata/events, which people have read.
+// The generator writes the documents that are in testdata/events. People have reviewed those.
 func TestDocuments(t *testing.T) {
 	g := newGenerator(t, catalog(), config)
 	dir := filepath.Join("testdata", "events")
@@ -67,8 +67,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// The AsyncAPI document is valid by the JSON Schema of AsyncAPI 3.0, each payload schema by that of
-// draft 7 within, and its references lead somewhere.
+// The AsyncAPI document is valid by the JSON Schema of AsyncAPI 3.0, and each payload schema by the
+// JSON Schema of draft 7 in it. Every reference leads somewhere.
 func TestAsyncAPIIsValid(t *testing.T) {
 	file, err := os.Open(filepath.Join("testdata", "asyncapi-3.0.0.json.gz"))
 	if err != nil {
@@ -231,7 +231,7 @@ type recursive struct {
 
 type hasSelfMade struct{ S selfMade }
 
-// New names what it cannot describe. A schema in Config helps.
+// New refuses a type that it cannot describe, and names it. A schema in Config helps.
 func TestNewRefuses(t *testing.T) {
 	entry := func(name string, define func(name string) (contract.Entry, error)) *contract.Catalog {
 		return contract.Must(contract.NewCatalog(contract.Must(define(name))))
@@ -307,8 +307,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Verify finds what is missing, changed or left over. Write mends exactly that, and touches no file
-// of others.
+// Verify finds files that are missing, changed or left over. Write mends exactly those, and touches
+// no file that a person wrote.
 func TestWriteAndVerify(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "docs", "events")
 	g := newGenerator(t, catalog(), config)

@@ -2,5 +2,5 @@ package contractoutbox_test
 
 import "math/rand"
 
-// randSource is what testing/quick takes.
+// randSource is the source of random numbers that testing/quick takes.
 type randSource = rand.Rand

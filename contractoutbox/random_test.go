@@ -14,8 +14,9 @@ import (
 
 var seed = flag.Uint64("schemas.seed", 0, "run one pair of random schemas")
 
-// All that a writer may write by its schema is accepted by a reader whose schema is compatible, by
-// the validator's word. And the comparison does not simply refuse everything.
+// If the comparison calls two schemas compatible, the validator accepts every payload of the writer
+// by the reader's schema. The comparison calls enough pairs compatible, so it does not refuse
+// everything.
 func TestCompatibleMeansAccepted(t *testing.T) {
 	pairs, compatible, payloads, refused, shown := 0, 0, 0, 0, 0
 	first, last := uint64(1), uint64(400)

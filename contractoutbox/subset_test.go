@@ -27,16 +27,17 @@ func accepts(t *testing.T, s *jsonschema.Schema, payload any) bool {
 	return r.Validate(payload) == nil
 }
 
-// Each rule in both directions. A payload that the writer may write, and that the reader's schema
-// refuses by the validator's word, proves each difference; where nothing is found, the payload is
-// accepted.
+// The test has each rule in both directions. For each difference it has a payload that the writer's
+// schema accepts and the reader's schema refuses, as the validator says. If there is no difference,
+// both accept the payload.
 func TestRules(t *testing.T) {
 	object := func(properties, required string) string {
 		return fmt.Sprintf(`{"type":"object","properties":{%s},"required":[%s]}`, properties, required)
 	}
 	for name, tc := range map[string]struct {
 		release, now string
-		// The new consumer on the old payload, and the old one on the new payload. Empty: no word.
+		// backward is the difference for the new consumer with the old payload, forward for the old
+		// consumer with the new payload. Empty means that there is none.
 		backward, forward      string
 		oldPayload, newPayload string
 	}{

@@ -124,7 +124,7 @@ func TestWithoutTransaction(t *testing.T) {
 	// A connection that executes the probe instead of answering it is not tracked.
 	if _, err := entoutbox.TxOf(t.Context(), sql.OpenDB(down{errDown})); !errors.Is(err, core.ErrNotInstalled) ||
 		!errors.Is(err, errDown) {
-		t.Errorf("TxOf: %v, want ErrNotWrapped and the reason", err)
+		t.Errorf("TxOf: %v, want ErrNotInstalled and the reason", err)
 	}
 	if err := ob.Run(t.Context()); !errors.Is(err, core.ErrNoPublisher) {
 		t.Errorf("Run: %v, want ErrNoPublisher", err)

@@ -141,7 +141,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// Events are printed once each when they are committed, also one that commits after a later one.
+// Each event is printed once when it is committed, also an event that commits after a later one.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {

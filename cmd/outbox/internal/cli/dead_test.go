@@ -203,8 +203,8 @@ func TestAge(t *testing.T) {
 	}
 }
 
-// A person ends an event that waits: one that its destination always refuses never becomes dead if
-// nothing else is acknowledged there. One that a relay holds needs --force.
+// A person ends an event that waits. An event that its destination always refuses never becomes
+// dead if nothing else is acknowledged there. An event that a relay holds needs --force.
 func TestDiscardWaiting(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {

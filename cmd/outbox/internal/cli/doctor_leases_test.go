@@ -20,7 +20,7 @@ func (w *world) hourBack(table, column string) {
 	}[w.dialect] + " WHERE " + column + " IS NOT NULL")
 }
 
-// Events and effects are found that were taken over after their lease had ended.
+// Doctor finds events and effects that were taken over after their lease had ended.
 func TestDoctorLeases(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -62,7 +62,7 @@ func TestDoctorLeases(t *testing.T) {
 	})
 }
 
-// Work that takes longer than its lease is found.
+// Doctor finds work that takes longer than its lease.
 func TestDoctorKeyLeases(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {

@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Sessions that a pooler shares are found.
+// Doctor finds sessions that a pooler shares.
 func TestDoctorPooler(t *testing.T) {
 	t.Parallel()
 	address, dialect := newPostgres(t)
@@ -33,7 +33,7 @@ func TestDoctorPooler(t *testing.T) {
 	w.requireFinding(levelWarning, "pooler", "transaction mode")
 }
 
-// Migrations that are missing or unknown are found, also those of other prefixes.
+// Doctor finds migrations that are missing or unknown, also those of other prefixes.
 func TestDoctorVersions(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -51,7 +51,7 @@ func TestDoctorVersions(t *testing.T) {
 	})
 }
 
-// An effect is found that is due and has no event any more, and so is a dead one.
+// Doctor finds dead effects, and due effects whose event is gone.
 func TestDoctorEffects(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -68,7 +68,7 @@ func TestDoctorEffects(t *testing.T) {
 	})
 }
 
-// An event is found that is kept for longer than consumers remember it.
+// Doctor finds an event that is kept for longer than consumers remember it.
 func TestDoctorRetention(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -81,7 +81,7 @@ func TestDoctorRetention(t *testing.T) {
 	})
 }
 
-// Topics of Kafka that lose events are found.
+// Doctor finds topics of Kafka that lose events.
 func TestDoctorKafka(t *testing.T) {
 	t.Parallel()
 	address, dialect := newSQLite(t)

@@ -25,7 +25,7 @@ func rabbitWorld(t *testing.T, topics ...string) *world {
 	return w
 }
 
-// Exchanges and queues that are missing are found by a client, which makes none.
+// A client finds missing exchanges and queues, and makes none.
 func TestDoctorRabbitMQ(t *testing.T) {
 	t.Parallel()
 	here, missing := unique(), unique()

@@ -77,7 +77,7 @@ func TestDestinationIsDown(t *testing.T) {
 			core.Event{Type: "order.placed", Topic: "orders", Key: "7"})
 		w.requireFinding(levelOK, "destinations", "none is known")
 		w.drain(core.Unavailable(errors.New("no route to host")), core.BlockKey)
-		// what came later has no failure
+		// Events that came later have no failure.
 		w.publish(core.Event{Type: "mail", Topic: "mails"}, core.Event{Type: "order.placed", Topic: "orders", Key: "7"},
 			core.Event{Type: "sms", Topic: "sms"})
 
@@ -102,7 +102,7 @@ func TestDestinationIsDown(t *testing.T) {
 	})
 }
 
-// A transaction that is open, and settings of the server.
+// Doctor finds an open transaction and unsafe settings of the server.
 func TestDoctorServer(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -168,7 +168,7 @@ func TestDoctorServer(t *testing.T) {
 	})
 }
 
-// Values that a test server cannot be given.
+// The test judges values that a test server cannot have.
 func TestDoctorSettings(t *testing.T) {
 	t.Parallel()
 	for dialect, unsafe := range map[core.Dialect]map[string]string{

@@ -7,8 +7,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// explain says of an event of a reader of the log what the tables and PostgreSQL know: what is
-// paused, whether somebody reads the slot, and whether walrelay has published it.
+// If a reader of the log publishes an event, explain says what the tables and PostgreSQL know:
+// pauses, whether a program reads the slot, and whether walrelay has published the event.
 func TestExplainOfTheLog(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {

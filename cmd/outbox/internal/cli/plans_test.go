@@ -47,7 +47,7 @@ func (w *world) relaying(broken *atomic.Bool, published *atomic.Int64) {
 	})
 }
 
-// --stop-share 0 is no default.
+// --stop-share 0 does not mean the default.
 func TestStopShare(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]float64{"": 0.1, "0.25": 0.25, "0": 1e-9} {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A relay of the log is refused where there is no log, and with flags that mean nothing to it, on
-// the command line and in a configuration.
+// A relay of the log is refused where there is no log, and with flags that have no meaning for it.
+// This holds on the command line and in a configuration.
 func TestRelayOfTheLogFlags(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ flags, want string }{

@@ -45,8 +45,8 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// A replay of what a reader of the log has published is for that reader, and says so: it is done
-// before anybody has read it.
+// If a reader of the log has published events, a replay leaves them to that reader, and its output
+// says so. The plan is done before anybody has read the log.
 func TestReplayForAReaderOfTheLog(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {

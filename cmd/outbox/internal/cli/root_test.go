@@ -129,7 +129,7 @@ func TestColors(t *testing.T) {
 	}
 }
 
-// docs/cli.md is what the commands say.
+// docs/cli.md has the texts of the commands.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("..", "..", "..", "..", "docs", "cli.md")
@@ -144,7 +144,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(want) != got {
-		t.Error("docs/cli.md is not what the commands say: go test ./internal/cli -run Docs -update")
+		t.Error("docs/cli.md has other texts than the commands: go test ./internal/cli -run Docs -update")
 	}
 }
 

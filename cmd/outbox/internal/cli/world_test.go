@@ -142,7 +142,8 @@ func (w *world) publish(events ...core.Event) {
 	}
 }
 
-// changing are parts of outputs that differ each time. Their widths stay, so that tables do.
+// changing has patterns for parts of outputs that differ each time, and texts of the same widths in
+// their place. So the layout of tables stays.
 var changing = []struct {
 	pattern *regexp.Regexp
 	text    string

@@ -19,9 +19,9 @@ import (
 //
 // A claim is the pair of node and claim number. The node chooses the number, and never gives it to
 // another claim of the same row. A number from the row itself would start again when a row is
-// deleted and the same event is published again: a guess of its first life would then hit the
-// second. Rows that come with an error are not claimed: their transaction may have been rolled
-// back, so the relay does not look at them. MarkFailed, BeginSuspect, Renew and Release are
+// deleted and the same event is published again. A mark under a claim of the first row could then
+// change the second. Rows that come with an error are not claimed: their transaction may have been
+// rolled back, so the relay does not look at them. MarkFailed, BeginSuspect, Renew and Release are
 // "guesses". A guess changes a row only while the claim is the latest of the row, the row is open,
 // and the claim was not given back. The lease of the claim may be over. So a guess changes nothing
 // when it is repeated because its answer was lost. A guess that changes nothing is normal and no

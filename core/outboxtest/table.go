@@ -13,7 +13,7 @@ import (
 type table struct {
 	rows      map[core.RowID]*Row
 	lanes     map[core.KeyID][]*Row // open and dead rows in ascending KeySeq
-	laneOrder []core.KeyID          // the keys of lanes, ascending
+	laneOrder []core.KeyID          // ids of the keys, ascending
 	unordered []*Row                // open and dead rows without a key, or that left it, by AvailableAt and id
 	ended     []*Row                // done and discarded rows, by DoneAt and id
 }

@@ -326,8 +326,8 @@ func (a *adapterFixture) noLies(ids ...string) (committed int) {
 	return committed
 }
 
-// has reports whether the adapter supports the scenario. An adapter that does not has a nil
-// function or returns an error.
+// has reports whether the adapter supports the scenario. An adapter that does not support it has a
+// nil function or returns an error.
 func (a *adapterFixture) has(way bool, err error) bool {
 	if !way || errors.Is(err, errors.ErrUnsupported) {
 		a.Log("this adapter has no way to do that")
@@ -345,9 +345,9 @@ func (a *adapterFixture) whole() {
 	a.must(slices.Contains(a.stored(), id), "the event of a transaction that committed is not there")
 }
 
-// truthful requires that the reports about these events are true, and that the result of RunInTx
-// is. err is that result. RunInTx may report success only if the event first is stored, and a
-// failure only if it is not stored, unless the error says that the outcome is unknown.
+// truthful requires that the reports about these events are true, and that err, the result of
+// RunInTx, is true. RunInTx may report success only if the event first is stored, and a failure
+// only if it is not stored, unless the error says that the outcome is unknown.
 func (a *adapterFixture) truthful(err error, first string, further ...string) {
 	a.Helper()
 	committed := a.noLies(append(further, first)...)

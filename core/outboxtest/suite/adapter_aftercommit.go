@@ -17,8 +17,8 @@ func adapterAfterCommitCases() []adapterCase {
 		{"after the commit, before RunInTx returns", adapterAfterCommit},
 		{"never after a rollback", adapterAfterRollback},
 		{"not what a savepoint undid", adapterAfterCommitNested},
-		{"not when nobody knows", adapterAfterUnknown},
-		{"what it does wrong stays its own", adapterAfterCommitPanics},
+		{"not after an unknown outcome", adapterAfterUnknown},
+		{"a panic of it harms nothing else", adapterAfterCommitPanics},
 		{"once for a closure that is run again", adapterAfterCommitAgain},
 	}
 }
@@ -106,7 +106,7 @@ func adapterAfterUnknown(a *adapterFixture) {
 		}); !can {
 			return
 		}
-		a.must(len(ran) == 0, "ran %q, and nobody knows", ran)
+		a.must(len(ran) == 0, "ran %q after an unknown outcome", ran)
 	}
 }
 

@@ -62,7 +62,7 @@ func adapterError(a *adapterFixture) {
 		id = a.publish(ctx)
 		return reason
 	})
-	a.must(errors.Is(err, reason), "RunInTx returned %v, want what the function returned", err)
+	a.must(errors.Is(err, reason), "RunInTx returned %v, want the error of the function", err)
 	a.wantOutcome(core.RolledBack, id)
 	a.wantStored()
 }
@@ -72,7 +72,7 @@ func adapterPanic(a *adapterFixture) {
 	func() {
 		defer func() {
 			r := recover()
-			a.must(r == "reason", "recovered %v, want what the function panicked with", r)
+			a.must(r == "reason", "recovered %v, want the value of the panic", r)
 		}()
 		_ = a.Transactor.RunInTx(a.Context(), func(ctx context.Context, _ core.Tx) error {
 			id = a.publish(ctx)

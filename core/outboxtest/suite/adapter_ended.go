@@ -25,8 +25,9 @@ func adapterEndedCases() []adapterCase {
 	}
 }
 
-// adapterNestedEnded ends the context of a nested transaction before its end. Either all of it is
-// kept, and it returned nil, or nothing. The outer transaction goes on without the nested one.
+// adapterNestedEnded ends the context of a nested transaction before its end. Either it returned
+// nil and all of it is kept, or it failed and nothing is kept. The outer transaction goes on
+// without the nested one.
 func adapterNestedEnded(a *adapterFixture, end func(error) error) {
 	for i, nest := range a.nestings() {
 		var outer, inner string
@@ -37,7 +38,7 @@ func adapterNestedEnded(a *adapterFixture, end func(error) error) {
 			short, cancel := context.WithCancel(ctx)
 			defer cancel()
 			done := make(chan struct{})
-			go func() { // so that runtime.Goexit ends what is nested alone
+			go func() { // so that runtime.Goexit ends only the nested transaction
 				defer close(done)
 				defer func() { _ = recover() }()
 				kept = nest(short, func(ctx context.Context) error {

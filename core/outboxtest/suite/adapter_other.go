@@ -59,7 +59,7 @@ func adapterOtherDatabaseNested(a *adapterFixture) {
 var errOthers = fmt.Errorf("suite: because of others: %w", core.ErrTxAborted)
 
 // adapterOtherDatabaseAgain fails twice in a transaction of another database. The transaction in
-// the context says nothing about that one, and it is run again as a whole.
+// the context does not matter for it, so it is run again as a whole.
 func adapterOtherDatabaseAgain(a *adapterFixture) {
 	other := newAdapterFixture(a.T, a.AdapterHarness)
 	var own string

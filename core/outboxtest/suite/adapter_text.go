@@ -251,7 +251,7 @@ func (a *adapterFixture) textImplicit(query string) {
 		published = a.tryPublish(ctx, further) == nil
 		return reason
 	})
-	a.must(errors.Is(err, reason), "RunInTx returned %v, want what the function returned", err)
+	a.must(errors.Is(err, reason), "RunInTx returned %v, want the error of the function", err)
 	ids := []string{before}
 	if published {
 		ids = append(ids, further.ID)

@@ -12,7 +12,7 @@ func adapterUnknownCases() []adapterCase {
 	return []adapterCase{
 		{"the answer is lost and it has committed", func(a *adapterFixture) { a.unknownCommit(true) }},
 		{"the answer is lost and it has not committed", func(a *adapterFixture) { a.unknownCommit(false) }},
-		{"what was nested is unknown too", adapterUnknownNested},
+		{"a nested success is unknown too", adapterUnknownNested},
 		{"the closure is run again after a commit", func(a *adapterFixture) { a.unknownAgain(true) }},
 		{"the closure is run again after none", func(a *adapterFixture) { a.unknownAgain(false) }},
 		{"the relay publishes what is there and nothing else", adapterUnknownRelay},

@@ -14,7 +14,8 @@ func inboxBatchCases() []inboxCase {
 	}
 }
 
-// inboxKind is a past of an event, and what a batch with several copies of it must be told.
+// inboxKind is a past of an event, with the states that a batch must get for its first copy and for
+// further copies.
 type inboxKind struct {
 	past          string
 	first, copies inbox.State

@@ -22,7 +22,7 @@ func inboxCacheCases() []inboxCase {
 // inboxCache is a Cache that forgets nothing by itself.
 type inboxCache struct {
 	keys sync.Map
-	err  error // of Forget, which then forgets nothing
+	err  error // error of Forget, which then forgets nothing
 }
 
 func (c *inboxCache) Seen(_ context.Context, key string) (bool, error) {

@@ -17,7 +17,7 @@ import (
 func inboxDiscardCases() []inboxCase {
 	return []inboxCase{
 		{"only dead events", inboxDiscardOnlyDead},
-		{"a discarded event is never handled", inboxDiscardForGood},
+		{"a discarded event is never handled", inboxDiscardStays},
 		{"the cleanup deletes a discarded event", inboxDiscardCleanup},
 		{"a discard and a redrive at once", inboxDiscardOrRedrive},
 		{"bad requests", inboxDiscardRefused},
@@ -77,9 +77,9 @@ func inboxDiscardOnlyDead(f *inboxFixture) {
 	f.wantState("a of another handler", got, inbox.StateDead)
 }
 
-// inboxDiscardForGood delivers a discarded event again, alone and in a batch, with a Cache and
+// inboxDiscardStays delivers a discarded event again, alone and in a batch, with a Cache and
 // without one, and redrives it.
-func inboxDiscardForGood(f *inboxFixture) {
+func inboxDiscardStays(f *inboxFixture) {
 	for id, cache := range map[string]inbox.Cache{"a": nil, "b": &inboxCache{}} {
 		c, key := f.cached(cache), inboxEvent(id).Key
 		c.refuse = true

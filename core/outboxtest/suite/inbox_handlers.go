@@ -142,8 +142,8 @@ func inboxHandlerFailure(f *inboxFixture) {
 	}
 }
 
-// inboxHandlerRolledBack rolls the first transactions of a handler back. The memory of the process
-// must not part it from other processes.
+// inboxHandlerRolledBack rolls the first transactions of a handler back. The process must not
+// remember anything of them that other processes cannot see.
 func inboxHandlerRolledBack(f *inboxFixture) {
 	mine, their := handled(inboxHandlers[0], "e"), handled(inboxHandlers[3], "e")
 	other := f.Another()

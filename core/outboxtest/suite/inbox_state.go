@@ -57,7 +57,7 @@ func inboxStates(f *inboxFixture) {
 	}
 }
 
-// inboxStateWaits asks for the state while a handler works. The answer is that of its end.
+// inboxStateWaits asks for the state while a handler works. The answer is the state after its end.
 func inboxStateWaits(f *inboxFixture) {
 	c := f.cached(nil)
 	answer := make(chan inbox.State, 1)

@@ -10,7 +10,7 @@ import (
 // evicted or deleted, or the server lost its memory.
 func onceForgottenCases() []onceCase {
 	return []onceCase{
-		{"what was done is written although the key is forgotten", func(f *onceFixture) {
+		{"a result is written although the key is forgotten", func(f *onceFixture) {
 			c := f.fresh(onceRequest(keyOf("k")))
 			f.Forget(f.T, f.store, c.Key)
 			want := once.Result{Data: []byte("done"), ContentType: "text/plain", Meta: "m"}

@@ -120,14 +120,14 @@ func adminCases() []repositoryCase {
 		{"dead rows are listed by topic, type and tenant", listFilters},
 		{"redrive opens a dead row at its place", redriveInPlace},
 		{"redrive touches dead rows only", redriveOthers},
-		{"redrive appends where the lane went on", redriveAppends},
+		{"redrive appends where the key went on", redriveAppends},
 		{"redrive of many appends each key in its order", redriveManyInOrder},
 		{"a copy has the fields of its event", redriveFields},
 		{"redrive of an unordered row where dead rows are skipped", redriveUnordered},
 		{"discard ends dead and free rows", discardFree},
 		{"discard of a leased row needs force", discardLeased},
 		{"discard of a row whose lease ran out", discardExpired},
-		{"discard opens the lane", discardOpens},
+		{"discard opens the key", discardOpens},
 		{"nothing to do", func(f *fixture) {
 			f.must(f.redrive(adminOf()) == 0 && f.discard(adminOf()) == 0, "changed something")
 			skip := adminOf()

@@ -19,7 +19,7 @@ func archiveCases() []repositoryCase {
 		{"rows of a failed archive stay and come again", archiveFails},
 		{"an archive that fails later keeps what it got before", archiveFailsLater},
 		{"at most so many rows and bytes at once", archiveParts},
-		{"what is open, dead or young is not archived", archiveOnlyOld},
+		{"rows that are open, dead or young are not archived", archiveOnlyOld},
 		{"rows that are deleted meanwhile", archiveRaces},
 	}
 	for i, c := range all {

@@ -11,16 +11,16 @@ import (
 
 // auditCases are those of a repository that is a core.AuditLister.
 func auditCases() []repositoryCase {
-	return []repositoryCase{{"what people did is listed, the newest first", func(f *fixture) {
+	return []repositoryCase{{"changes by people are listed, the newest first", func(f *fixture) {
 		if _, ok := f.Repository.(core.AuditLister); ok {
 			auditListed(f)
 		}
-	}}, {"what people did is counted by action", func(f *fixture) {
+	}}, {"changes by people are counted by action", func(f *fixture) {
 		_, lists := f.Repository.(core.AuditLister)
 		if r, ok := f.Repository.(core.AuditCounter); ok && lists {
 			auditCounted(f, r)
 		}
-	}}, {"who reset the keys is listed", func(f *fixture) {
+	}}, {"a reset of the keys is listed with its actor", func(f *fixture) {
 		_, lists := f.Repository.(core.AuditLister)
 		if r, ok := f.Repository.(core.KeyResetter); ok && lists {
 			resetAudited(f, r)

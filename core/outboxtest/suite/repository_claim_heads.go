@@ -19,15 +19,15 @@ func claimHeadsCases() []repositoryCase {
 		{"a dead head blocks or is passed over", headsDead},
 		{"a dead row in the middle ends a run or is passed over", headsDeadMiddle},
 		{"a finished row does not block", headsDone},
-		{"lane after lane", headsCursor},
+		{"key after key", headsCursor},
 		{"up to the limit", headsLimit},
 		{"up to the bytes, but at least one", headsBytes},
 		{"only certain topics", headsTopics},
-		{"many stopped lanes", headsStopped},
+		{"many stopped keys", headsStopped},
 		{"a lease that ran out", headsExpired},
 		{"a lease too long to be one is none", headsMaxLease},
-		{"one lane alone", laneAlone},
-		{"a lane that is not served", laneNotServed},
+		{"only one key", laneAlone},
+		{"a key that is not served", laneNotServed},
 	}
 }
 
@@ -151,9 +151,9 @@ func headsCursor(f *fixture) {
 	req.Keys = 3
 	part, next, err := f.Repository.ClaimHeads(f.Context(), req, core.KeyID{})
 	f.check(err)
-	f.must(len(part) == 3 && !next.IsZero(), "%d rows of 3 lanes, next %x", len(part), next)
+	f.must(len(part) == 3 && !next.IsZero(), "%d rows of 3 keys, next %x", len(part), next)
 	for _, c := range part {
-		f.must(bytes.Compare(c.KeyID[:], next[:]) <= 0, "claimed lane %x behind the cursor %x", c.KeyID, next)
+		f.must(bytes.Compare(c.KeyID[:], next[:]) <= 0, "claimed key id %x behind the cursor %x", c.KeyID, next)
 	}
 	var last core.KeyID
 	for i := range last {
@@ -161,7 +161,7 @@ func headsCursor(f *fixture) {
 	}
 	end, next, err := f.Repository.ClaimHeads(f.Context(), req, last)
 	f.check(err)
-	f.must(len(end) == 0 && next.IsZero(), "%d rows behind the last lane, next %x", len(end), next)
+	f.must(len(end) == 0 && next.IsZero(), "%d rows behind the last key, next %x", len(end), next)
 }
 
 func headsLimit(f *fixture) {
@@ -182,7 +182,7 @@ func headsLimit(f *fixture) {
 			f.check(err)
 			f.must(len(got) <= req.Limit, "%d rows, more than the limit", len(got))
 			for _, c := range got {
-				f.must(c.KeySeq > order[c.KeyID], "lane %x: %d after %d", c.KeyID, c.KeySeq, order[c.KeyID])
+				f.must(c.KeySeq > order[c.KeyID], "key id %x: %d after %d", c.KeyID, c.KeySeq, order[c.KeyID])
 				order[c.KeyID] = c.KeySeq
 			}
 			total += f.done(false, idsOf(got)...)
@@ -278,7 +278,7 @@ func laneAlone(f *fixture) {
 	req.Run = 2
 	f.wantIDs(f.lane(req, rows[0].KeyID), rows[:2]...)
 	f.must(len(f.lane(req, rows[0].KeyID)) == 0, "claimed behind a leased run")
-	f.must(len(f.lane(req, core.NewKeyID("", "topic", "unknown"))) == 0, "claimed rows of a lane that does not exist")
+	f.must(len(f.lane(req, core.NewKeyID("", "topic", "unknown"))) == 0, "claimed rows of a key that does not exist")
 	req.Run, req.Limit = 10, 1
 	f.wantIDs(f.lane(req, others[0].KeyID), others[0])
 }
@@ -288,7 +288,7 @@ func laneNotServed(f *fixture) {
 	f.commit(row)
 	req := request(nodeA)
 	req.Except = []string{"topic"}
-	f.must(len(f.lane(req, row.KeyID)) == 0, "claimed a lane of a stopped topic")
+	f.must(len(f.lane(req, row.KeyID)) == 0, "claimed a key of a stopped topic")
 	req.Except, req.Only = nil, []string{"another"}
-	f.must(len(f.lane(req, row.KeyID)) == 0, "claimed a lane of another topic")
+	f.must(len(f.lane(req, row.KeyID)) == 0, "claimed a key of another topic")
 }

@@ -13,7 +13,7 @@ import (
 func claimUnorderedCases() []repositoryCase {
 	return []repositoryCase{
 		{"each row once", claimOnce},
-		{"no rows of lanes", claimNoLanes},
+		{"no rows of keys", claimNoLanes},
 		{"up to the limit", claimLimit},
 		{"up to the bytes, but at least one", claimBytes},
 		{"only certain topics", claimTopics},
@@ -144,7 +144,7 @@ func claimServed(f *fixture) {
 	probe([]string{mail}, nil, nil, m, lane)
 	probe([]string{hook, "orders"}, []string{"orders"}, nil, h)
 	req := request(nodeA)
-	f.must(len(f.lane(req, lane.KeyID)) == 0, "claimed a lane of a topic that was not named")
+	f.must(len(f.lane(req, lane.KeyID)) == 0, "claimed a key of a topic that was not named")
 	req.Served = []string{mail}
 	f.wantIDs(f.lane(req, lane.KeyID), lane)
 	f.done(false, plain.ID, ordered.ID, near.ID, lane.ID)

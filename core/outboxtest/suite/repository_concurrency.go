@@ -17,7 +17,7 @@ func concurrencyCases() []repositoryCase {
 		{"producers of the same keys", concurrentProducers},
 		{"producers that name the same keys in different orders", concurrentOrders},
 		{"claims of the same rows", concurrentClaims},
-		{"claims of the same lanes", concurrentLanes},
+		{"claims of the same keys", concurrentLanes},
 		{"the collector and producers of the same keys", concurrentCollector},
 		{"everything at once", concurrentEverything},
 	}
@@ -109,13 +109,13 @@ func (f *fixture) verify(l *ledger, reopened bool) {
 		slices.SortFunc(rows, func(a, b committed) int { return int(a.at.KeySeq - b.at.KeySeq) })
 		for i, c := range rows {
 			if i == 0 || reopened && c.at.Opened {
-				f.must(c.at.Opened && c.at.Prev.IsZero(), "lane %x: place %d is %+v, want an opened key", lane, i, c.at)
-				f.must(i == 0 || c.at.KeySeq > rows[i-1].at.KeySeq, "lane %x: number %d twice", lane, c.at.KeySeq)
+				f.must(c.at.Opened && c.at.Prev.IsZero(), "key id %x: place %d is %+v, want it opened", lane, i, c.at)
+				f.must(i == 0 || c.at.KeySeq > rows[i-1].at.KeySeq, "key id %x: number %d twice", lane, c.at.KeySeq)
 				continue
 			}
 			before := rows[i-1]
 			f.must(!c.at.Opened && c.at.KeySeq == before.at.KeySeq+1 && c.at.Prev == before.row.ID,
-				"lane %x: place %d is %+v, want it after %s at %d", lane, i, c.at, before.row.ID, before.at.KeySeq)
+				"key id %x: place %d is %+v, want it after %s at %d", lane, i, c.at, before.row.ID, before.at.KeySeq)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func concurrentProducers(f *fixture) {
 			f.must(sameSet(got[lane], want[lane]), "unordered rows differ")
 			continue
 		}
-		f.must(slices.Equal(got[lane], want[lane]), "lane %x: claimed %s, want %s", lane, got[lane], want[lane])
+		f.must(slices.Equal(got[lane], want[lane]), "key id %x: claimed %s, want %s", lane, got[lane], want[lane])
 	}
 }
 
@@ -275,7 +275,7 @@ func (o *laneOrder) check(rows []core.Claimed) error {
 		left := o.rows[r.KeyID]
 		i := at[r.KeyID]
 		if i >= len(left) || left[i] != r.ID {
-			return fmt.Errorf("lane %x: claimed row %s, which is not number %d of those left", r.KeyID, r.ID, i)
+			return fmt.Errorf("key id %x: claimed row %s, which is not number %d of those left", r.KeyID, r.ID, i)
 		}
 		at[r.KeyID]++
 	}

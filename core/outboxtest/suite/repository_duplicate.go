@@ -62,7 +62,7 @@ func (f *fixture) refused(add func(core.NewRow)) {
 		return
 	}
 	after := f.insertIn(tx, newRow("topic", "k"), newRow("topic", "other"), newRow("topic", "fresh"))
-	f.must(after[0].Prev == own.ID, "the refused rows left their mark on the lane: %+v, want prev %s", after[0], own.ID)
+	f.must(after[0].Prev == own.ID, "the refused rows have changed the key: %+v, want prev %s", after[0], own.ID)
 	f.goesOn(after, place, before[1])
 	f.check(tx.Commit())
 	b, err := f.Repository.Backlog(f.Context(), 1000)
@@ -74,9 +74,9 @@ func (f *fixture) refused(add func(core.NewRow)) {
 // opened.
 func (f *fixture) goesOn(places []core.Inserted, k, other core.Inserted) {
 	f.Helper()
-	f.must(places[0].KeySeq == k.KeySeq+1 && !places[0].Opened, "lane k: %+v after %+v", places[0], k)
-	f.must(places[1].KeySeq == other.KeySeq+1 && !places[1].Opened, "lane other: %+v after %+v", places[1], other)
-	f.must(places[2].Opened, "lane fresh: %+v, want it opened", places[2])
+	f.must(places[0].KeySeq == k.KeySeq+1 && !places[0].Opened, "key k: %+v after %+v", places[0], k)
+	f.must(places[1].KeySeq == other.KeySeq+1 && !places[1].Opened, "key other: %+v after %+v", places[1], other)
+	f.must(places[2].Opened, "key fresh: %+v, want it opened", places[2])
 }
 
 // duplicateAlone requires that a refused insert of a single row leaves nothing in the key rows:
@@ -99,8 +99,8 @@ func duplicateAlone(f *fixture) {
 		}
 		places := f.insertIn(tx, newRow("topic", "k"), newRow("topic", "fresh"))
 		next := places[0]
-		f.must(next.KeySeq == first.KeySeq+1 && next.Prev == row.ID, "lane k: %+v after %+v", next, first)
-		f.must(places[1].Opened, "lane fresh: %+v, want it opened", places[1])
+		f.must(next.KeySeq == first.KeySeq+1 && next.Prev == row.ID, "key k: %+v after %+v", next, first)
+		f.must(places[1].Opened, "key fresh: %+v, want it opened", places[1])
 		f.check(tx.Rollback())
 	}
 }

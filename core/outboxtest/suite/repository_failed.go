@@ -16,7 +16,7 @@ func markFailedCases() []repositoryCase {
 		{"an outage keeps earlier attempts", failedMixedKinds},
 		{"a dead row is listed and not claimed", failedDead},
 		{"a row that dies under SkipDead leaves its key", failedLeavesKey},
-		{"a claim that somebody else has since changes nothing", failedStale},
+		{"a claim that was taken over changes nothing", failedStale},
 		{"a claim that never was changes nothing", failedForeign},
 		{"a claim that was marked or given back changes nothing", failedAfterEnd},
 		{"each failure has its own result", failedEach},

@@ -209,7 +209,7 @@ func (f *fixture) heads(req core.ClaimRequest) []core.Claimed {
 		if next.IsZero() {
 			return all
 		}
-		f.must(bytes.Compare(next[:], after[:]) > 0, "ClaimHeads went back from lane %x to %x", after, next)
+		f.must(bytes.Compare(next[:], after[:]) > 0, "ClaimHeads went back from key id %x to %x", after, next)
 		after = next
 	}
 	f.Fatal("ClaimHeads does not come to an end")

@@ -146,7 +146,7 @@ func insertDistinctTexts(f *fixture) {
 		rows = append(rows, newRow(s, s), newRow(s, ""))
 	}
 	for _, place := range f.commit(rows...) {
-		f.must(place.KeySeq == 0 || place.Opened, "two keys share a lane: %+v", place)
+		f.must(place.KeySeq == 0 || place.Opened, "two keys share a key id: %+v", place)
 	}
 	for i, s := range texts {
 		req := request(nodeA)

@@ -53,8 +53,8 @@ func cleanupOld(f *fixture) {
 	}
 }
 
-// cleanupLimit counts rows whose ids have no time: a partition of a time would be dropped with its
-// rows, and these are not counted.
+// cleanupLimit has rows whose ids have no time, so no partition of a time has them. Such a
+// partition would be dropped with its rows, and those are not counted.
 func cleanupLimit(f *fixture) {
 	var rows []core.NewRow
 	for i := range 7 {
@@ -79,8 +79,8 @@ func cleanupLimit(f *fixture) {
 	f.must(len(steps) >= 3, "deleted in steps of %v", steps)
 }
 
-// earlierID returns an event id of three days ago, which is in no partition: one of the present
-// would be dropped with its rows, and these are not counted.
+// earlierID returns an event id of three days ago, which is in no partition. A partition of the
+// present would be dropped with its rows, and those are not counted.
 func earlierID() string {
 	ms := time.Now().Add(-3 * 24 * time.Hour).UnixMilli()
 	return fmt.Sprintf("%08x-%04x", ms>>16, ms&0xffff) + core.NewEventID()[13:]
@@ -167,7 +167,7 @@ func (f *fixture) collect(idle time.Duration, limit int) int {
 		if next.IsZero() {
 			return total
 		}
-		f.must(bytes.Compare(next[:], after[:]) > 0, "CollectKeys went back from lane %x to %x", after, next)
+		f.must(bytes.Compare(next[:], after[:]) > 0, "CollectKeys went back from key id %x to %x", after, next)
 		after = next
 	}
 	f.Fatal("CollectKeys does not come to an end")
@@ -277,7 +277,7 @@ func keysReset(f *fixture) {
 	rows := newRows(3, "topic", "k")
 	places := f.commit(append(rows, newRow("topic", "other"))...)
 	f.done(true, newIDs(rows)...)
-	// the clock of SQLite counts milliseconds, and must pass the numbers of k
+	// The clock of SQLite counts milliseconds, and must pass the numbers of k.
 	<-time.After(2 * time.Millisecond)
 	if n, ok := f.Repository.(core.Notifier); ok { // the row that some databases keep for it is no key
 		if err := n.Notify(f.Context()); !errors.Is(err, errors.ErrUnsupported) {

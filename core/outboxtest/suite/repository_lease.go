@@ -15,7 +15,7 @@ func leaseCases() []repositoryCase {
 		{"a released row is free at once", leaseReleased},
 		{"only leases that ran out count as lost", leaseLost},
 		{"a suspicious row loses claims only while it is published", leaseSuspect},
-		{"who lost a claim begins no publish of a suspect", leaseSuspectFenced},
+		{"a node that lost a claim begins no publish of a suspect", leaseSuspectFenced},
 		{"an administrator's hand ends a claim", leaseAdmin},
 		{"a claim ends with its row", leaseSecondLife},
 		{"each claim has its own answer", leaseEach},
@@ -191,7 +191,7 @@ func leaseSuspect(f *fixture) {
 func leaseSuspectFenced(f *fixture) {
 	for _, key := range []string{"", "k"} {
 		old, current := f.stale(key)
-		f.must(!f.beginSuspect(nodeA, old)[0], "begun under a claim that somebody else has since")
+		f.must(!f.beginSuspect(nodeA, old)[0], "begun under a claim that was taken over")
 		f.must(!f.beginSuspect(nodeA, ref(current))[0], "begun under a claim of another node")
 		f.must(f.release(nodeB, ref(current)) == 1, "not released")
 		f.must(!f.beginSuspect(nodeB, ref(current))[0], "begun under a claim that was given back")

@@ -9,13 +9,13 @@ import (
 func orderCases() []repositoryCase {
 	return []repositoryCase{
 		{"numbers are dense and name what was before", laneDense},
-		{"one call with several rows of several lanes", laneBatch},
+		{"one call with several rows of several keys", laneBatch},
 		{"an unordered row has no place", laneUnordered},
-		{"lanes are told apart by tenant, topic and key", laneDistinct},
-		{"a rolled back transaction leaves the lane as it was", laneRollback},
-		{"a rolled back savepoint leaves the lane as it was", laneSavepoint},
+		{"keys are told apart by tenant, topic and key", laneDistinct},
+		{"a rolled back transaction leaves the key as it was", laneRollback},
+		{"a rolled back savepoint leaves the key as it was", laneSavepoint},
 		{"a rolled back savepoint leaves a new key unopened", laneSavepointOpening},
-		{"a released savepoint keeps the lane", laneRelease},
+		{"a released savepoint keeps the key", laneRelease},
 		{"the row before is named whatever became of it", lanePrev},
 		{"a second producer waits for the first", laneWaits},
 		{"a second producer opens the key that the first did not", laneWaitsForRollback},
@@ -69,7 +69,7 @@ func laneBatch(f *fixture) {
 				own, at = append(own, rows[i]), append(at, places[i])
 			}
 			f.chain(own[1:], at[1:], &at[0], own[0].ID)
-			f.must(key != "key0" || at[0].KeySeq == before.KeySeq+1, "lane of key0 goes on at %+v after %+v", at[0],
+			f.must(key != "key0" || at[0].KeySeq == before.KeySeq+1, "key0 goes on at %+v after %+v", at[0],
 				before)
 		}
 		for i, r := range rows {
@@ -83,7 +83,7 @@ func laneUnordered(f *fixture) {
 	keyed.KeyID, keyed.Event.Unordered = core.KeyID{}, true
 	places := f.commit(newRow("topic", ""), keyed, newRow("topic", "k"))
 	f.must(places[0] == core.Inserted{} && places[1] == core.Inserted{}, "unordered rows have places: %+v", places[:2])
-	f.must(places[2].Opened, "an unordered row of the same key opened the lane: %+v", places[2])
+	f.must(places[2].Opened, "an unordered row of the same key opened it: %+v", places[2])
 	f.must(len(f.claim(request(nodeA))) == 2, "want two unordered rows")
 }
 
@@ -98,7 +98,7 @@ func laneDistinct(f *fixture) {
 		e("x", "tt", "k"), e("", "t", "tk"),
 	}
 	for _, p := range f.commit(rows...) {
-		f.must(p.Opened, "two keys share a lane: %+v", p)
+		f.must(p.Opened, "two keys share a key id: %+v", p)
 	}
 	f.wantSet(f.heads(request(nodeA)), rows...)
 }

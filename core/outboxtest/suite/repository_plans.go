@@ -17,8 +17,8 @@ func planCases() []repositoryCase {
 		{"a plan is read as it was stored", planRead},
 		{"a change and its rows happen together, or not at all", planChanged},
 		{"a plan discards", planDiscards},
-		{"what became of redriven rows", planOutcomes},
-		{"what became of redriven rows that were deleted", planOutcomesDeleted},
+		{"outcomes of redriven rows", planOutcomes},
+		{"outcomes of redriven rows that were deleted", planOutcomesDeleted},
 		{"plans that ended are deleted after their time", planForgotten},
 	}
 	all = append(all, replayCases()...)

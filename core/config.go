@@ -120,8 +120,8 @@ type Config struct {
 	MaxUnmarked int
 	// Retry says how refused events are tried again.
 	Retry RetryPolicy
-	// RetryByType has policies of single event types, in place of Retry. A zero field is that of
-	// Retry; MaxDelay is then at least BaseDelay. Default: none.
+	// RetryByType has policies of single event types, in place of Retry. A zero field has the value
+	// of Retry; MaxDelay is then at least BaseDelay. Default: none.
 	RetryByType map[string]RetryPolicy
 	// Breaker says when a destination is stopped and how it is probed.
 	Breaker BreakerPolicy

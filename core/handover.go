@@ -20,7 +20,7 @@ type handovers struct {
 	mostBytes int64 // Config.InFlightBytes
 	all       bool  // every topic has one
 
-	events    int // under way
+	events    int // events under way
 	bytes     int64
 	left      int // abandoned, and not under way any more
 	leftBytes int64
@@ -57,7 +57,7 @@ type handover struct {
 	r   *relay
 	to  AsyncPublisher
 	it  *item
-	end func(receipt string, err error) // of the Tracer; may be nil
+	end func(receipt string, err error) // ends the sending of the Tracer; may be nil
 
 	mu       sync.Mutex
 	answered bool // the answer is in p; further ones are ignored
@@ -77,7 +77,7 @@ func (r *relay) takePlace(it *item) {
 		return
 	}
 	it.handover = &handover{r: r, to: to, it: it}
-	r.life.workers.Add(1) // until it is out of finish
+	r.life.workers.Add(1) // until finish has returned
 	r.handovers.events++
 	r.handovers.bytes += it.size
 }
@@ -97,7 +97,7 @@ func (r *relay) freePlace(it *item) {
 	if h.unblock() {
 		r.crew.work.Broadcast()
 	}
-	if it.dest.limit != nil || it.replay { // no worker comes from this publish to look for the next one
+	if it.dest.limit != nil || it.replay { // no worker ends with this publish and looks for the next one
 		r.crew.work.Signal()
 	}
 }
@@ -143,7 +143,7 @@ func (r *relay) handOver(h *handover) (goOn bool) {
 	return goOn
 }
 
-// answer is what the publisher calls. Only the first answer counts.
+// answer is the function that the publisher calls. Only the first call counts.
 func (h *handover) answer(receipt string, err error) {
 	now := time.Now()
 	h.mu.Lock()

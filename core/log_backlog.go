@@ -1,7 +1,7 @@
 package core
 
 // LogBacklog is how far the reader of the database's log is, see Config.RelayedByLog. The relay of
-// module pgxoutbox/walrelay tells it, and package metrics makes gauges of it.
+// module pgxoutbox/walrelay returns it, and package metrics makes gauges of it.
 type LogBacklog struct {
 	// Slot is what the database calls the reader: the name of its replication slot.
 	Slot string

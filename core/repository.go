@@ -152,21 +152,23 @@ type ClaimRequest struct {
 	Node    string
 	ClaimNo int64
 	Lease   time.Duration
-	// a lease that ends later than this comes from a clock that jumped: the row is free
+	// MaxLease is the longest possible lease. A lease that ends later comes from a clock that
+	// jumped, so the row is free.
 	MaxLease time.Duration
 	Limit    int   // rows
 	MaxBytes int64 // payload bytes; at least one row is returned however large
 	Run      int   // rows of one key
 	Keys     int   // keys that a head scan looks at
-	// how many keys can be published at once. If Limit has no room for a whole run of each key, a
-	// claim takes shorter runs: of about AtOnce keys, and of at least 64
+	// AtOnce is how many keys can be published at once. If Limit has no room for a whole run of
+	// each key, a claim takes shorter runs: of about AtOnce keys, and of at least 64.
 	AtOnce int
-	// topics; nil: all, except those of ServedTopicPrefix that Served does not name
+	// Only has the topics. Nil: all, except those of ServedTopicPrefix that Served does not name.
 	Only []string
-	// topics of ServedTopicPrefix that are wanted in addition when Only is nil
+	// Served has topics of ServedTopicPrefix that are wanted in addition when Only is nil.
 	Served []string
 	Except []string // topics that are stopped
-	// tenants that are paused, none of them empty, at most 1000. All rows of a key have one tenant.
+	// ExceptTenants are tenants that are paused, none of them empty, at most 1000. All rows of a
+	// key have one tenant.
 	ExceptTenants []string
 	SkipDead      bool // no dead row blocks its key, not even one that died under another policy
 }

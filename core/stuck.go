@@ -52,9 +52,9 @@ func (c *crew) back() (needed bool) {
 	return true
 }
 
-// stuckMost is how many publishes of the destination of it may be stuck before the destination gets
-// no more. A destination that never answers must not take the workers of the others, nor their
-// places with an AsyncPublisher.
+// stuckMost returns how many publishes of the item's destination may be stuck before the
+// destination gets no more. A destination that never answers must not take the workers of the
+// others, nor their places with an AsyncPublisher.
 func (r *relay) stuckMost(it *item) int {
 	if it.handover != nil {
 		return max(1, r.handovers.most/4)
@@ -68,7 +68,7 @@ func (r *relay) noneLeft() bool {
 	return r.crew.alive == 0 || r.handovers.noneLeft()
 }
 
-// stuck is how many publishes were abandoned and have not returned, or been answered.
+// stuck returns how many publishes were abandoned and have not ended since.
 func (r *relay) stuck() int { return r.crew.stuck + r.handovers.left }
 
 // isStuck reports whether the publish of an item has been running for too long.

@@ -10,9 +10,9 @@ import (
 // checker finds required fields that are missing, which encoding/json would leave at zero. It
 // follows the type of the data, and stops at types that read themselves.
 type checker struct {
-	fields   []checkedField // of a struct
-	to       *checker       // of what a pointer points to
-	elem     *checker       // of the elements of a slice, an array or a map
+	fields   []checkedField // fields of a struct
+	to       *checker       // type that a pointer points to
+	elem     *checker       // elements of a slice, an array or a map
 	list     bool           // a slice or an array
 	mapped   bool           // a map
 	nullable bool
@@ -36,7 +36,7 @@ func newChecker(t reflect.Type, known map[reflect.Type]*checker) *checker {
 	case t == timeType:
 		return c
 	case unmarshals(t, jsonUnmarshaler):
-		c.nullable = true // it decides
+		c.nullable = true // its UnmarshalJSON decides
 		return c
 	case unmarshals(t, textUnmarshaler):
 		c.nullable = t.Kind() == reflect.Pointer

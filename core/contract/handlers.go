@@ -53,8 +53,8 @@ type HandlersConfig struct {
 	// Use Skip if producers may add types to the topic that do not concern this program, or Ignore
 	// for single types.
 	UnknownType Policy
-	// Logger gets a line for what is skipped. Default: core.DefaultLogger, warnings and errors to
-	// slog.Default().
+	// Logger gets a line for the first skipped message of each type and version. Default:
+	// core.DefaultLogger, warnings and errors to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -140,9 +140,9 @@ func NewHandlers(cfg HandlersConfig, handlers ...Handler) (*Handlers, error) {
 	return h, nil
 }
 
-// Handle calls the Handler of the message's type and returns its error, or that of Decode. Messages
-// that cannot be read go the way of the policies. Return the error to the inbox, to Watermill or to
-// the relay as it is: it is marked with its class.
+// Handle calls the Handler of the message's type and returns its error, or that of Decode. The
+// policies of HandlersConfig decide about messages that cannot be read. Return the error to the
+// inbox, to Watermill or to the relay as it is: it is marked with its class.
 //
 //	in.Process(ctx, msg, func(ctx context.Context, _ core.Tx, msg inbox.Message) error {
 //		return handlers.Handle(ctx, contract.Message{Headers: msg.Headers, Payload: msg.Payload})
@@ -159,7 +159,7 @@ func (h *Handlers) Handle(ctx context.Context, m Message) error {
 		}
 		return err
 	}
-	if err != nil && got.eventType == "" { // the type may stand in what cannot be read
+	if err != nil && got.eventType == "" { // the type may be in the part that cannot be read
 		return err
 	}
 	err = fmt.Errorf("%w: %.128q has no Handler", ErrUnknownType, got.eventType)

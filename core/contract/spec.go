@@ -107,7 +107,7 @@ func Define[T any](s Spec[T]) (*EventType[T], error) {
 	}
 
 	e.addVersions(bad, s)
-	if len(problems) == 0 { // what follows needs sound versions
+	if len(problems) == 0 { // the examples need sound versions
 		t := reflect.TypeFor[T]()
 		e.info.Aggregate, e.aggregate = tagged(bad, t, "aggregate")
 		e.info.Key, e.key = tagged(bad, t, "key")

@@ -31,8 +31,8 @@ func newAuditRows(m Meter) map[string]Counter {
 	return rows
 }
 
-// auditTrail counts the audit rows that a table gets from any process. It reads each of them
-// twice, because a row may commit after one with a higher number: what commits before the next look
+// auditTrail counts the audit rows that a table gets from any process. It reads each of them twice,
+// because a row may commit after one with a higher number. A row that commits before the next look
 // is counted then.
 type auditTrail struct {
 	rows         map[string]Counter
@@ -78,7 +78,7 @@ func (t *auditTrail) look(ctx context.Context, o audited) error {
 	return nil
 }
 
-// countRows asks only if there can be rows.
+// countRows asks the table only if rows can be between the two numbers.
 func countRows(ctx context.Context, o audited, after, upTo int64) (map[string]int64, error) {
 	if upTo <= after {
 		return nil, nil

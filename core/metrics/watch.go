@@ -96,8 +96,8 @@ type Sample struct {
 	Value  float64
 }
 
-// Backlogger is what Watch asks: a *core.Outbox. If it has the methods Pauses, Rates and
-// UnrelayedTopics of one, or ListAudit and CountAudit, it is asked for these too.
+// Backlogger has the methods that Watch needs, as a *core.Outbox has. If it has the methods Pauses,
+// Rates and UnrelayedTopics of one, or ListAudit and CountAudit, it is asked for these too.
 type Backlogger interface {
 	Backlog(ctx context.Context) (core.Backlog, error)
 }
@@ -107,12 +107,12 @@ type EffectBacklogger interface {
 	Backlog(ctx context.Context) ([]command.Backlog, error)
 }
 
-// TypeBacklogger is what WatchTypes asks: a *core.Outbox.
+// TypeBacklogger has the method that WatchTypes needs, as a *core.Outbox has.
 type TypeBacklogger interface {
 	TypeBacklog(ctx context.Context) ([]core.TypeBacklog, error)
 }
 
-// LogBacklogger is what WatchLog asks: a *walrelay.Relay.
+// LogBacklogger has the method that WatchLog needs, as a *walrelay.Relay has.
 type LogBacklogger interface {
 	LogBacklog(ctx context.Context) (core.LogBacklog, error)
 }
@@ -131,7 +131,7 @@ type watch struct {
 	maxLabels      int
 	types          []string
 	failed         Counter
-	audit          map[string]Counter // of the rows of an action
+	audit          map[string]Counter // counter of audit rows, by action
 
 	mu              sync.Mutex // held while the database is asked: scrapes wait for one answer
 	outbox, effects []*source
@@ -259,7 +259,8 @@ func (s *Set) WatchTypes(outbox TypeBacklogger) {
 	w.byType = []*source{{every: 4 * w.every, ask: ask}}
 }
 
-// typeSamples has the types that are named, also those without events. The others are one.
+// typeSamples returns a sample for each named type, also for one without events, and one for the
+// sum of all others.
 func typeSamples(list []core.TypeBacklog, types []string) (all []Sample) {
 	named := map[string]core.TypeBacklog{other: {}}
 	for _, name := range types {

@@ -56,9 +56,9 @@ type Explanation struct {
 // A destination is known to be stopped if the relay of this process has stopped it. If the relay of
 // another process has, the events tell that it tried, see Outage.
 //
-// Whether an event of a reader of the log is published, the table does not know (Event.ByLog). It
-// is ReasonDone, and the text names what would hold it back: a pause, or a destination that is
-// stopped.
+// The table does not know whether a reader of the log has published its event (Event.ByLog). Such
+// an event has ReasonDone, and the text names a pause or a stopped destination that would hold it
+// back.
 //
 // The relays are those of core.Outbox.Relays. Calls of Drain are not among them. If the Repository
 // does not record relays, or their table is missing, no event has ReasonUnrelayed.

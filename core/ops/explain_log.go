@@ -7,7 +7,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
-// byLog explains an event that a program publishes which reads the log of the database. Pauses and
+// byLog explains an event that a program publishes from the log of the database. Pauses and
 // failures are in the tables, and walrelay heeds them as every relay does.
 func (a *API) byLog(ctx context.Context, x *Explanation, declared bool) error {
 	e := &x.Event

@@ -153,9 +153,9 @@ func (a *API) plan(ctx context.Context, action Action, f Filter, limit int) (Pla
 	return p, nil
 }
 
-// selected returns the first events that the filter selects, and whether there may be more. It goes
-// on where one call has looked at MaxLook rows: a plan that ended there would be empty while the
-// first rows are others, however often it is made.
+// selected returns the first events that the filter selects, and whether there may be more. One
+// call of the Store looks at MaxLook rows, and selected goes on behind them. Otherwise a plan would
+// stay empty, however often it is made, while the filter selects none of the first rows.
 func (a *API) selected(ctx context.Context, f Filter, limit int) (events []Event, more bool, err error) {
 	scan := Scan{Filter: f, Look: MaxLook}
 	for {

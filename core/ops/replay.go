@@ -163,7 +163,7 @@ func noWindow(topic string) error {
 		"remember an event?", topic)
 }
 
-// memory is what is known of how long the consumers remember the events of a replay.
+// memory knows how long the consumers remember the events of a replay.
 type memory struct {
 	windows map[string]Window // the shortest of each topic; without a Consumer: ReplayOptions.DedupWindow
 	beyond  []string          // declared windows that do not hold

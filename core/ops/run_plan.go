@@ -67,11 +67,10 @@ type planRun struct {
 // begins with the first stage again. A discard has no outcomes to wait for.
 //
 // A replay goes by the same stages, so at most 500 of its rows are open at a time. Relays publish
-// them with low priority. The outcomes are those of the rows that it has inserted: an
-// event whose new row is refused has failed, and a redrive is for that row. Events whose row was
-// deleted since the plan was made are not replayed: they are missing from Changed. The error wraps
-// ErrDedupWindow if Plan.Until has passed, or if a consumer has declared a shorter Window
-// meanwhile.
+// them with low priority. The outcomes are those of the rows that it has inserted. An event whose
+// new row is refused has failed, and a person redrives that row. Events whose row was deleted since
+// the plan was made are not replayed: they are missing from Changed. The error wraps ErrDedupWindow
+// if Plan.Until has passed, or if a consumer has declared a shorter Window meanwhile.
 //
 // RunPlan returns when the plan is done. The error wraps ErrPlanStopped if the plan stopped by
 // itself or was paused or cancelled by somebody else. Repair what Note says, and call RunPlan

@@ -33,7 +33,7 @@ type Window struct {
 	// less the time that a message can be on its way. Forever: it recognises every copy.
 	Keep   time.Duration `json:"keep"`
 	Since  time.Time     `json:"since"` // by the database's clock
-	Actor  string        `json:"actor"` // who declared it, and why
+	Actor  string        `json:"actor"` // the person or program that declared it
 	Reason string        `json:"reason"`
 }
 

@@ -11,7 +11,7 @@ import (
 
 var _ ops.WindowStore = (*Repository)(nil)
 
-// windowKey is what a window is found by.
+// windowKey identifies a window.
 type windowKey struct{ topic, consumer string }
 
 // DeclareWindow implements ops.WindowStore.

@@ -27,7 +27,7 @@ type aloneConn interface {
 // alone runs statements on connections that are an aloneConn.
 type alone struct {
 	db     *sql.DB
-	unable atomic.Bool // the connections of db are none
+	unable atomic.Bool // the connections of db are no aloneConn
 }
 
 // errUnable says that a connection is no aloneConn.

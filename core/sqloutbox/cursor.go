@@ -25,8 +25,8 @@ type cursors struct {
 // pass is the last full pass.
 type pass struct {
 	ended time.Time
-	took  time.Duration // 0: it is not known to have read much for nothing
-	slow  bool          // or it read much for nothing
+	took  time.Duration // duration, if it read much for nothing; else 0
+	slow  bool          // it took slowPass or longer, or read much for nothing
 }
 
 const (
@@ -37,8 +37,8 @@ const (
 
 	passRest  = 20          // times its duration
 	passAge   = time.Second // after which a full pass comes first, if it has rested
-	maxTopics = 1000        // that are remembered
-	maxPasses = 64          // that are remembered
+	maxTopics = 1000        // topics that are remembered
+	maxPasses = 64          // passes that are remembered
 )
 
 // follow forgets everything when the paused tenants have changed. A tenant that goes on has rows

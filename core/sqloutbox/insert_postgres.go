@@ -126,8 +126,8 @@ var postgresTypes = [postgresRow]string{
 }
 
 // postgresInsert returns the statement for n rows and m lanes. Its snapshot may be older than the
-// key row that it waited for, so it decides only by the key row itself. If logged is
-// set, each row has one parameter more: whether a reader of the log publishes it.
+// key row that it waited for, so it decides only by the key row itself. If logged is set, each row
+// has one more parameter, which says whether a reader of the log publishes it.
 func postgresInsert(n, m int, logged bool) string {
 	types, columns, flag, node, ends := postgresTypes[:], insertColumns, "", "", ""
 	if logged {

@@ -50,7 +50,7 @@ func mariadbKeys(n int) string {
 }
 
 // mariadbInsert writes nothing outside a transaction either. more are further columns, and values
-// are theirs.
+// are their values.
 func mariadbInsert(n int, more, values string) string {
 	head := "INSERT INTO {event} (" + insertColumns + more + ") "
 	// The driver sends texts and bytes alike as CHAR, and a union would remove the blanks at their

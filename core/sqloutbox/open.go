@@ -63,8 +63,8 @@ type OpenConfig struct {
 	HotBytes        int64                       // bounds the fast path
 	ColdEvents      int                         // bounds the events that the poller holds
 	ColdBytes       int64                       // bounds the events that the poller holds
-	HotLease        time.Duration               // of a row to the process that wrote it
-	ClaimLease      time.Duration               // of a row to the process that polled it
+	HotLease        time.Duration               // lease of the process that wrote the row
+	ClaimLease      time.Duration               // lease of the process that polled the row
 	LeaseMargin     time.Duration               // between a publish and the end of its lease
 	MaxLease        time.Duration               // the longest possible lease
 	PollInterval    time.Duration               // pause between polls
@@ -73,17 +73,17 @@ type OpenConfig struct {
 	ClaimBatch      int                         // rows that one claim takes
 	KeyRun          int                         // rows of one key that one claim takes
 	MarkBatch       int                         // marks that one statement writes
-	MarkDelay       time.Duration               // until marks are written
-	MaxUnmarked     int                         // marks that are not written yet
-	Retry           core.RetryPolicy            // of refused events
-	RetryByType     map[string]core.RetryPolicy // of single event types
-	Breaker         core.BreakerPolicy          // of destinations that fail
+	MarkDelay       time.Duration               // longest wait before marks are written
+	MaxUnmarked     int                         // most marks that wait to be written
+	Retry           core.RetryPolicy            // attempts and pauses of refused events
+	RetryByType     map[string]core.RetryPolicy // attempts and pauses of single event types
+	Breaker         core.BreakerPolicy          // pauses of destinations that fail
 	MaxCrashes      int                         // processes that may die during publishes of one event
 	DeadPolicy      core.DeadPolicy             // what a dead event means for its key
-	Classifier      func(error) core.Class      // of unmarked publish errors
-	Retention       core.Retention              // of published rows
-	DisableJanitor  bool                        // other processes clean up
-	ShutdownTimeout time.Duration               // of Run, after its context has ended
+	Classifier      func(error) core.Class      // judges unmarked publish errors
+	Retention       core.Retention              // how long published rows are kept
+	DisableJanitor  bool                        // leave the cleanup to other processes
+	ShutdownTimeout time.Duration               // longest time for Run to return after its context has ended
 
 	// Logger gets what an operator should look at. Default: core.DefaultLogger, which writes
 	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).

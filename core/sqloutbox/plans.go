@@ -26,8 +26,8 @@ const (
 	planEnded   = "state IN ('done', 'cancelled')"
 
 	// outcomesOfRows reads rows that have their place, and outcomesOfCopies those that took the
-	// place of another one, as the audit has it. The row that was replaced says nothing: it may be
-	// deleted before the one in its place is out.
+	// place of another one, as the audit has it. The row that was replaced does not count, because
+	// it may be deleted before the row in its place has ended.
 	outcomesOfRows = `SELECT e.id, e.status, e.attempts FROM {event} e WHERE NOT EXISTS (SELECT 1 FROM {audit} a
   WHERE a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL) AND e.id `
 	outcomesOfCopies = `SELECT a.row_id, n.status, n.attempts FROM {audit} a JOIN {event} n ON n.id = a.new_id

@@ -18,7 +18,7 @@ type typeStatements struct {
 }
 
 const (
-	maxTypes = 1000 // that TypeBacklog returns
+	maxTypes = 1000 // types that TypeBacklog returns at most
 
 	// Every part is ordered as its index, so that a limit ends the scan.
 	postgresTypeBacklog = `SELECT x.event_type, x.status::bigint, count(*) FROM (

@@ -39,7 +39,7 @@ func windowOf(topic, consumer string) string {
 	return windowTarget + hex.EncodeToString(sum[:16])
 }
 
-// storedWindow is the column reason of a window.
+// storedWindow is the content of the column reason in the row of a window.
 type storedWindow struct {
 	Topic    string        `json:"topic"`
 	Consumer string        `json:"consumer"`

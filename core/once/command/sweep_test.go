@@ -36,7 +36,7 @@ func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 			func(context.Context) (string, error) { return "", odd }, 3 * time.Hour, 10, command.StatusDead, 10,
 			command.Dead,
 		},
-		"for good": {
+		"permanently": {
 			func(context.Context) (string, error) { return "", core.Permanent(odd) }, time.Hour, 1,
 			command.StatusDead, 1, command.Dead,
 		},

@@ -199,7 +199,8 @@ func safe(name string) string {
 	return name
 }
 
-// schemaFile is the schema of a version, below what names it.
+// schemaFile returns the file of a version's schema. It begins with the id, the title and the
+// example.
 func (g *Generator) schemaFile(e event, v version) ([]byte, error) {
 	head := struct {
 		Schema      string            `json:"$schema"`

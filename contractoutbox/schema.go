@@ -52,7 +52,7 @@ func newSchemas(given map[reflect.Type]*jsonschema.Schema) *schemas {
 	return s
 }
 
-// of returns a schema of its own. above are the structs that t is part of.
+// of returns a new schema for t. above are the structs that t is part of.
 func (s *schemas) of(t reflect.Type, above []reflect.Type) (*jsonschema.Schema, error) {
 	if given := s.given[t]; given != nil {
 		return given.CloneSchemas(), nil

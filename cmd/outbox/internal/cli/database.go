@@ -68,8 +68,8 @@ func (db *database) unreachable(err error) error {
 	return fmt.Errorf("%s does not answer: %w", db.name, err)
 }
 
-// hintUnlisted tells the person that no row of a table has the name that a command was given: it
-// may be misspelled. A failure of the question is no failure of the command.
+// hintUnlisted tells the person that no row of a table has the name that a command was given,
+// because it may be misspelled. A failure of the query does not fail the command.
 func (a *app) hintUnlisted(ctx context.Context, db *database, table, column, name, list string) {
 	if name == "" {
 		return

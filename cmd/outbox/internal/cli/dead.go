@@ -346,8 +346,8 @@ func (a *app) selected(
 	return all, nil
 }
 
-// rowOfEvent says that an id is that of an event, and names its rows. A failure of the question is
-// no failure of the command.
+// rowOfEvent says that an id is that of an event, and names its rows. A failure of the query does
+// not fail the command.
 func rowOfEvent(ctx context.Context, api *ops.API, id core.RowID) string {
 	page, err := api.List(ctx, ops.ListQuery{Filter: ops.Filter{EventID: id.String()}, Limit: 10})
 	if err != nil || len(page.Events) == 0 {

@@ -14,7 +14,7 @@ const maxFailing = 20
 
 // topicFailure is why a destination did not take an event, which spent no attempt.
 type topicFailure struct {
-	ID    string `json:"id"` // of the row
+	ID    string `json:"id"` // id of the row
 	Code  string `json:"code"`
 	Error string `json:"error"`
 }
@@ -23,8 +23,8 @@ func (f topicFailure) text(topic string) string {
 	return fmt.Sprintf("destination %s did not take row %s: %s, %s", short(topic), f.ID, f.Code, short(f.Error))
 }
 
-// findFailing looks for a destination that is down, in the topics with pending events, those with
-// the oldest ones first.
+// findFailing looks for destinations that are down, in the topics with pending events. It begins
+// with the topics that have the oldest ones.
 func findFailing(ctx context.Context, ob *core.Outbox, topics []topicState) error {
 	api, err := ops.New(ob)
 	if err != nil {

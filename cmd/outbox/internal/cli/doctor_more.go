@@ -79,7 +79,7 @@ func backend(ctx context.Context, c *sql.Conn) (pid uint32, err error) {
 }
 
 // retention compares the oldest events that can still be replayed with the time for which consumers
-// remember what they have processed: what each has declared, and --dedup-window.
+// remember events. Each consumer may have declared that time, and --dedup-window is another one.
 func (x *examination) retention(ctx context.Context) (all []finding, err error) {
 	api, err := ops.New(x.ob)
 	if err != nil {

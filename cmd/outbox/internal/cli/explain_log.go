@@ -9,9 +9,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// pastCheckpoint finds a slot of walrelay whose checkpoint is after the transaction of an event:
-// the events of every transaction before it are published, or open in the table. It reads xmin as
-// pgxoutbox/walrelay does for a repair: what is in doubt counts as later.
+// pastCheckpoint finds a slot of walrelay whose checkpoint is after the transaction of an event.
+// The events of every transaction before a checkpoint are published, or open in the table. It reads
+// xmin as pgxoutbox/walrelay does for a repair: a transaction in doubt counts as later.
 const pastCheckpoint = `SELECT l.slot FROM {log} l, {event} e,
  (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) now
 WHERE e.id = $1::uuid AND NOT l.repairing AND

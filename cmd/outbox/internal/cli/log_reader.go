@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// logSample is how many of the newest events are looked at for those of a reader of the log.
+// logSample is how many of the newest events byLog reads.
 const logSample = 1000
 
 // logEvents counts the newest events, and those of them that a reader of the log publishes.

@@ -25,7 +25,7 @@ type bookmark struct {
 	slot, node string
 	repairing  bool
 	confirmed  int64  // the slot is never further, unless somebody else has moved it
-	table      string // that of the bookmarks, for SQL
+	table      string // table of the bookmarks, for SQL
 }
 
 const (
@@ -42,7 +42,7 @@ const (
 	maxLogBehind = 1 << 30
 )
 
-// judge says how the reader of a slot does.
+// judge returns the finding about a slot and its reader.
 func (s slot) judge(maxBehind int64) finding {
 	f := finding{Check: "log", Level: levelFailure}
 	switch {

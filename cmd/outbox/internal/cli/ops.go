@@ -59,8 +59,8 @@ func (a *app) withOutbox(
 	return nil
 }
 
-// hintUnseen tells the person that no event in the table has a name that a command was given: it
-// may be misspelled. A failure of the question is no failure of the command.
+// hintUnseen tells the person that no event in the table has a name that a command was given,
+// because it may be misspelled. A failure of the query does not fail the command.
 func (a *app) hintUnseen(ctx context.Context, api *ops.API, f ops.Filter) {
 	for _, name := range []struct {
 		what, value, hint string

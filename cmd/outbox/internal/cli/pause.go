@@ -105,7 +105,7 @@ func dryRunFlag(c *cobra.Command, to *bool) {
 	c.Flags().BoolVar(to, "dry-run", false, "print what the change is about, and change nothing")
 }
 
-// reach is what a change of a destination or a tenant is about.
+// reach has the events that a change of a destination or a tenant concerns.
 type reach struct {
 	DryRun  bool      `json:"dry_run"`
 	Waiting ops.Count `json:"waiting"` // open events

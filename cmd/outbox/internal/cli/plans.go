@@ -194,8 +194,8 @@ outbox redrive opens the replay again.`
 	return c
 }
 
-// stopShare makes a zero that somebody wrote mean that no event may fail: ops takes zero for the
-// default.
+// stopShare returns the share for package ops, which takes zero for the default. A zero that a
+// person wrote means that no event may fail.
 func stopShare(c *cobra.Command, share float64) float64 {
 	if f := c.Flag("stop-share"); f != nil && f.Changed && share == 0 {
 		return 1e-9

@@ -124,7 +124,8 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 	return c
 }
 
-// isLimited reports whether a destination has a rate. Rates lists at most 1000: of more, any may.
+// isLimited reports whether a destination has a rate. Rates lists at most 1000. If there are so
+// many, any destination may have one.
 func isLimited(ctx context.Context, ob *core.Outbox, topic string) (bool, error) {
 	all, err := ob.Rates(ctx)
 	of := func(r core.Rate) bool { return r.Topic == topic }

@@ -54,7 +54,7 @@ func (f *relayFlags) register(flags *pflag.FlagSet) {
 	f.logFlags.register(flags)
 }
 
-// check refuses what would silently be a default.
+// check refuses values that would silently become defaults.
 func (f *relayFlags) check() error {
 	const most = 10_000
 	switch {

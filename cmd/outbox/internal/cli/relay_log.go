@@ -62,7 +62,7 @@ func (s *slotFlag) String() string { return string(*s) }
 // Type implements pflag.Value.
 func (s *slotFlag) Type() string { return "string" }
 
-// checkLog refuses what contradicts --slot, and what means nothing without it.
+// checkLog refuses flags that contradict --slot, and flags that have no meaning without it.
 func (f *relayFlags) checkLog() error {
 	polls := func(flag, why string) error {
 		return fmt.Errorf("%s does not go with --slot: %s", flag, why)
@@ -116,7 +116,7 @@ func (o *relayed) openLog(ctx context.Context, cfg core.Config) (err error) {
 	return nil
 }
 
-// advice has the flags of the command for what the errors of walrelay say to programs.
+// advice replaces the advice for programs in errors of walrelay by the flags of the command.
 var advice = strings.NewReplacer(
 	"drop it and call Setup, or name another one", "drop it, and start the relay once with --create-slot",
 	"call Setup, or set Create", "start the relay once with --create-slot",
@@ -128,5 +128,5 @@ var advice = strings.NewReplacer(
 	"walrelay: ", "",
 )
 
-// inFlags is an error of walrelay for the command line.
+// inFlags returns the text of an error of walrelay for the command line.
 func inFlags(err error) string { return withoutPackages(advice.Replace(err.Error())) }

@@ -35,7 +35,7 @@ type relayed struct {
 	logger *slog.Logger
 
 	log  *walrelay.Relay // nil: the relay polls the table
-	pool *pgxpool.Pool   // of log
+	pool *pgxpool.Pool   // pool of log
 }
 
 // relayed returns the outboxes of the configuration, or that of the flags.
@@ -243,7 +243,7 @@ func (o *relayed) openTable(cfg core.Config) (err error) {
 	return nil
 }
 
-// begins tells that the relay begins.
+// begins logs that the relay begins.
 func (o *relayed) begins() {
 	args := []any{"database", o.db.name, "broker", o.dest.name, "node", o.outbox.Node()}
 	if o.slot != "" {

@@ -61,7 +61,7 @@ type outboxState struct {
 	// ByLog: events that a program such as Debezium reads from the log of the database. They are
 	// counted nowhere else. Null: there are none among the newest.
 	ByLog *logEvents `json:"by_log,omitempty"`
-	// Slots are those by which events leave that are read from the log of PostgreSQL.
+	// Slots are the replication slots by which a reader of the log gets the events.
 	Slots []slotRow `json:"slots,omitempty"`
 }
 
@@ -389,7 +389,7 @@ func (a *app) printState(s outboxState) {
 	switch {
 	case len(s.Topics) > 0:
 		t.write(a.Out)
-	case s.ByLog != nil || len(s.Slots) > 0: // what the reader of the log has not published is in the log
+	case s.ByLog != nil || len(s.Slots) > 0: // events that the reader of the log has not published are in the log
 		a.sayf("no event waits in the table, and none is dead\n")
 	default:
 		a.sayf("no event waits, and none is dead\n")

@@ -270,7 +270,7 @@ func (db *database) missingTable(ctx context.Context, schema, name, kind string,
 	return err
 }
 
-// where is the flags of the person's schema and prefix, for a command that is printed.
+// where returns the flags of the person's schema and prefix, for a command that is printed.
 func (a *app) where() (flags string) {
 	if a.schema != "" {
 		flags += " --schema " + shellWord(a.schema)

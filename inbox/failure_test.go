@@ -75,7 +75,7 @@ func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 		}
 		start = time.Now()
 		deliveries, err := w.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
-			"for good")
+			"for ever")
 		took := time.Since(start)
 		if !errors.Is(err, inbox.ErrDead) || took < inbox.DefaultMinAge || took > inbox.DefaultMinAge+
 			inbox.DefaultMaxRetryPause {

@@ -106,7 +106,7 @@ func (a alone) send(ctx context.Context, query string, args []any) (*aloneTrip, 
 // aloneTrip are the answers of a statement that was sent alone.
 type aloneTrip struct {
 	session *session
-	ctx     context.Context //nolint:containedctx // of the statement, whose rows are read with no context
+	ctx     context.Context //nolint:containedctx // the context of the statement, whose rows are read without one
 	cancel  *canceller
 	results results
 }

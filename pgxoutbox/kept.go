@@ -19,15 +19,15 @@ type results interface {
 // is sent and traced as pgx.Conn.SendBatch does it for statements of its cache.
 type keptResults struct {
 	session  *session
-	ctx      context.Context //nolint:containedctx // of the tracer
+	ctx      context.Context //nolint:containedctx // the context that the tracer has returned
 	queued   []*pgx.QueuedQuery
 	named    *pgx.QueuedQuery
-	st       *statement       // of named
+	st       *statement       // statement of named
 	fresh    bool             // it is prepared with this batch
 	pipeline *pgconn.Pipeline // nil: nothing was sent
-	rows     pgx.Rows         // of the last query; nil: there is none, or it was traced
+	rows     pgx.Rows         // rows of the last query; nil: there is none, or it was traced
 	of       *pgx.QueuedQuery
-	err      error // the first one
+	err      error // the first error
 }
 
 // sendBatch sends a batch. One statement is executed by its name, if the connection keeps it. The

@@ -44,14 +44,14 @@ type purpose uint8
 
 const (
 	inserts purpose = iota
-	claims          // and what else reads the table alone
+	claims          // claims, and other statements that run alone
 	purposes
 )
 
 // statement is one of the statements that a connection keeps.
 type statement struct {
-	// name depends on the text alone. So one that another connection has left to the server,
-	// through a pooler that was not recognised, is no other statement.
+	// name depends on the text alone. So a statement of this name that another connection has left
+	// at the server, through a pooler that was not recognised, has the same text.
 	name string
 	// described is what the server said about it. It is nil if the server perhaps does not have it
 	// any more.

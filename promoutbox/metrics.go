@@ -91,7 +91,7 @@ type Backlogger = metrics.Backlogger
 // writes them: outbox_audit_rows_total. A second call replaces the outbox.
 func (m *Metrics) Watch(outbox Backlogger) { m.set.Watch(outbox) }
 
-// TypeBacklogger is what WatchTypes asks: a *core.Outbox.
+// TypeBacklogger has the method that WatchTypes needs, as a *core.Outbox has.
 type TypeBacklogger = metrics.TypeBacklogger
 
 // WatchTypes adds outbox_type_backlog_messages, the backlog of an outbox by event type: of each of
@@ -100,7 +100,7 @@ type TypeBacklogger = metrics.TypeBacklogger
 // nobody looks at it. The rest is as for Watch.
 func (m *Metrics) WatchTypes(outbox TypeBacklogger) { m.set.WatchTypes(outbox) }
 
-// LogBacklogger is what WatchLog asks: a *walrelay.Relay.
+// LogBacklogger has the method that WatchLog needs, as a *walrelay.Relay has.
 type LogBacklogger = metrics.LogBacklogger
 
 // WatchLog adds the gauges of readers of PostgreSQL's log, each with the label slot:

@@ -132,7 +132,7 @@ func (c Config) unsafe(client *kgo.Client) (problems []error) {
 	}
 	buffered, _ := client.OptValue(kgo.MaxBufferedBytes).(int64)
 	refuse(buffered > 0 && buffered < int64(batchLimit(client, "")), "MaxBufferedBytes is %d: a message that is "+
-		"larger would be refused for good; set ProducerBatchMaxBytes or more", buffered)
+		"larger would always be refused; set ProducerBatchMaxBytes or more", buffered)
 	return problems
 }
 

@@ -81,9 +81,9 @@ func macMetadata(key []byte, id, stamp, metadata string, body []byte) []byte {
 
 // Verify checks a received request: one of its signatures is by one of the secrets, and it was sent
 // less than five minutes ago. Message-Metadata, if the request has it, must be signed too. body is
-// the whole body as it was received. The error wraps
-// ErrSignature, unless a secret is invalid. After that the receiver deduplicates by webhook-id, as
-// the inbox does: a copy of the request is still valid for five minutes.
+// the whole body as it was received. The error wraps ErrSignature, unless a secret is invalid.
+// After Verify, the receiver deduplicates by webhook-id, as the inbox does, because a copy of the
+// request is still valid for five minutes.
 func Verify(h http.Header, body []byte, secrets ...string) error {
 	id, stamp := h.Get(HeaderWebhookID), h.Get(HeaderWebhookTimestamp)
 	seconds, err := strconv.ParseInt(stamp, 10, 64)

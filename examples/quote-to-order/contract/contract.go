@@ -6,9 +6,9 @@ import "time"
 
 // Topics. Each belongs to one service, which alone publishes to it.
 const (
-	QuoteEvents      = "cpq.quote.events.v1"  // of the quote service
-	OrderEvents      = "oms.order.events.v1"  // of the order service
-	FulfilmentEvents = "fulfilment.events.v1" // of the fulfilment system
+	QuoteEvents      = "cpq.quote.events.v1"  // events of the quote service
+	OrderEvents      = "oms.order.events.v1"  // events of the order service
+	FulfilmentEvents = "fulfilment.events.v1" // events of the fulfilment system
 )
 
 // OrderCaptured says that a quote became an order.

@@ -22,7 +22,7 @@ type Line struct {
 	Line     int    `json:"line"`
 	SKU      string `json:"sku"`
 	Quantity int    `json:"quantity"`
-	Cents    int64  `json:"cents"` // of one piece
+	Cents    int64  `json:"cents"` // price of one piece
 }
 
 // EventType names the event.

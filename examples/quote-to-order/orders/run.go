@@ -52,9 +52,9 @@ const lease = 10 * time.Second
 
 // Config is what the service needs to run.
 type Config struct {
-	DSN      string // of PostgreSQL
+	DSN      string // address of PostgreSQL
 	Kafka    broker.Kafka
-	Listener net.Listener // of the API
+	Listener net.Listener // listener of the API
 	Outside  string       // address of the fulfilment system and the mail server
 	// SchemaVersion is the newest version of QuoteAccepted that this release understands.
 	SchemaVersion int

@@ -41,9 +41,9 @@ var schema string
 
 // Config is what the service needs to run.
 type Config struct {
-	DSN      string // of PostgreSQL
+	DSN      string // address of PostgreSQL
 	Kafka    broker.Kafka
-	Listener net.Listener // of the API
+	Listener net.Listener // listener of the API
 	// SchemaVersion of the QuoteAccepted that this release sends.
 	SchemaVersion int
 	Logger        *slog.Logger

@@ -147,7 +147,7 @@ func (t *truth) inserted(req core.InsertRequest, places []core.Inserted) {
 	}
 }
 
-// ended checks which rows a transaction has left in the table.
+// ended records which rows a transaction has left in the table.
 func (t *truth) ended(ids []core.RowID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

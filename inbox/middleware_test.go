@@ -15,7 +15,7 @@ import (
 
 var errHandler = errors.New("the handler failed")
 
-// times returns a handler that fails with err the first n times and then applies.
+// times returns a handler that applies each message, and then fails with err in its first n calls.
 func (w *world) times(n int, err error) (message.HandlerFunc, *atomic.Int64) {
 	var calls atomic.Int64
 	return func(msg *message.Message) ([]*message.Message, error) {

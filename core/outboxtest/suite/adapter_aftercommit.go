@@ -18,7 +18,7 @@ func adapterAfterCommitCases() []adapterCase {
 		{"never after a rollback", adapterAfterRollback},
 		{"not what a savepoint undid", adapterAfterCommitNested},
 		{"not after an unknown outcome", adapterAfterUnknown},
-		{"a panic of it harms nothing else", adapterAfterCommitPanics},
+		{"a panic of the function harms nothing else", adapterAfterCommitPanics},
 		{"once for a closure that is run again", adapterAfterCommitAgain},
 	}
 }

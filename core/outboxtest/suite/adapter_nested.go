@@ -162,8 +162,9 @@ func adapterNestedMany(a *adapterFixture) {
 	a.wantStored(good...)
 }
 
-// adapterNestedEight has eight nested levels. Every other level fails, and each level ignores the
-// error of the level below it. Only the two levels above the first failure are kept.
+// adapterNestedEight has eight nested levels. Every other level fails, the first one included, and
+// each level ignores the error of the level below it. Only the events of the outermost transaction
+// are kept.
 func adapterNestedEight(a *adapterFixture) {
 	var good, bad []string
 	var level func(ctx context.Context, nest nested, depth int, lost bool) error

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// captureRandom runs statements of all kinds. Each statement must cause its events or be refused.
-// The test accepts either.
+// captureRandom runs random statements. Each statement must either cause its events or be refused.
 func captureRandom(t *testing.T, h CaptureHarness, options CaptureOptions) {
 	seed := cmp.Or(h.Seed, rand.Uint64())
 	t.Logf("seed %d", seed)

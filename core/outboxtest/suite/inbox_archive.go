@@ -21,8 +21,8 @@ func inboxArchiveCases() []inboxCase {
 	}
 }
 
-// archive archives the events of a consumer that are older than -1 h, at most 2 at once, and
-// returns those that it deleted, sorted by their keys.
+// archive archives the processed and discarded events of a consumer, whatever their age, at most 2
+// at once. It returns those that it deleted, sorted by their keys.
 func (f *inboxFixture) archive(consumer string) (all []inbox.ArchivedEvent) {
 	f.Helper()
 	for {

@@ -179,8 +179,8 @@ func inboxHandlerFailsFirst(f *inboxFixture) {
 	f.clean(f.Another(), e.Consumer, 1)
 }
 
-// inboxHandlerAtOnce has eight processes meet a handler at the same time, some of which roll back.
-// Each event is fresh in one transaction that commits.
+// inboxHandlerAtOnce has eight processes begin events of a new handler at the same time. Half of
+// them first roll back. Each event is fresh in one transaction that commits.
 func inboxHandlerAtOnce(f *inboxFixture) {
 	const processes, events = 8, 4
 	var mu sync.Mutex

@@ -146,7 +146,8 @@ func (f *fixture) endedRows(n int, payload []byte) []core.NewRow {
 	return rows
 }
 
-// A cleanup may end early, because its time is over: it then goes on in the next call.
+// archiveFails has an archive that always fails. A call of Clean may end before the archive is
+// called, because its time is over. The next call goes on there.
 func archiveFails(f *fixture) {
 	rows := f.endedRows(3, []byte("{}"))
 	broken := errors.New("the disk is full")

@@ -19,7 +19,7 @@ func byLogCases() []repositoryCase {
 	}
 }
 
-// byLog returns the rows as a reader of the log publishes them.
+// byLog marks rows as those that a reader of the log publishes, and returns them.
 func byLog(rows ...core.NewRow) []core.NewRow {
 	for i := range rows {
 		rows[i].ByLog = true

@@ -412,8 +412,8 @@ func concurrentEverything(f *fixture) {
 	f.none("all have ended")
 }
 
-// holdAndFail claims a few rows. It treats each of them as a relay, an administrator or a crash may
-// do.
+// holdAndFail claims a few rows, and treats each of them as a relay or a crash may do. Then it
+// redrives or discards dead rows as an administrator, and cleans up.
 func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, c *claims) error {
 	req := request(node)
 	req.Limit, req.Run, req.Lease = 5, 2, 30*time.Millisecond

@@ -171,8 +171,8 @@ func planOutcomes(f *fixture) {
 	}
 }
 
-// planOutcomesDeleted has redriven rows that were appended at the end of their keys. The discarded
-// rows are deleted before the others are out, and one of the others when it is.
+// planOutcomesDeleted redrives rows that are appended at the end of their keys. The discarded rows
+// are deleted before the appended ones are published. One appended row is deleted after it is done.
 func planOutcomesDeleted(f *fixture) {
 	skip := adminOf()
 	skip.SkipDead = true

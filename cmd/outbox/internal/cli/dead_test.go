@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-// poison publishes n events of a topic with a key each, and lets a relay find that they can never
-// be published.
+// poison publishes n events of a topic under two keys, and lets a relay find that they can never be
+// published.
 func (w *world) poison(topic string, n int) {
 	w.Helper()
 	var events []core.Event

@@ -97,7 +97,7 @@ func (w *world) json(v any, args ...string) int {
 	return r.code
 }
 
-// require checks a result: its exit code, and parts of its error output.
+// require checks a result: its exit code, and parts of what it printed.
 func (w *world) require(r result, code int, parts ...string) {
 	w.Helper()
 	if r.code != code {

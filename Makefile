@@ -1,25 +1,29 @@
-# `make` lists the targets. Modules are never listed here: go.work is the list, scripts/modules reads it.
+# `make` lists the targets. Modules are never listed here, because go.work is their list, and
+# scripts/modules reads it.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 
-# Built by the compiler at hand, because a linter built by an older Go refuses newer language versions.
+# The linter is built by the compiler at hand, because a linter built by an older Go refuses newer
+# language versions.
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(CURDIR)/.tools/golangci-lint-$(GOLANGCI_VERSION)
 
 GOTESTSUM_VERSION := v1.13.0
 export GOTESTSUM  := $(CURDIR)/.tools/gotestsum-$(GOTESTSUM_VERSION)
 
-# Tests wait for servers and for time to pass more than they compute: more of them run at once than there are cores.
+# Tests wait for servers and for time to pass more than they compute. So more of them run at once than
+# there are cores.
 AT_ONCE    ?= -p 3 -parallel 4
 
-# The race detector watches everything but C: SQLite and its libc, translated into Go, would take most of the time of all tests.
-# A test program that ends does not wait a second for reports of other threads.
+# The race detector watches everything except SQLite and its libc. They are C that was translated into Go,
+# and would take most of the time of all tests. A test program that ends does not wait a second for reports
+# of other threads.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc/...=-race=false
 export GORACE ?= atexit_sleep_ms=0
-# Test programs are short: a heap twice as large costs them less than collecting it.
+# Test programs are short. A larger heap costs them less than collecting garbage more often.
 export GOGC ?= 200
 
 TESTFLAGS  ?=
@@ -56,22 +60,26 @@ quote-to-order: ## run the exercise of two services in twelve steps, on PostgreS
 
 # ---- test ----
 
-# Left out by `make test` and run by `make test-long`: kills by the hundred, plans on big tables, a cluster of Kafka.
+# `make test` leaves these tests out, and `make test-long` runs them: hundreds of kills, query plans on
+# big tables, a cluster of Kafka.
 LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashAtEachPointOfPGX|TestCrashThroughBrokers|TestCrashWithManyInFlight|TestCrashThroughKafkaCluster|TestInboxCrash
 LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestKilledPlan|TestOperatorsAtOnce|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged|TestFlyway|TestDebezium|TestOldSnapshot.*|TestVersionBeforeOnThePresentTables
 LONG := $(LONG)|TestRepositorySuite(PGX|Connector)|TestExampleQuoteToOrder|TestKilled|TestChaos|TestFailover|TestSlowDestination|TestTransactions|TestKilledDatabaseIsBack|TestSlotLost|TestBacklogLimitUnderLoad|TestKilledArchive
-# What `make test` runs in part, being -short: fewer schedules and random programs, and one way to open an ORM.
+# `make test` runs these tests in part, because of -short: with fewer schedules and random programs, and
+# with one way to open an ORM. `make test-long` runs all of them.
 WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestDeadWebhookSubscriber|TestFeaturesOfBrokers|TestBrokersAway|TestWatermillUniversalSuite
 WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgxClaimIsCut|TestPgBouncerFlightIsCut|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy|TestUnknownCommit|TestZombieOrder|TestFastPathShareOfOrderedEvents
-# The longest ones first, so that none of them is left to run alone at the end.
+# The packages that take longest come first, so that none of them is left to run alone at the end.
 LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench debezium walrelay cli sql relay brokers ops command upgrade inbox once workspace)
 # `make test` begins with these, for the same reason.
 LONGEST := ./core $(addprefix ./integration/,repository gorm ent bun pgxoutbox endtoend sql workspace brokers) ./cmd/outbox/internal/cli
-# `make test` runs 300 schedules of it with the race detector, and `make test-long` all without: they take an eighth of the time.
+# `make test` runs 300 schedules of the simulation with the race detector. `make test-long` runs all of
+# them without it, and each takes an eighth of the time.
 SIMULATION := TestSimulation.*
-# Set, `make test` leaves out all that a `make test-long` after it runs whole.
+# If it is set, `make test` leaves out all tests that a later `make test-long` runs in full.
 LONG_FOLLOWS ?=
-# What runs a second time there, on MySQL and PostgreSQL 18: everything that depends on how a database works.
+# `make test-newer` runs these packages a second time, on MySQL and PostgreSQL 18: all that depend on how
+# a database works.
 NEWER ?= bun command crash ent gorm inbox once ops repository sql walrelay
 NEWER_PACKAGES = $(addprefix ./integration/,$(NEWER))
 NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|ManyInFlight|Kafka|Redis
@@ -83,11 +91,11 @@ test: services-up gotestsum promtool ## the tests of every module against real s
 	@eval "$$(scripts/services env)"; status=0; \
 	scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '^($(LONG)$(if $(LONG_FOLLOWS),|$(WHOLE)))$$' $(TESTFLAGS) $(LONGEST) work || status=$$?; \
 	echo "ran with $$(go env GOVERSION), over $$(scripts/modules | wc -l) modules: $$(scripts/modules | xargs)"; \
-	echo "'make test-long' runs what takes long; the servers are still up: 'make services-down' stops them"; \
+	echo "'make test-long' runs the tests that take long; the servers are still up: 'make services-down' stops them"; \
 	exit $$status
 
 .PHONY: test-long
-test-long: services-up gotestsum ## what takes long: kills, ten thousand schedules, every way to open an ORM, plans on big tables
+test-long: services-up gotestsum ## the tests that take long: kills, ten thousand schedules, every way to open an ORM, plans on big tables
 	@echo 'make test-long: about 17 minutes on two idle cores; packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
 	scripts/gotest -timeout=$(LONGTIMEOUT) -run '^($(SIMULATION))$$' $(TESTFLAGS) ./core ./pgxoutbox/walrelay || status=$$?; \
@@ -110,12 +118,12 @@ $(GOTESTSUM):
 	@GOBIN=$(@D)/tmp GOWORK=off GOFLAGS= go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
 	@mv $(@D)/tmp/gotestsum $@; rmdir $(@D)/tmp 2>/dev/null || true
 
-# That its source cannot be had says nothing about the tests: scripts/gotest does without it.
+# A failed download is no failure of the tests, because scripts/gotest does without gotestsum.
 .PHONY: gotestsum
 gotestsum:
 	@$(MAKE) $(GOTESTSUM) || echo "gotestsum could not be built here"
 
-# Without it the tests of the alert rules fail, and name this target.
+# Without promtool the tests of the alert rules fail, and their message names this target.
 .PHONY: promtool
 promtool: ## get promtool, which tests the alert rules, from Debian's package prometheus
 	@scripts/promtool >/dev/null || echo "promtool could not be had here"
@@ -242,5 +250,5 @@ shellcheck: ## check the scripts
 	@shellcheck scripts/before scripts/bench-before docs/debezium/build scripts/debezium/fetch scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/services .ci/run
 
 .PHONY: ci
-ci: ## what CI runs
+ci: ## run every check that CI runs
 	@bash .ci/run

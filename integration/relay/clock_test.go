@@ -63,7 +63,9 @@ func (s *stoppable) ClaimUnordered(ctx context.Context, req core.ClaimRequest) (
 	return s.Repository.ClaimUnordered(ctx, req)
 }
 
-func (s *stoppable) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.KeyID) ([]core.Claimed, core.KeyID, error) {
+func (s *stoppable) ClaimHeads(ctx context.Context, req core.ClaimRequest, after core.KeyID) (
+	[]core.Claimed, core.KeyID, error,
+) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.stopped {

@@ -7,7 +7,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Order is an order.
 type Order struct{ ID string }
 
 var (

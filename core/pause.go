@@ -47,6 +47,9 @@ type PauseRequest struct {
 	Until  time.Time
 	Actor  string // the person; required, at most 255 bytes
 	Reason string // required, at most 1024 bytes
+	// DryRun: the request is checked as ever, and nothing is changed. A PauseStore gets no such
+	// request.
+	DryRun bool
 }
 
 // ResumeRequest says what to resume. Set one of All, Topic and Tenant, and Actor and Reason. All
@@ -57,6 +60,9 @@ type ResumeRequest struct {
 	Tenant string
 	Actor  string // the person; required, at most 255 bytes
 	Reason string // required, at most 1024 bytes
+	// DryRun: the request is checked and answered as ever, and nothing is changed. A PauseStore
+	// gets no such request.
+	DryRun bool
 }
 
 // Pause is a pause that holds. All times are those of the database's clock.
@@ -94,7 +100,9 @@ func (p Pause) Covers(topic, tenant string) bool {
 // ErrInvalidRequest. The error wraps errors.ErrUnsupported if the Repository is no PauseStore, and
 // ErrNoTables if the table is missing.
 func (o *Outbox) Pause(ctx context.Context, req PauseRequest) error {
-	if err := checkPause(ResumeRequest{req.All, req.Topic, req.Tenant, req.Actor, req.Reason}); err != nil {
+	if err := checkPause(ResumeRequest{
+		All: req.All, Topic: req.Topic, Tenant: req.Tenant, Actor: req.Actor, Reason: req.Reason,
+	}); err != nil {
 		return err
 	}
 	if ahead := time.Until(req.Until); !req.Until.IsZero() && (ahead <= 0 || ahead > maxPauseAhead) {
@@ -114,6 +122,9 @@ func (o *Outbox) Pause(ctx context.Context, req PauseRequest) error {
 		return fmt.Errorf("%w: %d pauses hold, and relays read no more: resume some of them first",
 			ErrInvalidRequest, len(held))
 	}
+	if req.DryRun {
+		return nil
+	}
 	err = s.Pause(ctx, req)
 	o.lookNow()
 	return err
@@ -128,6 +139,12 @@ func (o *Outbox) Resume(ctx context.Context, req ResumeRequest) (resumed bool, e
 	s, ok := o.cfg.Repository.(PauseStore)
 	if !ok {
 		return false, errors.ErrUnsupported
+	}
+	if req.DryRun {
+		held, err := s.Pauses(ctx)
+		return slices.ContainsFunc(held, func(p Pause) bool {
+			return p.All == req.All && p.Topic == req.Topic && p.Tenant == req.Tenant
+		}), err
 	}
 	resumed, err = s.Resume(ctx, req)
 	o.lookNow()

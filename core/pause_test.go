@@ -334,17 +334,20 @@ func TestPauseRequests(t *testing.T) {
 		"past":       {Topic: "t", Actor: "a", Reason: "r", Until: time.Now().Add(-time.Second)},
 		"far":        {Topic: "t", Actor: "a", Reason: "r", Until: time.Now().AddDate(11, 0, 0)},
 	} {
-		if err := ob.Pause(t.Context(), req); !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if !req.Until.IsZero() {
-			continue
-		}
-		_, err := ob.Resume(t.Context(), core.ResumeRequest{
-			All: req.All, Topic: req.Topic, Tenant: req.Tenant, Actor: req.Actor, Reason: req.Reason,
-		})
-		if !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("resume, %s: %v", name, err)
+		for _, req.DryRun = range []bool{true, false} {
+			if err := ob.Pause(t.Context(), req); !errors.Is(err, core.ErrInvalidRequest) {
+				t.Errorf("%s, dry run %t: %v", name, req.DryRun, err)
+			}
+			if !req.Until.IsZero() {
+				continue
+			}
+			_, err := ob.Resume(t.Context(), core.ResumeRequest{
+				All: req.All, Topic: req.Topic, Tenant: req.Tenant, Actor: req.Actor, Reason: req.Reason,
+				DryRun: req.DryRun,
+			})
+			if !errors.Is(err, core.ErrInvalidRequest) {
+				t.Errorf("resume, %s, dry run %t: %v", name, req.DryRun, err)
+			}
 		}
 	}
 	if list, err := ob.Pauses(t.Context()); err != nil || len(list)+len(repo.Audits()) > 0 {
@@ -357,6 +360,48 @@ func TestPauseRequests(t *testing.T) {
 	err = plain.Pause(t.Context(), core.PauseRequest{All: true, Actor: "a", Reason: "r"})
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a table without pauses: %v", err)
+	}
+}
+
+// A dry run answers as the request would, and changes nothing.
+func TestDryRunsOfSettings(t *testing.T) {
+	repo := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{Repository: repo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	wants := func(want bool) {
+		t.Helper()
+		for _, topic := range []string{"a", "b"} {
+			ends := core.ResumeRequest{Topic: topic, Actor: "a", Reason: "r", DryRun: true}
+			if paused, err := ob.Resume(ctx, ends); err != nil || paused != (want && topic == "a") {
+				t.Errorf("a dry run resumes %s: %t, %v", topic, paused, err)
+			}
+		}
+	}
+	wants(false)
+	req := core.PauseRequest{Topic: "a", Actor: "a", Reason: "r", DryRun: true}
+	rate := core.RateRequest{Topic: "a", PerSecond: 1, Actor: "a", Reason: "r", DryRun: true}
+	bad := rate
+	bad.PerSecond = -1
+	if err := errors.Join(ob.Pause(ctx, req), ob.SetRate(ctx, rate)); err != nil {
+		t.Error(err)
+	}
+	if err := ob.SetRate(ctx, bad); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("a bad rate: %v", err)
+	}
+	wants(false)
+	if rates, err := ob.Rates(ctx); err != nil || len(rates)+len(repo.Audits()) > 0 {
+		t.Errorf("dry runs have stored %+v and %+v, %v", rates, repo.Audits(), err)
+	}
+	req.DryRun = false
+	if err := ob.Pause(ctx, req); err != nil {
+		t.Error(err)
+	}
+	wants(true)
+	if held, err := ob.Pauses(ctx); err != nil || len(held) != 1 || len(repo.Audits()) != 1 {
+		t.Errorf("dry runs have left %+v and %+v, %v", held, repo.Audits(), err)
 	}
 }
 

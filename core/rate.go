@@ -43,6 +43,9 @@ type RateRequest struct {
 	InFlight int
 	Actor    string // the person; required, at most 255 bytes
 	Reason   string // required, at most 1024 bytes
+	// DryRun: the request is checked as ever, and nothing is changed. A RateStore gets no such
+	// request.
+	DryRun bool
 }
 
 // Rate is the limit of a destination.
@@ -86,6 +89,9 @@ func (o *Outbox) SetRate(ctx context.Context, req RateRequest) error {
 		!slices.ContainsFunc(set, func(r Rate) bool { return r.Topic == req.Topic }) {
 		return fmt.Errorf("%w: %d destinations have a rate, and relays read no more: end some of them first",
 			ErrInvalidRequest, len(set))
+	}
+	if req.DryRun {
+		return nil
 	}
 	err = s.SetRate(ctx, req)
 	o.lookNow()

@@ -23,7 +23,8 @@ var auditActions = []string{
 func newAuditRows(m Meter) map[string]Counter {
 	series := counter(m, "outbox_audit_rows_total",
 		"Rows that table outbox_audit got since this process watches it, whichever process wrote them. A redrive, a "+
-			"discard and a replay have a row for each event. Use max over processes.", "action")
+			"discard and a replay have a row for each event. A row that commits after two looks have seen a newer "+
+			"one is not counted. Use max over processes.", "action")
 	rows := map[string]Counter{}
 	for _, action := range auditActions {
 		rows[action] = series(action)
@@ -33,7 +34,8 @@ func newAuditRows(m Meter) map[string]Counter {
 
 // auditTrail counts the audit rows that a table gets from any process. It reads each of them twice,
 // because a row may commit after one with a higher number. A row that commits before the next look
-// is counted then.
+// is counted then. A transaction that stays open for longer is missed: to look further back would
+// cost every look.
 type auditTrail struct {
 	rows         map[string]Counter
 	began        bool

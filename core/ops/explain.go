@@ -56,9 +56,9 @@ type Explanation struct {
 // A destination is known to be stopped if the relay of this process has stopped it. If the relay of
 // another process has, the events tell that it tried, see Outage.
 //
-// The table does not know whether a reader of the log has published its event (Event.ByLog). Such
-// an event has ReasonDone, and the text names a pause or a stopped destination that would hold it
-// back.
+// The row does not tell whether a reader of the log has published its event (Event.ByLog). Such an
+// event has ReasonDone, and the text names a pause or a stopped destination that would hold it
+// back. The fix is no replay: while the reader is not past the event, a replay sends it twice.
 //
 // The relays are those of core.Outbox.Relays. Calls of Drain are not among them. If the Repository
 // does not record relays, or their table is missing, no event has ReasonUnrelayed.
@@ -233,22 +233,18 @@ func (a *API) stopped(topic string) *core.StoppedDestination {
 
 func (a *API) done(ctx context.Context, x *Explanation) error {
 	x.Reason = ReasonDone
+	if x.Event.ByLog() {
+		return a.byLog(ctx, x)
+	}
 	declared, err := a.shortest(ctx)
 	if err != nil {
 		return err
 	}
-	w, known := declared[x.Event.Topic]
-	if x.Event.ByLog() {
-		if err := a.byLog(ctx, x, known); err != nil {
-			return err
-		}
-	} else {
-		x.Text = fmt.Sprintf("Destination %s accepted it at %s.", x.Event.Topic, at(x.Event.DoneAt))
-		if x.Event.Receipt != "" {
-			x.Text += " Its place there is " + x.Event.Receipt + "."
-		}
+	x.Text = fmt.Sprintf("Destination %s accepted it at %s.", x.Event.Topic, at(x.Event.DoneAt))
+	if x.Event.Receipt != "" {
+		x.Text += " Its place there is " + x.Event.Receipt + "."
 	}
-	if known && w.Keep != Forever && x.Event.ReplayOf.IsZero() {
+	if w, known := declared[x.Event.Topic]; known && w.Keep != Forever && x.Event.ReplayOf.IsZero() {
 		x.Text += replayableUntil(&x.Event, w)
 	}
 	return nil
@@ -333,7 +329,7 @@ func pauseText(p *core.Pause) (text, fix string) {
 	if !p.Until.IsZero() {
 		until = " until " + at(p.Until)
 	}
-	return fmt.Sprintf("%s paused by %s since %s%s: %s.", what, p.Actor, at(p.Since), until, p.Reason),
+	return fmt.Sprintf("%s paused by %s since %s%s: %s.", what, p.Actor, at(p.Since), until, unended(p.Reason)),
 		fmt.Sprintf("Resume it: `outbox resume %s --reason WHY`.", target)
 }
 
@@ -351,7 +347,7 @@ func shellWord(s string) string {
 func (x *Explanation) stopped(d *core.StoppedDestination) {
 	x.Reason = ReasonStopped
 	x.Text = fmt.Sprintf("Destination %s is stopped since %s: %s. Its events wait and spend no attempts.",
-		d.Topic, at(d.Since), errtext.Redact(d.Err.Error()))
+		d.Topic, at(d.Since), unended(errtext.Redact(d.Err.Error())))
 	x.Fix = repairDestination
 }
 
@@ -442,7 +438,8 @@ func (x *Explanation) limited(r *core.Rate) {
 	}
 	x.Reason = ReasonLimited
 	x.Text = fmt.Sprintf("It is due since %s and waits for its turn: destination %s gets at most %s, set by %s at "+
-		"%s: %s.", at(x.Event.AvailableAt), r.Topic, strings.Join(limits, " and "), r.Actor, at(r.Since), r.Reason)
+		"%s: %s.", at(x.Event.AvailableAt), r.Topic, strings.Join(limits, " and "), r.Actor, at(r.Since),
+		unended(r.Reason))
 	x.Fix = fmt.Sprintf("Wait, or end the limit: `outbox rate %s --off --reason WHY`.", shellWord(r.Topic))
 }
 
@@ -467,13 +464,18 @@ func times(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// failure returns the code and the text of the last failure.
+// failure returns the code and the text of the last failure, without the stop at its end.
 func failure(e *Event) string {
+	text := unended(e.Error)
 	switch {
-	case e.Error == "":
+	case text == "":
 		return e.ErrorCode
 	case e.ErrorCode == "":
-		return e.Error
+		return text
 	}
-	return e.ErrorCode + ", " + e.Error
+	return e.ErrorCode + ", " + text
 }
+
+// unended returns a text that people or programs wrote without its own full stop, for the end of a
+// sentence.
+func unended(text string) string { return strings.TrimRight(text, ". \t\r\n") }

@@ -8,17 +8,14 @@ import (
 )
 
 // byLog explains an event that a program publishes from the log of the database. Pauses and
-// failures are in the tables, and walrelay heeds them as every relay does.
-func (a *API) byLog(ctx context.Context, x *Explanation, declared bool) error {
+// failures are in the tables, and walrelay heeds them as every relay does. It names no replay:
+// while the program is not past the event, a replay sends it twice.
+func (a *API) byLog(ctx context.Context, x *Explanation) error {
 	e := &x.Event
 	x.Text = fmt.Sprintf("It was inserted at %s for a program that reads the log of the database, as walrelay and "+
-		"Debezium do. Whether that program has published it, this table does not know.", at(e.CreatedAt))
-	window := " --dedup-window TIME"
-	if declared {
-		window = ""
-	}
-	x.Fix = fmt.Sprintf("See whether the program runs and how far it is: `outbox doctor`. If it has lost the event, "+
-		"replay %[1]s: `outbox replay plan %[1]s%[2]s --reason WHY`.", e.ID, window)
+		"Debezium do. Its row does not say whether that program has published it.", at(e.CreatedAt))
+	x.Fix = "See whether that program runs and how far it is: `outbox doctor`. Until it is past the event, a replay " +
+		"sends the event twice."
 	text, fix, err := a.holdsLog(ctx, e)
 	if err != nil || text == "" {
 		return err
@@ -41,7 +38,7 @@ func (a *API) holdsLog(ctx context.Context, e *Event) (text, fix string, err err
 	}
 	if d := a.stopped(e.Topic); d != nil {
 		return fmt.Sprintf("Destination %s is stopped since %s: %s.", d.Topic, at(d.Since),
-			errtext.Redact(d.Err.Error())), repairDestination, nil
+			unended(errtext.Redact(d.Err.Error()))), repairDestination, nil
 	}
 	tried, err := a.Outage(ctx, e.Topic)
 	if err != nil || tried == nil {

@@ -27,11 +27,14 @@ const (
 	AuditUnmuteGroup = "unmute-group"
 )
 
-// GroupRequest says which group of failures a person changes. All fields are required.
+// GroupRequest says which group of failures a person changes. All fields but DryRun are required.
 type GroupRequest struct {
 	Fingerprint string // Group.Fingerprint
 	Actor       string // the person, at most 255 bytes
 	Reason      string // at most 1024 bytes
+	// DryRun: the request is checked as ever, and nothing is changed. A GroupStore gets no such
+	// request.
+	DryRun bool
 }
 
 // GroupNote is what people stored about a group of failures.
@@ -117,6 +120,9 @@ func (a *API) changeGroup(ctx context.Context, c GroupChange) error {
 	}
 	if !found {
 		return fmt.Errorf("%w: %.64q", ErrNoGroup, c.Fingerprint)
+	}
+	if c.DryRun {
+		return nil
 	}
 	c.Topic = topic
 	return store.ChangeGroup(ctx, c)

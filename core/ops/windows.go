@@ -46,14 +46,17 @@ func (w Window) String() string {
 	return fmt.Sprintf("consumer %s remembers events of %s for %s", w.Consumer, w.Topic, w.Keep)
 }
 
-// WindowRequest says which Window a person or a program changes. All fields are required, except
-// that WithdrawWindow has no use for Keep.
+// WindowRequest says which Window a person or a program changes. All fields but DryRun are
+// required, except that WithdrawWindow has no use for Keep.
 type WindowRequest struct {
 	Topic    string        // at most 249 bytes
 	Consumer string        // at most 128 bytes
 	Keep     time.Duration // see Window.Keep; more than 0
 	Actor    string        // at most 255 bytes
 	Reason   string        // at most 1024 bytes
+	// DryRun: the request is checked and answered as ever, and nothing is changed. A WindowStore
+	// gets no such request.
+	DryRun bool
 }
 
 // AuditReason is the reason of the audit row about the request.
@@ -112,13 +115,16 @@ func (a *API) DeclareWindow(ctx context.Context, req WindowRequest) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(w Window) bool { return w.Topic == req.Topic && w.Consumer == req.Consumer })
+	i := slices.IndexFunc(all, req.of)
 	switch {
 	case i >= 0 && all[i].Keep == req.Keep:
 		return nil
 	case i < 0 && len(all) >= maxWindows:
 		return invalid("%d windows are declared, and no more are read: withdraw those of consumers that are gone",
 			len(all))
+	}
+	if req.DryRun {
+		return nil
 	}
 	return store.DeclareWindow(ctx, req)
 }
@@ -135,6 +141,10 @@ func (a *API) WithdrawWindow(ctx context.Context, req WindowRequest) (withdrawn 
 	store, err := a.windows()
 	if err != nil {
 		return false, err
+	}
+	if req.DryRun {
+		all, err := store.Windows(ctx)
+		return slices.ContainsFunc(all, req.of), err
 	}
 	return store.WithdrawWindow(ctx, req)
 }
@@ -156,6 +166,9 @@ func (a *API) windows() (WindowStore, error) {
 	}
 	return s, nil
 }
+
+// of reports whether the request is about the window.
+func (r *WindowRequest) of(w Window) bool { return w.Topic == r.Topic && w.Consumer == r.Consumer }
 
 func (r *WindowRequest) check() error {
 	if p := textcheck.Problem(r.Topic, 249, true); p != "" {

@@ -144,6 +144,33 @@ func TestRelayOfTheLog(t *testing.T) {
 	if out, errs, _ := outbox(t, db, "status"); !strings.Contains(out, "nobody reads slot "+slot) {
 		t.Errorf("status without a relay:\n%s%s", out, errs)
 	}
+	if out, errs, _ := outbox(t, db, "list", "--newest", "--limit", "1"); !strings.Contains(out, "  done  ") {
+		t.Errorf("the last event is published, and listed as:\n%s%s", out, errs)
+	}
+
+	// Somebody moves back: the slot is dropped, and the bookmark stays.
+	pool := db.Open(t)
+	fixture.MustExec(t, pool, "SELECT pg_drop_replication_slot('"+slot+"')")
+	fixture.MustExec(t, pool, "DROP PUBLICATION "+slot)
+	doctor := func(says, not string) {
+		t.Helper()
+		if out, errs, _ := outbox(t, db, "doctor"); !strings.Contains(out, says) || strings.Contains(out, not) {
+			t.Errorf("doctor does not say %q, or says %q:\n%s%s", says, not, out, errs)
+		}
+	}
+	doctor("slot "+slot+" of walrelay is gone, and walrelay had published all", "failure  log")
+
+	// A process of the log that was forgotten publishes, and nobody sends it.
+	publish(1)
+	last := published[len(published)-1]
+	doctor("failure  log: slot "+slot+" of walrelay is missing", "is gone")
+	if out, errs, _ := outbox(t, db, "list", "--newest", "--limit", "1"); !strings.Contains(out, "  in the log  ") {
+		t.Errorf("an event that nobody has published is listed as:\n%s%s", out, errs)
+	}
+	if out, errs, _ := outbox(t, db, "explain", last); strings.Contains(out, "outbox replay") ||
+		!strings.Contains(out, "walrelay has not confirmed it yet, as of ") {
+		t.Errorf("explain of an event that nobody has published:\n%s%s", out, errs)
+	}
 }
 
 // The command ends for what a person has to change, and says in its own words what that is.

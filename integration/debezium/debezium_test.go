@@ -217,7 +217,7 @@ func (w *world) replay() {
 	w.wantRecord(all[0], first)
 	w.wantRecord(all[1], again)
 	x, err := api.Explain(w.Context(), first.RowID.String())
-	if err != nil || !strings.Contains(x[0].Text, "this table does not know") {
+	if err != nil || !strings.Contains(x[0].Text, "Its row does not say") {
 		w.Errorf("explained as %+v, %v", x, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,17 +15,24 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The table does not know whether a reader of the log has published an event. It knows what holds
-// the event back: a pause, a destination that this process has stopped, and one that was down for
-// another process.
+// The row does not say whether a reader of the log has published an event. The tables say what
+// holds the event back: a pause, a destination that this process has stopped, and one that was
+// down for another process.
 func TestExplainByLog(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		w := newWorld(t, db, core.Config{RelayedByLog: true})
 		id := w.Publish(core.Event{Type: "paid", Topic: "orders", TenantID: "acme"})[0]
-		const unknown = "Whether that program has published it, this table does not know."
+		const unknown = "Its row does not say whether that program has published it."
 		const held = "If walrelay has not published it, it waits for that."
-		plain := w.wants(id, ops.ReasonDone, []string{unknown}, []string{"`outbox doctor`", "outbox replay plan"})
+		plain := w.wants(id, ops.ReasonDone, []string{unknown},
+			[]string{"`outbox doctor`", "Until it is past the event, a replay sends the event twice."})
+		fixture.NoError(t, w.api.DeclareWindow(t.Context(), ops.WindowRequest{
+			Topic: "orders", Consumer: "search", Keep: time.Hour, Actor: "ada", Reason: "its inbox",
+		}))
+		if x := w.explain(id); x.Text != plain.Text || strings.Contains(x.Fix, "`outbox replay") {
+			t.Errorf("a replay of an event that may not be published yet is advised: %s %s", x.Text, x.Fix)
+		}
 
 		one := core.PauseRequest{Topic: "orders", Actor: "ada", Reason: "INC-42"}
 		fixture.NoError(t, w.Outbox.Pause(t.Context(), one))

@@ -33,6 +33,9 @@ func (w *world) wants(id string, reason ops.Reason, text, fix []string) ops.Expl
 			w.T.Errorf("the fix of %s does not name %q: %s", reason, part, x.Fix)
 		}
 	}
+	if strings.Contains(x.Text+x.Fix, "..") {
+		w.T.Errorf("a sentence ends twice: %s %s", x.Text, x.Fix)
+	}
 	if len(fix) == 0 && x.Fix != "" {
 		w.T.Errorf("%s needs no fix, and has %q", reason, x.Fix)
 	}
@@ -187,7 +190,7 @@ func TestExplain(t *testing.T) {
 			if !x.Until.Equal(who.Until) {
 				t.Errorf("until %s, want %s", x.Until, who.Until)
 			}
-			all := core.PauseRequest{All: true, Actor: "bob", Reason: "restore"}
+			all := core.PauseRequest{All: true, Actor: "bob", Reason: "restore."}
 			fixture.NoError(t, w.Outbox.Pause(t.Context(), all))
 			w.wants(id, ops.ReasonPaused, []string{"All destinations are paused by bob since ", ": restore."},
 				[]string{"`outbox resume --all --reason WHY`"})
@@ -216,7 +219,7 @@ func TestExplain(t *testing.T) {
 			}))
 			id := w.Publish(core.Event{Type: "paid", Topic: "hooks"})[0]
 			w.wants(id, ops.ReasonReady, nil, []string{"hooks"})
-			who := core.RateRequest{Topic: "hooks", PerSecond: 0.5, InFlight: 3, Actor: "ada", Reason: "contract"}
+			who := core.RateRequest{Topic: "hooks", PerSecond: 0.5, InFlight: 3, Actor: "ada", Reason: "contract."}
 			fixture.NoError(t, w.Outbox.SetRate(t.Context(), who))
 			w.wants(id, ops.ReasonLimited, []string{
 				"destination hooks gets at most 0.5 events a second and 3 at the same time, set by ada at ",
@@ -228,7 +231,8 @@ func TestExplain(t *testing.T) {
 		})
 		t.Run("stopped", func(t *testing.T) {
 			w.Run()
-			w.Publisher.Outage("down", core.Unavailable(errors.New("broker says password=hunter2 is wrong")))
+			says := "broker says password=hunter2 is wrong." // its sentence is not ended twice
+			w.Publisher.Outage("down", core.Unavailable(errors.New(says)))
 			id := w.Publish(
 				core.Event{Type: "paid", Topic: "down", Key: "k"},
 				core.Event{Type: "paid", Topic: "down", Key: "k"},

@@ -143,6 +143,17 @@ func TestGroupNotes(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, c.got, c.want)
 			}
 		}
+		dry, unknown := req, unknown
+		dry.DryRun, unknown.DryRun = true, true
+		fixture.NoError(t, w.api.NoteGroup(ctx, "x", dry))
+		fixture.NoError(t, w.api.MuteGroup(ctx, time.Now().Add(time.Hour), dry))
+		fixture.NoError(t, w.api.UnmuteGroup(ctx, dry))
+		if err := w.api.NoteGroup(ctx, "x", unknown); !errors.Is(err, ops.ErrNoGroup) {
+			t.Errorf("a dry run for an unknown group: %v", err)
+		}
+		if g := groups()["dead.paid"]; g.Muted || g.Stored.Actor != "" {
+			t.Errorf("dry runs have stored %+v", g)
+		}
 		fixture.NoError(t, w.api.NoteGroup(ctx, "billing drops v1", req))
 		fixture.NoError(t, w.api.MuteGroup(ctx, time.Now().Add(time.Hour), req))
 		if g := groups(); !g["dead.paid"].Muted || g["dead.paid"].Stored.Note != "billing drops v1" ||

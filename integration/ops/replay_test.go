@@ -283,7 +283,8 @@ func (w *world) audit() []core.AuditRecord {
 	return all
 }
 
-// DeclareWindow refuses what makes no sense, before anything is written.
+// DeclareWindow refuses what makes no sense, before anything is written, and so does a dry run,
+// which writes nothing at all.
 func TestDeclareWindowIsRefused(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -302,14 +303,32 @@ func TestDeclareWindowIsRefused(t *testing.T) {
 		} {
 			bad := good
 			change(&bad)
-			if err := w.api.DeclareWindow(t.Context(), bad); !errors.Is(err, core.ErrInvalidRequest) {
-				t.Errorf("%s: %v", name, err)
+			for _, bad.DryRun = range []bool{true, false} {
+				if err := w.api.DeclareWindow(t.Context(), bad); !errors.Is(err, core.ErrInvalidRequest) {
+					t.Errorf("%s, dry run %t: %v", name, bad.DryRun, err)
+				}
 			}
 		}
+		dry := good
+		dry.DryRun = true
+		fixture.NoError(t, w.api.DeclareWindow(t.Context(), dry))
 		if _, err := w.api.WithdrawWindow(t.Context(), good); !errors.Is(err, core.ErrInvalidRequest) {
 			t.Errorf("withdraw with Keep: %v", err)
 		}
 		if all, err := w.api.Windows(t.Context()); err != nil || len(all) != 0 || len(w.audit()) != 0 {
+			t.Errorf("%+v %v, audited %+v", all, err, w.audit())
+		}
+		dry.Keep = 0
+		withdraws := func(want bool) {
+			t.Helper()
+			if there, err := w.api.WithdrawWindow(t.Context(), dry); err != nil || there != want {
+				t.Errorf("a dry run withdraws %t, %v, want %t", there, err, want)
+			}
+		}
+		withdraws(false)
+		fixture.NoError(t, w.api.DeclareWindow(t.Context(), good))
+		withdraws(true)
+		if all, err := w.api.Windows(t.Context()); err != nil || len(all) != 1 || len(w.audit()) != 1 {
 			t.Errorf("%+v %v, audited %+v", all, err, w.audit())
 		}
 	})

@@ -200,7 +200,7 @@ func TestTail(t *testing.T) {
 			seen[e.ID] = true
 		}
 		r := w.run("tail", "--since", "1m", "--limit", "1", "--type", "old")
-		w.require(r, ExitOK, "new      orders  old  -")
+		w.require(r, ExitOK, "new         orders  old  -")
 		w.require(w.run("tail", "--overlap", "1ms"), ExitUsage, "--overlap")
 		w.require(w.run("tail", "--prefix", "other_"), ExitFailed, "outbox migrate up")
 	})

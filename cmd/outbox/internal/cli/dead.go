@@ -195,7 +195,8 @@ func (a *app) mutationCommand(name, shortText, long string) *cobra.Command {
 The events are those of the ids, or with --all every dead event that the filter selects. The command
 prints how many there are, how old they are, and where they go. Then it asks. Without a terminal it
 needs --yes, or it is refused (exit code 5). Actor and reason are stored in the audit table, in the
-same transaction. Exit code 4 says that fewer events were changed than were selected.
+same transaction. Exit code 4 says that fewer events were changed than were named or selected, or with
+--dry-run that fewer would be.
 
 For many events, store a plan and apply it: outbox ` + name + ` plan.`,
 		Example: fmt.Sprintf("  outbox %s --all --topic orders --dry-run\n"+
@@ -302,6 +303,8 @@ func (a *app) mutate(ctx context.Context, m mutation, args []string) error {
 			done.Events, err)
 	case err != nil:
 		return err
+	case m.dryRun && done.Events < len(ids):
+		return exit(ExitPartial, "%d of %d events would be changed", done.Events, len(ids))
 	case !m.dryRun && (done.Changed < done.Events || done.Events < len(ids)):
 		return exit(ExitPartial, "%d of %d events are changed: the others have changed before, or a relay publishes "+
 			"them; `outbox explain ID` says what an event waits for", done.Changed, max(done.Events, len(ids)))
@@ -337,6 +340,8 @@ func (a *app) selected(
 			a.note("no row has the id %s%s", id, rowOfEvent(ctx, api, id))
 		case rows[0].Status == ops.StatusDead, rows[0].Status.Open() && m.name == string(ops.ActionDiscard):
 			all = append(all, rows[0])
+		case rows[0].ByLog():
+			a.note("row %s was left to a reader of the log of the database: `outbox explain %[1]s`", id)
 		case rows[0].Status.Open():
 			a.note("row %s is %s, not dead: `outbox explain %[1]s`", id, rows[0].Status)
 		default:

@@ -72,6 +72,8 @@ func TestTablesElsewhere(t *testing.T) {
 		hint := "this database has tables of an outbox with --prefix shop_)"
 		w.require(w.run("status"), ExitFailed, hint, "`outbox migrate up` creates or upgrades the tables")
 		w.require(w.run("list"), ExitFailed, hint)
+		w.require(w.run("list", "--prefix", "shop2_"), ExitFailed,
+			"`outbox migrate up --prefix shop2_` creates or upgrades")
 		w.require(w.run("dead"), ExitFailed, hint)
 		w.ok("status", "--prefix", "shop_")
 		if w.dialect != core.Postgres {
@@ -219,6 +221,9 @@ func TestDiscardWaiting(t *testing.T) {
 		}
 		first, second := page.Events[0].ID.String(), page.Events[1].ID.String()
 		w.require(w.run("redrive", first, "--reason", "x", "--yes"), ExitPartial, "not dead", "outbox explain "+first)
+		w.require(w.run("redrive", first, "--dry-run"), ExitPartial, "not dead", "outbox explain "+first,
+			"0 of 1 events would be changed")
+		w.ok("discard", first, "--dry-run")
 		w.require(w.run("discard", "--all", "--reason", "x", "--yes"), ExitOK, "discard: 0 dead events of 0 keys")
 		w.require(w.run("discard", first, "--reason", "x"), ExitRefused, "0 dead and 1 waiting event of 1 key")
 

@@ -85,7 +85,8 @@ func (a *app) doctorCommand() *cobra.Command {
                 --to amqp://...: exchanges and queues that are missing, and with --rabbitmq-api those
                 that lose events that they have accepted
   log           where walrelay or Debezium reads the events from the log of the database: on
-                PostgreSQL whether a publication and a slot are there, and how far its reader is
+                PostgreSQL whether a publication and a slot are there, how far its reader is, and
+                whether events wait there for long
 
 The table of keys has the lease of keys that are held now, and how long work took that succeeded at
 once; --lease gives the lease that you have set. How long effects, publishes and handlers of the inbox
@@ -456,8 +457,7 @@ func (x *examination) pauses(ctx context.Context) ([]finding, error) {
 		row := pauseRowOf(p)
 		all = append(all, finding{
 			Check: "pauses", Level: levelWarning,
-			Found: fmt.Sprintf("%s is paused by %s since %s: %s", row.name(), short(p.Actor), moment(p.Since),
-				short(p.Reason)),
+			Found: row.text(),
 			Cause: "its events wait, and no relay publishes them",
 			Fix:   fmt.Sprintf("when the reason is gone: `outbox resume %s --reason WHY`", row.argument()),
 		})

@@ -128,7 +128,8 @@ func (a *app) withEffects(
 		}
 		err = fn(ctx, db, q)
 		if err != nil && codeOf(err) == ExitFailed {
-			err = db.missingTable(ctx, a.schema, a.effectsPrefix+"side_effect_command", "effects", err)
+			err = db.missingTable(ctx, a.schema, a.effectsPrefix+"side_effect_command",
+				"effects"+flagsOf(a.schema, a.effectsPrefix), err)
 		}
 		return err
 	})
@@ -264,8 +265,8 @@ func (a *app) effectsMutationCommand(m effectsMutation, shortText, long, example
 		Long: long + `
 
 Actor and reason are stored with the effect. Without a terminal the command needs --yes, or it is
-refused (exit code 5). Exit code 4 says that fewer effects were changed than were named: the others
-` + m.others + `.`,
+refused (exit code 5). Exit code 4 says that fewer effects were changed than were named, or with
+--dry-run that fewer would be: the others ` + m.others + `.`,
 		Example: example,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
@@ -293,11 +294,42 @@ refused (exit code 5). Exit code 4 says that fewer effects were changed than wer
 	return c
 }
 
+// errTried rolls a transaction back.
+var errTried = errors.New("this was a dry run")
+
+// try counts which of the effects would be changed. It changes each, and rolls that back.
+func (m *effectsMutation) try(ctx context.Context, tx core.Transactor, queue *command.Queue, ids []string,
+) (would int, err error) {
+	for _, id := range ids {
+		var changed bool
+		err := tx.RunInTx(ctx, func(ctx context.Context, tx core.Tx) (err error) {
+			if changed, err = m.do(queue, ctx, tx, id, "nobody", errTried.Error()); err != nil {
+				return err
+			}
+			return errTried
+		})
+		if !errors.Is(err, errTried) && !errors.Is(err, command.ErrNoEffect) {
+			return would, err
+		}
+		if changed {
+			would++
+		}
+	}
+	return would, nil
+}
+
 func (a *app) effectsMutate(
 	ctx context.Context, db *database, queue *command.Queue, m effectsMutation, ids []string,
 ) (err error) {
+	tx := sqltx.NewTransactor(db.DB, db.dialect)
 	q := m.Query
 	q.Status, q.Limit = command.StatusDead, 1000
+	would := -1 // effects that are named and would be changed
+	if m.dryRun && len(ids) > 0 {
+		if would, err = m.try(ctx, tx, queue, ids); err != nil {
+			return err
+		}
+	}
 	for len(ids) == 0 || q.After != "" {
 		page, err := queue.List(ctx, q)
 		if err != nil {
@@ -320,7 +352,6 @@ func (a *app) effectsMutate(
 		if err := a.confirm(m.yes, fmt.Sprintf("%s %s of %s?", m.name, many(len(ids), "effect"), db.name)); err != nil {
 			return err
 		}
-		tx := sqltx.NewTransactor(db.DB, db.dialect)
 		for _, id := range ids { // each in a transaction of its own: an effect locks a row that its worker wants
 			var changed bool
 			err = tx.RunInTx(ctx, func(ctx context.Context, tx core.Tx) (err error) {
@@ -350,6 +381,8 @@ func (a *app) effectsMutate(
 			done.Effects, err)
 	case err != nil:
 		return err
+	case would >= 0 && would < done.Effects:
+		return exit(ExitPartial, "%d of %d effects would be changed: the others %s", would, done.Effects, m.others)
 	case !m.dryRun && done.Changed < done.Effects:
 		return exit(ExitPartial, "%d of %d effects are changed: the others %s", done.Changed, done.Effects, m.others)
 	}

@@ -2,71 +2,70 @@ package cli
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"strings"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// pastCheckpoint finds a slot of walrelay whose checkpoint is after the transaction of an event.
-// The events of every transaction before a checkpoint are published, or open in the table. It reads
-// xmin as pgxoutbox/walrelay does for a repair: a transaction in doubt counts as later.
-const pastCheckpoint = `SELECT l.slot FROM {log} l, {event} e,
- (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) now
-WHERE e.id = $1::uuid AND NOT l.repairing AND
- now.next - (((now.next & 4294967295) - e.xmin::text::bigint) & 4294967295) < l.checkpoint::text::numeric::bigint
-LIMIT 1`
+// explained is why an event is where it is, with what is known about it if a reader of the log
+// publishes it.
+type explained struct {
+	ops.Explanation
+	logState
+}
 
-// explainLog adds what PostgreSQL knows about events that a program reads from its log.
-func (db *database) explainLog(ctx context.Context, schema, prefix string, all []ops.Explanation) error {
+// explainLog adds what PostgreSQL and walrelay know about events that a program reads from the log.
+func (db *database) explainLog(ctx context.Context, schema, prefix string, list []ops.Explanation,
+) (all []explained, err error) {
+	states, err := db.logStates(ctx, schema, prefix,
+		converted(list, func(x ops.Explanation) ops.Event { return x.Event }))
+	if err != nil {
+		return nil, err
+	}
 	var slots []slot
-	for i := range all {
-		x := &all[i]
-		if !x.Event.ByLog() || db.pgx == nil {
-			continue
-		}
-		if slots == nil {
-			var err error
-			if slots, err = db.readers(ctx, schema, prefix, true); err != nil {
-				return err
-			}
-		}
-		by, err := db.publishedBy(ctx, schema, prefix, slots, x.Event)
-		if err != nil {
-			return err
-		}
-		if by != "" {
-			x.Text += " Table " + prefix + "log does: walrelay has published it, from slot " + by + "."
+	for i, x := range list {
+		state := states[i]
+		switch {
+		case state.Log == "":
+		case state.Log == logPublished:
+			x.Text += " By table " + prefix + "log, " + state.words() + "."
 			x.Fix = ""
-			continue
-		}
-		if len(slots) == 0 {
-			x.Text += " Nobody reads the log of this database: it has no logical replication slot."
-		}
-		for _, s := range slots {
-			f := s.judge(maxLogBehind)
-			x.Text += " " + strings.ToUpper(f.Found[:1]) + f.Found[1:] + "."
-			if f.Level == levelFailure {
-				x.Fix = strings.ToUpper(f.Fix[:1]) + f.Fix[1:] + ". " + x.Fix
+		case db.pgx != nil:
+			if slots == nil {
+				if slots, err = db.readers(ctx, schema, prefix, &logEvents{}); err != nil {
+					return nil, err
+				}
 			}
+			inWords(&x, state, slots, prefix)
 		}
+		all = append(all, explained{x, state})
 	}
-	return nil
+	return all, nil
 }
 
-// publishedBy returns the slot from which walrelay has published an event, as far as it has written
-// that down.
-func (db *database) publishedBy(ctx context.Context, schema, prefix string, slots []slot, e ops.Event,
-) (slot string, err error) {
-	if len(slots) == 0 || slots[0].mark == nil {
-		return "", nil
+// inWords says of an event that is not known to be published how its readers do.
+func inWords(x *ops.Explanation, state logState, slots []slot, prefix string) {
+	if state.Log == logUnconfirmed {
+		x.Text += " By table " + prefix + "log, " + state.words() + ": it writes down every ten seconds how far it is."
 	}
-	text := strings.NewReplacer("{log}", db.quote(schema, prefix+"log"), "{event}", db.quote(schema, prefix+"event")).
-		Replace(pastCheckpoint)
-	err = db.QueryRowContext(ctx, text, e.ID.String()).Scan(&slot)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
+	if len(slots) == 0 {
+		x.Text += " Nobody reads the log of this database: it has no logical replication slot."
 	}
-	return slot, err
+	healthy := true
+	for _, s := range slots {
+		f := s.judge(maxLogBehind)
+		x.Text += " " + sentence(f.Found)
+		if f.Level == levelFailure {
+			healthy = false
+			x.Fix = sentence(f.Fix) + " " + x.Fix
+		}
+	}
+	if waits := x.Event.ReadAt.Sub(x.Event.CreatedAt); healthy && state.Log == logUnconfirmed && waits > lateLog {
+		x.Text += " It has waited for " + age(waits.Truncate(time.Second)) + ": " + whyLate + "."
+		x.Fix = sentence(whereStopped) + " " + x.Fix
+	}
 }
+
+// sentence is a text of doctor as a sentence.
+func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }

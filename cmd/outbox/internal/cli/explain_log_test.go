@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -25,12 +26,38 @@ func TestExplainOfTheLog(t *testing.T) {
 			}
 			return out
 		}
-		const unknown = "this table does not know."
+		const id = "0199d7b0-0000-7000-8000-000000000001"
+		const unknown = "Its row does not say whether that program has published it."
+		lists := func(log, says string) {
+			w.Helper()
+			status := inTheLog
+			if log == logPublished {
+				status = "done"
+			}
+			w.require(w.run("list"), ExitOK, status+"  ")
+			w.require(w.run("show", id), ExitOK, "status    "+status+"\n", says)
+			for _, command := range []string{"list", "show " + id, "list --status done"} {
+				out := w.ok(append(strings.Fields(command), "--json")...)
+				if !strings.Contains(out, `"status": "done"`) || !strings.Contains(out, `"log": "`+log+`"`) {
+					w.Errorf("outbox %s --json has no log %q, or another status: %s", command, log, out)
+				}
+			}
+			if out := w.ok("show", id); strings.Contains(out, "ended") {
+				w.Errorf("the time of the insert is shown as its end: %s", out)
+			}
+		}
+		r := w.run("list", "--json")
+		_, row, _ := strings.Cut(r.out, `"id": "`)
+		w.require(w.run("redrive", row[:36], "--dry-run"), ExitPartial,
+			"was left to a reader of the log of the database", "`outbox explain "+row[:36]+"`")
+		lists(logUnknown, "whether the reader of the log has published it, these tables do not know")
 		w.ok("pause", "orders", "--reason", "INC-42", "--actor", "ada", "--yes")
 		explain(unknown, "Destination orders is paused by ada since", "INC-42", "outbox resume orders")
 		w.ok("resume", "orders", "--reason", "over", "--yes")
-		if out := explain(unknown, "outbox replay plan"); strings.Contains(out, "paused") {
-			w.Errorf("explain names a pause that is over:\n%s", out)
+		if out := explain(unknown, "fix: See whether that program runs and how far it is: `outbox doctor`. Until "+
+			"it is past the event, a replay sends the event twice."); strings.Contains(out, "paused") ||
+			strings.Contains(out, "outbox replay") {
+			w.Errorf("explain names a pause that is over, or advises a second copy:\n%s", out)
 		}
 		if w.dialect != core.Postgres {
 			return
@@ -42,9 +69,15 @@ func TestExplainOfTheLog(t *testing.T) {
 		defer w.exec("SELECT pg_drop_replication_slot('" + name + "')")
 		explain(unknown, "Nobody reads slot "+name, "fix: Start its reader (Debezium")
 		w.exec(`CREATE TABLE outbox_log (slot text, node text, repairing boolean, checkpoint xid8,
-			confirmed pg_lsn DEFAULT 'FFFFFF/0')`)
+			confirmed pg_lsn DEFAULT 'FFFFFF/0', checkpoint_at timestamptz DEFAULT '2026-11-27 16:30:05Z')`)
 		w.exec("INSERT INTO outbox_log VALUES ('" + name + "', 'vm-1', false, '0')")
-		explain(unknown, "Nobody reads slot "+name, "fix: Start its relay, walrelay (`outbox relay --slot "+name+"`")
+		const notYet = "walrelay has not confirmed it yet, as of 2026-11-27 16:30:05Z"
+		out := explain(unknown, "By table outbox_log, "+notYet, "Nobody reads slot "+name,
+			"fix: Start its relay, walrelay (`outbox relay --slot "+name+"`")
+		if strings.Contains(out, "outbox replay") {
+			w.Errorf("explain advises a second copy:\n%s", out)
+		}
+		lists(logUnconfirmed, notYet)
 		w.exec("INSERT INTO outbox_log VALUES ('gone', 'vm-1', true, '0')")
 		explain(unknown, "Slot gone of walrelay is missing", "do not make the slot by hand")
 
@@ -62,10 +95,11 @@ func TestExplainOfTheLog(t *testing.T) {
 		w.exec("UPDATE outbox_log SET checkpoint = pg_snapshot_xmax(pg_current_snapshot()) WHERE repairing")
 		explain(unknown, "Nobody reads slot "+name)
 		w.exec("UPDATE outbox_log SET checkpoint = pg_snapshot_xmax(pg_current_snapshot())")
-		out := explain(unknown, "Table outbox_log does: walrelay has published it, from slot "+name+".")
+		out = explain(unknown, "By table outbox_log, walrelay has published it, from slot "+name+".")
 		if strings.Contains(out, "fix:") || strings.Contains(out, "Nobody reads") {
 			w.Errorf("there is nothing to do about an event that is published:\n%s", out)
 		}
+		lists(logPublished, "walrelay has published it, from slot "+name)
 		w.publish(core.Event{ID: "0199d7b0-0000-7000-8000-000000000002", Type: "order.placed", Topic: "orders"})
 		w.exec("UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = created_at WHERE status = 0")
 		out = w.ok("explain", "0199d7b0-0000-7000-8000-000000000002")
@@ -73,4 +107,145 @@ func TestExplainOfTheLog(t *testing.T) {
 			w.Errorf("an event after the checkpoint is said to be published:\n%s", out)
 		}
 	})
+}
+
+// walrelay keeps the events of a destination that is stopped in its memory. When they wait for
+// long, a person is told where the destination is named.
+func TestLateEventsOfTheLog(t *testing.T) {
+	t.Parallel()
+	address, dialect := newPostgres(t)
+	w := &world{T: t, address: address, dialect: dialect, env: map[string]string{}}
+	w.ok("migrate", "up")
+	first, second := core.NewEventID(), core.NewEventID()
+	w.publish(core.Event{ID: first, Type: "paid", Topic: "orders"},
+		core.Event{ID: second, Type: "paid", Topic: "mails"})
+	w.exec("UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = created_at")
+	w.exec("CREATE PUBLICATION p FOR TABLE outbox_event")
+	name := w.readSlot()
+	w.exec(`CREATE TABLE outbox_log (slot text, node text, repairing boolean, checkpoint xid8, confirmed pg_lsn,
+		checkpoint_at timestamptz)`)
+	w.exec("INSERT INTO outbox_log VALUES ('" + name + "', 'vm-1', false, '0', 'FFFFFF/0', now())")
+
+	const where, waits = "/readyz of the relay names the destination", "may be stopped, paused or limited"
+	silent := func(commands ...string) {
+		w.Helper()
+		for _, command := range commands {
+			if out := w.run(strings.Fields(command)...).out; strings.Contains(strings.ToLower(out), where) {
+				w.Errorf("outbox %s tells where a stopped destination is named: %s", command, out)
+			}
+		}
+	}
+	tail := []string{"tail", "--since", "1m", "--limit", "2"}
+	w.require(w.run(tail...), ExitOK, "in the log  orders  paid", "in the log  mails  paid")
+	w.require(w.run(append(tail, "--json")...), ExitOK, `"status":"done"`, `"log":"unconfirmed"`)
+	replay := strings.Fields("replay plan --topic orders --dedup-window 24h --dry-run")
+	const twice = "walrelay has not confirmed 1 of them yet, as of 20"
+	w.require(w.run(replay...), ExitOK, "1 done event", twice, "a replay sends them twice")
+	silent("status", "doctor", "explain "+first) // they have just been inserted
+	w.requireFinding(levelOK, "log", "walrelay has not confirmed 2 of them yet, as of 20")
+	w.exec("UPDATE outbox_event SET created_at = now() - interval '6 hours'")
+	w.requireFinding(levelWarning, "log", "2 of the newest 2 events are for a program that reads the log")
+	r := w.run("doctor") // what else it finds depends on the server
+	w.require(r, r.code, "the oldest was inserted 6h0m ago; their destinations: mails, orders", waits, where,
+		"outbox_relay_paused")
+	w.require(w.run("status"), ExitOK, "destinations: mails, orders", waits, where, "outbox_relay_paused")
+	w.require(w.run("explain", first), ExitOK, "It has waited for 6h0m", waits, "fix: /readyz of the relay names",
+		"outbox_relay_paused")
+	var s outboxState
+	if w.json(&s, "status"); s.ByLog == nil || s.ByLog.Unconfirmed == nil {
+		w.Fatalf("%+v", s.ByLog)
+	}
+	if u := s.ByLog.Unconfirmed; u.N != 2 || u.OldestSecs < 300 || len(u.Topics) != 2 || u.AsOf == nil {
+		w.Errorf("%+v", u)
+	}
+
+	w.exec("INSERT INTO outbox_log VALUES ('gone', 'vm-1', false, '0', '0/0', now())")
+	silent("status", "doctor", "explain "+first) // a slot that is missing is why
+	w.exec("DELETE FROM outbox_log WHERE slot = 'gone'")
+
+	w.exec("UPDATE outbox_log SET checkpoint = pg_snapshot_xmax(pg_current_snapshot())")
+	silent("status", "doctor", "explain "+first)
+	if r := w.run(replay...); r.code != ExitOK || strings.Contains(r.err, "confirmed") {
+		w.Errorf("the plan of a replay of what is published: %+v", r)
+	}
+	w.requireFinding(levelOK, "log", "walrelay has published all of them, as of 20")
+}
+
+// Somebody has moved back from the log to a relay that polls. doctor says so once, and does not
+// fail, if walrelay had published everything.
+func TestLeftoversOfTheLog(t *testing.T) {
+	t.Parallel()
+	address, dialect := newPostgres(t)
+	w := &world{T: t, address: address, dialect: dialect, env: map[string]string{}}
+	w.ok("migrate", "up")
+	w.publish(core.Event{Type: "paid", Topic: "orders"})
+	w.exec("UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = created_at")
+	w.exec(`CREATE TABLE outbox_log (slot text, node text, repairing boolean, checkpoint xid8, confirmed pg_lsn,
+		checkpoint_at timestamptz)`)
+	w.exec("INSERT INTO outbox_log VALUES ('gone', 'vm-1', false, '0', '0/0', now())")
+	const missing = "slot gone of walrelay is missing"
+	const left = "slot gone of walrelay is gone, and walrelay had published all"
+	w.requireFinding(levelFailure, "log", missing) // walrelay had not published the event
+	w.exec("UPDATE outbox_log SET checkpoint = pg_snapshot_xmax(pg_current_snapshot())")
+	one := func(level, found string) {
+		w.Helper()
+		w.requireFinding(level, "log", found)
+		var all []finding
+		w.json(&all, "doctor")
+		n := 0
+		for _, f := range all {
+			if f.Check == "log" {
+				n++
+			}
+		}
+		if n != 1 {
+			w.Errorf("doctor has %d findings about the log: %+v", n, all)
+		}
+	}
+	one(levelWarning, left) // the relay may just be down: the newest event is one of the log
+	w.exec("UPDATE outbox_log SET repairing = true")
+	w.requireFinding(levelFailure, "log", missing)
+	w.exec("UPDATE outbox_log SET repairing = false")
+
+	w.publish(core.Event{Type: "paid", Topic: "orders"})
+	one(levelOK, left)
+	const adopt = `UPDATE "outbox_event" SET claimed_by = NULL WHERE claimed_by = 'log'`
+	const forget = `DELETE FROM "outbox_log" WHERE slot = 'gone'`
+	w.require(w.run("doctor"), ExitUnhealthy, "if you have moved back to a relay that polls, leave these events to it",
+		adopt+"; then forget the slot: "+forget+"; if not", "nobody relays orders")
+	w.require(w.run("status"), ExitOK, left)
+	var s outboxState
+	if w.json(&s, "status"); len(s.Slots) != 1 || !s.Slots[0].LeftOver || !s.Slots[0].Lost {
+		w.Errorf("status has the slots %+v", s.Slots)
+	}
+
+	w.exec(adopt)
+	w.require(w.run("status"), ExitOK, "slot gone of walrelay is gone, and none of the newest events is for it")
+	if out := w.run("doctor").out; strings.Contains(out, "slot gone") {
+		w.Errorf("doctor has something to say about the log: %s", out)
+	}
+	w.exec(forget)
+	if out := w.ok("status"); strings.Contains(out, "slot gone") {
+		w.Errorf("the slot is not forgotten: %s", out)
+	}
+}
+
+// readSlot makes a slot that is read until the end of the test, and then is gone.
+func (w *world) readSlot() (name string) {
+	w.Helper()
+	db := w.open()
+	conn, err := db.Conn(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	name = unique() // it is temporary: its connection reads it
+	if _, err := conn.ExecContext(w.Context(),
+		"SELECT pg_create_logical_replication_slot('"+name+"', 'pgoutput', true)"); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		_, _ = conn.ExecContext(context.Background(), "SELECT pg_drop_replication_slot('"+name+"')")
+		_ = conn.Close()
+	})
+	return name
 }

@@ -95,13 +95,15 @@ func groupNote(g ops.Group) string {
 // groupChanged is what the commands that change a group print.
 type groupChanged struct {
 	Fingerprint string     `json:"fingerprint"`
+	DryRun      bool       `json:"dry_run"`
+	Events      int        `json:"events"` // that failed so, and are dead or retried
 	Note        *string    `json:"note,omitempty"`
 	MutedUntil  *time.Time `json:"muted_until,omitempty"`
 	Unmuted     bool       `json:"unmuted,omitempty"`
 }
 
 func (a *app) groupNoteCommand() *cobra.Command {
-	var by who
+	var by groupWho
 	c := &cobra.Command{
 		Use:   "note FINGERPRINT TEXT",
 		Short: "Store a note on a group of failures",
@@ -116,22 +118,18 @@ without --reason.`,
 			if by.reason == "" {
 				by.reason = "a note"
 			}
-			return a.changeGroup(c, &by, args[0], func(ctx context.Context, api *ops.API, req ops.GroupRequest) error {
-				if err := api.NoteGroup(ctx, args[1], req); err != nil {
-					return err
-				}
-				return a.print(groupChanged{Fingerprint: args[0], Note: &args[1]}, func() {
-					a.sayf("the note on group %s is stored\n", args[0])
+			return a.changeGroup(c, &by, args[0], groupChanged{Note: &args[1]}, "the note on group %s %s stored",
+				func(ctx context.Context, api *ops.API, req ops.GroupRequest) error {
+					return api.NoteGroup(ctx, args[1], req)
 				})
-			})
 		},
 	}
-	by.reasonFlags(c)
+	by.flags(c)
 	return c
 }
 
 func (a *app) groupMuteCommand() *cobra.Command {
-	var by who
+	var by groupWho
 	var lasts time.Duration
 	var until string
 	c := &cobra.Command{
@@ -152,57 +150,81 @@ transaction.`,
 			if err != nil {
 				return err
 			}
-			return a.changeGroup(c, &by, args[0], func(ctx context.Context, api *ops.API, req ops.GroupRequest) error {
-				if err := api.MuteGroup(ctx, end, req); err != nil {
-					return err
-				}
-				end = end.UTC()
-				return a.print(groupChanged{Fingerprint: args[0], MutedUntil: &end}, func() {
-					a.sayf("group %s is muted until %s\n", args[0], moment(end))
+			end = end.UTC()
+			text := "group %s %s muted until " + moment(end)
+			return a.changeGroup(c, &by, args[0], groupChanged{MutedUntil: &end}, text,
+				func(ctx context.Context, api *ops.API, req ops.GroupRequest) error {
+					return api.MuteGroup(ctx, end, req)
 				})
-			})
 		},
 	}
-	by.reasonFlags(c)
+	by.flags(c)
 	c.Flags().DurationVar(&lasts, "for", 0, "how long, such as 48h")
 	c.Flags().StringVar(&until, "until", "", "until when, such as 2026-11-23T18:00:00Z")
 	return c
 }
 
 func (a *app) groupUnmuteCommand() *cobra.Command {
-	var by who
+	var by groupWho
 	c := &cobra.Command{
 		Use:     "unmute FINGERPRINT --reason TEXT",
 		Short:   "Show a muted group of failures again",
 		Example: "  outbox groups unmute 3f1c5a7be0d9a421 --reason 'release 7 did not fix it'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.changeGroup(c, &by, args[0], func(ctx context.Context, api *ops.API, req ops.GroupRequest) error {
-				if err := api.UnmuteGroup(ctx, req); err != nil {
-					return err
-				}
-				return a.print(groupChanged{Fingerprint: args[0], Unmuted: true}, func() {
-					a.sayf("group %s is not muted\n", args[0])
+			return a.changeGroup(c, &by, args[0], groupChanged{Unmuted: true}, "group %s %s shown again",
+				func(ctx context.Context, api *ops.API, req ops.GroupRequest) error {
+					return api.UnmuteGroup(ctx, req)
 				})
-			})
 		},
 	}
-	by.reasonFlags(c)
+	by.flags(c)
 	return c
 }
 
-// changeGroup runs fn for a person. A group that nobody knows is a mistake of that person.
-func (a *app) changeGroup(c *cobra.Command, by *who, fingerprint string,
+// groupWho says who changes a group and why, or that nothing is changed.
+type groupWho struct {
+	who
+	dryRun bool
+}
+
+func (w *groupWho) flags(c *cobra.Command) {
+	w.reasonFlags(c)
+	dryRunFlag(c, &w.dryRun)
+}
+
+// changeGroup runs fn for a person, and prints the change and the text, which names the group. A
+// group that nobody knows is a mistake of that person.
+func (a *app) changeGroup(c *cobra.Command, by *groupWho, fingerprint string, change groupChanged, text string,
 	fn func(ctx context.Context, api *ops.API, req ops.GroupRequest) error,
 ) error {
-	if err := by.check(); err != nil {
+	if err := by.checkUnless(by.dryRun); err != nil {
 		return err
 	}
 	return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-		err := fn(ctx, api, ops.GroupRequest{Fingerprint: fingerprint, Actor: by.actor, Reason: by.reason})
+		g, err := api.Groups(ctx, ops.Filter{Fingerprint: fingerprint})
+		if err != nil {
+			return err
+		}
+		for _, one := range g.Groups {
+			change.Events += one.Dead + one.Retrying
+		}
+		err = fn(ctx, api, ops.GroupRequest{
+			Fingerprint: fingerprint, Actor: by.actor, Reason: by.reason, DryRun: by.dryRun,
+		})
 		if errors.Is(err, ops.ErrNoGroup) {
 			return usage("%w: outbox groups lists them", err)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		change.Fingerprint, change.DryRun = fingerprint, by.dryRun
+		is := "is"
+		if by.dryRun {
+			is = "would be"
+		}
+		return a.print(change, func() {
+			a.sayf(text+": it has %s\n", fingerprint, is, many(change.Events, "event"))
+		})
 	})
 }

@@ -37,8 +37,17 @@ func TestGroupNotes(t *testing.T) {
 			ExitUsage, "both")
 		w.require(by("groups", "mute", group, "--reason", "known", "--until", "2020-01-01T00:00:00Z"), ExitUsage,
 			"future")
+		w.require(w.run("groups", "note", group, "x", "--dry-run"), ExitOK, "would be stored: it has 2 events")
+		w.require(w.run("groups", "mute", group, "--for", "1h", "--dry-run"), ExitOK, "would be muted until 20")
+		w.require(w.run("groups", "unmute", group, "--dry-run"), ExitOK, "would be shown again")
+		w.require(w.run("groups", "mute", group, "--until", "2020-01-01T00:00:00Z", "--dry-run"), ExitUsage, "future")
+		w.require(w.run("groups", "note", "0123456789abcdef", "x", "--dry-run"), ExitUsage, "no such group")
+		var would groupChanged
+		if w.json(&would, "groups", "unmute", group, "--dry-run"); !would.DryRun || would.Events != 2 {
+			w.Errorf("%+v", would)
+		}
 		if list = listed(); list.Muted != 0 || list.Groups.Groups[0].Stored.Actor != "" {
-			w.Fatalf("refused commands have changed %+v", list)
+			w.Fatalf("refused commands or dry runs have changed %+v", list)
 		}
 
 		w.require(by("groups", "note", group, "billing drops v1"), ExitOK, "the note on group "+group+" is stored")
@@ -58,7 +67,7 @@ func TestGroupNotes(t *testing.T) {
 			w.Errorf("%+v", list)
 		}
 		w.require(w.run("status"), ExitOK, "dead 3") // muted events are counted
-		w.require(by("groups", "unmute", group, "--reason", "back again"), ExitOK, "is not muted")
+		w.require(by("groups", "unmute", group, "--reason", "back again"), ExitOK, "is shown again")
 		w.require(w.run("groups"), ExitOK, group, "billing drops v1 (ann)")
 		w.require(by("groups", "note", group, ""), ExitOK)
 		if list = listed(); list.Groups.Groups[0].Stored.Actor != "" {

@@ -144,7 +144,8 @@ func (a *app) idempotencyListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List idempotency keys: their status, lease and expiry",
 		Long: `list lists idempotency keys without their stored results, those that expire last first. It looks at the
-100,000 keys that expire last. With --id it finds any key, by the index if --scope is given too.`,
+100,000 keys that expire last. With --id it finds any key, by the index if --scope is given too. Exit
+code 1 says that no key has that id, or none that the other flags select.`,
 		Example: "  outbox idempotency list --status held\n" +
 			"  outbox idempotency list --scope 'http/POST /orders' --id 7f3a-91 --json",
 		Args: cobra.NoArgs,
@@ -163,7 +164,11 @@ func (a *app) idempotencyListCommand() *cobra.Command {
 				if len(rows) == 0 {
 					a.hintUnlisted(ctx, db, a.prefix+"idempotency_key", "scope", f.scope, "outbox idempotency")
 				}
-				return a.print(rows, func() { a.printKeyRows(rows, f.limit) })
+				err = a.print(rows, func() { a.printKeyRows(rows, f.limit) })
+				if err == nil && f.id != "" && len(rows) == 0 {
+					err = exit(ExitFailed, "no such key has the id %s", short(f.id))
+				}
+				return err
 			})
 		},
 	}

@@ -84,6 +84,12 @@ func TestIdempotency(t *testing.T) {
 		}
 		w.require(w.run("idempotency", "list", "--scope", "POST /order"), ExitOK, "no key",
 			`has the scope "POST /order": is that its name?`)
+		w.require(w.run("idempotency", "list", "--id", "nothing"), ExitFailed, "no key\n",
+			"no such key has the id nothing")
+		if code := w.json(&rows, "idempotency", "list", "--id", "1", "--status", "failed"); code != ExitFailed ||
+			len(rows) != 0 {
+			w.Errorf("exit code %d, %+v", code, rows)
+		}
 		w.require(w.run("idempotency", "list", "--status", "free"), ExitUsage, "held, abandoned, failed or done")
 		w.require(w.run("idempotency", "list", "--id", ""), ExitUsage, "it is empty")
 	})

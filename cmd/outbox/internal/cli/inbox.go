@@ -359,7 +359,7 @@ func (a *app) inboxMutationCommand(m inboxMutation, shortText, long string) *cob
 		Long: long + `
 
 Without a terminal the command needs --yes, or it is refused (exit code 5). Exit code 4 says that
-fewer messages were changed than were selected.`,
+fewer messages were changed than were named or selected, or with --dry-run that fewer would be.`,
 		Example: "  outbox inbox " + m.name + " --consumer mailer --all --dry-run",
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
@@ -423,6 +423,9 @@ func (a *app) inboxMutate(
 			done.Messages, err)
 	case err != nil:
 		return err
+	case m.dryRun && missing(keys, ids):
+		return exit(ExitPartial, "%d of %d messages would be changed: the others are not dead", done.Messages,
+			max(done.Messages, len(ids)))
 	case !m.dryRun && (done.Changed < done.Messages || missing(keys, ids)):
 		return exit(ExitPartial, "%d of %d messages are changed: the others are not dead", done.Changed,
 			max(done.Messages, len(ids)))

@@ -86,6 +86,8 @@ func TestInbox(t *testing.T) {
 		if w.json(&b, "inbox"); b.Dead != 3 {
 			w.Errorf("a dry run has changed %+v", b)
 		}
+		w.require(w.run("inbox", "redrive", "--consumer", "mailer", ids[0], ids[2], "--dry-run"), ExitPartial,
+			"1 of 2 messages would be changed: the others are not dead")
 		redrive := strings.Fields("inbox redrive --consumer mailer --reason repaired --actor ada --yes")
 		w.require(w.run(append(redrive, ids[0], ids[2])...), ExitPartial, "1 of 2 messages are changed")
 		var done inboxChange
@@ -187,7 +189,9 @@ func TestEffects(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		w.ok("migrate", "up")
-		w.require(w.run("effects"), ExitFailed, "outbox migrate up --tables effects")
+		w.require(w.run("effects"), ExitFailed, "`outbox migrate up --tables effects` creates it")
+		w.require(w.run("effects", "--effects-prefix", "p_"), ExitFailed, "there is no table p_side_effect_command",
+			"`outbox migrate up --tables effects --prefix p_` creates it")
 		w.ok("migrate", "up", "--tables", "effects")
 		w.require(w.run("effects"), ExitOK, "no effect waits")
 		ids := []string{w.deadEffect("1"), w.deadEffect("2"), w.deadEffect("3")}
@@ -217,6 +221,12 @@ func TestEffects(t *testing.T) {
 			w.Errorf("mail is known, and effects list says %s", r.err)
 		}
 
+		w.ok("effects", "redrive", ids[0], ids[1], "--dry-run")
+		w.require(w.run("effects", "redrive", ids[0], core.NewEventID(), "--dry-run"), ExitPartial,
+			"1 of 2 effects would be changed: the others do not exist")
+		if w.json(&states, "effects"); states[0].Dead != 3 || states[0].Pending != 0 {
+			w.Errorf("a dry run has changed %+v", states)
+		}
 		w.require(w.run("effects", "redrive", ids[0]), ExitUsage, "--reason")
 		w.require(w.run("effects", "redrive", ids[0], "--reason", "x"), ExitRefused, "--yes")
 		w.require(w.run("effects", "redrive", ids[0], core.NewEventID(), "--reason", "x", "--yes"), ExitPartial,
@@ -248,6 +258,8 @@ func TestEffectsDiscard(t *testing.T) {
 		w.require(w.run("effects", "discard", "--all", "--dry-run"), ExitOK, "3 effects")
 		w.require(w.run("effects", "discard", ids[0], core.NewEventID(), "--reason", "spam", "--actor", "ada", "--yes"),
 			ExitPartial, "1 of 2 effects are changed: the others are not dead")
+		w.require(w.run("effects", "discard", ids[0], "--dry-run"), ExitPartial,
+			"0 of 1 effects would be changed: the others are not dead")
 		w.require(w.run("effects", "redrive", ids[0], "--reason", "x", "--yes"), ExitPartial, "0 of 1 effects")
 		var done effectsChange
 		if code := w.json(&done, "effects", "discard", "--all", "--channel", "mail", "--reason", "x",

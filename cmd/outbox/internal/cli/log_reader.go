@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,12 +17,19 @@ const logSample = 1000
 type logEvents struct {
 	ByLog int `json:"by_log"`
 	Of    int `json:"of"`
+	// Unconfirmed are those that walrelay has not confirmed. Null: walrelay has no slot for the
+	// table, and which of the events are published is not known.
+	Unconfirmed *unconfirmedLog `json:"unconfirmed,omitempty"`
 }
 
 // String says what is known about the events.
 func (e logEvents) String() string {
+	known := "which of them are published, these tables do not know"
+	if e.Unconfirmed != nil {
+		known = e.Unconfirmed.String()
+	}
 	return fmt.Sprintf("%d of the newest %s are for a program that reads the log of the database, as walrelay and "+
-		"Debezium do; which of them are published, these tables do not know", e.ByLog, many(e.Of, "event"))
+		"Debezium do; %s", e.ByLog, many(e.Of, "event"), known)
 }
 
 // byLog returns nil if none of the newest events is for a reader of the log.
@@ -33,7 +41,8 @@ func (db *database) byLog(ctx context.Context, schema, prefix string) (*logEvent
 	if err != nil || e.ByLog == 0 {
 		return nil, err
 	}
-	return &e, nil
+	e.Unconfirmed, err = db.unconfirmed(ctx, schema, prefix)
+	return &e, err
 }
 
 // publicationsOf counts the publications with the inserts of the table, or of all its partitions. A
@@ -58,6 +67,24 @@ func (x *examination) log(ctx context.Context) (all []finding, err error) {
 	if x.db.dialect != core.Postgres {
 		return all, nil
 	}
+	slots, err := x.db.slots(ctx, x.schema, x.prefix)
+	if err == nil {
+		err = x.db.findLeft(ctx, x.schema, x.prefix, slots, events)
+	}
+	if err != nil {
+		return all, err
+	}
+	if left := leftovers(slots); len(left) > 0 { // nobody reads the log any more, and nobody has to
+		return converted(left, func(s slot) finding { return s.judge(x.maxBehind) }), nil
+	}
+	failed := func(s slot) bool { return s.judge(x.maxBehind).Level == levelFailure }
+	if events.Unconfirmed.late() && !slices.ContainsFunc(slots, failed) { // otherwise that is why
+		all = []finding{{
+			Check: "log", Level: levelWarning, Found: events.String(),
+			Cause: whyLate + "; these tables do not know which",
+			Fix:   whereStopped + ": " + relayGuide,
+		}}
+	}
 	table := x.db.quote(x.schema, x.prefix+"event")
 	var publications int
 	if err := x.db.QueryRowContext(ctx, publicationsOf, table).Scan(&publications); err != nil {
@@ -71,10 +98,6 @@ func (x *examination) log(ctx context.Context) (all []finding, err error) {
 			Fix: "make one (CREATE PUBLICATION), or ALTER PUBLICATION ... SET TABLE, as docs/debezium.md and " +
 				relayGuide + " show; walrelay makes it with Create (`outbox relay --slot NAME --create-slot`)",
 		})
-	}
-	slots, err := x.db.slots(ctx, x.schema, x.prefix)
-	if err != nil {
-		return all, err
 	}
 	var ours []string
 	for _, s := range slots {

@@ -84,7 +84,8 @@ func TestLogReader(t *testing.T) {
 		w.requireFinding(levelFailure, "log", "no publication has the inserts of")
 
 		// The table of walrelay says which slots are its own.
-		w.exec("CREATE TABLE outbox_log (slot text, node text, repairing boolean, confirmed pg_lsn)")
+		w.exec("CREATE TABLE outbox_log (slot text, node text, repairing boolean, confirmed pg_lsn, " +
+			"checkpoint xid8 DEFAULT '0', checkpoint_at timestamptz DEFAULT now())")
 		w.exec("INSERT INTO outbox_log VALUES ('" + name + "', 'vm-1', false, '0/0'), ('gone', NULL, false, '0/0')")
 		w.requireFinding(levelOK, "log", "slot "+name+" is read by walrelay on vm-1")
 		w.requireFinding(levelWarning, "log", "the reader of slot "+name, "--max-log-behind", "-1")

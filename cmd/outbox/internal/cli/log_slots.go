@@ -3,9 +3,13 @@ package cli
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // slot is a logical replication slot of PostgreSQL, or one of walrelay that is missing.
@@ -18,6 +22,15 @@ type slot struct {
 	safe         sql.NullInt64 // bytes until it may be lost; null: nothing bounds it
 	confirmed    int64         // its position in the log
 	mark         *bookmark     // nil if the slot is not one of walrelay
+	left         *leftover     // nil: the slot is there, or events wait for it
+}
+
+// leftover is the bookmark of a slot that is missing, and for which no event waits: somebody has
+// moved back to a relay that polls, or the slot was lost and no relay runs.
+type leftover struct {
+	events bool   // those that were read from the log are among the newest
+	polled bool   // the newest event is for a relay that polls
+	adopt  string // the statement that gives the former to the latter
 }
 
 // bookmark is what pgxoutbox/walrelay knows about a slot of its own.
@@ -26,6 +39,8 @@ type bookmark struct {
 	repairing  bool
 	confirmed  int64  // the slot is never further, unless somebody else has moved it
 	table      string // table of the bookmarks, for SQL
+	// checkpointAt is the time before which walrelay has published all that had committed.
+	checkpointAt time.Time
 }
 
 const (
@@ -46,11 +61,13 @@ const (
 func (s slot) judge(maxBehind int64) finding {
 	f := finding{Check: "log", Level: levelFailure}
 	switch {
+	case s.left != nil:
+		return s.leftOver()
 	case s.missing:
 		f.Found = fmt.Sprintf("slot %s of walrelay is missing", s.name)
 		f.Cause, f.Fix = noneSent, mends+byHand
 		if s.mark != nil {
-			f.Fix += "; if no relay has it any more, forget it: DELETE FROM " + s.mark.table + " WHERE slot = '" + s.name + "'"
+			f.Fix += "; if no relay has it any more, forget it: " + s.forget()
 		}
 	case s.status == "lost":
 		f.Found = fmt.Sprintf("slot %s is lost: the server has removed log that its reader has not read", s.name)
@@ -107,6 +124,63 @@ func (s slot) judge(maxBehind int64) finding {
 	return f
 }
 
+// leftOver says of a slot that is missing that no event waits for it.
+func (s slot) leftOver() finding {
+	f := finding{Check: "log", Level: levelOK}
+	if !s.left.polled { // the relay may just be down
+		f.Level = levelWarning
+		f.Cause = "if services still publish with RelayedByLog, nobody sends what they publish from now on"
+	}
+	f.Found = fmt.Sprintf("slot %s of walrelay is gone, and none of the newest events is for it", s.name)
+	over := "forget it: " + s.forget()
+	if s.left.events {
+		f.Found = fmt.Sprintf("slot %s of walrelay is gone, and walrelay had published all of the newest events that "+
+			"are for it%s", s.name, asOf(&s.mark.checkpointAt))
+		over = "leave these events to it, so that it sends their replays too: " + s.left.adopt + "; then forget the " +
+			"slot: " + s.forget()
+	}
+	f.Fix = "if you have moved back to a relay that polls, " + over + "; if not, start the relay that has this slot: " +
+		"it makes the slot again (" + relayGuide + ")"
+	return f
+}
+
+// forget is the statement that forgets a slot that was dropped.
+func (s slot) forget() string {
+	return "DELETE FROM " + s.mark.table + " WHERE slot = '" + s.name + "'"
+}
+
+// findLeft finds the slots of walrelay that are missing and that no event waits for. While another
+// one is there, events may leave by it, and a missing one was lost. e are the newest events; nil:
+// none of them is for a reader of the log.
+func (db *database) findLeft(ctx context.Context, schema, prefix string, slots []slot, e *logEvents) error {
+	published := e == nil || e.Unconfirmed != nil && e.Unconfirmed.N == 0
+	if !published || slices.ContainsFunc(slots, func(s slot) bool { return s.mark != nil && !s.missing }) ||
+		!slices.ContainsFunc(slots, func(s slot) bool { return s.missing }) {
+		return nil
+	}
+	table := db.quote(schema, prefix+"event")
+	left := leftover{
+		events: e != nil,
+		adopt:  "UPDATE " + table + " SET claimed_by = NULL WHERE claimed_by = '" + core.LogReader + "'",
+	}
+	err := db.QueryRowContext(ctx, "SELECT NOT (status = 1 AND COALESCE(claimed_by, '') = '"+core.LogReader+"') FROM "+
+		table+" ORDER BY id DESC LIMIT 1").Scan(&left.polled)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	for i := range slots {
+		if slots[i].missing && !slots[i].mark.repairing {
+			slots[i].left = &left
+		}
+	}
+	return nil
+}
+
+// leftovers are the slots that no event waits for.
+func leftovers(slots []slot) []slot {
+	return slices.DeleteFunc(slices.Clone(slots), func(s slot) bool { return s.left == nil })
+}
+
 func mebibytes(n int64) string { return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB" }
 
 const logicalSlots = `SELECT slot_name, COALESCE(wal_status, ''), active,
@@ -161,28 +235,33 @@ func (db *database) bookmarks(ctx context.Context, schema, prefix string) (all [
 		return nil, err
 	}
 	rows, err := db.QueryContext(ctx, "SELECT slot, COALESCE(node, '?'), repairing, "+
-		"pg_wal_lsn_diff(confirmed, '0/0')::bigint FROM "+table+" ORDER BY slot")
+		"pg_wal_lsn_diff(confirmed, '0/0')::bigint, "+db.micros("checkpoint_at")+" FROM "+table+" ORDER BY slot")
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		b := bookmark{table: table}
-		if err := rows.Scan(&b.slot, &b.node, &b.repairing, &b.confirmed); err != nil {
+		var at int64
+		if err := rows.Scan(&b.slot, &b.node, &b.repairing, &b.confirmed, &at); err != nil {
 			return nil, err
 		}
+		b.checkpointAt = time.UnixMicro(at).UTC()
 		all = append(all, b)
 	}
 	return all, rows.Err()
 }
 
 // readers returns the slots by which events leave: those of walrelay, or else all logical ones if
-// the newest events are for a reader of the log. On other databases there are none.
-func (db *database) readers(ctx context.Context, schema, prefix string, byLog bool) ([]slot, error) {
+// the newest events are for a reader of the log, which e counts. On other databases there are none.
+func (db *database) readers(ctx context.Context, schema, prefix string, e *logEvents) ([]slot, error) {
 	if db.pgx == nil {
 		return nil, nil
 	}
 	all, err := db.slots(ctx, schema, prefix)
+	if err == nil {
+		err = db.findLeft(ctx, schema, prefix, all, e)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +271,7 @@ func (db *database) readers(ctx context.Context, schema, prefix string, byLog bo
 			ours = append(ours, s)
 		}
 	}
-	if len(ours) == 0 && byLog {
+	if len(ours) == 0 && e != nil {
 		return all, nil
 	}
 	return ours, nil
@@ -208,6 +287,7 @@ type slotRow struct {
 	Safe      *int64 `json:"safe_bytes,omitempty"` // null: nothing bounds the slot
 	Walrelay  string `json:"walrelay,omitempty"`   // the node that reads it, or read it last
 	Repairing bool   `json:"repairing,omitempty"`
+	LeftOver  bool   `json:"left_over,omitempty"` // it is missing, and no event waits for it
 
 	found finding
 }
@@ -215,7 +295,7 @@ type slotRow struct {
 func slotRowOf(s slot) slotRow {
 	r := slotRow{
 		Slot: s.name, Active: s.active, Lost: s.missing || s.status == "lost", Behind: s.behind, Kept: s.kept,
-		found: s.judge(maxLogBehind),
+		LeftOver: s.left != nil, found: s.judge(maxLogBehind),
 	}
 	if s.safe.Valid {
 		r.Safe = &s.safe.Int64

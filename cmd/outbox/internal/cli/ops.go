@@ -126,6 +126,13 @@ func (m *moments) String() string {
 
 func (m *moments) Type() string { return "time" }
 
+// eventPage is what `outbox list` prints: an ops.Page.
+type eventPage struct {
+	Events    []listedEvent `json:"events"`
+	Next      string        `json:"next,omitempty"`
+	Truncated bool          `json:"truncated,omitempty"`
+}
+
 func (a *app) listCommand() *cobra.Command {
 	var q ops.ListQuery
 	var statuses []string
@@ -133,7 +140,12 @@ func (a *app) listCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List events, without their payloads",
 		Long: `list lists events in the order of an index. A filter that no index serves is compared row by row, and
-then a page may be short: the last line says how to go on.`,
+then a page may be short: the last line says how to go on.
+
+The status "in the log" is that of an event which was left to a reader of the log of the database, and
+is not known to be published: walrelay has not confirmed it yet (it writes down every ten seconds how
+far it is), or another program, such as Debezium, reads the log. --json has the status of the row, which is
+done, and "log": unconfirmed, unknown or published. --status done selects them all.`,
 		Example: "  outbox list --status new,retry --topic orders\n  outbox list --topic orders --key order/7\n" +
 			"  outbox list --newest --since 10m",
 		Args: cobra.NoArgs,
@@ -148,13 +160,14 @@ then a page may be short: the last line says how to go on.`,
 			if q.Limit < 1 || q.Limit > ops.MaxLimit {
 				return usage("--limit %d: it is 1 to %d", q.Limit, ops.MaxLimit)
 			}
-			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-				page, err := api.List(ctx, q)
+			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
+				found, err := api.List(ctx, q)
 				if err != nil {
 					return err
 				}
-				if page.Events == nil {
-					page.Events = []ops.Event{}
+				page := eventPage{Next: found.Next, Truncated: found.Truncated}
+				if page.Events, err = a.listed(ctx, db, found.Events); err != nil {
+					return err
 				}
 				if len(page.Events) == 0 && page.Next == "" {
 					a.hintUnseen(ctx, api, q.Filter)
@@ -179,7 +192,7 @@ then a page may be short: the last line says how to go on.`,
 	return c
 }
 
-func (a *app) printEvents(events []ops.Event) {
+func (a *app) printEvents(events []listedEvent) {
 	if len(events) == 0 {
 		a.sayf("no event\n")
 		return
@@ -187,7 +200,7 @@ func (a *app) printEvents(events []ops.Event) {
 	t := &table{}
 	t.add("ID", "STATUS", "TOPIC", "TYPE", "KEY", "ATTEMPTS", "CREATED", "ERROR")
 	for _, e := range events {
-		status := e.Status.String()
+		status := e.status()
 		if e.Leased() {
 			status += ", leased"
 		}
@@ -209,15 +222,22 @@ func (a *app) showCommand() *cobra.Command {
 each. The payload and the headers are left out, because they may be confidential: --payload has them.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-				all, err := api.Show(ctx, args[0])
+			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
+				found, err := api.Show(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				for i := range all {
+				states, err := db.logStates(ctx, a.schema, a.prefixOf(),
+					converted(found, func(d ops.Details) ops.Event { return d.Event }))
+				if err != nil {
+					return err
+				}
+				all := make([]details, len(found))
+				for i, d := range found {
 					if !payload {
-						all[i].Content.Payload, all[i].Content.Headers = nil, nil
+						d.Content.Payload, d.Content.Headers = nil, nil
 					}
+					all[i] = details{d, states[i]}
 				}
 				return a.print(all, func() {
 					for _, d := range all {
@@ -231,7 +251,13 @@ each. The payload and the headers are left out, because they may be confidential
 	return c
 }
 
-func (a *app) printDetails(d ops.Details, payload bool) {
+// details is all about an event, with what is known about it if a reader of the log publishes it.
+type details struct {
+	ops.Details
+	logState
+}
+
+func (a *app) printDetails(d details, payload bool) {
 	t := &table{}
 	add := func(name, value string) {
 		if value != "" && value != "-" {
@@ -240,7 +266,8 @@ func (a *app) printDetails(d ops.Details, payload bool) {
 	}
 	add("row", d.ID.String())
 	add("event", d.EventID)
-	add("status", d.Status.String())
+	add("status", d.status(d.Status))
+	add("log", d.words())
 	if !d.ReplayOf.IsZero() {
 		add("replay of", d.ReplayOf.String())
 	}
@@ -255,7 +282,9 @@ func (a *app) printDetails(d ops.Details, payload bool) {
 		add("leased by", d.ClaimedBy)
 		add("leased until", moment(d.LeaseUntil))
 	}
-	add("ended", moment(d.DoneAt))
+	if d.Log == "" { // otherwise it is the time of the insert
+		add("ended", moment(d.DoneAt))
+	}
 	add("failure", d.ErrorCode)
 	add("error", singleLine(d.Error))
 	add("place", d.Receipt)
@@ -296,14 +325,16 @@ func (a *app) explainCommand() *cobra.Command {
 		Long: `explain says in one sentence why an event is where it is, and names the command that changes it. The
 id is that of a row or of an event. Of an event that is read from the log of PostgreSQL it says whether
 walrelay has published it, as far as it has written that down (every ten seconds), and whether somebody
-reads the slot. Exit code 1 says that no row has that id.`,
+reads the slot. It does not advise to replay such an event: while the reader of the log is not past it,
+a replay is a second copy. Exit code 1 says that no row has that id.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
-				all, err := api.Explain(ctx, args[0])
-				if err == nil {
-					err = db.explainLog(ctx, a.schema, a.prefixOf(), all)
+				list, err := api.Explain(ctx, args[0])
+				if err != nil {
+					return err
 				}
+				all, err := db.explainLog(ctx, a.schema, a.prefixOf(), list)
 				if err != nil {
 					return err
 				}

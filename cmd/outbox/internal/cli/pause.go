@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -41,6 +42,16 @@ func (p pauseRow) name() string {
 		return "tenant " + p.Tenant
 	}
 	return "destination " + p.Topic
+}
+
+// text says who has paused it, since when, until when and why.
+func (p pauseRow) text() string {
+	until := "resumed"
+	if p.Until != nil {
+		until = moment(*p.Until)
+	}
+	return fmt.Sprintf("%s is paused by %s since %s until %s: %s", p.name(), short(p.Actor), moment(p.Since), until,
+		short(p.Reason))
 }
 
 // argument is what `outbox resume` takes.
@@ -91,7 +102,7 @@ func (t *target) row(args []string) (row pauseRow, err error) {
 	if named != 1 {
 		return row, usage("name one topic, or --tenant, or --all for every destination")
 	}
-	if err := t.check(); err != nil && !t.dryRun {
+	if err := t.checkUnless(t.dryRun); err != nil {
 		return row, err
 	}
 	row = pauseRow{All: t.all, Tenant: t.tenant, Actor: t.actor, Reason: t.reason}
@@ -170,6 +181,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 			}
 			req := core.PauseRequest{
 				All: row.All, Topic: row.Topic, Tenant: row.Tenant, Actor: row.Actor, Reason: row.Reason,
+				DryRun: t.dryRun,
 			}
 			if req.Until, err = a.end(lasts, until); err != nil {
 				return err
@@ -191,14 +203,17 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 					if err := a.confirm(t.yes, "pause "+name+" of "+db.name+"?"); err != nil {
 						return err
 					}
-					if err := api.Pause(ctx, req); err != nil {
-						return err
-					}
+				}
+				if err := api.Pause(ctx, req); err != nil {
+					return err
 				}
 				row.Since = a.now().UTC()
 				return a.print(pauseChange{row, r}, func() {
 					switch {
+					case t.dryRun && row.Until == nil:
+						a.sayf("%s would be paused until it is resumed\n", name)
 					case t.dryRun:
+						a.sayf("%s would be paused until %s\n", name, moment(*row.Until))
 					case row.Until == nil:
 						a.sayf("%s is paused until `outbox resume %s --reason WHY`\n", name, row.argument())
 					default:
@@ -227,8 +242,11 @@ func (a *app) end(lasts time.Duration, until string) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	at, err := time.Parse(time.RFC3339, until)
-	if err != nil {
+	switch {
+	case err != nil:
 		return time.Time{}, usage("--until: it is a time such as 2026-11-23T18:00:00Z")
+	case !at.After(a.now()): // a dry run refuses it too
+		return time.Time{}, usage("--until %s is not in the future", until)
 	}
 	return at, nil
 }
@@ -238,7 +256,8 @@ type resumed struct {
 	All     bool   `json:"all"`
 	Topic   string `json:"topic,omitempty"`
 	Tenant  string `json:"tenant,omitempty"`
-	Resumed bool   `json:"resumed"` // false: it was not paused
+	Paused  bool   `json:"paused"`  // it was paused before
+	Resumed bool   `json:"resumed"` // false: it was not paused, or this is a dry run
 	reach
 }
 
@@ -269,24 +288,30 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 					return err
 				}
 				a.noteByLog(ctx, db)
-				done := false
 				if !t.dryRun {
 					if err := a.confirm(t.yes, "resume "+name+" of "+db.name+"?"); err != nil {
 						return err
 					}
-					done, err = api.Resume(ctx, core.ResumeRequest{
-						All: row.All, Topic: row.Topic, Tenant: row.Tenant, Actor: row.Actor, Reason: row.Reason,
-					})
-					if err != nil {
-						return err
-					}
 				}
-				change := resumed{All: row.All, Topic: row.Topic, Tenant: row.Tenant, Resumed: done, reach: r}
+				paused, err := api.Resume(ctx, core.ResumeRequest{
+					All: row.All, Topic: row.Topic, Tenant: row.Tenant, Actor: row.Actor, Reason: row.Reason,
+					DryRun: t.dryRun,
+				})
+				if err != nil {
+					return err
+				}
+				change := resumed{
+					All: row.All, Topic: row.Topic, Tenant: row.Tenant, Paused: paused, Resumed: paused && !t.dryRun,
+					reach: r,
+				}
 				return a.print(change, func() {
 					switch {
-					case t.dryRun:
-					case done:
+					case paused && t.dryRun:
+						a.sayf("%s would go on\n", name)
+					case paused:
 						a.sayf("%s goes on\n", name)
+					case t.dryRun:
+						a.sayf("%s is not paused: nothing would be done (`outbox pauses` lists what is)\n", name)
 					default:
 						a.sayf("%s was not paused: nothing was done (`outbox pauses` lists what is)\n", name)
 					}

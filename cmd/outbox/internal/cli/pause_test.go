@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +21,9 @@ func TestPause(t *testing.T) {
 		why := []string{"--reason", "broker upgrade", "--actor", "ann"}
 		command := func(args ...string) result { return w.run(append(args, why...)...) }
 		w.require(command("pause", "orders"), ExitRefused, "--yes")
-		w.require(w.run("pause", "orders", "--dry-run"), ExitOK, "pause destination orders: 1 event waits")
+		w.require(w.run("pause", "orders", "--dry-run"), ExitOK, "pause destination orders: 1 event waits",
+			"destination orders would be paused until it is resumed")
+		w.require(w.run("pause", "a\tb", "--dry-run"), ExitUsage, "Topic")
 		w.require(w.answer("n\n", append([]string{"pause", "odrers"}, why...)...), ExitRefused,
 			`has the topic "odrers": is that its name?`, "0 events wait", "pause destination odrers of ")
 		var would pauseChange
@@ -35,6 +38,8 @@ func TestPause(t *testing.T) {
 		w.require(command("pause", "a", "b", "--yes"), ExitUsage)
 		w.require(command("pause", "orders", "--until", "tomorrow", "--yes"), ExitUsage, "--until")
 		w.require(command("pause", "orders", "--until", "2020-01-01T00:00:00Z", "--yes"), ExitUsage, "future")
+		w.require(w.run("pause", "orders", "--until", "2020-01-01T00:00:00Z", "--dry-run"), ExitUsage,
+			"--until 2020-01-01T00:00:00Z is not in the future")
 		w.require(command("pause", "orders", "--for", "-1m", "--yes"), ExitUsage, "--for")
 		w.require(command("pause", "orders", "--for", "1m", "--until", "2030-01-01T00:00:00Z", "--yes"), ExitUsage,
 			"both")
@@ -58,7 +63,11 @@ func TestPause(t *testing.T) {
 			w.Fatalf("%+v", rows)
 		}
 		w.require(w.run("pauses"), ExitOK, "(all)", "orders", "broker upgrade", "resumed")
-		w.require(w.run("status"), ExitOK, "everything is paused by ann", "destination orders is paused by ann")
+		until := moment(*rows[1].Until)
+		w.require(w.run("status"), ExitOK,
+			"everything is paused by ann since "+moment(rows[0].Since)+" until resumed: ",
+			"destination orders is paused by ann since "+moment(rows[1].Since)+" until "+until+": broker upgrade")
+		w.require(w.run("doctor"), ExitUnhealthy, "pauses: destination orders is paused by ann", " until "+until+": ")
 		w.require(w.run("doctor"), ExitUnhealthy, "pauses: destination orders is paused",
 			"outbox resume --all --reason")
 		var reasons []ops.Explanation
@@ -85,7 +94,20 @@ func TestPause(t *testing.T) {
 		if w.json(&page, "list", "--status", "done"); len(page.Events) != 0 {
 			w.Errorf("during the pause %+v are done", page.Events)
 		}
-		w.require(w.run("resume", "--all", "--dry-run"), ExitOK, "resume everything: 2 events wait")
+		dry := w.run("resume", "--all", "--dry-run")
+		w.require(dry, ExitOK, "resume everything: 2 events wait", "everything would go on")
+		if strings.Contains(dry.out, "not paused") {
+			w.Errorf("everything is paused, and the dry run says %s", dry.out)
+		}
+		var resume resumed
+		if w.json(&resume, "resume", "--all", "--dry-run"); !resume.Paused || resume.Resumed || !resume.DryRun {
+			w.Errorf("%+v", resume)
+		}
+		w.require(w.run("resume", "nothing", "--dry-run"), ExitOK,
+			"destination nothing is not paused: nothing would be done (`outbox pauses` lists what is)")
+		if w.json(&resume, "resume", "--tenant", "nobody", "--dry-run"); resume.Paused || resume.Resumed {
+			w.Errorf("%+v", resume)
+		}
 		w.require(command("resume", "--all", "--yes"), ExitOK, "everything goes on")
 		w.require(command("resume", "--all", "--yes"), ExitOK, "was not paused", "`outbox pauses`")
 		w.require(command("resume", "orders", "--yes"), ExitOK, "destination orders goes on")

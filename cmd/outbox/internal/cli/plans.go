@@ -141,6 +141,7 @@ func radiusOf(p ops.StoredPlan) change {
 func (a *app) applyCommand(action ops.Action) *cobra.Command {
 	var o ops.RunOptions
 	var w who
+	var dryRun bool
 	long := `apply works a stored plan off, in the order of its keys. Ctrl-C pauses it, and apply goes on with it.
 If this process dies, apply can go on after half a minute. Exit code 4 says that the plan was
 stopped, paused or cancelled before it was done.`
@@ -176,12 +177,16 @@ outbox redrive opens the replay again.`
 				if err != nil {
 					return err
 				}
+				if dryRun {
+					return a.wouldApply(ctx, api, action, args[0])
+				}
 				return a.apply(ctx, api, db.name, action, args[0], w.yes, o)
 			})
 		},
 	}
 	w.yesFlag(c)
 	w.actorFlag(c)
+	dryRunFlag(c, &dryRun)
 	c.Flags().Float64Var(&o.Rate, "rate", 0, "events a second at most; 0: no limit")
 	if action != ops.ActionDiscard {
 		c.Flags().Float64Var(&o.StopShare, "stop-share", 0.1,
@@ -203,17 +208,40 @@ func stopShare(c *cobra.Command, share float64) float64 {
 	return share
 }
 
-func (a *app) apply(ctx context.Context, api *ops.API, where string, action ops.Action, id string, yes bool,
-	o ops.RunOptions,
-) error {
+// planToApply reads a plan, and refuses one that cannot be applied.
+func planToApply(ctx context.Context, api *ops.API, action ops.Action, id string) (ops.StoredPlan, error) {
 	p, err := api.StoredPlan(ctx, id)
 	switch {
 	case err != nil:
-		return err
+		return p, err
 	case p.State.Ended():
-		return fmt.Errorf("%w: plan %s is %s; make a new one", ops.ErrPlanEnded, p.ID, p.State)
+		return p, fmt.Errorf("%w: plan %s is %s; make a new one", ops.ErrPlanEnded, p.ID, p.State)
 	case p.Action != action:
-		return usage("plan %s is one to %s: outbox %[2]s apply %[1]s", p.ID, p.Action)
+		return p, usage("plan %s is one to %s: outbox %[2]s apply %[1]s", p.ID, p.Action)
+	}
+	return p, nil
+}
+
+// wouldApply prints what a plan would work off.
+func (a *app) wouldApply(ctx context.Context, api *ops.API, action ops.Action, id string) error {
+	p, err := planToApply(ctx, api, action, id)
+	if err != nil {
+		return err
+	}
+	p.IDs = nil
+	return a.print(planEnd{p, true}, func() {
+		a.printRadius(radiusOf(p))
+		a.sayf("plan %s would be applied: %s of %d are not worked off\n", p.ID,
+			many(p.Events-p.Position, "event"), p.Events)
+	})
+}
+
+func (a *app) apply(ctx context.Context, api *ops.API, where string, action ops.Action, id string, yes bool,
+	o ops.RunOptions,
+) error {
+	p, err := planToApply(ctx, api, action, id)
+	if err != nil {
+		return err
 	}
 	if !a.json {
 		a.printRadius(radiusOf(p))
@@ -254,9 +282,13 @@ func (a *app) plansCommand() *cobra.Command {
 commands show one, or stop one that runs. Plans are deleted 90 days after their end.`,
 		Example: "  outbox plans --json",
 	}, list, a.plansShowCommand(),
-		a.plansEndCommand("pause", "Stop a plan until it is applied again",
+		a.plansEndCommand("pause", "paused", "Stop a plan until it is applied again",
+			`pause stops a plan until it is applied again. A process that works it off ends within a few seconds,
+and changes no more events.`,
 			func(api *ops.API) endPlan { return api.PausePlan }),
-		a.plansEndCommand("cancel", "End a plan, so that it cannot be applied any more",
+		a.plansEndCommand("cancel", "cancelled", "End a plan, so that it cannot be applied any more",
+			`cancel ends a plan: it cannot be applied any more. The events that it has changed stay changed. A
+process that works it off ends within a few seconds.`,
 			func(api *ops.API) endPlan { return api.CancelPlan }))
 	c.RunE = list.RunE
 	return c
@@ -323,24 +355,55 @@ func (a *app) plansShowCommand() *cobra.Command {
 
 type endPlan func(ctx context.Context, id, actor, reason string) (ops.StoredPlan, error)
 
-func (a *app) plansEndCommand(name, about string, of func(api *ops.API) endPlan) *cobra.Command {
+// planEnd is what a dry run of a change of a plan prints: the plan as it is.
+type planEnd struct {
+	ops.StoredPlan
+	DryRun bool `json:"dry_run"`
+}
+
+func (a *app) plansEndCommand(name, ended, about, long string, of func(api *ops.API) endPlan) *cobra.Command {
 	var w who
+	var dryRun bool
 	c := &cobra.Command{
 		Use: name + " PLAN --reason TEXT", Short: about, Args: cobra.ExactArgs(1),
+		Long: long + `
+
+The command prints how many events the plan has, and how far it is. Then it asks. Actor and reason are
+stored in the audit table, in the same transaction. Without a terminal it needs --yes, or it is
+refused (exit code 5).`,
 		Example: "  outbox plans " + name + " 5f3c9a1b2d4e --reason 'the broker is slow'",
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := w.check(); err != nil {
+			if err := w.checkUnless(dryRun); err != nil {
 				return err
 			}
-			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-				p, err := of(api)(ctx, args[0], w.actor, w.reason)
+			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
+				p, err := api.StoredPlan(ctx, args[0])
 				if err != nil {
+					return err
+				}
+				if p.State.Ended() {
+					return fmt.Errorf("%w: plan %s is %s", ops.ErrPlanEnded, p.ID, p.State)
+				}
+				left := many(p.Events-p.Position, "event")
+				if !a.json {
+					a.sayf("%s plan %s: it is %s, and %s of %d are not worked off\n", name, p.ID, p.State, left,
+						p.Events)
+				}
+				if dryRun {
+					p.IDs = nil
+					return a.print(planEnd{p, true}, func() { a.sayf("plan %s would be %s\n", p.ID, ended) })
+				}
+				if err := a.confirm(w.yes, fmt.Sprintf("%s plan %s of %s?", name, p.ID, db.name)); err != nil {
+					return err
+				}
+				if p, err = of(api)(ctx, args[0], w.actor, w.reason); err != nil {
 					return err
 				}
 				return a.printPlan(p)
 			})
 		},
 	}
-	w.reasonFlags(c)
+	w.flags(c)
+	dryRunFlag(c, &dryRun)
 	return c
 }

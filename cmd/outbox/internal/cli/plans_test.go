@@ -107,8 +107,20 @@ func TestPlans(t *testing.T) {
 			t.Errorf("%d events were published again, want 1", n)
 		}
 		broken.Store(false)
-		w.require(w.run("plans", "pause", p.ID, "--reason", "lunch", "--actor", "eve"), ExitOK,
-			"is paused: by eve: lunch")
+		pause := []string{"plans", "pause", p.ID, "--reason", "lunch", "--actor", "eve"}
+		w.require(w.run(pause...), ExitRefused, "29 events of 30 are not worked off", "--yes")
+		w.require(w.answer("n\n", pause...), ExitRefused, "pause plan "+p.ID+" of ")
+		w.require(w.run("plans", "pause", p.ID, "--dry-run"), ExitOK, "it is stopped", "would be paused")
+		w.require(w.run("plans", "cancel", p.ID, "--dry-run"), ExitOK, "would be cancelled")
+		w.require(w.run("plans", "cancel", "none", "--dry-run"), ExitFailed, "no such plan")
+		w.require(w.run("redrive", "apply", p.ID, "--dry-run"), ExitOK, "30 dead events of 30 keys", "would be applied")
+		w.require(w.run("discard", "apply", p.ID, "--dry-run"), ExitUsage, "outbox redrive apply "+p.ID)
+		var would planEnd
+		if w.json(&would, "plans", "cancel", p.ID, "--dry-run"); !would.DryRun || would.State != ops.PlanStopped ||
+			would.IDs != nil {
+			t.Errorf("%+v", would)
+		}
+		w.require(w.run(append(pause, "--yes")...), ExitOK, "is paused: by eve: lunch")
 		w.require(w.run("redrive", "apply", p.ID, "--yes"), ExitOK, "is done", "30 worked off, 30 changed",
 			"29 published, 1 failed again", "last change at 20",
 			"1 event failed again: outbox groups says why; plan again")
@@ -116,9 +128,13 @@ func TestPlans(t *testing.T) {
 			t.Errorf("%d events were published, want 30", n)
 		}
 		w.require(w.run("redrive", "apply", p.ID, "--yes"), ExitFailed, "the plan has ended")
+		w.require(w.run("redrive", "apply", p.ID, "--dry-run"), ExitFailed, "the plan has ended")
 
 		w.json(&p, "discard", "plan", "--reason", "test orders")
-		w.require(w.run("plans", "cancel", p.ID, "--reason", "not these"), ExitOK, "is cancelled")
+		w.require(w.run("plans", "cancel", p.ID, "--reason", "not these"), ExitRefused, "--yes")
+		w.require(w.run("plans", "cancel", p.ID, "--reason", "not these", "--yes"), ExitOK, "is cancelled")
+		w.require(w.run("plans", "cancel", p.ID, "--dry-run"), ExitFailed, "the plan has ended")
+		w.require(w.run("plans", "pause", p.ID, "--reason", "x", "--yes"), ExitFailed, "the plan has ended")
 		w.json(&p, "discard", "plan", "--topic", "mails", "--reason", "test mails")
 		w.require(w.run("discard", "apply", p.ID, "--yes", "--rate", "1000"), ExitOK, "is done", "1 changed")
 		var dead []deadRow

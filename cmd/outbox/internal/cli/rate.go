@@ -69,7 +69,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			row.Topic = args[0]
-			if err := w.check(); err != nil && !dryRun {
+			if err := w.checkUnless(dryRun); err != nil {
 				return err
 			}
 			if off == (row.PerSecond != 0 || row.InFlight != 0) {
@@ -90,28 +90,35 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				}
 				a.noteByLog(ctx, db)
 				row.Since, row.Actor, row.Reason = a.now().UTC(), w.actor, w.reason
-				if dryRun {
-					return a.print(rateChange{row, r, false}, func() {})
-				}
 				if limited, err := isLimited(ctx, ob, row.Topic); err != nil {
 					return err
 				} else if off && !limited { // it may be misspelled
 					return a.print(rateChange{row, r, false}, func() {
-						a.sayf("destination %s had no limit: nothing was done (`outbox rates` lists them)\n", row.Topic)
+						text := "destination %s had no limit: nothing was done (`outbox rates` lists them)\n"
+						if dryRun {
+							text = "destination %s has no limit: nothing would be done (`outbox rates` lists them)\n"
+						}
+						a.sayf(text, row.Topic)
 					})
 				}
-				ask := "set destination " + row.Topic + " of " + db.name + " to " + row.limits() + "?"
-				if err := a.confirm(w.yes, ask); err != nil {
-					return err
+				if !dryRun {
+					ask := "set destination " + row.Topic + " of " + db.name + " to " + row.limits() + "?"
+					if err := a.confirm(w.yes, ask); err != nil {
+						return err
+					}
 				}
 				if err := ob.SetRate(ctx, core.RateRequest{
 					Topic: row.Topic, PerSecond: row.PerSecond, InFlight: row.InFlight, Actor: w.actor,
-					Reason: w.reason,
+					Reason: w.reason, DryRun: dryRun,
 				}); err != nil {
 					return err
 				}
-				return a.print(rateChange{row, r, true}, func() {
-					a.sayf("destination %s gets %s\n", row.Topic, row.limits())
+				gets := "gets"
+				if dryRun {
+					gets = "would get"
+				}
+				return a.print(rateChange{row, r, !dryRun}, func() {
+					a.sayf("destination %s %s %s\n", row.Topic, gets, row.limits())
 				})
 			})
 		},

@@ -21,6 +21,16 @@ func TestRate(t *testing.T) {
 		w.require(w.run("rate", "hooks", "--per-second", "2", "--yes"), ExitUsage, "--reason is missing")
 		w.require(w.run("rate", "hooks", "--per-second", "2", "--dry-run"), ExitOK, "0 events wait",
 			`has the topic "hooks": is that its name?`)
+		w.require(w.run("rate", "hooks", "--per-second", "2", "--dry-run"), ExitOK,
+			"destination hooks would get at most 2 events a second")
+		w.require(w.run("rate", "hooks", "--per-second", "-2", "--dry-run"), ExitUsage, "--per-second -2 is not 0")
+		w.require(w.run("rate", "hooks", "--off", "--dry-run"), ExitOK,
+			"destination hooks has no limit: nothing would be done")
+		var would rateChange
+		if w.json(&would, "rate", "hooks", "--in-flight", "2", "--dry-run"); !would.DryRun || would.Changed ||
+			would.InFlight != 2 {
+			w.Errorf("%+v", would)
+		}
 		w.require(command("rate", "hooks", "--yes"), ExitUsage, "--off")
 		w.require(command("rate", "hooks", "--off", "--in-flight", "2", "--yes"), ExitUsage, "--off")
 		w.require(command("rate", "--off", "--yes"), ExitUsage)

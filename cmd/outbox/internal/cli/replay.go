@@ -37,7 +37,8 @@ stored, because that consumer would handle the event a second time. --dedup-wind
 consumers remember where none has declared it; elsewhere it only makes the time shorter.
 --beyond-windows makes it hold everywhere. The audit then names the consumers that get events twice.
 
-If more than --limit events are selected, nothing is stored either.`,
+If more than --limit events are selected, nothing is stored either. Of events that are read from the
+log of PostgreSQL it says how many walrelay has not confirmed yet: their replay is a second copy.`,
 		Example: "  outbox replay plan --topic orders --since 2h --reason 'lost, INC-7'\n" +
 			"  outbox replay plan 0192f1c2-... --dedup-window 168h --dry-run",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -48,7 +49,7 @@ If more than --limit events are selected, nothing is stored either.`,
 			if o.IDs, err = rowIDs(args); err != nil {
 				return err
 			}
-			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
+			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
 				p, err := api.PlanReplay(ctx, f, o)
 				if errors.Is(err, ops.ErrDedupWindow) {
 					err = fmt.Errorf("%w: --since selects them. --dedup-window makes what consumers have declared "+
@@ -57,6 +58,7 @@ If more than --limit events are selected, nothing is stored either.`,
 				if err != nil {
 					return err
 				}
+				a.noteUnconfirmed(ctx, db, p)
 				return a.storePlan(ctx, api, p, w, dryRun)
 			})
 		},

@@ -127,7 +127,7 @@ Data goes to the standard output, and everything else to the standard error. Eve
 
 Exit codes:
   0  done
-  1  failed
+  1  failed, or what was asked for is not there
   2  wrong use: an unknown command or flag, or a missing argument
   3  unhealthy: the command worked, and what it looked at is not as it should be
   4  partly done: what was done stays

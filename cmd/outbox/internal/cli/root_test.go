@@ -158,6 +158,36 @@ func TestEveryCommandHasJSON(t *testing.T) {
 	}
 }
 
+// Every command that changes something has a dry run, and asks first. Those that change no event
+// and no destination, or can be taken back before they do, do not ask.
+func TestEveryMutationCanBeTried(t *testing.T) {
+	t.Parallel()
+	silent := map[string]bool{
+		"outbox redrive plan": true, "outbox discard plan": true, "outbox replay plan": true, // apply asks
+		"outbox groups note": true, "outbox groups mute": true, "outbox groups unmute": true,
+		"outbox migrate up": true,
+	}
+	var mutations int
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, below := range c.Commands() {
+			walk(below)
+		}
+		has := func(name string) bool { return c.Flag(name) != nil }
+		if !has("reason") && !has("yes") && !has("actor") && !silent[c.CommandPath()] || c.Name() == "audit" {
+			return
+		}
+		mutations++
+		if !has("dry-run") || !has("json") || has("yes") == silent[c.CommandPath()] {
+			t.Errorf("%s: --dry-run %t, --json %t, --yes %t", c.CommandPath(), has("dry-run"), has("json"), has("yes"))
+		}
+	}
+	walk(NewRoot())
+	if mutations < 25 {
+		t.Errorf("%d commands change something", mutations)
+	}
+}
+
 // leaves are the commands that do something.
 func leaves(c *cobra.Command) (all []*cobra.Command) {
 	if !c.HasSubCommands() {

@@ -196,7 +196,7 @@ func (a *app) state(ctx context.Context, db *database) (s outboxState, err error
 	if s.ByLog, err = db.byLog(ctx, a.schema, a.prefixOf()); err != nil {
 		return s, err
 	}
-	slots, err := db.readers(ctx, a.schema, a.prefixOf(), s.ByLog != nil)
+	slots, err := db.readers(ctx, a.schema, a.prefixOf(), s.ByLog)
 	if err != nil {
 		return s, err
 	}
@@ -237,9 +237,10 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Count what waits, what is leased, what is retried and what is dead, by topic",
 		Long: `status counts the open and the dead events of each topic, lists the relays, and says which
 destination is down and what is paused or limited. Events that walrelay or Debezium reads from the log
-of the database are not counted: these tables do not know which of them are published. On PostgreSQL
-it says how far their reader is. At most 100,000 of each kind are counted; a plus behind a number says
-that there may be more.
+of the database are not counted: their rows do not say which of them are published. On PostgreSQL it
+says how far their reader is, and how many of the newest walrelay has not confirmed yet. A destination
+that walrelay has stopped is in no table: /readyz of the relay and the metric outbox_relay_paused name
+it. At most 100,000 of each kind are counted; a plus behind a number says that there may be more.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it
@@ -288,7 +289,7 @@ func (db *database) withTables(ctx context.Context, err error) error {
 	if !lacksTables(err) {
 		return err
 	}
-	return &noTablesError{err: err, elsewhere: db.elsewhere(ctx)}
+	return &noTablesError{err: err, elsewhere: db.elsewhere(ctx), where: db.where}
 }
 
 // elsewhere returns the flags that name the outboxes of this database. If it cannot be asked, there
@@ -343,6 +344,7 @@ const adviceForCode = " (create or upgrade the tables with "
 type noTablesError struct {
 	err       error
 	elsewhere []string // flags that name other outboxes of the database
+	where     string   // flags that name this one
 }
 
 func (e *noTablesError) Unwrap() error { return e.err }
@@ -356,7 +358,7 @@ func (e *noTablesError) Error() string {
 	if len(e.elsewhere) > 0 {
 		text += "\n(this database has tables of an outbox with " + strings.Join(e.elsewhere, ", or ") + ")"
 	}
-	return text + "\n(`outbox migrate up` creates or upgrades the tables)"
+	return text + "\n(`outbox migrate up" + e.where + "` creates or upgrades the tables)"
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -399,8 +401,12 @@ func (a *app) printState(s outboxState) {
 			a.sayf("%s\n", a.paint(red, t.Failure.text(t.Topic)))
 		}
 	}
-	if s.ByLog != nil {
+	if s.ByLog != nil && !slices.ContainsFunc(s.Slots, func(r slotRow) bool { return r.LeftOver }) {
 		a.sayf("%s\n", s.ByLog)
+		failed := func(r slotRow) bool { return r.found.Level == levelFailure }
+		if s.ByLog.Unconfirmed.late() && !slices.ContainsFunc(s.Slots, failed) {
+			a.sayf("%s\n", a.paint(yellow, whyLate+": "+whereStopped))
+		}
 	}
 	for _, r := range s.Slots {
 		text := r.found.Found
@@ -413,8 +419,7 @@ func (a *app) printState(s outboxState) {
 		a.sayf("%s\n", text)
 	}
 	for _, p := range s.Pauses {
-		a.sayf("%s\n", a.paint(yellow, fmt.Sprintf("%s is paused by %s since %s: %s", p.name(), short(p.Actor),
-			moment(p.Since), short(p.Reason))))
+		a.sayf("%s\n", a.paint(yellow, p.text()))
 	}
 	for _, r := range s.Rates {
 		a.sayf("%s\n", a.paint(yellow, fmt.Sprintf("destination %s gets %s by %s since %s: %s", r.Topic, r.limits(),

@@ -20,11 +20,11 @@ const tailPage = 1000
 // tailRows reads rows in the order of their ids, from one id to another.
 var tailRows = map[core.Dialect]string{
 	core.Postgres: `SELECT id, event_id, topic, event_type, COALESCE(tenant_id, ''), COALESCE(partition_key, ''), status,
- {created} FROM {event} WHERE id > $1::uuid AND id < $2::uuid ORDER BY id LIMIT {limit}`,
+ COALESCE(claimed_by, ''), {created} FROM {event} WHERE id > $1::uuid AND id < $2::uuid ORDER BY id LIMIT {limit}`,
 	core.MySQL: `SELECT id, event_id, topic, event_type, COALESCE(tenant_id, ''), COALESCE(partition_key, ''), status,
- {created} FROM {event} FORCE INDEX (PRIMARY) WHERE id > ? AND id < ? ORDER BY id LIMIT {limit}`,
+ COALESCE(claimed_by, ''), {created} FROM {event} FORCE INDEX (PRIMARY) WHERE id > ? AND id < ? ORDER BY id LIMIT {limit}`,
 	core.SQLite: `SELECT id, event_id, topic, event_type, COALESCE(tenant_id, ''), COALESCE(partition_key, ''), status,
- {created} FROM {event} WHERE id > ? AND id < ? ORDER BY id LIMIT {limit}`,
+ COALESCE(claimed_by, ''), {created} FROM {event} WHERE id > ? AND id < ? ORDER BY id LIMIT {limit}`,
 }
 
 // tailEvent is an event as tail prints it.
@@ -37,6 +37,9 @@ type tailEvent struct {
 	Key       string     `json:"key,omitempty"`
 	Status    ops.Status `json:"status"`
 	CreatedAt time.Time  `json:"created_at"`
+	logState
+
+	claimedBy string
 }
 
 // tail is one run of `outbox tail`.
@@ -148,6 +151,9 @@ func (a *app) tailOnce(ctx context.Context, db *database, t *tail, back time.Dur
 	inside := map[core.RowID]bool{}
 	for {
 		page, err := t.read(ctx, db, from, to)
+		if err == nil {
+			err = a.addLogStates(ctx, db, page)
+		}
 		if err != nil {
 			return false, err
 		}
@@ -189,7 +195,8 @@ func (t *tail) read(ctx context.Context, db *database, from, to core.RowID) (pag
 		var e tailEvent
 		var id any
 		var created int64
-		if err := rows.Scan(&id, &e.EventID, &e.Topic, &e.Type, &e.Tenant, &e.Key, &e.Status, &created); err != nil {
+		if err := rows.Scan(&id, &e.EventID, &e.Topic, &e.Type, &e.Tenant, &e.Key, &e.Status, &e.claimedBy,
+			&created); err != nil {
 			return nil, err
 		}
 		if e.ID, err = rowID(id); err != nil {
@@ -201,6 +208,17 @@ func (t *tail) read(ctx context.Context, db *database, from, to core.RowID) (pag
 	return page, rows.Err()
 }
 
+// addLogStates adds what is known about events that a reader of the log publishes.
+func (a *app) addLogStates(ctx context.Context, db *database, page []tailEvent) error {
+	states, err := db.logStates(ctx, a.schema, a.prefixOf(), converted(page, func(e tailEvent) ops.Event {
+		return ops.Event{ID: e.ID, Status: e.Status, ClaimedBy: e.claimedBy}
+	}))
+	for i := range states {
+		page[i].logState = states[i]
+	}
+	return err
+}
+
 func (t *tail) match(e tailEvent) bool {
 	is := func(want, is string) bool { return want == "" || want == is }
 	return is(t.topic, e.Topic) && is(t.eventType, e.Type) && is(t.tenant, e.Tenant) && is(t.key, e.Key)
@@ -210,7 +228,8 @@ func (a *app) printTail(e tailEvent) error {
 	if a.json {
 		return json.NewEncoder(a.Out).Encode(e)
 	}
-	a.sayf("%s  %s  %-7s  %s  %s  %s\n", moment(e.CreatedAt), e.ID, e.Status, e.Topic, e.Type, orDash(short(e.Key)))
+	a.sayf("%s  %s  %-10s  %s  %s  %s\n", moment(e.CreatedAt), e.ID, e.status(e.Status), e.Topic, e.Type,
+		orDash(short(e.Key)))
 	return nil
 }
 
@@ -271,12 +290,15 @@ func (db *database) missingTable(ctx context.Context, schema, name, kind string,
 }
 
 // where returns the flags of the person's schema and prefix, for a command that is printed.
-func (a *app) where() (flags string) {
-	if a.schema != "" {
-		flags += " --schema " + shellWord(a.schema)
+func (a *app) where() string { return flagsOf(a.schema, a.prefix) }
+
+// flagsOf returns the flags of a schema and a prefix.
+func flagsOf(schema, prefix string) (flags string) {
+	if schema != "" {
+		flags += " --schema " + shellWord(schema)
 	}
-	if a.prefix != "" {
-		flags += " --prefix " + shellWord(a.prefix)
+	if prefix != "" {
+		flags += " --prefix " + shellWord(prefix)
 	}
 	return flags
 }

@@ -37,6 +37,15 @@ func (w *who) check() error {
 	return nil
 }
 
+// checkUnless is check, unless nothing will be changed. Then the actor and the reason may be
+// missing, and stand-ins let the rest of the request be checked.
+func (w *who) checkUnless(dryRun bool) error {
+	if dryRun && w.reason == "" {
+		w.reason = "dry run"
+	}
+	return w.check()
+}
+
 // find finds the actor.
 func (w *who) find() {
 	if w.actor != "" {

@@ -21,6 +21,26 @@ type windowRow struct {
 	Reason   string    `json:"reason"`
 }
 
+// windowChange is what `outbox window declare` and `outbox window withdraw` print.
+type windowChange struct {
+	windowRow
+	DryRun bool `json:"dry_run"`
+	// Before is what the consumer had declared. Null: nothing.
+	Before *windowRow `json:"before"`
+}
+
+// declaredWindow returns what a consumer of a topic has declared, or nil.
+func declaredWindow(ctx context.Context, api *ops.API, topic, consumer string) (*windowRow, error) {
+	all, err := api.Windows(ctx)
+	for _, w := range all {
+		if w.Topic == topic && w.Consumer == consumer {
+			row := windowRowOf(w)
+			return &row, err
+		}
+	}
+	return nil, err
+}
+
 func windowRowOf(w ops.Window) windowRow {
 	return windowRow{w.Topic, w.Consumer, (*keep)(&w.Keep).String(), w.Since, w.Actor, w.Reason}
 }
@@ -70,47 +90,73 @@ refuses events that a consumer of their topic has forgotten.`,
 func (a *app) windowDeclareCommand() *cobra.Command {
 	var w who
 	var remembers keep
+	var dryRun bool
 	c := &cobra.Command{
 		Use:   "declare TOPIC CONSUMER --keep DURATION --reason TEXT",
 		Short: "Store how long a consumer of a topic recognises copies",
 		Long: `declare stores how long a consumer recognises the copies of an event of the topic, in place of what was
 declared before. The consumer is the name of its inbox, or any other name. A consumer that never
-forgets has --keep forever.
+forgets has --keep forever. The command prints what was declared before. Then it asks.
 
 Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
 --yes, or it is refused (exit code 5).`,
 		Example: "  outbox window declare orders search --keep 168h --reason 'its inbox keeps 8 days'",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := w.check(); err != nil {
+			if err := w.checkUnless(dryRun); err != nil {
 				return err
 			}
 			req := ops.WindowRequest{
 				Topic: args[0], Consumer: args[1], Keep: time.Duration(remembers), Actor: w.actor, Reason: w.reason,
+				DryRun: dryRun,
 			}
 			if req.Keep == 0 {
 				return usage("--keep is missing: how long does the consumer remember an event, such as 168h?")
 			}
 			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
-				row := windowRow{req.Topic, req.Consumer, remembers.String(), a.now().UTC(), req.Actor, req.Reason}
-				ask := fmt.Sprintf("store on %s that consumer %s remembers events of %s: %s?", db.name, row.Consumer,
-					row.Topic, row.Keep)
-				if err := a.confirm(w.yes, ask); err != nil {
+				before, err := declaredWindow(ctx, api, req.Topic, req.Consumer)
+				if err != nil {
 					return err
+				}
+				row := windowRow{req.Topic, req.Consumer, remembers.String(), a.now().UTC(), req.Actor, req.Reason}
+				if !a.json {
+					a.printWindowBefore(req, before)
+				}
+				if !dryRun {
+					ask := fmt.Sprintf("store on %s that consumer %s remembers events of %s: %s?", db.name,
+						row.Consumer, row.Topic, row.Keep)
+					if err := a.confirm(w.yes, ask); err != nil {
+						return err
+					}
 				}
 				if err := api.DeclareWindow(ctx, req); err != nil {
 					return err
 				}
 				a.hintUnseen(ctx, api, ops.Filter{Topic: req.Topic})
-				return a.print(row, func() {
-					a.sayf("consumer %s remembers events of %s: %s\n", row.Consumer, row.Topic, row.Keep)
+				would := ""
+				if dryRun {
+					would = "would be stored: "
+				}
+				return a.print(windowChange{row, dryRun, before}, func() {
+					a.sayf("%sconsumer %s remembers events of %s: %s\n", would, row.Consumer, row.Topic, row.Keep)
 				})
 			})
 		},
 	}
 	w.flags(c)
+	dryRunFlag(c, &dryRun)
 	c.Flags().Var(&remembers, "keep", "how long the consumer remembers an event, or forever")
 	return c
+}
+
+// printWindowBefore tells the person what a change of a window is about.
+func (a *app) printWindowBefore(req ops.WindowRequest, before *windowRow) {
+	text := "nothing is declared"
+	if before != nil {
+		text = fmt.Sprintf("%s is declared since %s by %s (%s)", before.Keep, moment(before.Since), short(before.Actor),
+			short(before.Reason))
+	}
+	a.sayf("consumer %s of %s: %s\n", req.Consumer, req.Topic, text)
 }
 
 func (a *app) windowListCommand() *cobra.Command {
@@ -146,25 +192,38 @@ func (a *app) printWindows(rows []windowRow) {
 
 func (a *app) windowWithdrawCommand() *cobra.Command {
 	var w who
+	var dryRun bool
 	c := &cobra.Command{
 		Use:   "withdraw TOPIC CONSUMER --reason TEXT",
 		Short: "Forget the window of a consumer that reads the topic no longer",
 		Long: `withdraw forgets what a consumer declared for a topic. Replays of the topic then follow the windows of
-its other consumers, or --dedup-window.
+its other consumers, or --dedup-window. The command prints what was declared. Then it asks.
 
 Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
 --yes, or it is refused (exit code 5).`,
 		Example: "  outbox window withdraw orders search --reason 'search reads the archive now'",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := w.check(); err != nil {
+			if err := w.checkUnless(dryRun); err != nil {
 				return err
 			}
-			req := ops.WindowRequest{Topic: args[0], Consumer: args[1], Actor: w.actor, Reason: w.reason}
+			req := ops.WindowRequest{
+				Topic: args[0], Consumer: args[1], Actor: w.actor, Reason: w.reason, DryRun: dryRun,
+			}
 			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
-				ask := fmt.Sprintf("withdraw the window of consumer %s of %s of %s?", req.Consumer, req.Topic, db.name)
-				if err := a.confirm(w.yes, ask); err != nil {
+				before, err := declaredWindow(ctx, api, req.Topic, req.Consumer)
+				if err != nil {
 					return err
+				}
+				if !a.json {
+					a.printWindowBefore(req, before)
+				}
+				if !dryRun {
+					ask := fmt.Sprintf("withdraw the window of consumer %s of %s of %s?", req.Consumer, req.Topic,
+						db.name)
+					if err := a.confirm(w.yes, ask); err != nil {
+						return err
+					}
 				}
 				there, err := api.WithdrawWindow(ctx, req)
 				if err != nil {
@@ -178,12 +237,17 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 					Topic: req.Topic, Consumer: req.Consumer, Since: a.now().UTC(), Actor: req.Actor,
 					Reason: req.Reason,
 				}
-				return a.print(row, func() {
-					a.sayf("the window of consumer %s of %s is withdrawn\n", req.Consumer, req.Topic)
+				is := "is"
+				if dryRun {
+					is = "would be"
+				}
+				return a.print(windowChange{row, dryRun, before}, func() {
+					a.sayf("the window of consumer %s of %s %s withdrawn\n", req.Consumer, req.Topic, is)
 				})
 			})
 		},
 	}
 	w.flags(c)
+	dryRunFlag(c, &dryRun)
 	return c
 }

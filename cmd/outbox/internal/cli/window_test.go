@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -22,6 +23,12 @@ func TestWindow(t *testing.T) {
 		w.require(command("window", "declare", "orders", "--yes", "--keep", "1h"), ExitUsage)
 		w.require(command("window", "declare", "orders", "search", "--yes", "--keep", "7d"), ExitUsage, "such as 168h")
 		w.require(w.run("window", "declare", "orders", "search", "--yes", "--keep", "1h"), ExitUsage, "--reason")
+		w.require(w.run("window", "declare", "orders", "search", "--keep", "1h", "--dry-run"), ExitOK,
+			"consumer search of orders: nothing is declared", "would be stored: consumer search remembers")
+		w.require(w.run("window", "declare", strings.Repeat("x", 250), "search", "--keep", "1h", "--dry-run"),
+			ExitUsage, "Topic has 250 bytes")
+		w.require(w.run("window", "withdraw", "orders", "search", "--dry-run"), ExitFailed, "has declared no window")
+		w.require(w.run("window", "list"), ExitOK, "no consumer has declared a window")
 		w.require(command("window", "declare", "orders", "mails", "--yes", "--keep", "forever"), ExitOK,
 			"consumer mails remembers events of orders: forever")
 		w.requireFinding(levelOK, "retention", "for ever")
@@ -56,6 +63,16 @@ func TestWindow(t *testing.T) {
 
 		w.require(command("window", "withdraw", "orders", "other", "--yes"), ExitFailed, "has declared no window")
 		w.require(command("window", "withdraw", "orders", "search"), ExitRefused, "--yes")
+		var would windowChange
+		if w.json(&would, "window", "withdraw", "orders", "search", "--dry-run"); !would.DryRun ||
+			would.Before == nil || would.Before.Keep != "1µs" || would.Before.Actor != "ann" {
+			w.Errorf("%+v", would)
+		}
+		w.require(w.run("window", "withdraw", "orders", "search", "--dry-run"), ExitOK, "1µs is declared since 20",
+			"would be withdrawn")
+		if w.json(&rows, "window", "list"); len(rows) != 2 {
+			w.Errorf("after dry runs %+v are left", rows)
+		}
 		w.require(command("window", "withdraw", "orders", "search", "--yes"), ExitOK, "is withdrawn")
 		w.require(w.run("audit", "--actor", "ann", "--topic", "orders"), ExitOK, "declare-window", "withdraw-window",
 			"its inbox (consumer search")

@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+)
+
+// These say how far an event is that a program publishes which reads the log of the database. The
+// status of its row is done from the beginning.
+const (
+	logPublished   = "published"   // walrelay has written down that it is past the event
+	logUnconfirmed = "unconfirmed" // walrelay has not, so far
+	logUnknown     = "unknown"     // another program reads the log, and the tables have nothing from it
+)
+
+// inTheLog is the status of an event for people, until it is known to be published.
+const inTheLog = "in the log"
+
+// logState is what is known about one event. The zero value is that of an event of a relay that
+// polls.
+type logState struct {
+	// Log is published, unconfirmed or unknown. Empty: no reader of the log publishes the event.
+	Log string `json:"log,omitempty"`
+	// AsOf is when walrelay was as far as it has written down. Nil: it has written down nothing.
+	AsOf *time.Time `json:"log_as_of,omitempty"`
+
+	slot string // from which it was published
+}
+
+// status is the status of an event for people.
+func (s logState) status(stored ops.Status) string {
+	if s.Log == "" || s.Log == logPublished {
+		return stored.String()
+	}
+	return inTheLog
+}
+
+// words say what is known.
+func (s logState) words() string {
+	switch s.Log {
+	case logPublished:
+		return "walrelay has published it, from slot " + s.slot
+	case logUnconfirmed:
+		return "walrelay has not confirmed it yet" + asOf(s.AsOf)
+	case logUnknown:
+		return "whether the reader of the log has published it, these tables do not know"
+	}
+	return ""
+}
+
+// asOf says of when a position of walrelay is.
+func asOf(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return ", as of " + moment(*t)
+}
+
+// pastCheckpoint is true for a row e of which walrelay has written down that it is published, or
+// open in the table: its transaction is before the checkpoint of a slot l. It reads xmin as
+// pgxoutbox/walrelay does for a repair: what is in doubt counts as later. During a repair a
+// checkpoint proves nothing.
+const pastCheckpoint = `NOT l.repairing AND
+ now.next - (((now.next & 4294967295) - e.xmin::text::bigint) & 4294967295) < l.checkpoint::text::numeric::bigint`
+
+const nextTransaction = "(SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) now"
+
+// logStates says what is known about events, in their order. It asks only if one of them is for a
+// reader of the log.
+func (db *database) logStates(ctx context.Context, schema, prefix string, events []ops.Event,
+) (states []logState, err error) {
+	states = make([]logState, len(events))
+	var ids []string
+	for i := range events {
+		if events[i].ByLog() {
+			states[i].Log = logUnknown
+			ids = append(ids, events[i].ID.String())
+		}
+	}
+	if len(ids) == 0 || db.pgx == nil {
+		return states, nil
+	}
+	bookmarks, err := db.bookmarks(ctx, schema, prefix)
+	if err != nil || len(bookmarks) == 0 {
+		return states, err
+	}
+	published, err := db.publishedFrom(ctx, schema, prefix, ids)
+	if err != nil {
+		return states, err
+	}
+	at := writtenAt(bookmarks)
+	for i := range events {
+		if states[i].Log == "" {
+			continue
+		}
+		states[i] = logState{Log: logUnconfirmed, AsOf: at}
+		if slot, ok := published[events[i].ID]; ok {
+			states[i] = logState{Log: logPublished, AsOf: at, slot: slot}
+		}
+	}
+	return states, nil
+}
+
+// publishedFrom returns the slot of each of the events that walrelay has published, as far as it
+// has written that down.
+func (db *database) publishedFrom(ctx context.Context, schema, prefix string, ids []string,
+) (map[core.RowID]string, error) {
+	rows, err := db.QueryContext(ctx, db.logWords(schema, prefix, `SELECT e.id::text, min(l.slot)
+FROM {log} l, {event} e, `+nextTransaction+`
+WHERE e.id = ANY ($1::text::uuid[]) AND e.status = 1 AND e.claimed_by = '`+core.LogReader+`' AND `+pastCheckpoint+`
+GROUP BY e.id`), "{"+strings.Join(ids, ",")+"}")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	published := map[core.RowID]string{}
+	for rows.Next() {
+		var text, slot string
+		if err := rows.Scan(&text, &slot); err != nil {
+			return nil, err
+		}
+		id, err := core.ParseRowID(text)
+		if err != nil {
+			return nil, err
+		}
+		published[id] = slot
+	}
+	return published, rows.Err()
+}
+
+// noteUnconfirmed says which events of a replay walrelay may not have published yet. A failure of
+// the question is no failure of the command.
+func (a *app) noteUnconfirmed(ctx context.Context, db *database, p ops.Plan) {
+	if p.ByLog == 0 || db.pgx == nil {
+		return
+	}
+	bookmarks, err := db.bookmarks(ctx, a.schema, a.prefixOf())
+	if err != nil || len(bookmarks) == 0 {
+		return
+	}
+	published, err := db.publishedFrom(ctx, a.schema, a.prefixOf(), converted(p.IDs, core.RowID.String))
+	if n := p.ByLog - len(published); err == nil && n > 0 {
+		a.note("walrelay has not confirmed %d of them yet%s: it publishes them, and a replay sends them twice", n,
+			asOf(writtenAt(bookmarks)))
+	}
+}
+
+// logWords fills in the names of the tables.
+func (db *database) logWords(schema, prefix, query string) string {
+	return strings.NewReplacer("{log}", db.quote(schema, prefix+"log"), "{event}", db.quote(schema, prefix+"event")).
+		Replace(query)
+}
+
+// writtenAt is when walrelay was as far as it has written down. Nil: only repairs are written down.
+func writtenAt(bookmarks []bookmark) (at *time.Time) {
+	for _, b := range bookmarks {
+		if !b.repairing && (at == nil || b.checkpointAt.After(*at)) {
+			at = &b.checkpointAt
+		}
+	}
+	return at
+}
+
+// lateLog is for how long an event may be unconfirmed before a person is told where to look.
+// walrelay writes its position down every ten seconds.
+const lateLog = 30 * time.Second
+
+// unconfirmedLog counts those of the newest events that walrelay has not confirmed.
+type unconfirmedLog struct {
+	N          int        `json:"n"`
+	OldestSecs float64    `json:"oldest_seconds"` // since the oldest of them was inserted; 0 without one
+	Topics     []string   `json:"topics"`         // of them
+	AsOf       *time.Time `json:"as_of"`          // null: walrelay has written down nothing
+}
+
+// late reports whether the events wait for longer than walrelay needs.
+func (u *unconfirmedLog) late() bool { return u != nil && u.N > 0 && seconds(u.OldestSecs) > lateLog }
+
+// String says how many are not confirmed.
+func (u *unconfirmedLog) String() string {
+	if u.N == 0 {
+		return "walrelay has published all of them" + asOf(u.AsOf)
+	}
+	return fmt.Sprintf("walrelay has not confirmed %d of them yet%s; the oldest was inserted %s ago; their %s: %s", u.N,
+		asOf(u.AsOf), age(seconds(u.OldestSecs)), plural(len(u.Topics), "destination"),
+		short(strings.Join(u.Topics, ", ")))
+}
+
+// whereStopped says where to look for a destination that walrelay has stopped. Its events wait in
+// the memory of the relay, and no table has them.
+const whereStopped = "/readyz of the relay names the destination and the error, and so do its log and the metric " +
+	"outbox_relay_paused"
+
+// whyLate says what may hold up walrelay.
+const whyLate = "a destination of these events or of earlier ones may be stopped, paused or limited, or a " +
+	"transaction is open for long"
+
+// unconfirmed counts those of the newest events that walrelay has not confirmed. Nil: walrelay has
+// no slot for the table, so nothing is known.
+func (db *database) unconfirmed(ctx context.Context, schema, prefix string) (*unconfirmedLog, error) {
+	if db.pgx == nil {
+		return nil, nil
+	}
+	bookmarks, err := db.bookmarks(ctx, schema, prefix)
+	if err != nil || len(bookmarks) == 0 {
+		return nil, err
+	}
+	u := &unconfirmedLog{Topics: []string{}, AsOf: writtenAt(bookmarks)}
+	rows, err := db.QueryContext(ctx, db.logWords(schema, prefix, fmt.Sprintf(`SELECT e.topic, count(*),
+ max(extract(epoch FROM clock_timestamp() - e.created_at))::float8
+FROM (SELECT topic, status, claimed_by, created_at, xmin FROM {event} ORDER BY id DESC LIMIT %d) e, %s
+WHERE e.status = 1 AND e.claimed_by = '%s' AND NOT EXISTS (SELECT FROM {log} l WHERE %s)
+GROUP BY e.topic`, logSample, nextTransaction, core.LogReader, pastCheckpoint)))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var topic string
+		var n int
+		var oldest float64
+		if err := rows.Scan(&topic, &n, &oldest); err != nil {
+			return nil, err
+		}
+		u.N += n
+		u.OldestSecs = max(u.OldestSecs, oldest)
+		u.Topics = append(u.Topics, topic)
+	}
+	slices.Sort(u.Topics)
+	return u, rows.Err()
+}
+
+// listedEvent is an event with what is known about it if a reader of the log publishes it.
+type listedEvent struct {
+	ops.Event
+	logState
+}
+
+// status is that of the event for people.
+func (e listedEvent) status() string { return e.logState.status(e.Status) }
+
+// listed adds to events what is known about those of a reader of the log.
+func (a *app) listed(ctx context.Context, db *database, events []ops.Event) ([]listedEvent, error) {
+	states, err := db.logStates(ctx, a.schema, a.prefixOf(), events)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]listedEvent, len(events))
+	for i := range events {
+		all[i] = listedEvent{events[i], states[i]}
+	}
+	return all, nil
+}

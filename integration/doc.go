@@ -8,13 +8,21 @@
 //   - sql, gorm, ent, bun: how transactions are followed and events are captured; the adapter suite
 //     over each
 //   - pgxoutbox: PostgreSQL over pgx, below each of them
-//   - once, httpkey, command, redisonce, inbox: work that happens once, requests, effects,
-//     consumers
+//   - once, redisonce: stores of idempotency keys, in SQL and in Redis
+//   - httpkey: HTTP requests with an Idempotency-Key
+//   - command: commands and side effects
+//   - inbox: consumers that do the work of an event once
 //   - brokers: Kafka, RabbitMQ, NATS and Redis behind the bridges
+//   - wake: the news that another process has committed events
+//   - walrelay, debezium: relays that read the log of the database
 //   - endtoend: from the business to the consumer, over every adapter and broker
 //   - crash: processes that are killed, hang or lose their connections at the worst moment
-//   - workspace: the modules of this repository as their users get them
+//   - ops, cli: the actions of operators, and the command outbox
+//   - metrics, tracing, monitoring: instruments, spans, alert rules and dashboards
+//   - migrating, upgrade: tables of another library, and tables of the version before
+//   - cloudevents: events in the form of CloudEvents
+//   - docs, workspace: the pages, and the modules as their users get them
 //   - mutants: a command that breaks the code in one place at a time and requires that a test fails
 //
-// All of them use internal/fixture.
+// Most of them use internal/fixture.
 package integration

@@ -78,7 +78,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return &faultyTx{tx, c}, nil
 }
 
-// CheckNamedValue passes on what only some drivers have.
+// CheckNamedValue calls the driver's method, which only some drivers have.
 func (c *conn) CheckNamedValue(v *driver.NamedValue) error {
 	if n, ok := c.fullConn.(driver.NamedValueChecker); ok {
 		return n.CheckNamedValue(v)
@@ -86,7 +86,8 @@ func (c *conn) CheckNamedValue(v *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-// ResetSession passes on what only some drivers have.
+// ResetSession calls the driver's method, which only some drivers have. It refuses a connection
+// that the injector has reported as lost.
 func (c *conn) ResetSession(ctx context.Context) error {
 	if c.broken {
 		return driver.ErrBadConn

@@ -134,7 +134,7 @@ func (s Spec) run() error {
 	return <-problems
 }
 
-// open returns what begins the transactions of the writers, and the tables for the relay.
+// open returns the function that begins the writers' transactions, and the tables for the relay.
 func (s Spec) open(t *trap) (begin func(context.Context) (Transaction, error), repo core.Repository, err error) {
 	if s.PGX {
 		return openPGX(s.DSN, t)
@@ -175,11 +175,11 @@ type Writer struct {
 	Wait    func() bool   // holds the next transaction back while it is true; may be nil
 	Wrote   func(n int)   // gets the number of committed events; may be nil
 
-	early core.Publisher // nil: correct
+	early core.Publisher // only in the mutant that publishes before the commit
 }
 
-// Write runs transactions until ctx ends or limit of them have ended; 0 is no limit. Each has one
-// to three events; some roll back.
+// Write runs transactions until ctx ends, or until it has run limit of them; 0 is no limit. Each
+// transaction has one to three events. Some roll back.
 func (w *Writer) Write(ctx context.Context, r *rand.Rand, limit int) error {
 	failures := 0
 	for n := 0; (limit == 0 || n < limit) && ctx.Err() == nil; n++ {
@@ -194,7 +194,7 @@ func (w *Writer) Write(ctx context.Context, r *rand.Rand, limit int) error {
 			failures = 0
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the child was told to stop
-		default: // for example a deadlock: nothing was committed
+		default: // such as a deadlock; nothing was committed
 			if failures++; failures > 20 {
 				return fmt.Errorf("cannot write: %w", err)
 			}

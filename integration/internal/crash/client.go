@@ -24,7 +24,7 @@ type line struct {
 	out *json.Encoder
 }
 
-// NewClient returns a publisher for the Ledger at addr that calls itself from.
+// NewClient returns a publisher for the Ledger at addr. from names the child.
 func NewClient(addr, from string) *Client {
 	return &Client{addr: addr, from: from, idle: make(chan *line, 64)}
 }

@@ -72,9 +72,9 @@ func connector(d core.Dialect, dsn string, t *trap) (driver.Connector, error) {
 	return nil, fmt.Errorf("no driver for %q", d)
 }
 
-// sqliteConnector opens files with SQLite in C, which the race detector does not slow down, or in
-// Go where PureGo asks for it. Writes of a killed process are kept, but no write waits for the
-// disk.
+// sqliteConnector opens files with SQLite in C, which the race detector does not slow down. If
+// PureGo made the DSN, it uses SQLite in Go. The file keeps the writes of a killed process, but no
+// write waits for the disk.
 type sqliteConnector string
 
 const pureGo = "modernc:"
@@ -104,7 +104,7 @@ type trappedNet struct {
 	trap *trap
 }
 
-// COMMIT as the drivers send it: a simple query to PostgreSQL, COM_QUERY to MariaDB.
+// commits are the forms of COMMIT: a simple query of PostgreSQL, and COM_QUERY of MariaDB.
 var commits = [][]byte{[]byte("Q\x00\x00\x00\x0bCOMMIT\x00"), []byte("\x07\x00\x00\x00\x03COMMIT")}
 
 func (c *trappedNet) Write(b []byte) (int, error) {
@@ -115,7 +115,7 @@ func (c *trappedNet) Write(b []byte) (int, error) {
 			continue
 		}
 		r := c.trap.random()
-		if r.IntN(3) == 0 { // a part of it
+		if r.IntN(3) == 0 { // send a part of the COMMIT
 			_, _ = c.Conn.Write(b[:at+1+r.IntN(len(commit)-1)])
 			die()
 		}
@@ -160,7 +160,7 @@ type trappedConn struct {
 	c *trappedConnector
 }
 
-// CheckNamedValue passes on what only some drivers have.
+// CheckNamedValue calls the driver's method, which only some drivers have.
 func (c *trappedConn) CheckNamedValue(v *driver.NamedValue) error {
 	if n, ok := c.fullConn.(driver.NamedValueChecker); ok {
 		return n.CheckNamedValue(v)
@@ -168,7 +168,7 @@ func (c *trappedConn) CheckNamedValue(v *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-// ResetSession passes on what only some drivers have.
+// ResetSession calls the driver's method, which only some drivers have.
 func (c *trappedConn) ResetSession(ctx context.Context) error {
 	if r, ok := c.fullConn.(driver.SessionResetter); ok {
 		return r.ResetSession(ctx)
@@ -176,7 +176,7 @@ func (c *trappedConn) ResetSession(ctx context.Context) error {
 	return nil
 }
 
-// IsValid passes on what only some drivers have.
+// IsValid calls the driver's method, which only some drivers have.
 func (c *trappedConn) IsValid() bool {
 	v, ok := c.fullConn.(driver.Validator)
 	return !ok || v.IsValid()

@@ -14,11 +14,11 @@ type Message struct {
 	EventID string `json:"event,omitempty"`
 	Key     string `json:"key,omitempty"`
 	KeySeq  int64  `json:"seq,omitempty"`
-	Note    string `json:"note,omitempty"` // not an event: counted
+	Note    string `json:"note,omitempty"` // the name of a note, which is counted; empty for an event
 	N       int    `json:"n,omitempty"`
 }
 
-// by names the relay of a process that sent the copy: its fast path, or its poller.
+// by names the part of the process that sent the copy: its fast path, or its poller.
 func (m Message) by() string {
 	if m.Cold {
 		return Poller(m.From)
@@ -26,7 +26,7 @@ func (m Message) by() string {
 	return m.From
 }
 
-// Poller names the poller of a process in Verdict.Repeated.
+// Poller is the name of a process's poller in Verdict.Repeated.
 func Poller(process string) string { return process + ", poller" }
 
 // Answer is the Ledger's answer to a copy.
@@ -36,7 +36,7 @@ type Answer struct {
 	lose    bool   // close the connection instead of answering
 }
 
-// Answers of a broker that fails.
+// Answers of the Ledger. All but Accept are failures of a broker.
 var (
 	Accept      = Answer{}
 	LoseAnswer  = Answer{lose: true} // the copy is accepted, but its answer is lost
@@ -61,8 +61,8 @@ type Ledger struct {
 	closed  bool
 }
 
-// NewLedger opens a Ledger. judge is asked about each copy before it is accepted, outside of any
-// lock, and may block; nil accepts all.
+// NewLedger opens a Ledger. It calls judge for each copy before it accepts the copy, without a
+// lock. judge may block; nil accepts all copies.
 func NewLedger(judge func(Message) Answer) (*Ledger, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -187,8 +187,8 @@ func (b *Ledger) Lost() int {
 	return b.lost
 }
 
-// Wait returns true when cond holds for the copies that were accepted so far, and false when giveUp
-// is closed first.
+// Wait waits until cond holds for the copies that were accepted so far, and returns true. It
+// returns false if giveUp is closed first.
 func (b *Ledger) Wait(giveUp <-chan struct{}, cond func(records []Message,
 	note func(from, note string) int) bool,
 ) bool {

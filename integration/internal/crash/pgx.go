@@ -56,7 +56,7 @@ func pgxPool(dsn string, t *trap) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(context.Background(), config)
 }
 
-// trappedCommits passes the points before and behind COMMIT.
+// trappedCommits passes the points before and after COMMIT.
 type trappedCommits struct{ trap *trap }
 
 type commitKey struct{}
@@ -92,7 +92,7 @@ func (t pgxTransaction) Rollback() error {
 	return nil
 }
 
-// Pool is for sqloutbox.
+// Pool implements the method by which sqloutbox finds the pool of a transaction.
 func (t pgxTransaction) Pool() sqloutbox.Pool {
 	return t.Tx.(interface{ Pool() sqloutbox.Pool }).Pool()
 }

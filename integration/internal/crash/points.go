@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// trap ends the process when it has passed its point often enough.
+// trap ends the process when the process has passed the point often enough.
 type trap struct {
 	point Point
 	warm  int64
@@ -161,7 +161,7 @@ type publisher struct {
 	batch *batch
 	cold  *coldRows
 
-	markFirst core.Repository // nil: correct
+	markFirst core.Repository // only in the mutant that marks before it publishes
 }
 
 func (p *publisher) Publish(ctx context.Context, d core.Delivery) error {
@@ -183,7 +183,7 @@ func (p *publisher) accepted(id core.RowID) {
 	p.batch.published(id)
 }
 
-// asItIs returns an AsyncPublisher if p wraps one, because the relay looks for that.
+// asItIs returns an AsyncPublisher if p wraps one, because the relay looks for that interface.
 func (p *publisher) asItIs() core.Publisher {
 	if async, ok := p.Publisher.(core.AsyncPublisher); ok {
 		return &asyncPublisher{publisher: p, async: async}
@@ -191,7 +191,7 @@ func (p *publisher) asItIs() core.Publisher {
 	return p
 }
 
-// asyncPublisher passes the points when an event is answered.
+// asyncPublisher passes the points when the broker has answered for an event.
 type asyncPublisher struct {
 	*publisher
 	async core.AsyncPublisher

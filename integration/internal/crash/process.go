@@ -53,7 +53,7 @@ func Start(s Spec) (*Process, error) {
 	p := &Process{Name: s.Name, cmd: exec.Command(self), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	p.cmd.Stdout, p.cmd.Stderr = &p.errs, &p.errs
-	if p.in, err = p.cmd.StdinPipe(); err != nil { // the child ends when its parent does
+	if p.in, err = p.cmd.StdinPipe(); err != nil { // the child ends when its parent does, which closes this
 		return nil, err
 	}
 	if err := p.cmd.Start(); err != nil {

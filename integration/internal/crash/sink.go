@@ -73,12 +73,12 @@ func (s Spec) broker() (Broker, error) {
 	return nil, fmt.Errorf("no broker %q", s.Sink)
 }
 
-// broker signs what it publishes.
+// broker adds the name of its process to the headers of each event.
 type broker struct {
 	Broker
 	from   string
 	ledger *Client
-	first  sync.Once // tells the ledger that something is published
+	first  sync.Once // tells the Ledger once that an event was published
 }
 
 func (b *broker) Publish(ctx context.Context, d core.Delivery) error {
@@ -100,7 +100,7 @@ func (b *broker) signed(ctx context.Context, d core.Delivery) core.Delivery {
 }
 
 func (b *broker) answered(err error) {
-	if err != nil { // accepted or not: this copy may exist, and another one
+	if err != nil { // this copy may exist, and another one may follow
 		b.ledger.Note("unanswered", 1)
 		return
 	}

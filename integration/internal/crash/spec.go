@@ -56,7 +56,7 @@ type Spec struct {
 	SinkAddr string
 	Topic    string
 
-	PublishTimeout time.Duration // 0: a short one; the leases are longer
+	PublishTimeout time.Duration // 0: publishTimeout, which is shorter than the leases
 
 	Relay   bool
 	Writers int // goroutines that write business data with events
@@ -65,7 +65,7 @@ type Spec struct {
 	Pause   time.Duration // average pause of a writer before each transaction
 
 	Point Point
-	Warm  int // events that are published before passing Point counts
+	Warm  int // Point counts only after this many events were published
 	After int // the child ends itself when it passes Point for the After-th time
 	Seed  uint64
 

@@ -15,11 +15,11 @@ type Verdict struct {
 	Ghosts     int // accepted, never committed
 	Duplicates int // copies after the first
 	Bound      int // upper bound of Duplicates
-	Worst      int // the most events of one relay (see Repeated) that were repeated after it
-	Violations int // first copies that came before one with a lower place in its key
+	Worst      int // the largest number in Repeated
+	Violations int // first copies that did not come after all lower places of their key
 
-	// by process, and by Poller for what its poller had claimed: events of which another copy came
-	// after its own
+	// Repeated counts, for each process, the events that it sent and of which another copy came
+	// later. The events that its poller had claimed are counted under Poller of the process.
 	Repeated map[string]int
 	problems []string
 }
@@ -30,9 +30,9 @@ func Judge(cell string, records []Message, truth Truth) Verdict {
 	v := Verdict{Cell: cell, Committed: len(truth.Events)}
 	seen := map[string]bool{}
 	last := map[string]Message{}
-	by := map[string]string{} // event: who sent the latest copy
+	by := map[string]string{} // the sender of the latest copy, by event
 	v.Repeated = map[string]int{}
-	counted := map[[2]string]bool{} // who, event
+	counted := map[[2]string]bool{} // sender and event
 	for i, m := range records {
 		f, ok := truth.Events[m.EventID]
 		if !ok {
@@ -73,8 +73,8 @@ func Judge(cell string, records []Message, truth Truth) Verdict {
 	return v
 }
 
-// Limit sets how many duplicates there may be, in all and after each of the relays that were ended,
-// named as in Repeated.
+// Limit sets how many duplicates there may be in all, and for each process that was killed or
+// paused. ended has the names of Repeated.
 func (v *Verdict) Limit(all int, ended map[string]int) {
 	v.Bound = all
 	for name, most := range ended {

@@ -38,8 +38,8 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
 
-// PrepareContext does not pause, because a driver that prepares a statement was asked to run it
-// before, and paused then.
+// PrepareContext does not pause, because the statement has paused already: database/sql calls
+// ExecContext or QueryContext first, and prepares the statement only if the driver returns ErrSkip.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	return c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
 }

@@ -44,7 +44,7 @@ func Each(t *testing.T, fn func(t *testing.T, db DB)) {
 	each(t, among("postgres", "mariadb", "sqlite"), fn)
 }
 
-// EachPostgres is Each for what runs on PostgreSQL alone.
+// EachPostgres is Each for tests that run on PostgreSQL alone.
 func EachPostgres(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
 	each(t, slices.DeleteFunc(among("postgres"), func(name string) bool {
@@ -73,7 +73,7 @@ func EveryWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, w
 	inWays(t, ways, every(), among("postgres", "mariadb", "sqlite"), fn)
 }
 
-// inWays runs the first way on the databases first, and each other one on others.
+// inWays runs the first way on the databases of first, and every other way on those of others.
 func inWays[W any](
 	t *testing.T, ways []Way[W], first, others []string, fn func(t *testing.T, db DB, way W),
 ) {
@@ -97,7 +97,8 @@ func inWays[W any](
 }
 
 // Every is Each with MySQL and PostgreSQL 18 too. It is for short tests that depend on how a
-// database works. With -short it is Each: `make test-newer` runs them on these two.
+// database works. With -short it is Each, because `make test-newer` runs the tests on these two
+// databases.
 func Every(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
 	each(t, every(), fn)
@@ -110,7 +111,7 @@ func every() []string {
 	return among("postgres", "postgres18", "mariadb", "mysql", "sqlite")
 }
 
-// MariaDBAndMySQL runs fn as a subtest on both.
+// MariaDBAndMySQL runs fn as a subtest on each of the two.
 func MariaDBAndMySQL(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
 	for _, name := range []string{"mariadb", "mysql"} {
@@ -201,8 +202,9 @@ func PgBouncer(t *testing.T) DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// PgBouncer 1.18 ends with a FATAL error if a database is dropped while it cancels a statement
-	// there. It closes connections that nobody uses soon.
+	// PgBouncer 1.18 ends with a FATAL error if a database is dropped while PgBouncer cancels a
+	// statement there. So this waits until PgBouncer has closed its connections, which it soon does
+	// with those that nobody uses.
 	t.Cleanup(func() {
 		exec(t, "pgx", server, strings.ReplaceAll(`DO $$ BEGIN FOR n IN 1..600 LOOP
   EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = '?');
@@ -240,7 +242,7 @@ func onServer(t testing.TB, dsn, server string) string {
 // mysql.
 func At(t *testing.T, kind, address string) DB {
 	t.Helper()
-	// The test may restart this server: a connection that was kept would be a dead one.
+	// The test may restart this server: an open connection would be broken then.
 	switch kind {
 	case "postgres", "postgres18":
 		return postgres(t, kind, address, execOnce)
@@ -258,7 +260,7 @@ func postgres(t testing.TB, server, admin string, exec execFunc) DB {
 		t.Fatal(err)
 	}
 	name := unique()
-	exec(t, "pgx", admin, "CREATE DATABASE "+name+" STRATEGY file_copy") // quicker where nothing is synced
+	exec(t, "pgx", admin, "CREATE DATABASE "+name+" STRATEGY file_copy") // quicker if the server does not sync
 	t.Cleanup(func() { exec(t, "pgx", admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
 	u.Path = "/" + name
 	return DB{Name: server, Dialect: core.Postgres, DSN: u.String()}
@@ -359,8 +361,8 @@ type execFunc func(t testing.TB, driverName, dsn, query string)
 // admins are the pools of exec by address.
 var admins sync.Map
 
-// exec keeps its connections: one for each database that is created or dropped would be a
-// noticeable part of the time of all tests.
+// exec keeps its connections. A new connection for each database that is created or dropped would
+// take a noticeable part of the time of all tests.
 func exec(t testing.TB, driverName, dsn, query string) {
 	t.Helper()
 	open, _ := admins.LoadOrStore(dsn, sync.OnceValues(func() (*sql.DB, error) { return sql.Open(driverName, dsn) }))

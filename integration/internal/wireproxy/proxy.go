@@ -141,8 +141,8 @@ type link struct {
 	cut Cut // cut for the COMMIT that is under way
 }
 
-// run forwards until the connection ends. A driver writes a COMMIT in one piece and waits for the
-// answer, so that pieces as they are read are enough.
+// run forwards until the connection ends. It looks for a COMMIT in each piece that it reads: a
+// driver writes a COMMIT in one piece and then waits for the answer.
 func (l *link) run() {
 	done := make(chan struct{})
 	go func() {
@@ -235,8 +235,8 @@ func isCommit(b []byte) bool {
 	return len(text) >= len(commit) && bytes.EqualFold(bytes.TrimSpace(text)[:len(commit)], []byte(commit))
 }
 
-// afterCloses skips COM_STMT_CLOSE of MySQL, which has no answer, so that a driver sends what
-// follows at once.
+// afterCloses skips COM_STMT_CLOSE of MySQL. This command has no answer, so a driver sends the next
+// command in the same piece.
 func afterCloses(b []byte) []byte {
 	const size = 4 + 1 + 4
 	for len(b) > size && b[0] == size-4 && b[1] == 0 && b[2] == 0 && b[4] == 0x19 {

@@ -199,7 +199,7 @@ func TestAMQPTopologyTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// An exchange of another kind has the name.
+	// An exchange of another kind has the topic's name.
 	requireClass(t, publishWithin(t, p, brokerDelivery(t, other, ""), time.Minute), core.ClassUnavailable)
 	if err := publishWithin(t, p, brokerDelivery(t, healthy, ""), time.Minute); err != nil {
 		t.Errorf("another topic: %v", err)
@@ -240,7 +240,8 @@ func TestAMQPWrongPassword(t *testing.T) {
 	requireClass(t, publishWithin(t, p, brokerDelivery(t, "orders", ""), time.Minute), core.ClassUnavailable)
 }
 
-// rabbitThroughProxy returns a publisher for a queue that exists.
+// rabbitThroughProxy returns a publisher behind a proxy, the proxy, and the name of a queue that
+// exists.
 func rabbitThroughProxy(t *testing.T, cfg amqpbridge.Config) (*watermillbridge.Publisher, *brokerProxy, string) {
 	t.Helper()
 	uri, proxy := proxied(t, topics.RabbitURI(t))
@@ -274,7 +275,7 @@ func TestAMQPHangs(t *testing.T) {
 		t.Errorf("four publishes took %s, want %s", took, 4*timeout)
 	}
 	proxy.Thaw()
-	fixture.Await(t, "what was sent is confirmed", func() bool { return p.Stuck() == 0 && late.Load() >= 1 })
+	fixture.Await(t, "the sent messages are confirmed", func() bool { return p.Stuck() == 0 && late.Load() >= 1 })
 	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
 		t.Errorf("after the hang: %v", err)
 	}
@@ -347,8 +348,8 @@ func TestAMQPWatermillPublishers(t *testing.T) {
 	}
 }
 
-// BenchmarkAMQPPublish publishes 500 bytes with as many workers as channels, and compares that with
-// Watermill's own publisher.
+// BenchmarkAMQPPublish publishes payloads of 500 bytes with as many workers as channels, through
+// amqpbridge and, for comparison, through Watermill's own publisher.
 func BenchmarkAMQPPublish(b *testing.B) {
 	own := func(b *testing.B, channels int) core.Publisher {
 		b.Helper()

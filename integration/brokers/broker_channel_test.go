@@ -16,8 +16,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// channelBroker is Watermill's Go channels, which hold nothing: the messages of a topic are those
-// that its consumer has got. An acknowledgement of the consumer is the answer to the publisher.
+// channelBroker is Watermill's Pub/Sub of Go channels. It stores nothing, so held returns the
+// messages that the consumer of a topic has got. The consumer's acknowledgement is the answer to
+// the publisher.
 type channelBroker struct {
 	channel *gochannel.GoChannel
 

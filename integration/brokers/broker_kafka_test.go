@@ -22,10 +22,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// kafkaBroker is Apache Kafka: one server, or a cluster on all of which every topic is.
+// kafkaBroker is Apache Kafka: one server, or a cluster. Every topic is on all servers of the
+// cluster.
 type kafkaBroker struct {
 	addresses []string
-	franz     bool // published to with franzbridge
+	franz     bool // the bridge is franzbridge
 }
 
 const kafkaPartitions = 3
@@ -55,7 +56,7 @@ func (k kafkaBroker) topicWith(t *testing.T, config map[string]*string) string {
 	if err := admin.CreateTopic(name, detail, false); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = admin.DeleteTopic(name) }) // the cluster ends with the test
+	t.Cleanup(func() { _ = admin.DeleteTopic(name) }) // fails after the cluster has been stopped
 	fixture.Await(t, "every partition has a leader", func() bool {
 		client, err := sarama.NewClient(k.addresses, kafkabridge.SaramaConfig(0))
 		if err != nil {
@@ -121,7 +122,7 @@ type kafkaProxies map[string]*brokerProxy
 // Dial implements proxy.Dialer. Clients dial the addresses that the servers tell them.
 func (p kafkaProxies) Dial(network, address string) (net.Conn, error) {
 	for of, proxy := range p {
-		if of == address || len(p) == 1 { // one server may tell an address of its own
+		if of == address || len(p) == 1 { // a single server may advertise another address
 			return proxy.Dial(network, address)
 		}
 	}
@@ -206,7 +207,7 @@ func (k kafkaBroker) held(t *testing.T, topic string) (all []heldMessage) {
 	return all
 }
 
-// kafkaServers are three servers. Each time another one hangs or is killed.
+// kafkaServers are three servers. Each Pause or Kill hits the next one.
 type kafkaServers struct {
 	servers []*fixture.PrivateServer
 	next    int

@@ -21,7 +21,7 @@ type rabbitBroker struct {
 	quorum bool
 
 	mu    sync.Mutex
-	taken map[string][]heldMessage // by topic: to read a queue is to take its messages
+	taken map[string][]heldMessage // by topic; reading a queue takes its messages away
 }
 
 // channel calls fn with a channel of a connection of its own.
@@ -46,7 +46,7 @@ func (r *rabbitBroker) topicWith(t *testing.T, arguments amqp091.Table) string {
 	if err := r.channel(func(ch *amqp091.Channel) error { return r.declare(ch, name, arguments) }); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // a server of the test's own may be away
+	t.Cleanup(func() { // the server of a single test may be down by now
 		_ = r.channel(func(ch *amqp091.Channel) error {
 			_, err := ch.QueueDelete(name, false, false, false)
 			return err
@@ -80,8 +80,8 @@ func (r *rabbitBroker) through(t *testing.T, timeout time.Duration) (publisher, 
 	return (&rabbitBroker{uri: uri}).publisher(t, timeout), proxy
 }
 
-// refusal is a full queue. It is purged and not deleted, because RabbitMQ confirms the messages
-// that are on their way to a queue while it is deleted.
+// refusal is a full queue. Its cure purges the queue and does not delete it: while RabbitMQ deletes
+// a queue, it confirms the messages that are on their way to it.
 func (r *rabbitBroker) refusal(t *testing.T) *refusal {
 	t.Helper()
 	topic := r.topicWith(t, amqp091.Table{"x-max-length": 10, "x-overflow": "reject-publish"})
@@ -117,7 +117,7 @@ func (r *rabbitBroker) held(t *testing.T, topic string) []heldMessage {
 				return err
 			}
 			if r.quorum {
-				delete(msg.Metadata, "x-delivery-count") // a quorum queue tells it to each consumer
+				delete(msg.Metadata, "x-delivery-count") // added by a quorum queue for the consumer
 			}
 			r.taken[topic] = append(r.taken[topic], heldMessage{Message: msg})
 		}

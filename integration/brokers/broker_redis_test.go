@@ -33,7 +33,7 @@ func (r redisBroker) through(t *testing.T, timeout time.Duration) (publisher, an
 	return redisBroker{url}.publisher(t, timeout), proxy
 }
 
-// refusal is a key of the topic's name that is no stream.
+// refusal is a topic whose key in Redis is no stream.
 func (r redisBroker) refusal(t *testing.T) *refusal {
 	t.Helper()
 	topic, client := r.topic(t), topics.RedisAt(t, r.url)

@@ -20,7 +20,7 @@ import (
 // sqlBroker is watermill-sql on PostgreSQL: a topic is a table.
 type sqlBroker struct {
 	db   testdb.DB
-	pool *sql.DB // of the tests
+	pool *sql.DB // reads the tables for the tests
 }
 
 func openSQL(t *testing.T) broker {
@@ -39,12 +39,14 @@ func startSQL(t *testing.T) (broker, server) {
 	return newSQLBroker(t, db), server
 }
 
-// sqlSchema keeps payloads as they are. Its default, a column of JSON, refuses what is not JSON.
+// sqlSchema stores payloads as bytes. Watermill's default, a column of JSON, refuses other
+// payloads.
 func sqlSchema() wmsql.DefaultPostgreSQLSchema {
 	return wmsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }}
 }
 
-// topic makes the table, as a publisher would too, so that it can be read from the start.
+// topic makes the table, so that held can read it before the first message. A publisher would make
+// it too.
 func (s sqlBroker) topic(t *testing.T) string {
 	t.Helper()
 	name := "it-" + core.NewEventID()
@@ -88,7 +90,7 @@ func (s sqlBroker) through(t *testing.T, timeout time.Duration) (publisher, answ
 	return s.publisher(t, timeout), proxy
 }
 
-// refusal is a payload that is no JSON, for a column that is.
+// refusal is a payload that is no JSON, for a column of JSON.
 func (s sqlBroker) refusal(t *testing.T) *refusal {
 	t.Helper()
 	return &refusal{

@@ -10,15 +10,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// broker is a broker with its bridge, as an application uses the two.
+// broker is a broker together with its bridge, as an application uses them.
 type broker interface {
-	// topic makes a topic that goes when the test ends.
+	// topic makes a topic that is deleted when the test ends.
 	topic(t *testing.T) string
 	// publisher connects to the broker. It may know only the topics that were made before.
 	publisher(t *testing.T, timeout time.Duration) publisher
-	// through is publisher with somebody in between who can keep the broker's answers.
+	// through is publisher with something in between that can hold the broker's answers back.
 	through(t *testing.T, timeout time.Duration) (publisher, answers)
-	// refusal prepares an event that the broker refuses; nil: it takes every event.
+	// refusal prepares an event that the broker refuses. It is nil if the broker takes every event.
 	refusal(t *testing.T) *refusal
 	// held returns all messages of a topic as consumers get them. Those of one key are in order.
 	held(t *testing.T, topic string) []heldMessage
@@ -32,23 +32,23 @@ type publisher interface {
 // heldMessage is a message that a broker has.
 type heldMessage struct {
 	*message.Message
-	place string // the receipt that the relay must have got for it
+	place string // the receipt that the relay must have got for the message
 }
 
-// answers are those of a broker to a publisher.
+// answers controls the answers of a broker to a publisher.
 type answers interface {
-	Hold()                 // until Release; the broker gets all requests
-	Release()              // also what was held
-	Delay(d time.Duration) // each one from now on
-	Cut()                  // ends connections, with the answers that are on their way
+	Hold()                 // holds the answers back until Release; requests still reach the broker
+	Release()              // lets the answers pass, and those that were held back
+	Delay(d time.Duration) // delays every answer from now on
+	Cut()                  // closes the connections; answers that are on their way are lost
 }
 
-// refusal is an event that a broker refuses.
+// refusal is an event that a broker refuses. Either payload or cure is set.
 type refusal struct {
 	publisher publisher
 	topic     string
-	payload   string // it is refused whatever happens, and every other one is taken; or else:
-	cure      func() // makes the broker take the topic's events, all of which it refuses
+	payload   string // always refused; the topic takes every other payload
+	cure      func() // the broker refuses every event of the topic until cure is called
 }
 
 // server is the server of a broker, or its servers.

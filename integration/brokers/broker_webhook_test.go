@@ -24,7 +24,7 @@ import (
 // accepted outlive its server.
 type webhookBroker struct {
 	address string
-	proxy   *brokerProxy // in front of it; nil: none
+	proxy   *brokerProxy // in front of the server; may be nil
 	server  *httptest.Server
 
 	mu       sync.Mutex

@@ -28,8 +28,8 @@ func classOf(err error) core.Class {
 	return core.DefaultClassifier(err)
 }
 
-// publishUntil publishes d until the answer is of the class, or nil for "", and fails the test when
-// that takes too long.
+// publishUntil publishes d until the error has the class want, or until there is no error if want
+// is empty. It fails the test if that takes too long.
 func publishUntil(t *testing.T, p core.Publisher, d core.Delivery, want string) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -155,7 +155,7 @@ func TestNATSClasses(t *testing.T) {
 	large := brokerDelivery(t, "s.large", "k")
 	large.Payload = []byte(strings.Repeat("x", 8192))
 	publishOnce(t, p, large, "permanent")
-	large.Payload = []byte(strings.Repeat("x", 2<<20)) // beyond what the server takes at all
+	large.Payload = []byte(strings.Repeat("x", 2<<20)) // larger than the server takes in any stream
 	publishOnce(t, p, large, "permanent")
 	publishOnce(t, p, brokerDelivery(t, "nobody", "k"), "unavailable") // no stream
 	publishOnce(t, p, brokerDelivery(t, "full.a", "k"), "")

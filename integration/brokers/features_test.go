@@ -12,20 +12,20 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 )
 
-// features are those of a broker with its bridge. Each text is a cell of the table in
-// docs/choosing-a-broker.md. The other fields say the same for the scenarios, which compare it with
-// the broker. A broker that can do more than is written here fails the test, too.
+// features says what a broker and its bridge can do. Each text is a cell of the table in
+// docs/choosing-a-broker.md. The other fields say the same for the scenarios, which check it with
+// the broker. The test also fails if a broker can do more than features says.
 type features struct {
 	name   string
-	like   string                // the column that shows this broker; empty: its own
-	with   string                // what the tests have between the relay and the broker, or the kind of queue
-	beside func(k broker) broker // this broker on the servers of the one that it is like
+	like   string                // the broker whose column shows this one too; empty: it has its own
+	with   string                // the bridge, or the kind of queue, as the table names it
+	beside func(k broker) broker // returns this broker on the servers of the broker like
 
 	open  func(t *testing.T) broker           // on a server that tests share, or in this process
-	start func(t *testing.T) (broker, server) // on servers of its own; nil: it has none, or those of another one
-	heavy bool                                // it takes long until they are away and back
+	start func(t *testing.T) (broker, server) // on servers of its own; nil: it has no servers, or those of like
+	heavy bool                                // stopping and starting the servers takes long
 
-	order string // every one keeps the order of a key
+	order string // every broker keeps the order of a key
 
 	headers       string
 	refusesBlanks bool // a value with blanks around it is refused when it is recorded
@@ -34,19 +34,19 @@ type features struct {
 	recognises bool // a copy of a message is not stored
 
 	largest      string
-	largestBytes int // of a payload beside few headers; 64 KiB less are taken. 0: the bridge knows no limit
+	largestBytes int // a larger payload is refused, one of 64 KiB less is taken; 0: no limit
 
 	receipt string
-	form    string // of a receipt, as a regular expression
+	form    string // the form of a receipt, as a regular expression
 
 	nobody string
-	taken  bool                                       // an event of a topic that nobody has made is done
-	class  core.Class                                 // else that of its error
-	drop   func(t *testing.T, k broker, topic string) // removes a topic that the event has made
+	taken  bool                                       // an event of a topic that nobody has made is published
+	class  core.Class                                 // if not taken: the class of the error
+	drop   func(t *testing.T, k broker, topic string) // deletes the topic that the event has made
 
 	refused string
 	dies    bool // a refused event becomes dead while others are taken
-	waits   bool // all events of the topic are refused, and wait until somebody does something
+	waits   bool // all events of a topic are refused, and wait until a person helps
 
 	slow     string
 	oneByOne bool // events of one topic wait for the acknowledgements of each other
@@ -66,7 +66,7 @@ func (b features) column() []features {
 	return all
 }
 
-// on is this broker on the servers of k, which is the first broker of its column.
+// on returns b on the servers of k, which is the first broker of b's column.
 func (b features) on(k broker) broker {
 	if b.beside == nil {
 		return k

@@ -24,7 +24,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// kafkaRecords reads what the topic has, partition by partition, until there are at least n
+// kafkaRecords reads the topic, partition by partition, until there are at least n
 // messages and nothing more comes.
 func kafkaRecords(t *testing.T, topic string, n int) []*kgo.Record {
 	t.Helper()
@@ -130,7 +130,7 @@ func TestFranzPartitionsLikeJava(t *testing.T) {
 	}
 }
 
-func TestFranzRefusesForGood(t *testing.T) {
+func TestFranzRefusesPermanently(t *testing.T) {
 	t.Parallel()
 	limit := "1024"
 	topic := topics.Kafka(t, "", 1, map[string]*string{"max.message.bytes": &limit})
@@ -163,9 +163,9 @@ func TestFranzTopicIsCreatedLater(t *testing.T) {
 	})
 }
 
-// A relay hands over many events at once, some of which the broker never takes, and some to a topic
-// that does not exist. Kafka then holds every event whose row is DONE, once, at the place that its
-// receipt names, and the events of each key in order up to the refused one.
+// A relay hands over many events at once. The broker never takes some of them, and some are for a
+// topic that does not exist. Afterwards Kafka has every event whose row is DONE, once, at the place
+// that its receipt names. The events of each key are in order, up to the refused one.
 func TestFranzRelayUnderLoad(t *testing.T) {
 	t.Parallel()
 	limit := "20000"

@@ -71,11 +71,11 @@ func BenchmarkKafkaRelay(b *testing.B) {
 	}
 }
 
-// BenchmarkKafkaHotPath is the time from COMMIT to Kafka's acknowledgement while 64 goroutines
-// commit transactions of one event, as many in a second as the name says or as fast as they can.
-// Rows are marked as done, or deleted. kafka-p50-ms is the time of the call of Kafka alone: the
-// time above it is that of the outbox. The share of the fast path shows whether the relay keeps up:
-// when producers are faster than it, the time is the length of a queue.
+// BenchmarkKafkaHotPath measures the time from COMMIT to Kafka's acknowledgement. Meanwhile 64
+// goroutines commit transactions of one event, as many per second as the name says, or as fast as
+// they can. Rows are marked as done, or deleted. kafka-p50-ms is the time that Kafka takes, and the
+// rest is the time of the outbox. The share of the fast path shows whether the relay keeps up. If
+// producers are faster than the relay, the time is mostly that of waiting in a queue.
 func BenchmarkKafkaHotPath(b *testing.B) {
 	for _, rate := range []int{1000, 3000, 0} {
 		name := "full speed"
@@ -169,13 +169,13 @@ func kafkaEvent(topic string, i int) core.Event {
 	}
 }
 
-// kafkaOutbox fills in the tables of a new database and the workers.
+// kafkaOutbox returns an Outbox with cfg and the benchmark's workers, on a new database.
 func kafkaOutbox(b *testing.B, cfg core.Config, deleted bool) (*core.Outbox, core.Transactor) {
 	b.Helper()
 	db := testdb.PostgresForBenchmark(b)
 	pool := sql.OpenDB(sqltx.Connector(db.Connector(b), db.Dialect))
-	// A pool keeps two idle connections unless told otherwise: dozens of producers would spend most
-	// of both processors on new connections.
+	// By default, a pool keeps two idle connections. Dozens of producers would spend most of both
+	// processors on new connections.
 	pool.SetMaxOpenConns(hotProducers + 16)
 	pool.SetMaxIdleConns(hotProducers + 16)
 	b.Cleanup(func() { pool.Close() })

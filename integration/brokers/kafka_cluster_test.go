@@ -22,9 +22,9 @@ import (
 
 // There are three brokers, and every topic is on all of them. An acknowledgement means that two
 // brokers have the event. While many events are on their way, leaders move from broker to broker
-// and each broker is restarted cleanly. Afterwards Kafka holds every event whose row is DONE, at
-// the partition and offset that its receipt names, no two rows share a receipt, and the first
-// copies of each key are in order.
+// and each broker is restarted cleanly. Afterwards Kafka has every event whose row is DONE, at the
+// partition and offset that its receipt names. No two rows share a receipt. The first copies of
+// each key are in order.
 //
 // Versions of Sarama before 1.48 fail this test: with idempotence on, they report messages as
 // stored although no broker has them.
@@ -80,7 +80,7 @@ func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
 type clusterFlow struct {
 	*fixture.Process
 	name, topic string
-	stop        func() // ends the producers and waits until all is published
+	stop        func() // ends the producers and waits until all events are published
 }
 
 func saramaPublisher(t *testing.T, cfg kafkabridge.Config) core.Publisher {
@@ -190,7 +190,7 @@ func (f *clusterFlow) compare(t *testing.T, addresses []string) {
 			t.Logf("%s is DONE with receipt %s and not in Kafka", row.eventID, row.receipt)
 		case !ok || found != row.eventID:
 			misplaced++
-			t.Logf("%s is at %v, its receipt says %s where %q is", row.eventID, held[row.eventID], row.receipt, found)
+			t.Logf("%s is at %v; its receipt says %s, where %q is", row.eventID, held[row.eventID], row.receipt, found)
 		}
 		if other, ok := receipts[row.receipt]; ok {
 			t.Errorf("%s and %s share the receipt %s", row.eventID, other, row.receipt)
@@ -202,11 +202,11 @@ func (f *clusterFlow) compare(t *testing.T, addresses []string) {
 		t.Errorf("%s: of %d DONE events %d are lost, %d receipts name another place", f.name, len(rows), lost,
 			misplaced)
 	}
-	last := map[string]clusterRow{} // by key: the row of the last first copy
+	last := map[string]clusterRow{} // by key: the row whose first copy came last
 	for _, receipt := range sortedPositions(positions) {
 		row, ok := told[positions[receipt]]
 		if !ok {
-			t.Fatalf("%s has %q, which no row knows", receipt, positions[receipt])
+			t.Fatalf("at %s is event %q, which has no row", receipt, positions[receipt])
 		}
 		if held[row.eventID][0] != receipt {
 			continue // a further copy
@@ -218,8 +218,8 @@ func (f *clusterFlow) compare(t *testing.T, addresses []string) {
 	}
 }
 
-// held reads the whole topic: the places of each event in the order of their offsets, and the event
-// at each place.
+// held reads the whole topic. It returns the places of each event, in the order of their offsets,
+// and the event at each place.
 func (f *clusterFlow) held(t *testing.T, addresses []string) (held map[string][]string, positions map[string]string) {
 	t.Helper()
 	client, err := sarama.NewClient(addresses, kafkabridge.SaramaConfig(0))

@@ -66,7 +66,7 @@ func TestKafkaPartitionsLikeJava(t *testing.T) {
 		switch {
 		case len(key) == 0:
 			if hasKey && key != nil {
-				t.Error("no key became an empty one")
+				t.Error("a missing key became an empty key")
 			}
 			spread[partition]++
 		case partition != want[string(key)]:
@@ -78,7 +78,7 @@ func TestKafkaPartitionsLikeJava(t *testing.T) {
 	}
 }
 
-func TestKafkaRefusesForGood(t *testing.T) {
+func TestKafkaRefusesPermanently(t *testing.T) {
 	t.Parallel()
 	limit := "1024"
 	topic := topics.Kafka(t, "", 1, map[string]*string{"max.message.bytes": &limit})
@@ -124,8 +124,8 @@ func kafkaThroughProxy(t *testing.T, timeout time.Duration,
 	return topics.KafkaPublisher(t, kafkabridge.Config{Sarama: s, PublishTimeout: timeout, Bridge: bridge}), proxy
 }
 
-// A broker that hangs holds a publish up for its timeout and no longer. Messages that were on the
-// way arrive when the broker goes on.
+// If a broker hangs, a publish ends with its timeout. The messages that were on their way arrive
+// when the broker goes on.
 func TestKafkaHangs(t *testing.T) {
 	t.Parallel()
 	topic := topics.Kafka(t, "", 1, nil)
@@ -147,7 +147,7 @@ func TestKafkaHangs(t *testing.T) {
 			t.Errorf("err = %v, want ErrNoAnswer and DeadlineExceeded", err)
 		}
 		if _, marked := core.ClassOf(err); marked {
-			t.Errorf("err = %v is marked: a timeout is for the relay to judge", err)
+			t.Errorf("err = %v has a class: the relay has to decide about a timeout", err)
 		}
 	}
 	if took := time.Since(began); took > timeout/2 {

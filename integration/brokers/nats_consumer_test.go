@@ -15,14 +15,15 @@ import (
 )
 
 // A consumer stops while its handler works on the second message. As docs/nats.md says, the next
-// one gets that message, and not the first one. Without the option ManualAck, nats.go acknowledges
-// the message, and nobody handles it. Without a consumer on the server, the next one gets all.
+// consumer gets that message, and not the first one. Without the option ManualAck, nats.go
+// acknowledges the message, and nobody handles it. If the consumer was not made on the server
+// before, the next consumer gets all messages.
 func TestNATSConsumerStops(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		made   bool // the consumer is made on the server before
+		made   bool // the consumer is made on the server before the test subscribes
 		option nats.SubOpt
-		next   []int // what the next consumer gets
+		next   []int // the messages that the next consumer gets
 	}{
 		"as the guide says":  {true, nats.ManualAck(), []int{1}},
 		"without ManualAck":  {true, nats.AckExplicit(), nil},

@@ -40,7 +40,7 @@ func TestNATSRoundTrip(t *testing.T) {
 	d := brokerDelivery(t, topic, "order/o-2")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for range 2 { // the answer to the first was lost
+	for range 2 { // as if the first answer was lost
 		if receipt, err := p.PublishWithReceipt(ctx, d); err != nil || receipt != topic+"@1" {
 			t.Fatalf("receipt %q, %v", receipt, err)
 		}
@@ -55,8 +55,8 @@ func TestNATSRoundTrip(t *testing.T) {
 		t.Errorf("%v: %+v, want one message", err, stream.CachedInfo().State)
 	}
 
-	// A message that was consumed goes to the poison queue in the same stream. It is no copy.
-	msg.SetContext(ctx) // its own has ended with its acknowledgement
+	// A consumer parks the message in a poison queue in the same stream. That is no copy.
+	msg.SetContext(ctx) // the message's own context ended with its acknowledgement
 	other := topics.NATS(t, nil)
 	if err := p.MessagePublisher(0).Publish(other, msg); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,8 @@ func TestNATSRoundTrip(t *testing.T) {
 	}
 }
 
-// An event with two subjects in one stream, and its replay, are stored besides it.
+// An event that goes to another subject of the same stream is stored again, and so is a replay of
+// the event. Only a copy is not stored.
 func TestNATSTakesOnlyCopiesForCopies(t *testing.T) {
 	t.Parallel()
 	name := topics.NATS(t, func(c *jetstream.StreamConfig) { c.Subjects = []string{c.Name + ".>"} })
@@ -145,23 +146,23 @@ func TestNATSStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	moved := topics.NATS(t, func(c *jetstream.StreamConfig) { c.Subjects = []string{missing} })
-	publishOnce(t, p, brokerDelivery(t, missing, "k"), "unavailable") // it expects the stream from before
+	publishOnce(t, p, brokerDelivery(t, missing, "k"), "unavailable") // p expects the first stream
 	publishUntil(t, p, brokerDelivery(t, missing, "k"), "")
 	if s, err := js.Stream(ctx, moved); err != nil || s.CachedInfo().State.Msgs != 1 {
 		t.Errorf("%v: the stream that has the subject now is %+v", err, s.CachedInfo().State)
 	}
 
-	// A user without the right to ask names the stream.
+	// A user who may not ask the server for the stream of a subject can name the stream.
 	cfg = natsbridge.Config{URL: topics.NATSURL(t), Stream: func(topic string) string {
 		return map[string]string{good: good, memory: good}[topic]
 	}}
 	named := topics.NATSPublisher(t, cfg)
 	publishOnce(t, named, brokerDelivery(t, good, "k"), "")
-	publishOnce(t, named, brokerDelivery(t, memory, "k"), "unavailable") // of another stream
+	publishOnce(t, named, brokerDelivery(t, memory, "k"), "unavailable") // its stream is another one
 	publishOnce(t, named, brokerDelivery(t, missing, "k"), "unavailable")
 }
 
-// An event that the server or the stream would refuse is refused when it is recorded, to the byte.
+// If the server or the stream would refuse an event, the outbox refuses to record it, to the byte.
 func TestNATSSizeLimits(t *testing.T) {
 	t.Parallel()
 	small := topics.NATS(t, func(c *jetstream.StreamConfig) { c.MaxMsgSize = 50_000 })
@@ -174,7 +175,7 @@ func TestNATSSizeLimits(t *testing.T) {
 		})
 		for topic, whose := range map[string]string{small: "max_msg_size of stream " + small, large: "max_payload"} {
 			d := brokerDelivery(t, topic, "order/o-1")
-			if err := publishWithin(t, p, d, time.Minute); err != nil { // it learns the limits
+			if err := publishWithin(t, p, d, time.Minute); err != nil { // p learns the limits from the answer
 				t.Fatal(err)
 			}
 			d.KeySeq, d.Attempt = 1<<63-1, 1<<31-1
@@ -193,10 +194,10 @@ func TestNATSSizeLimits(t *testing.T) {
 			if err := p.CheckSize(d.Event); err == nil || !strings.Contains(err.Error(), whose) {
 				t.Errorf("%d bytes: %v, want it to name %s", largest+1, err, whose)
 			}
-			if d.RowID, err = core.FreshRowID(d.ID); err != nil { // else it is a copy
+			if d.RowID, err = core.FreshRowID(d.ID); err != nil { // the same row id would make it a copy
 				t.Fatal(err)
 			}
-			d.Payload = make([]byte, largest+400) // the name of the stream is shorter than it may be
+			d.Payload = make([]byte, largest+400) // p allows for the longest name of a stream; this one is shorter
 			err = publishWithin(t, p, d, time.Minute)
 			requireClass(t, err, core.ClassPermanent)
 		}

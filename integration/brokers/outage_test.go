@@ -25,7 +25,7 @@ type outage struct {
 	ob       *core.Outbox
 	failures chan core.PublishInfo
 
-	noReceipts bool // the publisher has none, whatever the broker
+	noReceipts bool // the publisher returns no receipts, even if the broker has some
 }
 
 func newOutage(t *testing.T, cfg core.Config) *outage {
@@ -68,7 +68,7 @@ func (o *outage) publish(events ...core.Event) {
 	o.publishWith(o.ob, events...)
 }
 
-// record is publish by a process without a publisher.
+// record publishes by a process that has no publisher.
 func (o *outage) record(events ...core.Event) {
 	o.t.Helper()
 	ob, err := core.New(core.Config{Repository: o.repo})
@@ -89,10 +89,10 @@ func (o *outage) publishWith(ob *core.Outbox, events ...core.Event) {
 	}
 }
 
-// awaitFailures waits until so many publishes failed.
+// awaitFailures waits until n publishes have failed.
 func (o *outage) awaitFailures(n int) { o.t.Helper(); o.awaitFailuresOf("", n) }
 
-// awaitFailuresOf waits for failures of a topic; empty: of all.
+// awaitFailuresOf waits for n failures of the topic, or of all topics if topic is empty.
 func (o *outage) awaitFailuresOf(topic string, n int) {
 	o.t.Helper()
 	limit := time.After(2 * time.Minute)
@@ -134,14 +134,15 @@ func (o *outage) wantStatus(want outboxtest.Status, what string) {
 	})
 }
 
-// compare compares the rows with what a broker has of the topics. Each event that is done is there
-// as it was recorded, at the place that its receipt names. Nothing else is there. The first copies
-// of each key are in order. It returns the largest number of copies of an event.
+// compare compares the rows with the broker's messages of the topics. The broker must have each
+// event that is done, as it was recorded and at the place that its receipt names, and nothing else.
+// The first copies of each key must be in order. compare returns the largest number of copies of an
+// event.
 func (o *outage) compare(k broker, topics ...string) (most int) {
 	o.t.Helper()
 	rows, copies, placed := map[core.RowID]outboxtest.Row{}, map[core.RowID]int{}, map[core.RowID]bool{}
 	type keyOf struct{ topic, key string }
-	before := map[keyOf]int64{} // the number before that of the next message
+	before := map[keyOf]int64{} // the KeySeq of the first copy before, by key
 	for _, r := range o.repo.Rows() {
 		rows[r.ID] = r
 		k := keyOf{r.Event.Topic, r.Event.Key}
@@ -194,7 +195,7 @@ func (o *outage) compare(k broker, topics ...string) (most int) {
 // eager spends its attempts at once. So a test notices a refusal that wrongly spends an attempt.
 var eager = core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxAttempts: 3}
 
-// soon finds out early that an outage is over.
+// soon makes the relay notice early that an outage is over.
 var soon = core.BreakerPolicy{ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second}
 
 // A relay that starts before the first consumer waits for it.
@@ -209,7 +210,7 @@ func TestAMQPRelayBeforeFirstConsumer(t *testing.T) {
 		o.publish(core.Event{Type: topic, Key: "k"}, core.Event{Type: topic})
 	}
 	o.awaitFailures(4)
-	fixture.Await(t, "the backlog tells how old the 20 events are that wait", func() bool {
+	fixture.Await(t, "the backlog shows the age of the 20 events that wait", func() bool {
 		backlog, err := o.ob.Backlog(t.Context())
 		return err == nil && backlog.Pending == 20 && backlog.Dead == 0 && backlog.OldestAge > time.Second
 	})
@@ -227,7 +228,7 @@ func TestAMQPFullQueueWithOneKey(t *testing.T) {
 	cfg := amqpbridge.QueueConfig(topics.RabbitURI(t))
 	cfg.Queue.Arguments = amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"}
 	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
-	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil { // which fills it
+	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil { // fills the queue
 		t.Fatal(err)
 	}
 	o := newOutage(t, core.Config{Publisher: p, Retry: eager})
@@ -292,7 +293,7 @@ func TestKilledDatabaseIsBack(t *testing.T) {
 			}
 			fixture.Await(t, "the first event", func() bool { return len(pub.Accepted()) == 1 })
 			server.Kill(t)
-			for range 8 * 4 { // pauses that only double would be 25 s long by then
+			for range 8 * 4 { // pauses that double without a limit would be 25 s long by then
 				select {
 				case <-failed:
 				case <-time.After(30 * time.Second):
@@ -301,7 +302,7 @@ func TestKilledDatabaseIsBack(t *testing.T) {
 			}
 			server.Up(t)
 			if err := write(); err != nil {
-				if err = write(); err != nil { // a connection from before
+				if err = write(); err != nil { // the first try may have got a connection from before the kill
 					t.Fatal(err)
 				}
 			}

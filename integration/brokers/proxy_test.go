@@ -9,8 +9,8 @@ import (
 )
 
 // brokerProxy stands between a client and a broker. It can hold all bytes back, like a broker that
-// hangs, or only those of the broker, which then acts and does not answer. It can delay answers,
-// cut connections, and send bytes of its own to the client.
+// hangs. It can hold only the broker's bytes back, like a broker that acts and does not answer. It
+// can also delay answers, cut connections, and send bytes of its own to the client.
 type brokerProxy struct {
 	listener net.Listener
 	broker   string
@@ -18,8 +18,8 @@ type brokerProxy struct {
 	mu      sync.Mutex
 	cond    *sync.Cond
 	frozen  bool                  // no bytes pass
-	held    bool                  // no bytes of the broker pass
-	delay   time.Duration         // of the bytes of the broker
+	held    bool                  // no bytes from the broker pass
+	delay   time.Duration         // how long bytes from the broker wait
 	clients map[net.Conn]net.Conn // client side to broker side
 }
 
@@ -54,8 +54,8 @@ func proxied(t *testing.T, address string) (string, *brokerProxy) {
 
 func (p *brokerProxy) Addr() string { return p.listener.Addr().String() }
 
-// Dial makes p a dialer that goes to the broker through the proxy whatever the address, because
-// brokers tell clients addresses of their own.
+// Dial makes p a dialer that always connects to the proxy. It ignores the address, because brokers
+// tell clients their own addresses.
 func (p *brokerProxy) Dial(network, _ string) (net.Conn, error) { return net.Dial(network, p.Addr()) }
 
 func (p *brokerProxy) accept() {
@@ -77,7 +77,7 @@ func (p *brokerProxy) accept() {
 	}
 }
 
-// chunk is what was read at once. It passes when it is due.
+// chunk has the bytes of one read. They pass when they are due.
 type chunk struct {
 	bytes []byte
 	due   time.Time

@@ -78,8 +78,8 @@ func TestCloudEventsThroughRedis(t *testing.T) {
 	requireCloudEvent(t, cloudevents.Kafka, cloudevents.Message{Headers: msg.Metadata, Body: msg.Payload}, d)
 }
 
-// A server that evicts streams is refused until it is set right. A replica is refused. The
-// publisher finds out again after each failure.
+// The publisher refuses a server that evicts streams, until its settings are changed. It refuses a
+// replica. After each failure it checks the server again.
 func TestRedisServers(t *testing.T) {
 	t.Parallel()
 	server, replica := fixture.StartPrivate(t, "redis"), fixture.StartPrivate(t, "redis")
@@ -153,7 +153,7 @@ func TestRedisServers(t *testing.T) {
 	}
 }
 
-// A server breaks the connection when a value is too long for it. The event is dead at once, and
+// A server closes the connection when a value is too long for it. The event is dead at once, and
 // the events behind it do not meet an outage.
 func TestRedisLongValues(t *testing.T) {
 	t.Parallel()
@@ -169,8 +169,8 @@ func TestRedisLongValues(t *testing.T) {
 		t.Error("a value of the longest length is refused")
 	}
 	d.Payload = make([]byte, 5<<20)
-	if publishWithin(t, p, d, time.Minute) == nil { // it may not know of the change yet
-		t.Error("too long, and published")
+	if publishWithin(t, p, d, time.Minute) == nil { // p may not know of the change yet
+		t.Error("a value that is too long was published")
 	}
 	err := publishWithin(t, p, d, time.Minute)
 	requireClass(t, err, core.ClassPermanent)
@@ -181,7 +181,7 @@ func TestRedisLongValues(t *testing.T) {
 	publishOnce(t, p, brokerDelivery(t, "orders", "k"), "")
 }
 
-// Entries are deleted on request alone.
+// Old entries are deleted only if MaxLen is set.
 func TestRedisTrims(t *testing.T) {
 	t.Parallel()
 	client := topics.RedisAt(t, topics.RedisURL(t))

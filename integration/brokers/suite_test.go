@@ -15,8 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// scenarios run with each broker. They compare what the broker has with the rows of the relay, and
-// with the features that the broker is said to have.
+// scenarios run with each broker. They compare the messages of the broker with the rows of the
+// relay and with features.
 var scenarios = []struct {
 	name string
 	run  func(b features, t *testing.T, k broker)
@@ -33,7 +33,7 @@ var scenarios = []struct {
 	{"connections break", features.checkCut, false},
 }
 
-// Each cell of the table is true.
+// Each cell of the table of features is true.
 func TestFeaturesOfBrokers(t *testing.T) {
 	t.Parallel()
 	for _, b := range allBrokers() {
@@ -95,7 +95,7 @@ func TestBrokersAway(t *testing.T) {
 	}
 }
 
-// checkHeaders compares what arrives, and the receipt.
+// checkHeaders compares the headers of a message with those of the event, and checks the receipt.
 func (b features) checkHeaders(t *testing.T, k broker) {
 	t.Helper()
 	topic := k.topic(t)
@@ -155,8 +155,9 @@ func (b features) checkCopies(t *testing.T, k broker) {
 	}
 }
 
-// checkLargest sends a payload a little smaller than the limit. One more byte is refused when it is
-// recorded.
+// checkLargest checks the limit of payloads. If the bridge knows a limit, the outbox refuses to
+// record a payload that is one byte larger, and records one that is 64 KiB smaller. The second one
+// is sent, cut to 16 MiB, or to 1 MiB with -short.
 func (b features) checkLargest(t *testing.T, k broker) {
 	t.Helper()
 	topic := k.topic(t)
@@ -204,7 +205,7 @@ func (b features) checkOutcomes(t *testing.T, k broker) {
 		r = &refusal{publisher: k.publisher(t, 0), topic: good}
 	}
 	if (r.payload != "") != b.dies || (r.cure != nil) != b.waits {
-		t.Fatalf("%+v is not what the table says: %s", r, b.refused)
+		t.Fatalf("%+v differs from the table, which says: %s", r, b.refused)
 	}
 	o := newOutage(t, core.Config{Publisher: r.publisher, Retry: eager})
 	publish := func(topic, key, payload string) {
@@ -228,13 +229,14 @@ func (b features) checkOutcomes(t *testing.T, k broker) {
 		publish(missing, "missing", `{}`)
 	} else {
 		publishOnce(t, r.publisher, brokerDelivery(t, missing, "k"), b.class.String())
-		// By a process without the publisher, which may know that there is no such topic.
+		// The publisher may know that there is no such topic, so a process without it records the
+		// event.
 		o.record(core.Event{Type: "placed", Topic: missing, Key: "missing"})
 	}
 	switch {
 	case b.dies:
 		publish(r.topic, "bad", r.payload)
-		publish(r.topic, "bad", `{}`) // waits behind it
+		publish(r.topic, "bad", `{}`) // waits behind the refused event
 		fixture.Await(t, "the event is dead", func() bool {
 			if s := statuses("other"); len(s) == 0 || s[outboxtest.StatusDone] > 0 && len(s) == 1 {
 				publish(r.topic, "other", `{}`)
@@ -330,7 +332,7 @@ func (b features) checkTwoDestinations(t *testing.T, k broker) {
 	})
 	up.Store(true)
 	o.wantStatus(outboxtest.StatusDone, "the second destination is up")
-	o.noReceipts = true // HandleFunc has none
+	o.noReceipts = true // HandleFunc returns no receipts
 	if most := o.compare(k, first, second); most != 1 {
 		t.Errorf("an event has %d copies though nothing failed", most)
 	}
@@ -350,7 +352,7 @@ func (b features) checkTwoDestinations(t *testing.T, k broker) {
 	}
 }
 
-// checkSlow delays each answer. Events of different keys do not wait for the answers of each other.
+// checkSlow delays each answer. Events of different keys do not wait for each other's answers.
 func (b features) checkSlow(t *testing.T, k broker) {
 	t.Helper()
 	const each, delay = 2, 500 * time.Millisecond
@@ -420,7 +422,7 @@ func (b features) checkCut(t *testing.T, k broker) {
 			answers.Cut()
 		}
 	}
-	for range 4 { // and while few events are on their way
+	for range 4 { // more cuts, while fewer events are on their way
 		o.publish(keyed(topic, keys)...)
 		answers.Cut()
 	}
@@ -499,9 +501,10 @@ func checkAway(t *testing.T, flows []*awayFlow, server server) {
 	}
 }
 
-// checkGone shows what there is to lose: the messages of a topic without a consumer, and a message
-// that its consumer has not acknowledged when the channel is closed. The publisher of the bridge
-// waits for such messages before it closes the channel.
+// checkGone shows which messages Go channels lose: those of a topic without a consumer, and those
+// that the consumer has not acknowledged when the channel is closed. Close of the bridge's
+// publisher would wait for the acknowledgements before it closes the channel; this test closes the
+// channel itself.
 func (b features) checkGone(t *testing.T) {
 	t.Helper()
 	k := newChannelBroker()

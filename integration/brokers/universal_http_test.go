@@ -34,10 +34,10 @@ func openHTTPEnds(*testing.T, string) ends {
 	}
 }
 
-// receivers know the server of each topic.
+// receivers finds the server of each topic.
 type receivers struct {
 	mu   sync.Mutex
-	urls map[string]string // by topic: that of the newest subscriber
+	urls map[string]string // by topic: the URL of the newest subscriber
 }
 
 func (r *receivers) endpoint(topic string) (httpbridge.Endpoint, error) {
@@ -64,8 +64,8 @@ func (r *receivers) remove(topic, url string) {
 	}
 }
 
-// httpSubscriber gives each subscription a subscriber of Watermill and a server of its own, because
-// Watermill's cannot subscribe any more once its server runs.
+// httpSubscriber gives each subscription a subscriber of Watermill and a server of its own. Once
+// the server of a Watermill subscriber runs, that subscriber cannot subscribe to another topic.
 type httpSubscriber struct {
 	receivers *receivers
 
@@ -111,7 +111,7 @@ func (s *httpSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *m
 		cancel()
 		<-passing
 		stopped := make(chan struct{})
-		go func() { // Watermill's handlers do not stop before somebody has their message
+		go func() { // a handler of Watermill stops only after somebody has taken its message
 			for {
 				select {
 				case msg := <-messages:

@@ -35,15 +35,15 @@ import (
 // of a broker on the other.
 type pubSub struct {
 	name  string
-	open  func(t *testing.T, prefix string) ends // prefix: of the names of topics
+	open  func(t *testing.T, prefix string) ends // prefix begins the names of topics
 	short bool                                   // `make test` runs it too, with few messages
 
-	features tests.Features // without what all have
+	features tests.Features // without the features that all have
 
-	group   string // of subscribers for which the suite names none; empty: each has one of its own
-	fresh   bool   // a new group receives old messages, which group hides from the suite
+	group   string // for subscribers for which the suite names no group; empty: each has its own
+	fresh   bool   // a new group receives old messages; group hides that from the suite
 	inOrder bool   // the order of keys is kept, although another test of GuaranteedOrder fails
-	waits   bool   // Publish returns when the broker has the messages, as that of a broker does
+	waits   bool   // Publish returns only when the broker has the messages
 	alone   bool   // each test of the suite opens it anew
 	bare    bool   // topics have no prefix
 }
@@ -54,7 +54,7 @@ type ends struct {
 	subscriber func(t *testing.T, group string) message.Subscriber
 }
 
-// pubSubs are all brokers. ExactlyOnceDelivery is false where a message that was nacked comes
+// pubSubs has all brokers. ExactlyOnceDelivery is false where a message that was nacked comes
 // again.
 var pubSubs = []pubSub{{
 	name: "kafka", open: openKafkaEnds(false), features: kafkaFeatures, group: "suite", fresh: true,
@@ -83,7 +83,7 @@ var pubSubs = []pubSub{{
 	name: "redis", open: openRedisEnds, group: "suite", fresh: true,
 	features: tests.Features{
 		ConsumerGroups: true, Persistent: true,
-		// A subscriber takes messages over from others that are gone, and they are older ones.
+		// A subscriber takes over the older messages of subscribers that are gone.
 		GuaranteedOrder: false,
 	},
 }, {
@@ -128,9 +128,9 @@ var kafkaFeatures = tests.Features{
 	NewSubscriberReceivesOldMessages: false,
 }
 
-// With this flag each server gets the thousands of messages of the suite, as the channels of Go
-// always do. It takes half a minute to two minutes for each broker alone. The suite waits 45 s for
-// most messages, which a busy machine may need longer for.
+// With this flag each server gets the thousands of messages of the suite, as Go channels always do.
+// Each broker alone takes half a minute to two minutes. The suite waits 45 s for most messages, and
+// a busy machine may need longer.
 var whole = flag.Bool("universal.whole", false, "publish thousands of messages to each server in Watermill's suite")
 
 // Watermill's own suite for a Pub/Sub passes with an outbox and a relay between its publisher and
@@ -153,7 +153,7 @@ func (p pubSub) run(t *testing.T) {
 	prefix := "it-" + core.NewEventID()
 	f := p.features
 	f.ForceShort = !p.alone && !*whole
-	if !p.bare { // the topics can be removed by their prefix
+	if !p.bare { // so that the topics can be removed by their prefix
 		f.GenerateTopicFunc = func(c tests.TestContext) string { return prefix + "-" + string(c.TestID) }
 	}
 	if p.alone {
@@ -195,7 +195,7 @@ func (p pubSub) run(t *testing.T) {
 		if !more.runs {
 			continue
 		}
-		*more.set = true // the tests above have copies
+		*more.set = true // the tests above have copies of Features
 		with := tests.TestContext{TestID: tests.NewTestID(), Features: f}
 		*more.set = false
 		t.Run("more "+more.name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func overOutbox(t *testing.T, db testdb.DB, p core.Publisher) outboxPublisher {
 		Breaker:   core.BreakerPolicy{ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 20 * time.Millisecond},
 	})
 	bridge, err := watermillbridge.NewOutboxPublisher(process.Outbox, watermillbridge.OutboxConfig{
-		// The suite compares the order of messages that have one payload. Most have the payload
+		// The suite compares the order of messages with the same payload. Most have the payload
 		// "x" and no order: they go to one partition, but not one after another.
 		Event: func(_ string, msg *message.Message, e *core.Event) error {
 			e.Key = string(msg.Payload)
@@ -261,7 +261,7 @@ func (o outboxPublisher) Publish(topic string, messages ...*message.Message) err
 			`event_id = ANY($2) AND status <> 1`, topic, ids).Scan(&open); err != nil {
 			return err
 		}
-		<-time.After(2 * time.Millisecond) // else the database has no time for the relay
+		<-time.After(2 * time.Millisecond) // without this the database has no time for the relay
 	}
 	return nil
 }
@@ -314,7 +314,7 @@ func openKafkaEnds(franz bool) func(t *testing.T, prefix string) ends {
 	}
 }
 
-// rabbitNames remembers exchanges and queues, and removes them at the end.
+// rabbitNames remembers exchanges and queues, and deletes them when the test ends.
 type rabbitNames struct {
 	mu                sync.Mutex
 	exchanges, queues map[string]bool
@@ -354,7 +354,7 @@ func (n *rabbitNames) note(exchange, queue string) string {
 	return queue
 }
 
-// openRabbitEnds has an exchange for each topic, and a classic queue for each group.
+// openRabbitEnds uses an exchange for each topic, and a classic queue for each group.
 func openRabbitEnds(t *testing.T, _ string) ends {
 	t.Helper()
 	uri := topics.RabbitURI(t)
@@ -375,7 +375,7 @@ func openRabbitEnds(t *testing.T, _ string) ends {
 	}
 }
 
-// openRabbitQuorumEnds has a quorum queue for each topic.
+// openRabbitQuorumEnds uses a quorum queue for each topic.
 func openRabbitQuorumEnds(t *testing.T, _ string) ends {
 	t.Helper()
 	uri := topics.RabbitURI(t)
@@ -432,8 +432,8 @@ func openNATSEnds(t *testing.T, prefix string) ends {
 	}
 }
 
-// natsSubscriber makes the consumer on the server before it subscribes, as docs/nats.md says. A
-// consumer that nats.go has made goes with the subscriber that made it.
+// natsSubscriber makes the consumer on the server before it subscribes, as docs/nats.md says. If
+// nats.go makes the consumer, it deletes it when the subscriber ends.
 type natsSubscriber struct {
 	*wmnats.Subscriber
 	consumers nats.JetStreamContext
@@ -485,7 +485,8 @@ func openSQLEnds(t *testing.T, _ string) ends {
 		publisher: func(t *testing.T) core.Publisher { t.Helper(); return s.publisher(t, 0) },
 		subscriber: func(t *testing.T, group string) message.Subscriber {
 			t.Helper()
-			// A pool of its own, because it keeps a connection until its message is acknowledged.
+			// Each subscriber needs a pool: it keeps a connection until its message is
+			// acknowledged.
 			db := wmsql.BeginnerFromStdSQL(s.db.Open(t))
 			return must[*wmsql.Subscriber](t)(wmsql.NewSubscriber(db, wmsql.SubscriberConfig{
 				ConsumerGroup: group, PollInterval: 5 * time.Millisecond, ResendInterval: 5 * time.Millisecond,

@@ -78,7 +78,7 @@ func requireDelivery(t testing.TB, msg *message.Message, want core.Delivery) {
 	}
 }
 
-// subscribed subscribes to a topic until the test ends. err is that with which sub was made.
+// subscribed subscribes to a topic until the test ends. err is the error of the call that made sub.
 func subscribed(t testing.TB, sub message.Subscriber, err error, topic string) <-chan *message.Message {
 	t.Helper()
 	if err != nil {
@@ -129,8 +129,8 @@ func requireClass(t testing.TB, err error, want core.Class) {
 
 type orderPlaced struct{ ID string }
 
-// A CQRS event bus publishes into the outbox by a change of its publisher, the relay publishes
-// through Watermill, and the CQRS processor on the other side handles the event.
+// A CQRS event bus publishes into the outbox after only its publisher was changed. The relay
+// publishes through Watermill, and the CQRS processor on the other side handles the event.
 func TestWatermillCQRSThroughTheOutbox(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

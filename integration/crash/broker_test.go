@@ -43,8 +43,8 @@ func TestCrashThroughBrokers(t *testing.T) {
 	}
 }
 
-// brokerRecord makes a record of the message that a broker has of an event. Its numbers are those
-// of the key.
+// brokerRecord makes a record from a message of a broker. header returns the value of one of its
+// headers.
 func brokerRecord(header func(name string) string) (crash.Message, error) {
 	m := crash.Message{
 		From: header(crash.HeaderFrom), Cold: header(crash.HeaderCold) != "", EventID: header(core.HeaderEventID),

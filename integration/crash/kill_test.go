@@ -78,7 +78,7 @@ type cell struct {
 	kills   int
 	seed    uint64
 	ledger  *crash.Ledger
-	longest time.Duration // with random moments: from the first publish of a process to its end
+	longest time.Duration // at random moments: how long a process lives after its first publish, at most
 
 	read func(context.Context) ([]crash.Message, error) // reads the broker at the end; nil: the ledger is the broker
 }
@@ -109,7 +109,7 @@ func newCell(t *testing.T, of testdb.DB, p crash.Point, kills int) cell {
 		Dialect: db.Dialect, DSN: db.DSN, Ledger: ledger.Addr(), Topic: "crash", Relay: true, Writers: 2,
 		Keys: keysPerCell, Pause: 2 * time.Millisecond, Point: p,
 	}
-	if db.Dialect == core.SQLite { // one writer at a time, and the relay is one of them
+	if db.Dialect == core.SQLite { // one writer at a time, and the relay writes too
 		c.spec.Writers, c.spec.Pause = 1, 4*time.Millisecond
 	}
 	if p == crash.AfterClaim || p == crash.MidBatch {
@@ -128,7 +128,8 @@ func sqliteInGo(t *testing.T) testdb.DB {
 // prepareCrashDB creates the tables.
 func prepareCrashDB(t *testing.T, db testdb.DB) {
 	t.Helper()
-	// the same SQLite as below: two different ones in one process undo each other's locks
+	// crash.Open takes the SQLite that the cells use. Two kinds of SQLite in one process would undo
+	// each other's locks on the file.
 	pool, err := crash.Open(db.Dialect, db.DSN)
 	if err != nil {
 		t.Fatal(err)

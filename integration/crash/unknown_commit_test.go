@@ -28,13 +28,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-const silence = 2 * time.Second // after that a client stops waiting for an answer
+const silence = 2 * time.Second // how long a client waits for an answer
 
 // The connection ends around a COMMIT. The caller gets core.ErrCommitUnknown and never success, and
 // no event takes the fast path. The poller publishes the events that did commit, once. The other
 // events are never published.
 func TestUnknownCommit(t *testing.T) {
-	cuts := 4 // of a kind
+	cuts := 4 // of each kind
 	if testing.Short() {
 		cuts = 2
 	}
@@ -60,13 +60,13 @@ func TestUnknownCommit(t *testing.T) {
 	}
 }
 
-// commitFunc writes an event with its business row and returns what the commit returned. Other
+// commitFunc writes an event with its business row and returns the error of the commit. Other
 // errors end the test.
 type commitFunc func(ctx context.Context, e core.Event) (committed error)
 
 // unknownWorld is a database behind a proxy, with a relay that reaches it directly.
 type unknownWorld struct {
-	db     testdb.DB // directly
+	db     testdb.DB // without the proxy
 	proxy  *wireproxy.Proxy
 	behind *sql.DB // through the proxy, untracked
 	ob     *core.Outbox
@@ -121,7 +121,7 @@ func newUnknownWorld(t *testing.T, db testdb.DB) *unknownWorld {
 	return w
 }
 
-// run makes every kind of cut several times, with a commit that succeeds before each.
+// run makes every kind of cut several times. Before each cut, a commit succeeds.
 func (w *unknownWorld) run(t *testing.T, name string, cuts int, commit commitFunc) {
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
@@ -157,7 +157,7 @@ func (w *unknownWorld) run(t *testing.T, name string, cuts int, commit commitFun
 	for hot := false; !hot; {
 		write(wireproxy.None)
 		if err := untilEmpty(ctx, w.ob); err != nil {
-			t.Fatal("no commit that went well used the fast path: the test proves nothing: ", err)
+			t.Fatal("no successful commit used the fast path, so the test proves nothing: ", err)
 		}
 		w.mu.Lock()
 		hot = w.paths[all[len(all)-1].e.Type] == core.PathHot
@@ -231,12 +231,11 @@ func (w *unknownWorld) run(t *testing.T, name string, cuts int, commit commitFun
 		}
 		fmt.Fprintf(&b, "\n%-22s %-22q %3d commits %3d committed", name, cut, n, committed[cut])
 	}
-	t.Logf("%s\n%d of those that went well left by the fast path; 0 lost, 0 ghosts, 0 duplicates otherwise", b.String(),
-		hot)
+	t.Logf("%s\n%d events of successful commits left by the fast path", b.String(), hot)
 }
 
-// begin returns the context of one transaction. PostgreSQL's driver stops waiting when the context
-// ends. MariaDB's driver has a timeout of its own.
+// context returns the context of one transaction. PostgreSQL's driver stops waiting when the
+// context ends. MariaDB's driver has a timeout of its own.
 func (w *unknownWorld) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if w.db.Dialect == core.Postgres {
 		return context.WithTimeout(ctx, silence)

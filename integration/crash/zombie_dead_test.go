@@ -95,7 +95,7 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 		}
 		h.await(ctx, t, "the first of each key is published", has(redriven[0], discarded[0]))
 		fixture.Eventually(ctx, t, "two events are dead", func() bool { return backlog(ctx, t, ob).Dead == 2 })
-		well := write("well") // when it is published, the relays have looked at the blocked keys since
+		well := write("well") // once these are published, the relays have looked at the blocked keys again
 		h.await(ctx, t, "other keys go on", has(well...))
 		if b := backlog(ctx, t, ob); b.BlockedKeys != 2 {
 			t.Errorf("backlog %+v, want 2 blocked keys", b)
@@ -130,7 +130,7 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 		if err := untilEmpty(ctx, ob); err != nil {
 			t.Fatalf("%v\n%s", err, openRows(pool))
 		}
-		h.await(ctx, t, "what was behind is published",
+		h.await(ctx, t, "the events behind are published",
 			has(append(append([]string{}, redriven...), discarded[2:]...)...))
 		for _, p := range h.processes {
 			if err := p.Stop(); err != nil {

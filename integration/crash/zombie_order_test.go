@@ -18,8 +18,8 @@ import (
 )
 
 // Three processes relay one table, and two of them write to the same keys. The broker fails now and
-// then. One process after the other is killed, or is stopped until another one has taken its work
-// over, and then goes on. First copies stay in order.
+// then. One process after the other is killed, or becomes a zombie: it is stopped until another
+// process has taken its work over, and then goes on. First copies stay in order.
 func TestZombieOrder(t *testing.T) { // not parallel: its processes need the whole machine
 	disturbances := 10
 	if testing.Short() {
@@ -93,7 +93,7 @@ func newHerd(t *testing.T, db testdb.DB) *herd {
 	for slot := range h.processes {
 		h.start(t, slot)
 	}
-	t.Cleanup(func() { // also after a failure; a process that has ended stays as it is
+	t.Cleanup(func() { // also after a failure; Kill does nothing to a process that has ended
 		for _, p := range h.processes {
 			_ = p.Kill()
 		}
@@ -177,7 +177,7 @@ func (h *herd) kill(ctx context.Context, t *testing.T, slot int) {
 	h.start(t, slot)
 }
 
-// haunt stops a process and lets it go on after its lease has ended.
+// haunt makes a process a zombie: it stops the process and lets it go on after its lease has ended.
 func (h *herd) haunt(ctx context.Context, t *testing.T, slot int) {
 	t.Helper()
 	for range 5 {
@@ -185,13 +185,14 @@ func (h *herd) haunt(ctx context.Context, t *testing.T, slot int) {
 			return
 		}
 	}
-	t.Fatal("nobody takes over what a stopped process had")
+	t.Fatal("no process took over the events of the stopped one")
 }
 
-// stopAndGo stops a process in the middle of a publish, waits until another one has published and
-// marked that event, and lets it go on: its own copy comes last, and its marks of that event change
-// nothing. stopAndGo reports false when the process may have been stopped with the row locked in an
-// open transaction: then only the database could free it.
+// stopAndGo stops a process in the middle of a publish. It waits until another process has
+// published and marked that event, and then lets the first one go on. So the first one's copy comes
+// last, and its mark changes nothing. stopAndGo returns false if no other process has marked the
+// event in time. The stopped process may then hold the row locked in an open transaction, which
+// only the database can end.
 func (h *herd) stopAndGo(ctx context.Context, t *testing.T, slot int) (haunted bool) {
 	t.Helper()
 	p := h.processes[slot]

@@ -63,7 +63,7 @@ func newBunEnv(t *testing.T, db testdb.DB, way adapters.BunWay, options ...func(
 	config := bunoutbox.Config{
 		AutoCreate: true,
 		Publisher:  core.PublisherFunc(func(context.Context, core.Delivery) error { return nil }),
-		Wake:       core.WakePolicy{Disable: true}, // on SQLite a relay keeps a connection for it
+		Wake:       core.WakePolicy{Disable: true}, // on SQLite a relay keeps a connection for wake-ups
 		Observer: &core.Observer{
 			Published: func(info core.PublishInfo) {
 				if info.Path == core.PathHot {

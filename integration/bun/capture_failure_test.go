@@ -81,7 +81,8 @@ func TestBunRefusesBeforeItExecutes(t *testing.T) {
 	}
 }
 
-// Events of On functions and of models are checked only after the statement: then the COMMIT fails.
+// Events of On functions and of models are checked only after the statement. If they are wrong, the
+// COMMIT fails.
 func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -98,7 +99,7 @@ func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
 			_, err := tx.NewInsert().Model(o).Exec(ctx)
 			return err
 		}, core.ErrInvalidEvent},
-		"an event that is there": {func(ctx context.Context, tx bun.IDB) error {
+		"an event that is stored already": {func(ctx context.Context, tx bun.IDB) error {
 			o := newBOrder()
 			o.Record(core.Event{ID: "01a1fba3-cb86-7391-a0f4-64679995f198", Type: "t"})
 			_, err := tx.NewInsert().Model(o).Exec(ctx)
@@ -140,7 +141,7 @@ func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
 	}
 }
 
-// A failed capture that is rolled back with its savepoint costs nothing else.
+// If a failed capture is rolled back with its savepoint, the rest of the transaction can commit.
 func TestBunFailedCaptureInASavepoint(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {

@@ -158,7 +158,7 @@ func TestBunCaptures(t *testing.T) {
 			b.exec(t, ctx, tx.NewInsert().Model(o))
 			b.exec(t, ctx, tx.NewUpdate().Model(o).WherePK().Set("version = 1")) // hands no event over again
 		}, []string{"a 1"}},
-		"what has no model is not seen": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+		"a statement without a model is not seen": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
 			b.exec(t, ctx, tx.NewInsert().Model(&map[string]any{"name": "m", "stock": 1}).Table("b_products"))
 			_, err := tx.ExecContext(ctx, "UPDATE b_products SET stock = ?", 3)
 			fixture.NoError(t, err)

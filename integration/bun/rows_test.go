@@ -16,7 +16,7 @@ import (
 )
 
 // The cases here are about one question: which rows did this statement change? An event is written
-// if, and only if, the database said that its row was.
+// if, and only if, the database said that its row was changed.
 
 // bDoc has a key that the program sets, another unique column, and a column that the database
 // fills.
@@ -39,7 +39,7 @@ func recordedDoc(id string) *bDoc {
 	return d
 }
 
-// docs is an environment with these documents stored, and an On function.
+// eachDocs runs fn on each database, with these documents stored and an On function.
 func eachDocs(t *testing.T, stored []string, fn func(t *testing.T, b *bunEnv), options ...bunoutbox.OnOption) {
 	t.Helper()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
@@ -55,7 +55,7 @@ func eachDocs(t *testing.T, stored []string, fn func(t *testing.T, b *bunEnv), o
 	}, func(c *bunoutbox.Config) { c.MaxResolvedRows = 3 })
 }
 
-// fails requires that a transaction fails with ErrNoAggregateID and changes nothing.
+// unknown requires that a transaction fails with ErrNoAggregateID and changes nothing.
 func (b *bunEnv) unknown(t *testing.T, fn func(ctx context.Context, tx bun.Tx) error) {
 	t.Helper()
 	before := b.docs(t)
@@ -131,7 +131,8 @@ func TestBunRowsAreRefusedBeforeTheyChange(t *testing.T) {
 			eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
 				b.unknown(t, func(ctx context.Context, tx bun.Tx) error {
 					err := statement(ctx, tx)
-					if err == nil && !strings.HasPrefix(name, "RETURNING") { // MariaDB has none there, and counts
+					// MariaDB has no RETURNING in updates. There the statement is executed, and the COMMIT fails.
+					if err == nil && !strings.HasPrefix(name, "RETURNING") {
 						t.Error("the statement was executed")
 					}
 					return err
@@ -164,9 +165,10 @@ func TestBunRowsOfRecordedEvents(t *testing.T) {
 	}, func(c *bunoutbox.Config) { c.AllowKeyless = true })
 }
 
-// MySQL and MariaDB do not count a row whose values an update does not change. That causes no event
-// and no error.
-func TestBunRowsThatAreAsTheyShallBe(t *testing.T) {
+// MySQL and MariaDB do not count a row whose values an update does not change. In an update of one
+// row, that causes no event and no error. In an update of several rows, it is not known which row
+// was counted, so the update fails.
+func TestBunUnchangedRows(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1", "d2"}, func(t *testing.T, b *bunEnv) {
 		d := recordedDoc("d1")
@@ -181,7 +183,7 @@ func TestBunRowsThatAreAsTheyShallBe(t *testing.T) {
 			t.Errorf("%d events are recorded, want 1", n)
 		}
 		all := docsOf("d1", "d2")
-		b.unknown(t, func(ctx context.Context, tx bun.Tx) error { // of several rows, the counted one is unknown
+		b.unknown(t, func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.NewUpdate().Model(&all).Set("title = 'title of d1'").WherePK().Exec(ctx)
 			return err
 		})
@@ -201,7 +203,7 @@ func TestBunResolveRows(t *testing.T) {
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
 			b.exec(t, ctx, tx.NewDelete().Model((*bDoc)(nil)).Where("stars = ?", 99)) // none
 			d := recordedDoc("d3")
-			b.exec(t, ctx, tx.NewDelete().Model(d).Where("stars = ?", 8)) // the recorded one among them
+			b.exec(t, ctx, tx.NewDelete().Model(d).Where("stars = ?", 8)) // one of them has a recorded event
 		})
 		want = append(want, "delete title of d1/8 d1", "delete title of d3/8 d3", "recorded d3 d3")
 		b.wantRows(t, want...)
@@ -211,7 +213,7 @@ func TestBunResolveRows(t *testing.T) {
 		}), core.ErrNoAggregateID)
 		all := docsOf("d2", "d5")
 		b.exec(t, t.Context(), b.bare.NewInsert().Model(doc("d5")))
-		b.inTx(t, func(ctx context.Context, tx bun.Tx) { // of which one is as it shall be
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) { // one of the two has this title already
 			b.exec(t, ctx, tx.NewUpdate().Model(&all).Set("title = 'title of d2'").WherePK())
 		})
 		want = append(want, "update title of d2/7 d2", "update title of d2/7 d5")
@@ -253,7 +255,7 @@ func TestBunResolveRowsMeetsANewRow(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1"}, func(t *testing.T, b *bunEnv) {
 		if b.db.Dialect != core.Postgres {
-			t.Log("there the rows between are locked too")
+			t.Log("this database keeps other transactions from inserting a matching row")
 			return
 		}
 		db := b.WithQueryHook(&intruder{fn: func() {
@@ -272,7 +274,7 @@ func TestBunResolveRowsMeetsANewRow(t *testing.T) {
 	}, bunoutbox.ResolveRows())
 }
 
-// intruder calls a function once rows were locked.
+// intruder calls a function after the first SELECT, which has locked the rows.
 type intruder struct{ fn func() }
 
 func (i *intruder) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }
@@ -284,7 +286,7 @@ func (i *intruder) AfterQuery(_ context.Context, event *bun.QueryEvent) {
 	}
 }
 
-// The rows that RETURNING writes into an empty slice are the changed rows.
+// The rows that RETURNING writes into an empty slice are taken as the changed rows.
 func TestBunRowsThatReturningTells(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
@@ -306,7 +308,7 @@ func TestBunRowsThatReturningTells(t *testing.T) {
 		want = append(want, "update title of d1/9 d1", "update title of d3/9 d3")
 		b.wantRows(t, want...)
 		fixture.WantError(t, update(&[]*bDoc{}, "title"), core.ErrNoAggregateID)
-		fixture.WantError(t, update(&bDoc{}, "*"), core.ErrNoAggregateID) // which holds one of the two
+		fixture.WantError(t, update(&bDoc{}, "*"), core.ErrNoAggregateID) // one model has no room for two rows
 		fixture.WantError(t, b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
 			var ids []string // in place of the model
 			_, err := tx.NewUpdate().Model(&[]bDoc{}).Set("stars = stars + 1").Where("title <> ?",

@@ -16,9 +16,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Events that are rolled back are never published, and events that commit go the fast path: with
-// savepoints, failed parts, and any context. Each case runs in RunInTx, and where the pool was
-// opened with the connector in Bun's own transactions too.
+// Events that are rolled back are never published, and events that commit take the fast path. This
+// holds with savepoints, with parts that fail, and with any context. Each case runs in RunInTx. If
+// the pool was opened with the connector, it also runs in Bun's own transactions.
 func TestBunFollowsTransactions(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -89,7 +89,7 @@ func TestBunFollowsTransactions(t *testing.T) {
 			fixture.NoError(t, err)
 			fixture.NoError(t, b.publish(ctx, tx, "ghost"))
 			stmt, err := tx.PrepareContext(ctx, "ROLLBACK TO SAVEPOINT a")
-			if b.db.Name == "mysql" { // it refuses that as a prepared statement
+			if b.db.Name == "mysql" { // MySQL refuses SAVEPOINT as a prepared statement
 				if err == nil || !strings.Contains(err.Error(), "1295") {
 					t.Errorf("PrepareContext returned %v", err)
 				}
@@ -213,7 +213,7 @@ func TestBunRunInTxNestedContextEnds(t *testing.T) {
 				return ctx.Err()
 			}), context.Canceled)
 			fixture.WantError(t, b.ob.RunInTx(short, func(context.Context, bun.Tx) error {
-				t.Error("run for a context that has ended")
+				t.Error("the function ran although its context had ended")
 				return nil
 			}), context.Canceled)
 		})
@@ -389,7 +389,7 @@ func TestBunCommitOfAnAbortedTransaction(t *testing.T) {
 		aborted := func(ctx context.Context, tx bun.Tx) error {
 			fixture.NoError(t, b.publish(ctx, tx, "ghost"))
 			if _, err := tx.ExecContext(ctx, "SELECT 1 FROM nowhere"); err == nil {
-				t.Error("a table that is not there was read")
+				t.Error("a missing table was read")
 			}
 			return nil
 		}

@@ -214,7 +214,7 @@ func (e *entEnv) plainOrder(t *testing.T, name string) {
 	fixture.NoError(t, err)
 }
 
-// Updates and deletes of many do not say which rows they change.
+// Updates and deletes of many entities do not say which rows they change.
 func TestEntCaptureKeyless(t *testing.T) {
 	t.Parallel()
 	for _, allow := range []bool{false, true} {
@@ -265,7 +265,7 @@ func TestEntCaptureOfNothing(t *testing.T) {
 	})
 }
 
-// Edges to many take several statements, but the entity has one event.
+// Edges to many entities take several statements, but the entity has one event.
 func TestEntCaptureEdges(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {

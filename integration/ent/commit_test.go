@@ -68,7 +68,8 @@ func TestEntCommitHookRefuses(t *testing.T) {
 	})
 }
 
-// Publish finds the transaction of everything that generated code binds to it, and of nothing else.
+// Publish finds the transaction of each value that generated code binds to one, and of no other
+// value.
 func TestEntPublish(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -217,8 +218,8 @@ func TestEntMutationInAnotherTransaction(t *testing.T) {
 	})
 }
 
-// A statement has committed a transaction whose events could not be written: Commit does not report
-// a rollback.
+// A program sends COMMIT as a statement, in a transaction whose events could not be written. Commit
+// then does not report a rollback.
 func TestEntCommitByHandOfWhatFailed(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -283,7 +284,7 @@ func TestEntErrorsWhileReading(t *testing.T) {
 	tx, err := e.Tx(t.Context())
 	fixture.NoError(t, err)
 	fixture.NoError(t, e.ob.Publish(t.Context(), tx, fixture.Event("doubtful")))
-	// which overflows
+	// abs overflows at the second row
 	rows, err := tx.QueryContext(t.Context(),
 		"SELECT abs(n) FROM (SELECT 1 AS n UNION ALL SELECT -9223372036854775808)")
 	if err == nil {
@@ -295,7 +296,7 @@ func TestEntErrorsWhileReading(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	fixture.NoError(t, e.ob.Publish(t.Context(), tx, fixture.Event("late"))) // it rolls nothing back
+	fixture.NoError(t, e.ob.Publish(t.Context(), tx, fixture.Event("late"))) // the error has rolled nothing back
 	fixture.NoError(t, tx.Rollback())
 	e.wantRows(t)
 	e.wantHot(t)

@@ -163,7 +163,7 @@ func (e *entEnv) wantCount(t *testing.T, table string, want int) {
 	}
 }
 
-// inTx runs fn in a transaction of the client alone.
+// inTx runs fn in a transaction that the client begins, without WithTx.
 func (e *entEnv) inTx(t *testing.T, fn func(tx *entclient.Tx) error) error {
 	t.Helper()
 	tx, err := e.Tx(t.Context())

@@ -209,7 +209,7 @@ func TestEntResolveRowsWithAConditionOfAHook(t *testing.T) {
 		fixture.NoError(t, update("a", "c"))
 		err := update("a", "b")
 		want := []string{"update.a 1", "update.c 3"}
-		if e.db.Dialect == core.MySQL { // on MySQL the entities are compared
+		if e.db.Dialect == core.MySQL { // on MySQL the outbox compares the entities before and after
 			fixture.NoError(t, err)
 			want = append(want, "update.a 1")
 		} else {

@@ -20,7 +20,7 @@ import (
 )
 
 // The cases here are about one question: which rows did this mutation change? An event is written
-// if, and only if, the database said that its row was.
+// if, and only if, the database said that its row was changed.
 
 // onOrders reports orders by name, with the entity as its data.
 func onOrders(options ...entoutbox.OnOption) entoutbox.Mapper {
@@ -68,8 +68,8 @@ func orderHook(fn func(ctx context.Context, m *entclient.OrderMutation,
 	}
 }
 
-// Two creates of one type are in flight at once, and the outer one is refused. The inner one has
-// its event all the same, with any context.
+// One create runs within another of the same type, and the outer one is refused. The inner one
+// still has its event, with any context.
 func TestEntCreateWithinACreateThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(outer context.Context) context.Context{
@@ -104,7 +104,7 @@ func TestEntCreateWithinACreateThatIsRefused(t *testing.T) {
 					}))
 				fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 					fixture.WantError(t, tx.Order.Create().SetName("outer").Exec(t.Context()), fixture.ErrNoStock)
-					return nil // no row of it was stored
+					return nil // no row of the bulk was stored
 				}))
 				if name == "a bulk in it" {
 					e.wantRows(t, "create.inner 1", "create.second 2")
@@ -273,7 +273,7 @@ func TestEntUpsertThatLeavesSomeOut(t *testing.T) {
 		e.Use(e.ob.Hook(onOrders()))
 		e.plainOrder(t, "a")
 		if e.db.Dialect == core.MySQL {
-			t.Log("there is no such upsert: every row of it is stored")
+			t.Log("this database has no upsert that skips rows")
 			return
 		}
 		upsert := func(tx *entclient.Tx, names ...string) error {
@@ -327,7 +327,7 @@ func TestEntUpdateOneThatChangesNothing(t *testing.T) {
 		}))
 		want := []string{"update.a 1", "update.a 1", "update.a 1"}
 		if e.db.Dialect == core.MySQL {
-			want = want[:2] // it does not count a row that has these values already
+			want = want[:2] // MySQL does not count a row that has these values already
 		}
 		e.wantRows(t, want...)
 		if got := e.cents(t); got["update.a"] != 3 {
@@ -336,7 +336,7 @@ func TestEntUpdateOneThatChangesNothing(t *testing.T) {
 	})
 }
 
-// With ResolveRows updates and deletes of many are captured entity by entity.
+// With ResolveRows, updates and deletes of many entities are captured entity by entity.
 func TestEntResolveRows(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -383,7 +383,7 @@ func TestEntResolveRows(t *testing.T) {
 		fixture.WantError(t,
 			e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Update().SetCents(1).Exec(t.Context()) }),
 			core.ErrTooManyRows)
-		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { // which have these values already
+		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { // the entities have these values already
 			return tx.Order.Update().Where(order.NameIn("d", "e")).SetCents(0).Exec(t.Context())
 		}))
 		if n := len(e.types(t)); e.db.Dialect == core.MySQL && n != 2 || e.db.Dialect != core.MySQL && n != 4 {

@@ -27,7 +27,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// describe are queries of every property of the outbox tables that must be equal for each way of
+// describe has queries for every property of the outbox tables that must be equal for each way of
 // creating them.
 var describe = map[core.Dialect][]string{
 	core.Postgres: {
@@ -126,12 +126,12 @@ func TestEntSchema(t *testing.T) {
 			got := description(t, theirs.pool, db.Dialect)
 			for _, line := range want {
 				if !slices.Contains(got, line) {
-					t.Errorf("run %d: not there: %s", run, line)
+					t.Errorf("run %d: missing: %s", run, line)
 				}
 			}
 			for _, line := range got {
 				if !slices.Contains(want, line) {
-					t.Errorf("run %d: too much: %s", run, line)
+					t.Errorf("run %d: only Ent's migration has: %s", run, line)
 				}
 			}
 		}
@@ -141,7 +141,7 @@ func TestEntSchema(t *testing.T) {
 		check, err := sqloutbox.New(theirs.pool, sqloutbox.Config{Dialect: db.Dialect})
 		fixture.NoError(t, err)
 		fixture.NoError(t, check.Check(t.Context()))
-		fixture.NoError(t, check.Migrate(t.Context())) // both may meet
+		fixture.NoError(t, check.Migrate(t.Context())) // both migrations may run on one database
 	})
 }
 
@@ -166,7 +166,7 @@ func TestEntSchemaUpgrade(t *testing.T) {
 		fixture.WantError(t, repo.Check(t.Context()), sqloutbox.ErrDrift)
 		e.migrate(t)
 		fixture.NoError(t, repo.Check(t.Context()))
-		// PostgreSQL does not give the number of a dropped column to the next one.
+		// PostgreSQL numbers a new column past the dropped ones, so its numbers differ.
 		if got := description(t, e.pool, db.Dialect); db.Dialect != core.Postgres && !slices.Equal(got, want) {
 			t.Errorf("the tables are %q, want %q", got, want)
 		}
@@ -221,7 +221,8 @@ func TestEntSchemaIsUsable(t *testing.T) {
 			row.ID.String() == (entschema.ID{}).String() {
 			t.Fatalf("read %v", row)
 		}
-		// On MySQL a first row may be there that belongs to no key: the bell of Repository.Notify.
+		// On MySQL the table may have a first row that belongs to no key: the row that
+		// Repository.Notify counts up.
 		key := e.OutboxKey.Query().Where(outboxkey.IDNEQ(entschema.ID{})).OnlyX(t.Context())
 		if key.LastSeq != *row.KeySeq || *key.LastID != row.ID {
 			t.Fatalf("read %v", key)
@@ -232,8 +233,8 @@ func TestEntSchemaIsUsable(t *testing.T) {
 	})
 }
 
-// Without the options the tables are usable where Ent can say all that matters; elsewhere Check
-// says what is missing.
+// Without the options, Ent's migration makes usable tables on PostgreSQL and SQLite. On MariaDB and
+// MySQL they lack something, and Check reports it.
 func TestEntSchemaWithoutOptions(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -252,7 +253,7 @@ func TestEntSchemaWithoutOptions(t *testing.T) {
 	})
 }
 
-// Versioned migrations say the same in files, and say it once.
+// Versioned migrations write the same tables into files, and a second run writes no more.
 func TestEntSchemaVersioned(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -261,7 +262,7 @@ func TestEntSchemaVersioned(t *testing.T) {
 		fixture.NoError(t, err)
 		migrateEnt.Lock()
 		defer migrateEnt.Unlock()
-		for range 2 { // the second time there is nothing left to say
+		for range 2 { // the second run has nothing left to write
 			m, err := entmigrate.NewMigrate(clean.ob.Driver(), append(entschema.MigrateOptions(""),
 				entmigrate.WithDir(dir), entmigrate.WithMigrationMode(entmigrate.ModeReplay),
 				entmigrate.WithFormatter(atlasmigrate.DefaultFormatter))...)
@@ -291,7 +292,7 @@ func TestEntSchemaVersioned(t *testing.T) {
 		got, want := description(t, applied.pool, db.Dialect), description(t, ours, db.Dialect)
 		for _, line := range want {
 			if !slices.Contains(got, line) && !strings.HasPrefix(line, "storage ") {
-				t.Errorf("not there: %s", line)
+				t.Errorf("missing: %s", line)
 			}
 		}
 	})

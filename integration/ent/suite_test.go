@@ -121,7 +121,7 @@ func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 			case s.Values:
 				return nil, adapters.NoStatement("entities are not stored from slices")
 			case s.Returning != suite.CaptureReturnsNothing:
-				return nil, adapters.NoStatement("it is Ent that asks for RETURNING")
+				return nil, adapters.NoStatement("Ent itself asks for RETURNING")
 			case s.Do <= suite.CaptureUpsert && s.Own:
 				err = entCreateDocuments(ctx, tx, s)
 			case s.Do <= suite.CaptureUpsert:
@@ -177,7 +177,7 @@ func entCreateItems(ctx context.Context, tx *entclient.Tx, s suite.CaptureStatem
 	var all []*entclient.ItemCreate
 	for _, m := range s.Models {
 		if m.Key != "" {
-			return adapters.NoStatement("its ids are the database's")
+			return adapters.NoStatement("the database makes the ids")
 		}
 		all = append(all, tx.Item.Create().SetName(m.Name).SetNote(m.Note).SetStock(m.Stock))
 	}
@@ -257,7 +257,7 @@ func entChangeItems(ctx context.Context, tx *entclient.Tx, s suite.CaptureStatem
 	case suite.CaptureSetStock:
 		q.AddStock(1)
 	default:
-		return adapters.NoStatement("an update of many sets the same of all")
+		return adapters.NoStatement("an update of many entities sets the same values in all")
 	}
 	return q.Exec(ctx)
 }
@@ -301,7 +301,7 @@ func entChangeDocuments(ctx context.Context, tx *entclient.Tx, s suite.CaptureSt
 	case suite.CaptureSetStock:
 		q.AddStock(1)
 	default:
-		return adapters.NoStatement("an update of many sets the same of all")
+		return adapters.NoStatement("an update of many entities sets the same values in all")
 	}
 	return q.Exec(ctx)
 }

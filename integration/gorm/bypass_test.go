@@ -197,8 +197,8 @@ func (s *gStat) BeforeSave(*gorm.DB) error {
 	return nil
 }
 
-// Models of a second database that have hooks, but neither a Recorder nor On functions, are none of
-// the plugin's business. Events of that database are refused.
+// The plugin does not touch models of a second database that have hooks, but neither a Recorder nor
+// On functions. Events of that database are refused.
 func TestGORMSecondDatabaseOfDBResolver(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

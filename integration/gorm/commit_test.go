@@ -334,7 +334,7 @@ func TestGORMDeadlockVictimIgnored(t *testing.T) {
 		defer victim.Rollback()
 		defer other.Rollback()
 		var pid int64
-		if g.db.Dialect == core.Postgres { // each looks for deadlocks once in a wait, and only the victim does
+		if g.db.Dialect == core.Postgres { // the transaction that looks for a deadlock first becomes the victim
 			fixture.NoError(t, victim.Exec("SET LOCAL deadlock_timeout = '10ms'").Error)
 			fixture.NoError(t, other.Exec("SET LOCAL deadlock_timeout = '10min'").Error)
 			fixture.NoError(t, other.Raw("SELECT pg_backend_pid()").Scan(&pid).Error)
@@ -345,7 +345,7 @@ func TestGORMDeadlockVictimIgnored(t *testing.T) {
 		o := newOrder("ghost")
 		fixture.NoError(t, victim.Create(o).Error)
 		fixture.NoError(t, touch(victim, "A"))
-		for i := range 100 { // the lighter transaction is the victim on InnoDB
+		for i := range 100 { // InnoDB chooses the smaller transaction as the victim
 			fixture.NoError(t, other.Create(&gCoupon{Code: fmt.Sprint("heavy", i)}).Error)
 		}
 		fixture.NoError(t, touch(other, "B"))

@@ -41,7 +41,7 @@ func TestGORMCopyOfAModel(t *testing.T) {
 	})
 }
 
-// Each try works on a copy of its own.
+// A closure that runs again works on a new copy of the model each time. The event is stored once.
 func TestGORMCopyInRetriedClosure(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

@@ -85,8 +85,8 @@ func TestGORMAggregateIDFromPrimaryKey(t *testing.T) {
 		core.ErrNoAggregateID)
 }
 
-// An error that GORM translates says less than the error of the database. The outbox knows all the
-// same whether the transaction is still usable.
+// An error that GORM translates says less than the error of the database. The outbox still knows
+// whether the transaction is usable.
 func TestGORMTranslatedError(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// gBadKey is a key without a text.
+// gBadKey is a key whose conversion to a text panics.
 type gBadKey int64
 
 func (gBadKey) MarshalText() ([]byte, error) { panic("reason") }
@@ -21,8 +21,8 @@ type gBad struct {
 
 func (gBad) TableName() string { return "g_coupons" }
 
-// GORM begins a transaction for a statement outside of one, and does not end it after a panic. The
-// plugin rolls it back if the panic is that of a function that the plugin has called.
+// GORM begins a transaction for a statement outside of one, and does not end that transaction after
+// a panic. The plugin rolls it back if the panic comes from a function that the plugin has called.
 func TestGORMPanicRollsBackTheTransactionOfItsStatement(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -47,7 +47,7 @@ func TestGORMPanicRollsBackTheTransactionOfItsStatement(t *testing.T) {
 				go func() {
 					defer func() { ended <- recover() }()
 					err := statement()
-					t.Errorf("%s: it has returned %v", name, err)
+					t.Errorf("%s: the statement returned %v instead of the panic", name, err)
 				}()
 				if r := <-ended; r != "reason" && (!exits || r != nil) {
 					t.Errorf("%s: recovered %v", name, r)

@@ -124,7 +124,7 @@ func (h *gHooked) AfterCreate(tx *gorm.DB) error {
 	return gormoutbox.Publish(tx.Statement.Context, tx, fixture.Event("said.in.hook"))
 }
 
-// Without db.Use the recorded events of a model stay there, and only a test can notice that.
+// Without db.Use, recorded events stay in the model, and only a test can notice that.
 func TestGORMRecorderWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

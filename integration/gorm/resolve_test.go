@@ -125,7 +125,7 @@ func TestGORMResolveRowsBindsTheStatement(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		if g.db.Dialect != core.Postgres {
-			t.Log("nobody can insert a matching row meanwhile")
+			t.Log("no other transaction can insert a matching row in between")
 			return
 		}
 		products(t, g, "a")
@@ -140,7 +140,7 @@ func TestGORMResolveRowsBindsTheStatement(t *testing.T) {
 		var late gProduct
 		fixture.NoError(t, g.First(&late, "name = 'late'").Error)
 		if late.Stock != 1 {
-			t.Fatal("a row was changed that no event tells of")
+			t.Fatal("a row was changed without an event")
 		}
 	})
 }

@@ -122,7 +122,7 @@ GORM writes ON DUPLICATE KEY UPDATE, and rows that are there count like new ones
 `
 
 type (
-	// GColumns are those of the tables of the suite.
+	// GColumns are the columns of the suite's tables.
 	GColumns struct {
 		Name  string
 		Note  string

@@ -56,8 +56,9 @@ func inForeignTx(t *testing.T, g *gormEnv, fn func(tx *gorm.DB) error) error {
 	return foreign.Commit()
 }
 
-// A statement that causes events is refused there before it is executed: nothing could keep the
-// row from committing without its events, or tell a Recorder that they were rolled back.
+// In such a transaction, a statement that causes events is refused before it is executed. Nothing
+// could keep the row from committing without its events, or tell a Recorder that they were rolled
+// back.
 func TestGORMUntrackedStatementsAreRefused(t *testing.T) {
 	t.Parallel()
 	for kind, in := range untracked {
@@ -119,7 +120,7 @@ func TestGORMUntrackedStatementsAreRefused(t *testing.T) {
 	}
 }
 
-// Statements without events and Publish work there.
+// In such a transaction, Publish works, and so do statements without events.
 func TestGORMUntrackedTransactionsWithoutCapturedEvents(t *testing.T) {
 	t.Parallel()
 	for kind, in := range untracked {
@@ -201,7 +202,7 @@ func TestGORMConnectorTracksTheseTransactions(t *testing.T) {
 	t.Parallel()
 	for kind, in := range untracked {
 		if strings.Contains(kind, "dbresolver") {
-			continue // opens its sources by itself, without the Connector
+			continue // dbresolver opens its sources itself, without the Connector
 		}
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

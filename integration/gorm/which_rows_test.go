@@ -35,13 +35,14 @@ func (g *gormEnv) names(t *testing.T) (names []string) {
 	return names
 }
 
-// Recorded events are refused too, and stay recorded.
+// With DO NOTHING it is not known which models of a batch were stored. If they have recorded
+// events, the statement is refused, and the events stay recorded.
 func TestGORMBatchDoNothingWithRecordedEvents(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		batch := []*gOrder{newOrder("a"), newOrder("b")}
 		err := g.Clauses(clause.OnConflict{DoNothing: true}).Create(&batch).Error
-		if g.db.Dialect == core.MySQL { // with no other unique key, a generated key is a new row
+		if g.db.Dialect == core.MySQL { // the only unique key is generated, so every row is new
 			fixture.NoError(t, err)
 			g.wantRows(t, "a", "b")
 			return
@@ -125,7 +126,7 @@ func TestGORMExpressions(t *testing.T) {
 		plus := gorm.Expr("stock + ?", 1)
 		fixture.WantError(t, g.Model(p).Update("stock", plus).Error, core.ErrNoAggregateID)
 		fixture.WantError(t, g.Model(p).UpdateColumns(map[string]any{"Stock": plus}).Error, core.ErrNoAggregateID)
-		// the value cannot be changed
+		// GORM cannot write the new stock into a model that is passed by value.
 		fixture.WantError(t, g.Model(*p).Update("stock", 5).Error, core.ErrNoAggregateID)
 		fixture.WantError(t, g.Clauses(clause.OnConflict{
 			Columns:   []clause.Column{{Name: "id"}},
@@ -135,7 +136,7 @@ func TestGORMExpressions(t *testing.T) {
 		g.wantRows(t)
 		o := newOrder("counted")
 		fixture.NoError(t, g.Create(o).Error)
-		o.Record(fixture.Happened{Name: "recorded"}) // a recorded event has a payload of its own
+		o.Record(fixture.Happened{Name: "recorded"}) // a recorded event does not depend on the row
 		fixture.NoError(t, g.Model(o).Update("version", gorm.Expr("version + 1")).Error)
 		g.wantRows(t, "counted", "recorded")
 		if g.db.Dialect == core.MySQL {
@@ -189,7 +190,7 @@ func TestGORMConditionOfSeveralLines(t *testing.T) {
 	})
 }
 
-// Updates of a model does not store zero values. With ResolveRows the function sees the stored row.
+// Updates with a model stores no zero values. With ResolveRows the function sees the stored row.
 func TestGORMUpdatesLeavesZerosOut(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

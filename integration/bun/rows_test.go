@@ -131,7 +131,8 @@ func TestBunRowsAreRefusedBeforeTheyChange(t *testing.T) {
 			eachDocs(t, []string{"d1", "d2", "d3"}, func(t *testing.T, b *bunEnv) {
 				b.unknown(t, func(ctx context.Context, tx bun.Tx) error {
 					err := statement(ctx, tx)
-					// MariaDB has no RETURNING in updates. There the statement is executed, and the COMMIT fails.
+					// MariaDB has no RETURNING in updates: the statement is executed, and COMMIT
+					// fails.
 					if err == nil && !strings.HasPrefix(name, "RETURNING") {
 						t.Error("the statement was executed")
 					}

@@ -22,7 +22,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// claims are claims over a pool of one connection.
+// claims makes claims over a pool of one connection.
 type claims struct {
 	*flights
 	repo *sqloutbox.Repository
@@ -36,7 +36,7 @@ func (f *flights) claims(pool *sql.DB) *claims {
 	return &claims{flights: f, repo: repo}
 }
 
-// next claims at most one row without a key.
+// next makes the next claim, of at most one row without a key.
 func (c *claims) next(ctx context.Context) ([]core.Claimed, error) {
 	c.last++
 	return c.repo.ClaimUnordered(ctx, core.ClaimRequest{
@@ -60,7 +60,7 @@ func (c *claims) holders() int64 {
 		"SELECT COUNT(*) FROM outbox_event WHERE claimed_by = 'node' AND claim_no = %d", c.last))
 }
 
-// planner are settings of the server that a claim makes, as they are for everybody else.
+// planner reads the settings of a session that a claim changes for its own transaction.
 const planner = "SELECT current_setting('enable_seqscan') || ' ' || current_setting('plan_cache_mode') || ' ' || " +
 	"current_setting('transaction_isolation')"
 
@@ -73,7 +73,7 @@ func (f *flights) planner(q interface {
 	return settings
 }
 
-// alone reads a text, on the connection behind conn, as a claim is run.
+// alone runs a query that returns a text, in the way of a claim, on the connection behind conn.
 func alone(ctx context.Context, conn *sql.Conn, settings map[string]string, query string) (text string, err error) {
 	err = conn.Raw(func(dc any) error {
 		for {
@@ -97,9 +97,9 @@ func alone(ctx context.Context, conn *sql.Conn, settings map[string]string, quer
 	return text, err
 }
 
-// The settings of a claim are made for its transaction alone, which is READ COMMITTED whatever the
-// connection's default is. They are gone after a claim that succeeds, and after one that fails. The
-// connection is used again.
+// The settings of a claim hold for its transaction alone. That transaction is READ COMMITTED,
+// whatever the connection's default is. The settings are gone after a claim that succeeds, and
+// after one that fails. The connection is used again.
 func TestPgxClaimSettings(t *testing.T) {
 	t.Parallel()
 	try := func(t *testing.T, f *flights, pool *sql.DB, after string) {
@@ -153,8 +153,8 @@ func TestPgxClaimSettings(t *testing.T) {
 	}
 }
 
-// The connection is cut at places all over a claim, and all over its answer, and at others in each
-// run. Rows that are returned are claimed.
+// The connection is cut at many places of a claim and of its answer. Each run of the test cuts at
+// other places. Rows that are returned are claimed.
 func TestPgxClaimIsCut(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {
@@ -194,7 +194,7 @@ func TestPgxClaimIsCut(t *testing.T) {
 			if wrote == 0 || got == 0 {
 				t.Fatalf("the claim has %d bytes, and its answer %d", wrote, got)
 			}
-			places := 60 // a text of several kilobytes is in the claims of some modes
+			places := 60 // the claims of some modes have a text of several kilobytes
 			if testing.Short() {
 				places = 6
 			}
@@ -208,8 +208,8 @@ func TestPgxClaimIsCut(t *testing.T) {
 	}
 }
 
-// The context ends while a claim waits for a lock: nothing is claimed, then or later. The pool goes
-// on with another connection, which no late cancel request can hit.
+// The context ends while a claim waits for a lock. Nothing is claimed, then or later. The pool goes
+// on with another connection, which a late cancel request cannot hit.
 func TestPgxClaimIsCancelled(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {
@@ -243,7 +243,7 @@ func TestPgxClaimIsCancelled(t *testing.T) {
 					"datname = current_database() AND pid <> pg_backend_pid()") == 0
 			})
 			if n := c.holders(); n != 0 {
-				t.Errorf("%d rows are claimed, and nobody knows", n)
+				t.Errorf("%d rows are claimed although the claim failed", n)
 			}
 			if f.pid(pool) == pid {
 				t.Error("the connection is used again after a cancel request")
@@ -275,7 +275,7 @@ func TestPgxClaimWithoutTime(t *testing.T) {
 	}
 }
 
-// COMMIT is refused: the claim fails, although its rows were read.
+// If COMMIT is refused, the claim fails, although its rows were read.
 func TestPgxClaimIsRefusedByCommit(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {
@@ -302,7 +302,8 @@ func TestPgxClaimIsRefusedByCommit(t *testing.T) {
 	}
 }
 
-// An idle connection has died: the claim takes another one. So it does where BEGIN is sent at once.
+// If an idle connection has died, the claim takes another one. The same holds if BEGIN is sent at
+// once.
 func TestPgxClaimAfterTheConnectionDied(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {
@@ -315,7 +316,7 @@ func TestPgxClaimAfterTheConnectionDied(t *testing.T) {
 				own := way.cfg
 				own.Conn = cfg
 				own.Options = []stdlib.OptionOpenDB{
-					// which would find out, if it was idle for long
+					// A ping before the use of an idle connection would notice that it has died.
 					stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false }),
 				}
 				return pgxoutbox.Connector(own)

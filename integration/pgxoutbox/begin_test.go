@@ -19,7 +19,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// abortText is what makes an aborted transaction of one that the server has not begun.
+// abortText begins a transaction on the server and aborts it.
 const abortText = "begin; ROLLBACK TO SAVEPOINT outbox_refused"
 
 // isCode reports whether err is an error of the server with this code.
@@ -28,8 +28,8 @@ func isCode(err error, code string) bool {
 	return ok && pgErr.Code == code
 }
 
-// afterRefusal are the things that an application does after an error that it ignores.
-// They tell whether the transaction is aborted, and whether they had to ask the server for that.
+// afterRefusal has the things that an application may do after an error that it ignores. do returns
+// the error. asks says whether do sends something to the server.
 var afterRefusal = []struct {
 	name string
 	asks bool
@@ -73,7 +73,7 @@ var afterRefusal = []struct {
 				if !ok {
 					break
 				}
-				dc = outer.Raw() // which has no error to return
+				dc = outer.Raw() // Raw returns no error
 			}
 			_, err := dc.(*stdlib.Conn).Conn().CopyFrom(f.Context(), pgx.Identifier{"item"}, []string{"id"},
 				pgx.CopyFromRows([][]any{{1}}))
@@ -103,7 +103,7 @@ func (f *flights) refusedFirst(pool *sql.DB, first string, args ...any) (*sql.Co
 	return conn, txn{f.T, tx, f}
 }
 
-// leaves requires that a transaction has left nothing, and that its connection goes on.
+// leaves requires that a transaction has left no rows, and that its connection can be used again.
 func (f *flights) leaves(what string, pool *sql.DB, pid int) {
 	f.Helper()
 	if n := fixture.Count(f.T, f.direct, "SELECT COUNT(*) FROM item"); n != 0 {
@@ -120,9 +120,10 @@ func (f *flights) leaves(what string, pool *sql.DB, pid int) {
 	fixture.MustExec(f.T, f.direct, "TRUNCATE item, outbox_event, outbox_key")
 }
 
-// A text with a mistake in its syntax is refused together with the BEGIN in front of it. The server
-// has no transaction then. The next statement makes an aborted one first, and is refused as with
-// pgx. Nothing commits by itself. A statement that needs no answer of the server sends nothing.
+// A text with a mistake in its syntax is refused together with the BEGIN in front of it, so the
+// server has no transaction. Before the next statement, Connector begins a transaction and aborts
+// it, so that the statement is refused as with pgx. Nothing commits by itself. A call that needs no
+// answer of the server sends nothing.
 func TestPgxFirstTextIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {
@@ -179,9 +180,9 @@ func TestPgxFirstTextIsRefused(t *testing.T) {
 	}
 }
 
-// The server refuses BEGIN itself, as it does on a standby that is asked for a serializable
-// transaction: once, or whenever it is sent. It skips the statement behind it, and no other one is
-// executed. A connection that cannot be put into a transaction is not lent.
+// The server refuses BEGIN itself, as a standby does for a serializable transaction. In the test it
+// refuses BEGIN once, or always. It skips the statement behind BEGIN, and no later statement is
+// executed. Raw does not pass on a connection that cannot be put into a transaction.
 func TestPgxBeginIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {
@@ -207,7 +208,7 @@ func TestPgxBeginIsRefused(t *testing.T) {
 						conn, tx := f.refusedFirst(pool, first[0].(string), first[1:]...)
 						for range 2 {
 							if err := next.do(f, conn, tx); err == nil {
-								t.Errorf("%s: it is no error", what)
+								t.Errorf("%s: no error", what)
 							}
 						}
 						if err := tx.Commit(); err == nil {
@@ -219,7 +220,7 @@ func TestPgxBeginIsRefused(t *testing.T) {
 							t.Errorf("%s: BEGIN was not sent", what)
 						}
 						if always && strings.HasPrefix(next.name, "COPY") {
-							pid = 0 // it is closed
+							pid = 0 // the connection is closed
 						}
 						f.leaves(what, pool, pid)
 						fixture.NoError(t, pool.Close())
@@ -230,8 +231,8 @@ func TestPgxBeginIsRefused(t *testing.T) {
 	}
 }
 
-// The connection is cut within the first statement, and so within the BEGIN in front of it. Nothing
-// of the transaction is there, and its outcome is known.
+// The connection is cut within the first statement, or within the BEGIN in front of it. The
+// transaction leaves no rows, and its outcome is known.
 func TestPgxFirstStatementIsCutAtEachByte(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {

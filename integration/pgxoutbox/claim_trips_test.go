@@ -20,10 +20,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// A claim through database/sql is a transaction of its own with settings of the planner: BEGIN, the
-// settings, the claim, COMMIT. So is each look at the table that needs those settings. With
-// Connector, all four are sent together. A mark is one statement. TestRoundTripsOfNativePGX counts
-// those of native pgx.
+// A claim through database/sql is a transaction with settings of the planner: BEGIN, the settings,
+// the claim, COMMIT. So is each other query of the table that needs those settings. With Connector,
+// all four are sent together. A mark is one statement. TestRoundTripsOfNativePGX counts the round
+// trips of native pgx.
 func TestRoundTripsOfClaims(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
@@ -57,7 +57,8 @@ func TestRoundTripsOfClaims(t *testing.T) {
 			fixture.NoError(t, err)
 			fixture.NoError(t, repo.Migrate(t.Context()))
 			least := map[string]int64{}
-			// what is run for the first time is prepared, and an idle connection is pinged
+			// The test takes the smallest number of several rounds. In the first round statements
+			// are prepared, and an idle connection may be pinged in any round.
 			for round := range 5 {
 				req := core.ClaimRequest{
 					Node: "node", ClaimNo: int64(round + 1), Lease: time.Minute, MaxLease: time.Hour,

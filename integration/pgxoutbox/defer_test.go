@@ -77,7 +77,7 @@ func event(key string) core.Event {
 
 const countEvents = "SELECT COUNT(*) FROM outbox_event"
 
-// wantEvents requires that so many events are stored.
+// wantEvents requires that n events are stored.
 func (f *flights) wantEvents(n int64) {
 	f.Helper()
 	if got := fixture.Count(f.T, f.direct, countEvents); got != n {
@@ -112,8 +112,8 @@ func (r *trace) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBat
 func (*trace) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (*trace) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// Events of several calls wait while harmless statements pass, and go in one statement, together
-// with COMMIT. The transaction has no other statements.
+// Events of several calls wait while statements pass that do not read the outbox. They are sent in
+// one statement, together with COMMIT. The transaction has no other statements.
 func TestPgxOneFlight(t *testing.T) {
 	t.Parallel()
 	f := newFlights(t, pgx.QueryExecModeCacheStatement)
@@ -146,7 +146,7 @@ func TestPgxOneFlight(t *testing.T) {
 	}
 }
 
-// A statement that may notice that events wait comes after them.
+// Events that wait are sent before a statement that could notice that they are missing.
 func TestPgxFlushesBefore(t *testing.T) {
 	t.Parallel()
 	f := newFlights(t, pgx.QueryExecModeCacheStatement)
@@ -235,8 +235,8 @@ func TestPgxFlushesBefore(t *testing.T) {
 	})
 }
 
-// A duplicate is told by Commit, with its event and with the error of the server, or at once if the
-// event is Eager.
+// Commit reports a duplicate, with its event and with the error of the server. If the event is
+// Eager, Publish reports it.
 func TestPgxDuplicates(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {
@@ -278,7 +278,7 @@ func TestPgxDuplicates(t *testing.T) {
 	}
 }
 
-// The connection of pgx is in the transaction, although nothing else was sent in it.
+// In Raw, the connection of pgx is in the transaction, although nothing was sent before.
 func TestPgxRawBeginsFirst(t *testing.T) {
 	t.Parallel()
 	f := newFlights(t, pgx.QueryExecModeCacheStatement)
@@ -340,13 +340,14 @@ func (s *spoiler) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 }
 func (*spoiler) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// late is a context whose end is seen by the driver, and not yet by database/sql.
+// late is a context whose end the driver sees, but database/sql does not yet see.
 type late struct{ context.Context }
 
 func (late) Err() error { return context.Canceled }
 
-// The context of a statement ends before the events that it must see are sent. The server knows of
-// no error, so the transaction could commit: with its events, or not at all.
+// The context of a statement ends before the events that the statement must see are sent. The
+// server knows of no error, so the transaction can still commit. It commits with its events, or not
+// at all.
 func TestPgxContextEndsBeforeTheEventsAreSent(t *testing.T) {
 	t.Parallel()
 	f := newFlights(t, pgx.QueryExecModeCacheStatement)
@@ -397,8 +398,8 @@ func TestPgxContextEndsBeforeTheEventsAreSent(t *testing.T) {
 	}
 }
 
-// The rows of a query are open when the events must be sent, which is refused. Later events of the
-// same key still come after them.
+// Events must be sent while the rows of a query are open, which is refused. Later events of the
+// same key still come after those events.
 func TestPgxEventsThatCouldNotBeSentComeFirst(t *testing.T) {
 	t.Parallel()
 	f := newFlights(t, pgx.QueryExecModeCacheStatement)
@@ -427,7 +428,7 @@ func TestPgxEventsThatCouldNotBeSentComeFirst(t *testing.T) {
 	}
 }
 
-// A mistake in the syntax of the first statement aborts the transaction. Nothing after it commits
+// A mistake in the syntax of the first statement aborts the transaction. No later statement commits
 // by itself.
 func TestPgxFirstStatementFails(t *testing.T) {
 	t.Parallel()
@@ -495,7 +496,7 @@ func TestPgxTransactionWithoutStatements(t *testing.T) {
 	f.wantEvents(0)
 }
 
-// Publish is refused at once where nothing can be written.
+// Publish is refused at once if nothing can be written.
 func TestPgxPublishIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFlights(t, pgx.QueryExecModeCacheStatement)
@@ -547,7 +548,7 @@ func TestPgxManyEvents(t *testing.T) {
 	}
 }
 
-// Two writers of the same keys, in opposite order, do not wait for each other in a circle.
+// Two writers that use the same keys in opposite order do not cause a deadlock.
 func TestPgxWritersInOppositeOrder(t *testing.T) {
 	t.Parallel()
 	f := newFlights(t, pgx.QueryExecModeCacheStatement)
@@ -561,8 +562,8 @@ func TestPgxWritersInOppositeOrder(t *testing.T) {
 	const rounds = 10
 	for range rounds {
 		var open []txn
-		// Both have published two of their keys before one of them goes on. Had a writer locked
-		// its first key when it published it, each writer would now wait for the other's.
+		// Both have published two of their keys before one of them goes on. If Publish locked the
+		// key, each writer would now wait for the other's first key.
 		for n, keys := range orders {
 			tx := f.begin(pools[n], nil)
 			tx.publish(event(keys[0]))

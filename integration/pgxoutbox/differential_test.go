@@ -23,7 +23,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// modes are the query modes of pgx, and how many programs of a thousand run in each.
+// modes has the query modes of pgx, and how many programs of a thousand run in each.
 var modes = []struct {
 	mode  pgx.QueryExecMode
 	share int
@@ -101,7 +101,7 @@ func newTwin(t *testing.T, connect func(pgx.ConnConfig) driver.Connector) *twin 
 
 // result is what a program did.
 type result struct {
-	rows    []string // of all tables, when it has ended
+	rows    []string // the rows of all tables after its end
 	read    []string // counts that it read
 	commit  error
 	heard   map[string]core.Outcome // by event
@@ -112,9 +112,10 @@ func (r result) String() string {
 	return fmt.Sprintf("rows %q, read %q, commit %v, heard %v", r.rows, r.read, r.commit, r.heard)
 }
 
-// differs says how a run differs from that of stock, r, "" if it does not. Where stock refuses a
-// duplicate in Publish, the statements after it are refused too, and those that end the transaction
-// are not. Deferred, the duplicate is refused by one of them, or by COMMIT.
+// differs says how the run o over Connector differs from r, the run over pgx's own connector. It
+// returns "" if they do not differ. In r, a duplicate is refused in Publish, and the server then
+// refuses all statements except those that end the transaction. In o, the event waits, so the
+// duplicate is refused at one of the later statements, or at COMMIT.
 func (r result) differs(p *program, o result) string {
 	switch {
 	case (r.commit == nil) != (o.commit == nil) && (!r.refused || !p.control):
@@ -143,7 +144,7 @@ type programStep struct {
 type program struct {
 	steps    []programStep
 	rollback bool
-	control  bool // a text of it ends the transaction
+	control  bool // a statement ends the transaction, or goes back to a savepoint
 }
 
 func (p *program) texts() (all []string) {
@@ -153,7 +154,7 @@ func (p *program) texts() (all []string) {
 	return append(all, fmt.Sprintf("\trollback %t", p.rollback))
 }
 
-// running is a program that runs.
+// running is one run of a program.
 type running struct {
 	w    *twin
 	conn *sql.Conn
@@ -273,7 +274,7 @@ func newProgram(rng *rand.Rand, n int, mode pgx.QueryExecMode) *program {
 			statement(pick("INSERT INTO no_such_table VALUES (1)", "SELECT 1/0", "SELEC 1", "SELECT FROM WHERE",
 				"INSERT INTO item (id) VALUES ('x')", "COMMIT x y", "SELECT 1; SELEC 2"))
 		case 11:
-			// refused before it is sent, or after
+			// pgx refuses the one, and the server the other
 			statement("INSERT INTO item (id) VALUES ($1)", pick("no number", "1e99"))
 		case 12, 13:
 			count("SELECT COUNT(*) FROM item")
@@ -313,7 +314,7 @@ func newProgram(rng *rand.Rand, n int, mode pgx.QueryExecMode) *program {
 		case 18, 19:
 			statement(pick("SAVEPOINT s", "savepoint  S", "SAVEPOINT s;", "/**/SAVEPOINT s", "SELECT 1; SAVEPOINT s"))
 		case 20:
-			p.control = true // ends what was refused
+			p.control = true // goes back to before the refused statement
 			statement(pick("ROLLBACK TO s", "ROLLBACK  TO SAVEPOINT S", "--x\rROLLBACK TO s",
 				"/* /* */ */ ROLLBACK TO s",
 				"SELECT 1;\fROLLBACK TO s"))
@@ -362,7 +363,7 @@ func newProgram(rng *rand.Rand, n int, mode pgx.QueryExecMode) *program {
 	return p
 }
 
-// pgxConn returns the connection of pgx of either twin.
+// pgxConn returns the connection of pgx behind a connection of either twin.
 func pgxConn(dc any) (*pgx.Conn, error) {
 	if conn, err := pgxoutbox.Conn(dc); err == nil {
 		return conn, nil

@@ -22,17 +22,17 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// wire ends a connection in the middle of a write, or of the answer.
+// wire is a connection that can be cut in the middle of a write, or of the answer.
 type wire struct {
 	net.Conn
 	mu          sync.Mutex
 	armed       bool
 	write, read int // bytes that still pass; -1: all
-	wrote, got  int // bytes that passed since it was armed
+	wrote, got  int // bytes that passed since the wire was armed
 	cut         bool
-	sent        []byte                // what passed since it was armed
+	sent        []byte                // the bytes that passed since the wire was armed
 	broken      []byte                // the write that was cut, whole
-	change      func(p []byte) []byte // changes what is written; nil: nothing does
+	change      func(p []byte) []byte // changes the bytes that are written; may be nil
 }
 
 func (w *wire) arm(write, read int) {
@@ -41,22 +41,22 @@ func (w *wire) arm(write, read int) {
 	w.armed, w.write, w.read, w.wrote, w.got, w.sent = true, write, read, 0, 0, nil
 }
 
-// forge changes what is written from now on. The length must stay.
+// forge changes the bytes that are written from now on. It must not change their number.
 func (w *wire) forge(change func(p []byte) []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.change = change
 }
 
-// written returns what was written since the wire was armed.
+// written returns the bytes that were written since the wire was armed.
 func (w *wire) written() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return string(w.sent)
 }
 
-// cutProbe reports whether the write that was cut asked whether the connection can be used. Nothing
-// of a claim was sent then, and another connection takes it.
+// cutProbe reports whether the write that was cut only checked that the connection can be used.
+// Then no part of a claim was sent, and another connection makes the claim.
 func (w *wire) cutProbe() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +64,7 @@ func (w *wire) cutProbe() bool {
 		bytes.Contains(w.broken, []byte("SELECT pg_backend_pid()\x00"))
 }
 
-// lengths returns what passed since the wire was armed.
+// lengths returns how many bytes passed since the wire was armed.
 func (w *wire) lengths() (wrote, got int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +124,8 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// flights makes transactions whose wire can be cut.
+// flights makes flights on connections that can be cut. A flight is what Connector sends at Commit,
+// in one write: the events that waited, and COMMIT.
 type flights struct {
 	*testing.T
 	db     testdb.DB
@@ -155,7 +156,7 @@ func (f *flights) open(cfg pgxoutbox.Config) (*sql.DB, func() *wire) {
 	conn.DefaultQueryExecMode = f.mode
 	dial := conn.DialFunc
 	var last atomic.Pointer[wire]
-	first := true // others are cancel requests
+	first := true // later connections are for cancel requests
 	conn.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err != nil || !first {
@@ -172,7 +173,8 @@ func (f *flights) open(cfg pgxoutbox.Config) (*sql.DB, func() *wire) {
 	return pool, last.Load
 }
 
-// commit commits an event with a row of the application, or without, and tells what was reported.
+// commit commits an event with a row of the application, or without, and returns the reported
+// outcome and the error.
 func (f *flights) commit(
 	ctx context.Context, pool *sql.DB, key string, row bool, before func(),
 ) (id string, heard core.Outcome, err error) {
@@ -194,7 +196,7 @@ func (f *flights) commit(
 	return e.ID, heard, err
 }
 
-// pid returns the process of the server behind the connection of a pool.
+// pid returns the id of the server's process for the only connection of a pool.
 func (f *flights) pid(pool *sql.DB) (pid int) {
 	f.Helper()
 	fixture.NoError(f.T, pool.QueryRowContext(f.Context(), "SELECT pg_backend_pid()").Scan(&pid))
@@ -206,13 +208,13 @@ func (f *flights) stored(id string) bool {
 	return fixture.Count(f.T, f.direct, "SELECT COUNT(*) FROM outbox_event WHERE event_id = '"+id+"'") == 1
 }
 
-// one cuts one flight and requires that what is reported is true.
+// one cuts one flight and requires that the reported outcome is true.
 func (f *flights) one(row bool, write, read int) (wrote, got int) {
 	f.Helper()
 	pool, last := f.open(pgxoutbox.Config{})
 	defer pool.Close()
 	ctx := f.Context()
-	for range f.warm { // the statements are prepared then
+	for range f.warm { // so that the statements are prepared
 		_, _, err := f.commit(ctx, pool, "k", row, func() {})
 		fixture.NoError(f.T, err)
 	}
@@ -221,7 +223,7 @@ func (f *flights) one(row bool, write, read int) (wrote, got int) {
 	wrote, got = last().lengths()
 	if write >= 0 || read >= 0 {
 		gone := fmt.Sprintf("pid = %d", pid)
-		if f.db.Name == "pgbouncer" { // it keeps a connection whose transaction has ended
+		if f.db.Name == "pgbouncer" { // PgBouncer keeps a connection whose transaction has ended
 			gone += " AND state LIKE 'idle in transaction%' OR datname = current_database() AND state = 'active' " +
 				"AND pid <> pg_backend_pid()"
 		}
@@ -307,7 +309,7 @@ func (f *flights) awaitLock() {
 	})
 }
 
-// The context ends while the flight waits for a lock: nothing is committed, then or later, and the
+// The context ends while the flight waits for a lock. Nothing is committed, then or later, and the
 // error says so. The pool goes on.
 func TestPgxFlightIsCancelled(t *testing.T) {
 	t.Parallel()
@@ -335,7 +337,7 @@ func TestPgxFlightIsCancelled(t *testing.T) {
 			if f.stored(id) {
 				t.Error("the event of a cancelled commit is there")
 			}
-			if f.pid(pool) == pid { // a cancel request that is late would hit its next statement
+			if f.pid(pool) == pid { // a late cancel request would hit the next statement
 				t.Error("the connection is used again after a cancel request")
 			}
 			if id, _, err := f.commit(t.Context(), pool, "k", true, func() {}); err != nil || !f.stored(id) {
@@ -345,7 +347,7 @@ func TestPgxFlightIsCancelled(t *testing.T) {
 	}
 }
 
-// The server ends the connection while the flight waits: COMMIT was not executed.
+// The server ends the connection while the flight waits. COMMIT was not executed.
 func TestPgxFlightIsTerminated(t *testing.T) {
 	t.Parallel()
 	f := newFlights(t, pgx.QueryExecModeCacheStatement)

@@ -106,7 +106,7 @@ func (t transaction) Commit() error { return ended(t.tx.Commit(context.Backgroun
 
 func (t transaction) Rollback() error { return ended(t.tx.Rollback(context.Background())) }
 
-// ended lets Rollback be deferred.
+// ended hides the error of a transaction that has ended, so that Rollback can be deferred.
 func ended(err error) error {
 	if errors.Is(err, pgx.ErrTxClosed) {
 		return nil
@@ -114,5 +114,5 @@ func ended(err error) error {
 	return err
 }
 
-// Pool is for sqloutbox.
+// Pool implements the method by which sqloutbox finds the pool of a transaction.
 func (t transaction) Pool() sqloutbox.Pool { return t.Tx.(interface{ Pool() sqloutbox.Pool }).Pool() }

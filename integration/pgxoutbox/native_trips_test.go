@@ -54,8 +54,8 @@ func (*counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)
 func (*counted) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (*counted) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// A mark, an insert and each statement of a claim are one round trip, once they are prepared. A
-// claim has a second statement after one that was slow.
+// A mark, an insert and each statement of a claim take one round trip, once they are prepared.
+// After a slow claim, the next claim has a second statement.
 func TestRoundTripsOfNativePGX(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
@@ -69,7 +69,7 @@ func TestRoundTripsOfNativePGX(t *testing.T) {
 			conn, err := dial(ctx, network, addr)
 			return trips{conn, &n, &writing}, err
 		}
-		// a connection that was idle for long is pinged first, on a slow machine too
+		// Pings of idle connections would be counted too, on a slow machine.
 		c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	})
 	repo, err := pgxoutbox.NewRepository(pool.Pool, sqloutbox.Config{})
@@ -79,7 +79,7 @@ func TestRoundTripsOfNativePGX(t *testing.T) {
 	if err := repo.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// a Notify after the commit would be counted too
+	// A Notify after the commit would be counted too.
 	ob, err := core.New(core.Config{Repository: repo, Wake: core.WakePolicy{Disable: true}})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestRoundTripsOfNativePGX(t *testing.T) {
 			Limit: 1, MaxBytes: 1 << 20, Run: 1, Keys: 10,
 		}
 	}
-	const claims = -1 // as many as statements
+	const claims = -1 // one for each statement
 	var claimed []core.Claimed
 	for round := range 3 {
 		for _, step := range []struct {
@@ -137,7 +137,7 @@ func TestRoundTripsOfNativePGX(t *testing.T) {
 			if len(claimed) != 1 && round > 0 {
 				t.Fatalf("%s: %d rows are claimed, want 1", step.name, len(claimed))
 			}
-			if round < 2 { // what is run for the first time is prepared
+			if round < 2 { // the first rounds prepare the statements
 				continue
 			}
 			want := step.want

@@ -54,7 +54,7 @@ func (w *world) begin() pgx.Tx {
 	return tx
 }
 
-// heard is what the publisher of an event hears.
+// heard collects the outcomes that the publisher of an event hears.
 type heard struct {
 	id string
 
@@ -105,7 +105,7 @@ func (w *world) stored(h *heard) bool {
 	return n > 0
 }
 
-// want requires that this outcome was heard, once, and whether the event is in the table.
+// want requires that o was heard, once, and checks whether the event is in the table.
 func (w *world) want(h *heard, o core.Outcome, stored bool) {
 	w.Helper()
 	if got := h.outcome(); !slices.Equal(got, []core.Outcome{o}) {
@@ -234,8 +234,8 @@ func TestCommitIsHeardWhateverIsRun(t *testing.T) {
 	}
 }
 
-// Texts end a transaction, or a part of it, behind the back of pgx. Nothing is heard as committed
-// that is not in the table, and nothing as rolled back that is.
+// Statements as text end a transaction, or a part of it, without the knowledge of pgx. An event
+// that is reported as committed is in the table. An event that is reported as rolled back is not.
 func TestControlBehindTheBackOfPGX(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
@@ -333,14 +333,15 @@ func TestTransactionFromElsewhere(t *testing.T) {
 	var free bool
 	w.check(w.pool.QueryRow(ctx, "SELECT lease_until IS NULL FROM outbox_event WHERE event_id = $1", h.id).Scan(&free))
 	if !free {
-		t.Error("the row waits for the process that wrote it")
+		t.Error("the poller does not claim the row, as if the fast path had it")
 	}
 	if _, err := w.publish(tx); !errors.Is(err, core.ErrNoTransaction) && err == nil {
 		t.Errorf("Publish after Commit: %v", err)
 	}
 }
 
-// A text has ended a transaction from elsewhere: what is published now would commit by itself.
+// A statement as text has ended a transaction that pgxoutbox did not begin. An event would now
+// commit by itself, so Publish refuses it.
 func TestTransactionFromElsewhereEndedByText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -393,10 +394,10 @@ func TestTransactionBehindAWrapper(t *testing.T) {
 	}
 }
 
-// Ends are those of pgx, and certain where they can be.
+// Commit and Rollback return the errors of pgx. Their outcome is certain if it can be.
 func TestEndsOfTransactions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *pgxpool.Config) { c.MaxConns = 1 }) // so that a lost connection is seen
+	w := newWorld(t, func(c *pgxpool.Config) { c.MaxConns = 1 }) // so that the test notices a lost connection
 	ctx := t.Context()
 	ended, cancel := context.WithCancel(ctx)
 	cancel()

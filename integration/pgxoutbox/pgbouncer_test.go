@@ -48,8 +48,8 @@ func TestAdapterSuitePgBouncer(t *testing.T) {
 	}
 }
 
-// A connection to PgBouncer is cut at places all over the flight, and all over its answer, and at
-// others in each run. The outcome that is reported must be true. TestPgxFlightIsCutAtEachByte cuts
+// A connection to PgBouncer is cut at many places of the flight and of its answer. Each run of the
+// test cuts at other places. The reported outcome must be true. TestPgxFlightIsCutAtEachByte cuts
 // the same bytes on their way to PostgreSQL.
 func TestPgBouncerFlightIsCut(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestPgBouncerFlightIsCut(t *testing.T) {
 	}
 }
 
-// The context ends while the flight waits for a lock: PgBouncer hands the cancel request on, and
+// The context ends while the flight waits for a lock. PgBouncer passes the cancel request on, and
 // the answer says that nothing is committed.
 func TestPgBouncerFlightIsCancelled(t *testing.T) {
 	t.Parallel()

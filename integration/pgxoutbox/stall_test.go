@@ -22,8 +22,8 @@ import (
 // stall is a connection that stops forwarding without ending.
 type stall struct {
 	net.Conn
-	late  bool          // what is held reaches the server when the client has given up
-	full  chan struct{} // closed when something is held
+	late  bool          // bytes that are held reach the server after the client has given up
+	full  chan struct{} // closed when bytes are held
 	ended chan struct{} // closed by Close
 
 	mu          sync.Mutex
@@ -37,7 +37,7 @@ func newStall(c net.Conn) *stall {
 	return &stall{Conn: c, full: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// arm lets so many bytes pass from now on.
+// arm lets only so many bytes pass from now on, in each direction.
 func (s *stall) arm(write, read int, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,14 +82,14 @@ func (s *stall) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// silent reports whether nothing more is read.
+// silent reports whether the client can read no more bytes.
 func (s *stall) silent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.armed && s.read == 0
 }
 
-// Close delivers what is held, if it is to come late.
+// Close delivers the bytes that are held, if late is set.
 func (s *stall) Close() (err error) {
 	s.end.Do(func() {
 		close(s.ended)
@@ -110,8 +110,8 @@ func (s *stall) Close() (err error) {
 	return err
 }
 
-// stalled stops the forwarding of one commit, ends its context, and tells whether the row of the
-// application was committed. The row and the event must both be there, or neither.
+// stalled stops the forwarding in the middle of one commit and ends its context. It returns whether
+// the row of the application was committed. The row and the event must both be there, or neither.
 func (f *flights) stalled(write, read int, late bool) (there bool, heard core.Outcome) {
 	f.Helper()
 	cfg, err := pgx.ParseConfig(f.db.DSN)
@@ -134,7 +134,7 @@ func (f *flights) stalled(write, read int, late bool) (there bool, heard core.Ou
 	pool := sql.OpenDB(pgxoutbox.Connector(pgxoutbox.Config{Conn: *cfg, CancelGrace: 20 * time.Millisecond}))
 	defer pool.Close()
 	pool.SetMaxOpenConns(1)
-	for range 2 { // the statements are prepared then
+	for range 2 { // so that the statements are prepared
 		_, _, err := f.commit(f.Context(), pool, "k", true, func() {})
 		fixture.NoError(f.T, err)
 	}
@@ -159,7 +159,7 @@ func (f *flights) stalled(write, read int, late bool) (there bool, heard core.Ou
 		there, f.stored(id), err)
 	switch {
 	case f.stored(id) != there:
-		f.Errorf("one of the row and the event: %s", what)
+		f.Errorf("only one of the row and the event is there: %s", what)
 	case (err == nil) != (heard == core.Committed):
 		f.Errorf("the error and the outcome differ: %s", what)
 	case heard == core.Committed && !there, heard == core.RolledBack && there:
@@ -170,10 +170,10 @@ func (f *flights) stalled(write, read int, late bool) (there bool, heard core.Ou
 	return there, heard
 }
 
-// The server stalls in the middle of a commit, and so does the cancel request when the context
-// ends. Commit returns all the same, and says that the outcome is unknown unless it has the answer.
-// Afterwards the row and the event are both there, or neither, also if the rest reaches the server
-// when nobody waits any more. A relay publishes exactly the events that are there.
+// The connection stalls in the middle of a commit, and so does the cancel request when the context
+// ends. Commit still returns. It says that the outcome is unknown, unless it has the answer.
+// Afterwards the row and the event are both there, or neither, even if the held bytes reach the
+// server after Commit has returned. A relay publishes exactly the events that are there.
 func TestPgxServerStallsInCommit(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec} {
@@ -185,7 +185,7 @@ func TestPgxServerStallsInCommit(t *testing.T) {
 			if testing.Short() {
 				step = 11
 			}
-			unknown := map[bool]int{} // by whether it has committed
+			unknown := map[bool]int{} // unknown outcomes, by whether the transaction has committed
 			try := func(write, read int, late bool) {
 				if there, heard := f.stalled(write, read, late); heard == core.Unknown {
 					unknown[there]++

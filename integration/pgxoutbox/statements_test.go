@@ -31,8 +31,8 @@ func (f *flights) keeper(cfg pgxoutbox.Config) *keeper {
 	return k
 }
 
-// try commits events that wait until then. parsed says that the server was sent the text of the
-// INSERT, and named that it was sent a name of a statement of ours.
+// try commits events that wait until COMMIT. parsed says whether the text of the INSERT was sent.
+// named says whether the name of a statement that Connector prepares was sent.
 func (k *keeper) try(events ...core.Event) (parsed, named bool, err error) {
 	k.Helper()
 	tx := k.begin(k.pool, nil)
@@ -45,7 +45,7 @@ func (k *keeper) try(events ...core.Event) (parsed, named bool, err error) {
 		strings.Contains(sent, "Soutbox_"), err
 }
 
-// commits requires that an event of a key is committed, in this way.
+// commits requires that an event of a key is committed, and that its INSERT is sent in this way.
 func (k *keeper) commits(what string, wantParsed, wantNamed bool) {
 	k.Helper()
 	e := event("k")
@@ -77,10 +77,10 @@ func TestPgxFlightKeepsItsInsert(t *testing.T) {
 			}
 			k.commits("first", true, false)
 			k.commits("second", true, true)
-			for range 8 { // the server makes a plan for all of them on the way
+			for range 8 { // meanwhile the server changes to a generic plan
 				k.commits("later", false, true)
 			}
-			for n, want := range []bool{true, true, false} { // another text
+			for n, want := range []bool{true, true, false} { // two events have another text
 				a, b := event("k"), event("")
 				parsed, named, err := k.try(a, b)
 				if err != nil || !k.stored(a.ID) || !k.stored(b.ID) || parsed != want || named != (n > 0) {
@@ -117,8 +117,8 @@ func TestPgxFlightKeepsItsInsertAfterADuplicate(t *testing.T) {
 	}
 }
 
-// Nothing is prepared where that is turned off, where the connection does not see everything that
-// is sent, and behind a pooler.
+// Connector prepares nothing if that is turned off, if it does not see everything that is sent on
+// the connection, and behind a pooler.
 func TestPgxFlightKeepsNothing(t *testing.T) {
 	t.Parallel()
 	never := func(t *testing.T, k *keeper) {
@@ -142,7 +142,7 @@ func TestPgxFlightKeepsNothing(t *testing.T) {
 			k := newFlightsOn(t, testdb.PgBouncer(t), mode).keeper(pgxoutbox.Config{})
 			for n := range 4 {
 				parsed, named, err := k.try(event("k"))
-				// with its description in a cache, pgx sends the text of an unnamed statement
+				// With a cache of descriptions, pgx sends the text of an unnamed statement.
 				if err != nil || named || !parsed {
 					t.Errorf("flight %d: %v, the text was sent: %t, a name was sent: %t", n, err, parsed, named)
 				}
@@ -151,8 +151,8 @@ func TestPgxFlightKeepsNothing(t *testing.T) {
 	}
 }
 
-// forgetters make the server forget prepared statements, each in another way. One of them only
-// might have.
+// forgetters has ways to make the server forget prepared statements. The savepoint forgets nothing,
+// but Connector does not know that.
 var forgetters = []struct {
 	name string
 	do   func(ctx context.Context, k *keeper) error
@@ -163,7 +163,7 @@ var forgetters = []struct {
 	{"form feed in front", text("\fDEALLOCATE PREPARE ALL")},
 	{"several statements", text("SELECT 1; DEALLOCATE ALL")},
 	{"DO", text(deallocates)},
-	{"DO, prepared", prepared(deallocates)}, // so a semicolon in it says nothing
+	{"DO, prepared", prepared(deallocates)}, // here the semicolon in the text does not separate statements
 	{"in a transaction", func(ctx context.Context, k *keeper) error {
 		tx := k.begin(k.pool, nil)
 		tx.exec("DEALLOCATE ALL")
@@ -204,7 +204,7 @@ func prepared(query string) func(ctx context.Context, k *keeper) error {
 		if err != nil {
 			return err
 		}
-		defer stmt.Close() // there is nothing to deallocate any more
+		defer stmt.Close() // its error does not matter: the statement is deallocated already
 		_, err = stmt.ExecContext(ctx)
 		return err
 	}
@@ -217,7 +217,8 @@ func text(query string) func(ctx context.Context, k *keeper) error {
 	}
 }
 
-// A statement that somebody has deallocated is prepared again: no COMMIT fails for it.
+// A statement that the program has deallocated is prepared again, and no COMMIT fails because of
+// it.
 func TestPgxFlightWhoseInsertIsForgotten(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
@@ -237,8 +238,8 @@ func TestPgxFlightWhoseInsertIsForgotten(t *testing.T) {
 	}
 }
 
-// A function that resets a connection before it is used again forgets the statements unseen by
-// database/sql. COMMIT does not fail for that either.
+// A function that resets a connection before its next use makes the server forget the statements,
+// and database/sql does not see that. COMMIT does not fail because of that either.
 func TestPgxFlightWhoseSessionIsReset(t *testing.T) {
 	t.Parallel()
 	resets := 0
@@ -258,8 +259,9 @@ func TestPgxFlightWhoseSessionIsReset(t *testing.T) {
 	}
 }
 
-// A statement is forgotten unseen, by a function. The transaction whose COMMIT needed it is rolled
-// back and says so. Nothing is prepared any more in this pool.
+// A function of the database makes the server forget a statement, and Connector cannot see that.
+// The transaction whose COMMIT needed the statement is rolled back, and Commit says so. This pool
+// then prepares nothing any more.
 func TestPgxFlightWhoseInsertIsForgottenUnseen(t *testing.T) {
 	t.Parallel()
 	f := newFlights(t, pgx.QueryExecModeSimpleProtocol)
@@ -284,8 +286,8 @@ func TestPgxFlightWhoseInsertIsForgottenUnseen(t *testing.T) {
 	}
 }
 
-// A table is changed under a statement: the transaction that meets that is rolled back and says so.
-// The statement is prepared again.
+// A table is changed after a statement was prepared. The next transaction that executes the
+// statement is rolled back, and Commit says so. The statement is prepared again.
 func TestPgxFlightWhoseTableChanges(t *testing.T) {
 	t.Parallel()
 	f := newFlights(t, pgx.QueryExecModeSimpleProtocol)
@@ -303,8 +305,8 @@ func TestPgxFlightWhoseTableChanges(t *testing.T) {
 	k.commits("later", false, true)
 }
 
-// Events that are written at once are prepared by package sqltx, which counts none that wait. It
-// forgets its statements, too.
+// Package sqltx prepares the INSERT of Eager events. It does not count INSERTs of events that wait.
+// Its statements can be forgotten too, and are prepared again.
 func TestPgxEagerInsertIsForgotten(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
@@ -331,7 +333,7 @@ func TestPgxEagerInsertIsForgotten(t *testing.T) {
 	}
 }
 
-// A connection keeps a bounded number of statements, whatever is published.
+// A connection keeps a bounded number of statements, whatever events are published.
 func TestPgxFlightKeepsFewInserts(t *testing.T) {
 	t.Parallel()
 	k := newFlights(t, pgx.QueryExecModeSimpleProtocol).keeper(pgxoutbox.Config{})
@@ -354,8 +356,8 @@ func TestPgxFlightKeepsFewInserts(t *testing.T) {
 	}
 }
 
-// A claim is executed by its name too, and prepared again when the server has perhaps forgotten it.
-// If it has forgotten it unseen, one claim fails.
+// A claim is executed by its name too, and prepared again if the server may have forgotten it. If
+// the server has forgotten the claim and Connector could not see that, one claim fails.
 func TestPgxClaimsAreKept(t *testing.T) {
 	t.Parallel()
 	try := func(t *testing.T, f *flights, want ...string) {

@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// ways are the settings of Connector that change what is sent when.
+// ways has the settings of Connector that decide when BEGIN and events are sent.
 var ways = []struct {
 	name string
 	cfg  pgxoutbox.Config

@@ -55,7 +55,7 @@ type plainTx struct {
 	pool *sql.DB
 }
 
-// Pool is for core.Outbox.CheckTx.
+// Pool implements the method by which core.Outbox.CheckTx finds the pool.
 func (t plainTx) Pool() *sql.DB { return t.pool }
 
 func (p plainTransactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) (err error) {
@@ -75,7 +75,7 @@ func (p plainTransactor) RunInTx(ctx context.Context, fn func(context.Context, c
 	if err := fn(core.ContextWithTx(ctx, own), own); err != nil {
 		return err
 	}
-	// fn may have ignored a deadlock: MariaDB answers COMMIT as if nothing had happened
+	// fn may have ignored a deadlock. MariaDB answers COMMIT as if nothing had happened.
 	if err := tx.Err(); err != nil {
 		return err
 	}

@@ -13,8 +13,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// A text that nobody can read has ended the transaction. pgx knows that from the latest answer of
-// the server, so Publish does not insert an event that would commit by itself.
+// A text has ended the transaction, and the outbox cannot tell that from the text. pgx knows it
+// from the latest answer of the server, so Publish does not insert an event that would commit by
+// itself.
 func TestPublishAfterAHiddenEnd(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{
@@ -23,7 +24,7 @@ func TestPublishAfterAHiddenEnd(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			o := openOneConn(t, pgxIn(t, testdb.Postgres(t).DSN, mode), sqloutbox.OpenConfig{})
-			for range 2 { // then the INSERT is prepared, in every mode
+			for range 2 { // so that the INSERT is prepared, in every mode
 				o.often(unordered, ordered)
 			}
 			before := fixture.Count(t, o.pool, "SELECT COUNT(*) FROM outbox_event")

@@ -106,8 +106,8 @@ func (h *hanging) Connect(ctx context.Context) (driver.Conn, error) {
 
 func (*hanging) Driver() driver.Driver { return &sqlite.Driver{} }
 
-// The pool of the outbox does not answer: a transaction of another pool does not wait for it, and
-// it is not asked for each.
+// The pool of the outbox does not answer. A transaction of another pool does not wait for it, and
+// the outbox does not ask its pool again for each transaction.
 func TestOtherPoolHangs(t *testing.T) {
 	t.Parallel()
 	h := &hanging{release: make(chan struct{})}
@@ -146,7 +146,7 @@ func TestOtherPoolNested(t *testing.T) {
 	}
 }
 
-// A transaction locks the whole file.
+// A transaction that locks the whole file does not make Publish wait for the pool of the outbox.
 func TestOtherPoolExclusive(t *testing.T) {
 	t.Parallel()
 	dsn := "file:" + filepath.Join(t.TempDir(), "a.db") + "?_pragma=busy_timeout(5000)"
@@ -159,7 +159,7 @@ func TestOtherPoolExclusive(t *testing.T) {
 	}
 }
 
-// An outbox that was neither migrated nor checked nor run learns its database all the same.
+// An outbox learns its database also if it was neither migrated nor checked nor run.
 func TestOtherDatabaseIsLearnt(t *testing.T) {
 	t.Parallel()
 	dsn := file(t)

@@ -27,7 +27,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// unprepared are the drivers of PostgreSQL that prepare no statement by themselves.
+// unprepared has the drivers of PostgreSQL that prepare no statement by themselves.
 var unprepared = map[string]func(t *testing.T, dsn string) driver.Connector{
 	"pgdriver": func(_ *testing.T, dsn string) driver.Connector {
 		return pgdriver.NewConnector(pgdriver.WithDSN(dsn), pgdriver.WithInsecure(true))
@@ -81,8 +81,8 @@ func (o *oneConn) publish(events ...core.Event) error {
 	return nil
 }
 
-// often publishes events so often that their statements are prepared, and executed three times
-// since.
+// often publishes events so often that their statements are prepared, and then executed three
+// times.
 func (o *oneConn) often(events ...core.Event) {
 	o.Helper()
 	for range 5 {
@@ -217,8 +217,8 @@ func TestPreparedPublishStoresTheSame(t *testing.T) {
 	})
 }
 
-// Nothing is prepared where it is turned off, and behind a pooler, which tells the driver a process
-// id of its own.
+// Nothing is prepared if that is turned off, or behind a pooler. A pooler is recognised by the
+// process id that it tells the driver, which is not the server's.
 func TestPublishIsNotPrepared(t *testing.T) {
 	t.Parallel()
 	for name, connector := range unprepared {
@@ -238,8 +238,8 @@ func TestPublishIsNotPrepared(t *testing.T) {
 	}
 }
 
-// Deallocated statements are prepared again if the connection sees it. If it does not, one Publish
-// fails, and then nothing is prepared.
+// Deallocated statements are prepared again if the connection has seen the deallocation. If it has
+// not, one Publish fails, and then nothing is prepared.
 func TestPreparedPublishIsDeallocated(t *testing.T) {
 	t.Parallel()
 	for name, connector := range unprepared {
@@ -270,7 +270,7 @@ func TestPreparedPublishIsDeallocated(t *testing.T) {
 	}
 }
 
-// An INSERT that cannot be prepared does not abort the transaction that begins then.
+// If an INSERT cannot be prepared at the begin of a transaction, that transaction is not aborted.
 func TestPreparingAbortsNoTransaction(t *testing.T) {
 	t.Parallel()
 	for name, connector := range unprepared {
@@ -294,8 +294,8 @@ func TestPreparingAbortsNoTransaction(t *testing.T) {
 	}
 }
 
-// A connection whose prepared INSERT, or its preparation, does not end in time is not used again:
-// no statement reads the answer of another one.
+// If a prepared INSERT, or its preparation, does not end in time, its connection is not used again.
+// So no statement reads the answer of another one.
 func TestPreparedPublishIsInterrupted(t *testing.T) {
 	t.Parallel()
 	for name, connector := range unprepared {
@@ -309,7 +309,7 @@ func TestPreparedPublishIsInterrupted(t *testing.T) {
 				}
 				lock, err := db.Open(t).BeginTx(t.Context(), nil)
 				fixture.NoError(t, err)
-				_, err = lock.ExecContext(t.Context(), "LOCK TABLE outbox_event") // the server waits for it
+				_, err = lock.ExecContext(t.Context(), "LOCK TABLE outbox_event") // the INSERT waits for this lock
 				fixture.NoError(t, err)
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 				defer cancel()

@@ -67,7 +67,7 @@ func TestTransactorsOfOnePool(t *testing.T) {
 			}
 			pool.SetMaxOpenConns(1)
 			first, second := transactors(t, db, pool), transactors(t, db, pool)
-			second["entoutbox"] = first["entoutbox"] // the driver of the outbox is what two clients share
+			second["entoutbox"] = first["entoutbox"] // two clients share the driver of the outbox
 			for outer := range first {
 				for inner := range second {
 					err := first[outer].RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
@@ -102,7 +102,7 @@ func TestTransactorsOfOnePool(t *testing.T) {
 	})
 }
 
-// A transaction of another pool, and one that the context no longer carries, are independent.
+// A transaction of another pool is independent, and so is one that the context no longer carries.
 func TestTransactorsApart(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
@@ -132,7 +132,8 @@ func TestTransactorsApart(t *testing.T) {
 	}
 }
 
-// A transaction that the program began by itself, and put into the context.
+// The program puts a transaction into the context that it began by itself. A Transactor joins a
+// transaction of sqltx.Begin, and refuses any other.
 func TestTransactorsInATransactionOfTheProgram(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -158,7 +159,7 @@ func TestTransactorsInATransactionOfTheProgram(t *testing.T) {
 		if n := written(t, pool); n != 0 {
 			t.Errorf("%d rows after the rollbacks", n)
 		}
-		// one that is over is in nobody's way
+		// A transaction that has ended does not matter.
 		fixture.NoError(t, all["sqltx"].RunInTx(core.ContextWithTx(t.Context(), tx), write))
 		if n := written(t, pool); n != 1 {
 			t.Errorf("%d rows after a commit", n)

@@ -65,11 +65,11 @@ func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
 		victim.write(t, 1)
 		victim.run(t, false, "UPDATE written SET n = n WHERE n = 101")
 		other.run(t, false, "UPDATE written SET n = n WHERE n = 102")
-		for n := 200; n < 300; n++ { // the lighter transaction is the victim on InnoDB
+		for n := 200; n < 300; n++ { // InnoDB chooses the smaller transaction as the victim
 			other.write(t, n)
 		}
 		var pid int64
-		if db.Dialect == core.Postgres { // each looks for deadlocks once in a wait, and only the victim does
+		if db.Dialect == core.Postgres { // the transaction that looks for a deadlock first becomes the victim
 			victim.run(t, false, "SET LOCAL deadlock_timeout = '10ms'")
 			other.run(t, false, "SET LOCAL deadlock_timeout = '10min'")
 			fixture.NoError(t, other.business.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))

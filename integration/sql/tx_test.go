@@ -180,7 +180,7 @@ func TestSQLTxSavepoints(t *testing.T) {
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
 		for _, prepared := range []bool{false, true} {
 			tx := pool.mustBegin(t, t.Context())
-			// it refuses SAVEPOINT as a prepared statement, and the transaction goes on
+			// MySQL refuses SAVEPOINT as a prepared statement, and the transaction goes on.
 			if prepared && db.Name == "mysql" {
 				tx.write(t, 21)
 				if stmt, err := tx.business.PrepareContext(t.Context(), "SAVEPOINT a"); err == nil {

@@ -25,10 +25,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// seldom is a poll interval in which no test ends: an event that arrives was heard of.
+// seldom is a poll interval longer than any test, so that only a wake-up can make an event arrive.
 const seldom = 10 * time.Minute
 
-// soon is the limit for what takes milliseconds on an idle machine.
+// soon is the limit for steps that take milliseconds on an idle machine.
 const soon = 30 * time.Second
 
 // pair is a process that only publishes and a relay, on one database.
@@ -39,7 +39,7 @@ type pair struct {
 	sent     []string
 }
 
-// newPair makes both, and waits until the relay has polled what was there at its start.
+// newPair makes both, and waits until the relay has published an event from before its start.
 func newPair(t *testing.T, db testdb.DB, producer, relay core.Config) *pair {
 	t.Helper()
 	if relay.PollInterval == 0 {
@@ -49,7 +49,7 @@ func newPair(t *testing.T, db testdb.DB, producer, relay core.Config) *pair {
 	p.producer = fixture.JoinProcess(t, db, p.Publisher, core.Config{})
 	producer.Repository = p.producer.Repository
 	var err error
-	if p.producer.Outbox, err = core.New(producer); err != nil { // it has no Publisher
+	if p.producer.Outbox, err = core.New(producer); err != nil { // the producer has no Publisher
 		t.Fatal(err)
 	}
 	p.send(core.Event{Type: "a"})
@@ -61,7 +61,7 @@ func newPair(t *testing.T, db testdb.DB, producer, relay core.Config) *pair {
 // send publishes in the process without a relay.
 func (p *pair) send(events ...core.Event) { p.sent = append(p.sent, p.producer.Publish(events...)...) }
 
-// arrive waits until the relay has published everything.
+// arrive waits until the relay has published all events that were sent.
 func (p *pair) arrive() {
 	p.T.Helper()
 	fixture.AwaitIn(p.T, soon, fmt.Sprintf("%d events arrive", len(p.sent)),
@@ -69,11 +69,11 @@ func (p *pair) arrive() {
 	p.OnceEach(p.sent)
 }
 
-// listen is how a relay on that database hears.
+// listen returns the setting with which a relay on that database hears wake-ups.
 func listen(t *testing.T, db testdb.DB) func(context.Context, func()) error {
 	t.Helper()
 	if db.Dialect != core.Postgres {
-		return nil // by itself
+		return nil // the repository listens by itself
 	}
 	return pgxoutbox.Listen(pgxConfig(t, db), sqloutbox.WakeChannel(""))
 }
@@ -134,7 +134,7 @@ func TestTwoRelaysHearOfCommits(t *testing.T) {
 	})
 }
 
-// The poller is the truth: without a single wake-up every event arrives within the poll interval.
+// The poller does not depend on wake-ups: if all are lost, events arrive within the poll interval.
 func TestWakeUpsAreLost(t *testing.T) {
 	t.Parallel()
 	const interval = 300 * time.Millisecond
@@ -168,7 +168,7 @@ func TestWakeUpsAreLost(t *testing.T) {
 	})
 }
 
-// A transaction that is rolled back wakes nobody. One that commits does.
+// A transaction that is rolled back wakes no relay. A transaction that commits does.
 func TestRollbackWakesNobody(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -233,7 +233,7 @@ func TestListenHearsNotify(t *testing.T) {
 		go func() { ended <- hear(ctx, func() { heard.Add(1) }) }()
 		fixture.AwaitIn(t, soon, "it listens", func() bool { return heard.Load() == 1 })
 		for i := range int64(5) {
-			if db.Dialect == core.SQLite { // it sees the commit itself
+			if db.Dialect == core.SQLite { // a relay on SQLite sees the commit itself
 				if err := p.Repository.Notify(ctx); !errors.Is(err, errors.ErrUnsupported) {
 					t.Errorf("Notify on SQLite: %v", err)
 				}
@@ -250,7 +250,7 @@ func TestListenHearsNotify(t *testing.T) {
 		if n := heard.Load(); n != 6 {
 			t.Errorf("heard %d times, want 6", n)
 		}
-		// the bell of MariaDB and MySQL is a row among the keys, and is no key
+		// On MariaDB and MySQL, Notify counts up a row among the keys, which is no key.
 		if _, next, err := p.Repository.CollectKeys(t.Context(), -time.Hour, core.KeyID{}, 10); err != nil ||
 			!next.IsZero() {
 			t.Errorf("CollectKeys: next %v, %v", next, err)
@@ -277,15 +277,15 @@ func TestListenerIsTerminated(t *testing.T) {
 			func() bool { pids = listeners(); return len(pids) == 1 && !killed[pids[0]] })
 		killed[pids[0]] = true
 		fixture.MustExec(t, p.Pool, fmt.Sprintf("SELECT pg_terminate_backend(%d)", pids[0]))
-		p.send(core.Event{Type: "a", Key: "k"}) // perhaps while nobody listens
+		p.send(core.Event{Type: "a", Key: "k"}) // perhaps while no connection listens
 		p.arrive()
 		p.send(core.Event{Type: "a", Key: "k"})
 		p.arrive()
 	}
 }
 
-// PgBouncer in transaction mode takes LISTEN and forgets it. The relay notices that it does not
-// hear itself, says so once, and polls.
+// PgBouncer in transaction mode accepts LISTEN and forgets it. The relay notices that it does not
+// hear its own Notify, logs that once, and polls.
 func TestListenThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
@@ -336,7 +336,7 @@ func TestListenThroughPgBouncer(t *testing.T) {
 	}
 }
 
-// Services may notify through PgBouncer, and a relay may work through it, if the relay listens on
+// Services may notify through PgBouncer. A relay may work through PgBouncer too, if it listens on
 // PostgreSQL itself.
 func TestNotifyThroughPgBouncer(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
 
-// wantOnce requires that the destination has what is in the table for readers of the log, once.
+// wantOnce requires that the destination has each event of the table once.
 func (w *world) wantOnce() {
 	w.Helper()
 	want := fixture.Query(w.T, w.service.Pool, "SELECT event_id FROM outbox_event ORDER BY event_id COLLATE \"C\"",
@@ -38,7 +38,7 @@ func (w *world) wantOnce() {
 	}
 }
 
-// The table is changed while it is read: migrations, maintenance, people.
+// The table is changed while its log is read, by migrations, by maintenance and by people.
 func TestTableChanges(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -64,7 +64,7 @@ func TestTableChanges(t *testing.T) {
 			fixture.MustExec(t, w.service.Pool, change)
 			w.publish("a", n+1, n+3)
 			n += 3
-			// in one transaction with the change
+			// Events are inserted in the transaction of the change too.
 			if strings.HasPrefix(change, "ALTER TABLE") {
 				fixture.NoError(t, w.service.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 					for _, text := range []string{"", "ALTER TABLE outbox_event ADD COLUMN inside int", ""} {
@@ -170,12 +170,12 @@ VALUES (gen_random_uuid(), 'two-%d', 't', 'counts', 'x', 1, 'log', now(), 1, now
 	fixture.Await(t, "both arrived", func() bool { return there("two-0") && there("two-2") })
 	w.awaitLast("a", n)
 	if there("two-1") || there("two-3") {
-		t.Error("what was rolled back was published")
+		t.Error("an event that was rolled back was published")
 	}
 	w.wantRepeats("a", n)
 }
 
-// Payloads larger than the window, and than any buffer.
+// Payloads that are larger than the window, and than any buffer, arrive.
 func TestLargePayloads(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
@@ -205,7 +205,8 @@ func TestLargePayloads(t *testing.T) {
 	})
 }
 
-// A destination that is slower than the server is patient, and a window that is full.
+// The destination is slow and the window is full, for longer than the server waits for an answer.
+// The connection is not lost.
 func TestSlowDestination(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -227,7 +228,7 @@ func TestSlowDestination(t *testing.T) {
 		}))
 		fixture.Await(t, "events are on their way", func() bool { return w.pub.InFlight() > 0 })
 		pid := w.reader()
-		time.Sleep(6 * time.Second) // more than twice the patience of the server, and nothing must happen
+		time.Sleep(6 * time.Second) // more than twice the server's timeout; nothing must happen
 		if got := w.reader(); got != pid {
 			t.Errorf("the connection was lost: %d, then %d", pid, got)
 		}
@@ -237,7 +238,7 @@ func TestSlowDestination(t *testing.T) {
 	})
 }
 
-// reader returns the process of the server that sends the log.
+// reader returns the id of the server's process that sends the log.
 func (w *world) reader() (pid int) {
 	w.Helper()
 	fixture.NoError(w.T, w.service.Pool.QueryRowContext(w.Context(),
@@ -245,8 +246,8 @@ func (w *world) reader() (pid int) {
 	return pid
 }
 
-// Without the publication the server cannot send what commits, and not later either. When it is
-// there again, nothing is lost.
+// While the publication is missing, the server cannot send events that commit, and does not send
+// them later. The relay makes the publication again, and no event is lost.
 func TestPublicationDropped(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -263,8 +264,8 @@ func TestPublicationDropped(t *testing.T) {
 	})
 }
 
-// Without the right to make the publication Run ends. Events that committed meanwhile are published
-// when it is there again.
+// If Run may not make the publication again, it ends. Events that have committed meanwhile are
+// published when the publication exists again.
 func TestPublicationMadeAgain(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -288,8 +289,8 @@ func TestPublicationMadeAgain(t *testing.T) {
 	})
 }
 
-// A person changes the publication so that it lacks events. Run ends, and the events that the
-// server has passed over are published when the publication is right again.
+// A person changes the publication so that events are missing in it. Run ends. The events that the
+// server has skipped are published when the publication is right again.
 func TestPublicationChanged(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
@@ -325,7 +326,7 @@ func TestPublicationChanged(t *testing.T) {
 	})
 }
 
-// The table has partitions. They come and go while it is read.
+// The table has partitions, and gets one more while its log is read.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
@@ -348,7 +349,7 @@ func TestPartitions(t *testing.T) {
 		w.runRelay(relay)
 		w.publish("a", 1, 5)
 		w.publish("b", 1, 5)
-		// everything so far moves into a partition of its own
+		// A partition for ids of the far future is added.
 		fixture.MustExec(t, pool, "BEGIN; CREATE TABLE later (LIKE outbox_event INCLUDING ALL); "+
 			"ALTER TABLE outbox_event ATTACH PARTITION later FOR VALUES FROM ('ff000000-0000-0000-0000-000000000000') TO "+
 			"('ffff0000-0000-0000-0000-000000000000'); COMMIT")
@@ -366,8 +367,8 @@ func TestPartitions(t *testing.T) {
 	})
 }
 
-// Everything at once, on a server that crashes: two relays, walsenders that are ended, events that
-// are refused for some time, people who redrive them, and producers that go on meanwhile.
+// Many troubles at once, on a server that crashes: two relays, walsenders that are ended, events
+// that are refused for some time, people who redrive them, and producers that go on meanwhile.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	w, server := newPrivateWorld(t)
@@ -433,7 +434,7 @@ func TestChaos(t *testing.T) {
 			}
 		})
 	}
-	for ctx.Err() == nil { // chaos comes at random times, and so the sleeps are random
+	for ctx.Err() == nil { // troubles come at random times, so the sleeps are random
 		time.Sleep(rand.N(800 * time.Millisecond))
 		switch rand.N(6) {
 		case 0:
@@ -509,7 +510,7 @@ func (w *world) wantFirstInOrder(key string, n int) {
 
 var errRefusedFor = fmt.Errorf("refused for now")
 
-// Rows that another program wrote, as no Publish writes them, do not stop the others.
+// Another program wrote rows that Publish would never write. They do not stop the other rows.
 func TestStrangeRows(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -534,7 +535,7 @@ VALUES (gen_random_uuid(), '%s', 't', 'counts', 'x', 1, 'log', now(), 1, now(), 
 			w.publish("a", i+1, i+1)
 		}
 		w.awaitLast("a", 9)
-		fixture.Await(t, "each strange one has arrived or is dead", func() bool {
+		fixture.Await(t, "each strange event has arrived or is dead", func() bool {
 			there := map[string]bool{}
 			for _, d := range w.pub.Accepted() {
 				there[d.ID] = true

@@ -257,8 +257,8 @@ func (s *started) stop() error {
 	return nil
 }
 
-// refusals is a broker that refuses some events until it is healed: one in fifteen never succeeds,
-// and one in ten succeeds later.
+// refusals is a broker with failures, until it is healed. It always refuses one event in fifteen.
+// It refuses one in ten for some tries. It loses one answer in fifty.
 type refusals struct {
 	healed atomic.Bool
 	some   bool

@@ -27,7 +27,7 @@ type standby struct {
 	pool *sql.DB
 }
 
-// programs is the folder with those of PostgreSQL 18.
+// programs returns the folder with the programs of PostgreSQL 18.
 func programs(t *testing.T) string {
 	t.Helper()
 	lib := os.Getenv("SERVICES_LIB")
@@ -50,7 +50,7 @@ func programs(t *testing.T) string {
 	return ""
 }
 
-// asPostgres is how scripts/services runs PostgreSQL, which refuses root.
+// asPostgres runs a program as scripts/services does, because PostgreSQL refuses to run as root.
 func asPostgres(name string, args ...string) *exec.Cmd {
 	if os.Geteuid() != 0 {
 		return exec.Command(name, args...)
@@ -111,8 +111,9 @@ func (s *standby) text(query string, args ...any) (v string) {
 	return v
 }
 
-// The server fails, and its standby takes over. With a failover slot the log goes on there. Without
-// it the slot is missing there, and is repaired. Nothing is lost either way.
+// The server fails, and its standby takes over. With a failover slot, the relay goes on reading
+// there. Otherwise the standby lacks the slot, and the relay repairs it. No event is lost either
+// way.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	for _, follows := range []bool{true, false} {
@@ -146,7 +147,7 @@ func TestFailover(t *testing.T) {
 			w.publish("a", 11, 20)
 			w.publish("b", 1, 10)
 			end := w.lsn("SELECT pg_current_wal_lsn()::text").String()
-			fixture.Await(t, "the standby has everything", func() bool {
+			fixture.Await(t, "the standby has all rows", func() bool {
 				return second.text("SELECT (pg_last_wal_replay_lsn() >= $1::pg_lsn)::text", end) == "true"
 			})
 			server.Kill(t)

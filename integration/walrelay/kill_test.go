@@ -102,11 +102,11 @@ func (c *cell) run(kills int) {
 		fixture.NoError(c.T, c.child(n, c.point, after).killed(c.ctx))
 	}
 	last := c.child(kills, never, 0)
-	time.Sleep(20 * time.Millisecond) // load: the writers go on for a while as the last one takes over
+	time.Sleep(20 * time.Millisecond) // the writers go on for a while after the last relay has started
 	quiet()
 	wg.Wait()
 	c.broker.healed.Store(true)
-	fixture.Await(c, "commits that their client has given up are over", func() bool {
+	fixture.Await(c, "commits that their client has given up have ended", func() bool {
 		over := false
 		err := c.service.Pool.QueryRowContext(c.ctx, "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = "+
 			"current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid())").Scan(&over)
@@ -114,7 +114,7 @@ func (c *cell) run(kills int) {
 	})
 	truth, err := crash.ReadTruth(c.ctx, c.service.Pool)
 	fixture.NoError(c.T, err)
-	end := c.lsn("SELECT pg_current_wal_lsn()::text") // a relay that is stopped earlier ends among its repeats
+	end := c.lsn("SELECT pg_current_wal_lsn()::text") // before this position the last relay may still repeat events
 	relay := c.relay(c.config())
 	fixture.AwaitIn(c, 2*time.Minute, "everything is published, and repeats are over", func() bool {
 		fixture.NoError(c.T, c.redrive(c.ctx, relay.Outbox()))

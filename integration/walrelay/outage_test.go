@@ -16,8 +16,8 @@ import (
 
 var errAway = core.Unavailable(errors.New("away"))
 
-// While a destination is away the others go on, nothing that it lacks is confirmed, and no attempt
-// is spent. Nothing is read beyond the window.
+// While a destination is away, the others go on. The relay does not confirm the position of events
+// that the destination lacks, and spends no attempt. It reads nothing beyond the window.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -32,7 +32,7 @@ func TestOutage(t *testing.T) {
 		w.publish("a", 1, 10)
 		w.await(10)
 		first := w.confirmed()
-		w.publish("b", 1, 30) // more than the window has room for
+		w.publish("b", 1, 30) // more events than the window has room for
 		fixture.Await(t, "the window is full", func() bool { return len(w.copies("b")) == 8 })
 		stop()
 		if got := w.confirmed(); got != first {
@@ -88,7 +88,8 @@ func TestStall(t *testing.T) {
 	})
 }
 
-// A refused event that may succeed later is tried again from the table. Its key follows.
+// A refused event that may succeed later is tried again from the table. The rest of its key
+// follows.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -140,7 +141,7 @@ func TestSkipDead(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
-		w.pub.Outage("down", errAway) // holds the confirmation up, so that all is read again
+		w.pub.Outage("down", errAway) // nothing is confirmed, so that all events are read again
 		cfg := w.config()
 		cfg.StallLimit = -1
 		relay := w.relay(cfg)
@@ -171,7 +172,8 @@ func TestDiscard(t *testing.T) {
 	})
 }
 
-// A topic that the publisher does not take is left to another relay, and holds nothing up.
+// Events of a topic that the publisher does not take are left to another relay, and delay no
+// others.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -194,8 +196,8 @@ func TestElsewhere(t *testing.T) {
 	})
 }
 
-// A transaction that is larger than the window passes through it, with columns that were added
-// meanwhile, in one order.
+// The events of a transaction that is larger than the window arrive in their order. Meanwhile the
+// table gets new columns.
 func TestLargeTransaction(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -222,13 +224,13 @@ func TestLargeTransaction(t *testing.T) {
 	})
 }
 
-// A lost connection repeats nothing: what was read is not read again.
+// After a lost connection the server sends events again. The relay does not publish them again.
 func TestConnectionLost(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config()
 		cfg.StallLimit = -1
-		w.pub.Outage("down", errAway) // nothing is confirmed, so that the server sends all again
+		w.pub.Outage("down", errAway) // nothing is confirmed, so that the server sends all events again
 		w.service.Publish(core.Event{Type: "counted", Topic: "down"})
 		stop := w.run(cfg)
 		for i := 1; i <= 3; i++ {
@@ -249,7 +251,7 @@ func TestConnectionLost(t *testing.T) {
 	})
 }
 
-// Another process stands by, and goes on when the first one ends.
+// A second process waits, and goes on when the first one ends.
 func TestStandBy(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -281,8 +283,8 @@ func TestStandBy(t *testing.T) {
 	})
 }
 
-// A relay tells metrics of its slot: when it reads it, when another process does, when nobody does,
-// and when the slot is missing.
+// A relay reports the metrics of its slot in each case: it reads the slot, another process does, no
+// process does, and the slot is missing.
 func TestLogBacklog(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {

@@ -42,9 +42,10 @@ func (w *world) dropSlot() {
 	})
 }
 
-// A slot that was dropped is made again, and the events that it had come from the table. So do
-// those of a transaction that was open at the checkpoint, also behind a savepoint, whose id no
-// snapshot tells from one that has ended. The others are not published again.
+// A slot that was dropped is made again, and the events that it had are read from the table. So are
+// the events of a transaction that was open at the checkpoint, also if they were inserted in a
+// savepoint: a snapshot does not tell whether the id of a savepoint has ended. Older events are not
+// published again.
 func TestRepairDropped(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -54,7 +55,7 @@ func TestRepairDropped(t *testing.T) {
 		w.publish("old", 1, 50)
 		w.await(50)
 		w.awaitCheckpoint(relay)
-		stop() // no later checkpoint than this one knows of what follows
+		stop() // so that no later checkpoint knows of the events below
 
 		open, err := w.service.Pool.BeginTx(t.Context(), nil)
 		fixture.NoError(t, err)
@@ -70,7 +71,7 @@ func TestRepairDropped(t *testing.T) {
 		w.publish("a", 1, 3)
 		w.await(53)
 		w.awaitCheckpoint(relay)
-		w.awaitCheckpoint(relay) // its transaction is still open
+		w.awaitCheckpoint(relay) // the transaction is still open
 		stop()
 		fixture.NoError(t, open.Commit())
 		w.publish("a", 4, 6)
@@ -115,7 +116,7 @@ func TestRepairSpilled(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		w.refuse("a", 3)
 		cfg := w.config()
-		cfg.CheckpointEvery = time.Hour // so that everything is published again
+		cfg.CheckpointEvery = time.Hour // so that all events are published again
 		relay := w.relay(cfg)
 		stop := w.runRelay(relay)
 		w.publish("a", 1, 5)
@@ -135,7 +136,7 @@ func TestRepairSpilled(t *testing.T) {
 	})
 }
 
-// A slot that somebody else has made again is noticed. It is repaired on demand only.
+// The relay notices a slot that a person has made again. It repairs the slot only if told to.
 func TestSlotMoved(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

@@ -66,7 +66,7 @@ func TestWrongServer(t *testing.T) {
 	})
 }
 
-// as is the address of the database for another role.
+// as returns the settings of a connection for another role.
 func (w *world) as(role string) *pgx.ConnConfig {
 	w.Helper()
 	at, err := url.Parse(w.db.DSN)
@@ -77,7 +77,7 @@ func (w *world) as(role string) *pgx.ConnConfig {
 	return cfg
 }
 
-// A pooler is no way to the log.
+// The log cannot be read through a pooler, and the error says so.
 func TestPooler(t *testing.T) {
 	t.Parallel()
 	db := testdb.PgBouncer(t)
@@ -107,7 +107,7 @@ func TestNamesAndRights(t *testing.T) {
 		cfg.Tables, cfg.Publication, cfg.Replication = tables, `odd "name"`, w.as(role)
 		fixture.NoError(t, w.relay(cfg).Setup(t.Context()))
 		fixture.NoError(t, w.relay(cfg).Setup(t.Context()))
-		// neither owns the tables
+		// Neither role owns the tables.
 		writer := role + "_w"
 		fixture.MustExec(t, w.service.Pool, "CREATE ROLE "+writer+" LOGIN PASSWORD 'x'")
 		t.Cleanup(func() { _, _ = w.service.Pool.Exec("DROP OWNED BY " + writer + "; DROP ROLE " + writer) })
@@ -128,7 +128,7 @@ func TestNamesAndRights(t *testing.T) {
 	})
 }
 
-// poolOf is a pool of another role.
+// poolOf opens a pool for another role.
 func (w *world) poolOf(role string) *pgxpool.Pool {
 	w.Helper()
 	cfg, err := pgxpool.ParseConfig(w.as(role).ConnString())

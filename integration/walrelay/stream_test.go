@@ -60,7 +60,7 @@ func TestSameDelivery(t *testing.T) {
 		for _, d := range w.pub.Accepted() {
 			byLog[d.ID] = d
 		}
-		// the same rows, for the relay of the table
+		// A relay of the table gets the same rows.
 		fixture.MustExec(t, w.service.Pool, "UPDATE outbox_event SET status = 0, claimed_by = NULL, done_at = NULL")
 		table := fixture.JoinProcess(t, w.db, w.pub, core.Config{DisableJanitor: true})
 		table.Run()
@@ -88,7 +88,7 @@ func TestSpill(t *testing.T) {
 			return s[fixture.StatusDead] == 1 && s[fixture.StatusNew] == 2
 		})
 		w.await(2 + 5)
-		stop() // what is spilled stays so
+		stop() // the spilled events stay in the table
 		relay = w.relay(w.config())
 		w.runRelay(relay)
 		w.publish("a", 6, 6)
@@ -131,7 +131,7 @@ func deliveries() []core.Event {
 		},
 		{Payload: []byte("p")},
 		{Payload: []byte{}, Key: "k"},
-		{Payload: big, Key: "k"}, // kept outside of its row
+		{Payload: big, Key: "k"}, // PostgreSQL stores this payload outside of the row
 		{ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Payload: []byte("p")},
 		{Key: "ключ/🔑", Unordered: true, Payload: []byte("p")},
 	}

@@ -27,7 +27,7 @@ type world struct {
 	pool    *pgxpool.Pool
 	pub     *outboxtest.Publisher
 	slot    string
-	mu      sync.Mutex // for the figures that a test counts
+	mu      sync.Mutex // protects the numbers that a test counts
 }
 
 var slots atomic.Int64
@@ -42,7 +42,7 @@ func newWorld(t *testing.T, db testdb.DB) *world {
 	return w
 }
 
-// newPrivateWorld is newWorld on a server of its own.
+// newPrivateWorld is newWorld on a server that only this test uses.
 func newPrivateWorld(t *testing.T) (*world, *fixture.PrivateServer) {
 	t.Helper()
 	server, db := fixture.StartPrivateDatabase(t, "postgres")
@@ -78,7 +78,7 @@ func (w *world) open() *pgxpool.Pool {
 	return pool
 }
 
-// config is that of a relay whose times suit a test.
+// config returns the configuration of a relay, with short times.
 func (w *world) config() walrelay.Config {
 	return walrelay.Config{
 		Pool: w.pool, Slot: w.slot, Create: true, ConfirmEvery: 20 * time.Millisecond,
@@ -137,7 +137,7 @@ func (w *world) await(n int) {
 	fixture.Await(w, fmt.Sprintf("%d copies", n), func() bool { return len(w.pub.Accepted()) >= n })
 }
 
-// event is one of a key. An empty key is none.
+// event returns the n-th event of a key. If key is empty, the event has no key.
 func event(key string, n int) core.Event {
 	return core.Event{Type: "counted", Topic: "counts", Key: key, Payload: []byte(fmt.Sprint(n))}
 }
@@ -151,7 +151,7 @@ func (w *world) publish(key string, from, to int) (ids []string) {
 	return ids
 }
 
-// copies returns the payloads that the destination has of a key.
+// copies returns the payloads of a key that the destination has, in order.
 func (w *world) copies(key string) (all []string) {
 	for _, d := range w.pub.Accepted() {
 		if d.Key == key {
@@ -161,8 +161,8 @@ func (w *world) copies(key string) (all []string) {
 	return all
 }
 
-// wantRepeats requires that the copies of a key are 1 to n, where a part may be repeated: after an
-// event comes the one after it, or one that came before.
+// wantRepeats requires that the copies of a key are 1 to n in order, where parts may be repeated.
+// After each copy comes the next event, or one that came before.
 func (w *world) wantRepeats(key string, n int) {
 	w.Helper()
 	last, most := 0, 0
@@ -206,7 +206,7 @@ func (w *world) awaitLast(key string, n int) {
 	fixture.Await(w, fmt.Sprintf("key %s is at event %d", key, n), func() bool { return w.last(key) == fmt.Sprint(n) })
 }
 
-// redrive opens all dead events again.
+// redrive has all dead events tried again.
 func (w *world) redrive(ctx context.Context, o *core.Outbox) error {
 	dead, err := o.ListDead(ctx, core.DeadQuery{})
 	for _, d := range dead {
@@ -226,7 +226,7 @@ func (w *world) lsn(query string, args ...any) (at pglogrepl.LSN) {
 	return at
 }
 
-// confirmed returns how far the slot is.
+// confirmed returns the position that the relay has confirmed to the slot.
 func (w *world) confirmed() pglogrepl.LSN {
 	w.Helper()
 	return w.lsn("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", w.slot)

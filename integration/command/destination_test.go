@@ -12,9 +12,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// One of eleven subscribers is down, and has as many effects waiting as all others together. The
-// others get their effects. The effects of the one that is down wait without spending attempts, and
-// the channel is never stopped. When that subscriber is back, it gets all of its effects.
+// One of eleven subscribers is down. As many effects wait for it as for all others together. The
+// others get their effects. The effects of the subscriber that is down wait without spending
+// attempts, and the channel is never stopped. When that subscriber is back, it gets all of its
+// effects.
 func TestDeadWebhookSubscriber(t *testing.T) {
 	t.Parallel()
 	for name, die := range map[string]func(ctx context.Context) error{
@@ -75,7 +76,7 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 						return nil
 					}))
 				}
-				w.eventually("the live ones have theirs", func() bool {
+				w.eventually("the other subscribers have their effects", func() bool {
 					mu.Lock()
 					defer mu.Unlock()
 					return len(got) == live*each
@@ -83,18 +84,18 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 				all := live * each
 				if n := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM side_effect_command WHERE tenant_id = 'dead' "+
 					"AND status IN (0, 1, 3) AND attempts = 0"); n != int64(all) {
-					t.Errorf("%d of %d effects of the dead one wait and have spent nothing", n, all)
+					t.Errorf("%d of %d effects of the subscriber that is down wait and have spent no attempt", n, all)
 				}
 				mu.Lock()
 				if tried < 1 || tried > 8+30 { // eight at once, then probes
-					t.Errorf("the dead one was called %d times", tried)
+					t.Errorf("the subscriber that is down was called %d times", tried)
 				}
 				if stops != 0 {
 					t.Errorf("the channel was stopped %d times", stops)
 				}
 				back = true
 				mu.Unlock()
-				w.eventually("the dead one has its own", func() bool {
+				w.eventually("the subscriber that was down has its effects", func() bool {
 					return fixture.Count(t, w.pool,
 						"SELECT COUNT(*) FROM side_effect_command WHERE status = 2") == int64(2*all)
 				})

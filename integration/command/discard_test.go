@@ -38,8 +38,9 @@ func (w *effectWorld) die(rec command.Record) command.Claim {
 	return claim
 }
 
-// Only a dead effect is discarded. After that nothing executes it: no event, no redrive, no sweep,
-// no late worker, no further Enqueue. It is deleted like a completed one.
+// Only a dead effect can be discarded. Nothing executes it after that: no event, no redrive, no
+// search for overdue effects, no late worker and no further Enqueue. It is deleted like a completed
+// effect.
 func TestEffectDiscard(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -60,7 +61,7 @@ func TestEffectDiscard(t *testing.T) {
 				return w.store.Fail(t.Context(), of, command.Failure{})
 			},
 		} {
-			fixture.NoError(t, end()) // it is being executed, and then it has failed
+			fixture.NoError(t, end()) // the effect is being executed, and then it has failed
 			for _, rec := range []command.Record{pending, failed, done} {
 				if w.decided(w.queue.Discard, rec.ID) {
 					t.Errorf("%s was discarded", rec.Key)
@@ -150,7 +151,7 @@ func TestEffectDiscard(t *testing.T) {
 	})
 }
 
-// Four people discard and redrive a dead effect at once: one of them does.
+// Four people discard or redrive a dead effect at once. One of them succeeds.
 func TestEffectDiscardOrRedrive(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {

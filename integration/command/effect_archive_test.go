@@ -11,8 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// Completed effects are deleted after they were archived, those that were completed first come
-// first. If the archive fails, they stay.
+// Completed effects are archived and then deleted, in the order of their completion. If the archive
+// fails, they are not deleted.
 func TestEffectArchive(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {

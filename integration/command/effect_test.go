@@ -16,8 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// An effect is written with the transaction or not at all, once per tenant, channel and key. The
-// relay has the effect executed.
+// An effect is written with the transaction or not at all, once for each tenant, channel and key.
+// The relay has the effect executed.
 func TestEffectEnqueue(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -93,8 +93,8 @@ func TestEffectEnqueue(t *testing.T) {
 	})
 }
 
-// Sixteen transactions want the same effect at once, and four deliveries come at once: one row, one
-// event, one execution.
+// Sixteen transactions enqueue the same effect at once, and then four deliveries come at once.
+// There is one row, one event and one execution.
 func TestEffectConcurrently(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -376,7 +376,7 @@ func TestEffectLease(t *testing.T) {
 			case <-ctx.Done():
 				return "", context.Cause(ctx)
 			case <-time.After(time.Minute):
-				return "", errors.New("nobody told me")
+				return "", errors.New("the context did not end")
 			}
 		}, func(c *command.WorkerConfig) { c.Lease = 9 * time.Second })
 		fixture.NoError(t, worker.Publish(t.Context(), w.delivery(long, 1)))
@@ -400,7 +400,8 @@ func TestEffectCleanup(t *testing.T) {
 		if n, err := w.queue.Cleanup(t.Context()); err != nil || n != 0 {
 			t.Errorf("too early: %d, %v", n, err)
 		}
-		for _, want := range []int{2, 1, 0} { // less than 0, because the clock may stand since the last one was done
+		// The age is below 0, because the clock may not have moved since the last completion.
+		for _, want := range []int{2, 1, 0} {
 			if n, err := w.store.Cleanup(t.Context(), -time.Minute, 2); err != nil || n != want {
 				t.Errorf("%d, %v, want %d", n, err, want)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// Sixteen runs of one command at once, in both forms: one execution, one result for all.
+// Sixteen runs of one command come at once, in both forms. There is one execution, and one result.
 func TestCommandOnDatabases(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -112,7 +112,7 @@ func TestCommandAndEffectInOneTransaction(t *testing.T) {
 						}
 						_, added, err := w.queue.Enqueue(ctx, nil, mail("confirm"))
 						if !added && err == nil {
-							err = errors.New("the effect was there")
+							err = errors.New("the effect was there already")
 						}
 						return "o-1", err
 					})

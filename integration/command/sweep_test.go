@@ -57,8 +57,7 @@ func TestEffectsBesideAPlainBridge(t *testing.T) {
 		worker.AddTo(router)
 		ofWorker.Publisher = router
 		w.runRelay(ofWorker)
-		// The process with the bridge writes the effects, so that its own relay is told of each
-		// commit.
+		// The process with the bridge writes the effects, so its own relay hears of each commit.
 		queue, err := command.NewQueue(command.QueueConfig{Store: w.store, Outbox: plain})
 		fixture.NoError(t, err)
 		for i := range mails {
@@ -92,8 +91,8 @@ func TestEffectsBesideAPlainBridge(t *testing.T) {
 	})
 }
 
-// Effects can lose their events, for example to a publisher that took these for its own. Run
-// executes such effects without a person, each in one of the processes.
+// Effects can lose their events, for example to a publisher that took them for its own. Run
+// executes such effects without the help of a person, each in one of the processes.
 func TestEffectsWithoutEventsAreFound(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
@@ -224,7 +223,7 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command WHERE idempotency_key = 'older'")
 		if list, err = store.Backlog(t.Context(), 10); err != nil || len(list) != 1 || list[0].OldestAge != 0 ||
 			list[0].Pending != 1 {
-			t.Errorf("what is not due yet has an age: %+v, %v", list, err)
+			t.Errorf("an effect that is not due yet has an age: %+v, %v", list, err)
 		}
 		fixture.MustExec(t, w.pool, "DELETE FROM side_effect_command WHERE idempotency_key = 'later'")
 		if list, err = store.Backlog(t.Context(), 10); err != nil || len(list) != 1 || list[0].Dead != 1 ||
@@ -237,8 +236,8 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 	})
 }
 
-// Neither the search for overdue effects nor the backlog walks through 15,000 that are completed
-// and 5,000 of other channels.
+// Neither the search for overdue effects nor the backlog reads 15,000 completed effects and 5,000
+// of other channels.
 func TestEffectPlans(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

@@ -29,7 +29,7 @@ type effectWorld struct {
 	pool   *sql.DB
 	repo   *sqloutbox.Repository
 	store  *sqlcommand.Store
-	outbox *core.Outbox // only writes: it has no relay
+	outbox *core.Outbox // without a relay
 	queue  *command.Queue
 
 	mu    sync.Mutex
@@ -138,7 +138,7 @@ func (w *effectWorld) runRelay(cfg core.Config) *core.Outbox {
 	return ob
 }
 
-// ago sets a time column of effects back, by the clock of the database.
+// ago sets a time column of effects to d before now, by the clock of the database.
 func (w *effectWorld) ago(column string, d time.Duration, keys ...string) {
 	w.t.Helper()
 	at := map[core.Dialect]string{

@@ -17,13 +17,13 @@ import (
 
 const httpKeyChild = "OUTBOX_HTTPKEY_CHILD"
 
-// With httpKeyChild set, the test binary is a process that dies in its first request.
+// With httpKeyChild set, the test binary runs as a process that dies in its first request.
 func init() {
 	if os.Getenv(httpKeyChild) == "" {
 		return
 	}
 	db := testdb.DB{Dialect: core.Dialect(os.Getenv("HTTPKEY_DIALECT")), DSN: os.Getenv("HTTPKEY_DSN")}
-	var die testing.B // a testing.TB of a process without tests
+	var die testing.B // a testing.TB for a process that runs no tests
 	p := &httpPayments{db: db, pool: sql.OpenDB(db.Connector(&die)), tx: os.Getenv(httpKeyChild) == "tx"}
 	p.handler = func(w http.ResponseWriter, r *http.Request) {
 		p.pay(w, r)

@@ -34,7 +34,7 @@ type httpPayments struct {
 	db      testdb.DB
 	pool    *sql.DB
 	tx      bool
-	handler http.HandlerFunc // default: pay
+	handler http.HandlerFunc // pay, unless a test sets another
 	runs    atomic.Int64
 }
 
@@ -150,7 +150,7 @@ func TestHTTPKeyParallel(t *testing.T) {
 		came.Add(requests)
 		p.handler = func(w http.ResponseWriter, r *http.Request) {
 			p.pay(w, r)
-			came.Wait() // all the others are on their way
+			came.Wait() // so that all other requests are on their way
 		}
 		var servers [processes]http.Handler
 		for i := range servers {
@@ -244,8 +244,8 @@ func TestHTTPKeyPolicy(t *testing.T) {
 	})
 }
 
-// After a failed statement PostgreSQL refuses every further one of the transaction. The response of
-// the handler is kept all the same.
+// After a failed statement, PostgreSQL refuses every further statement of the transaction. The
+// response of the handler is still kept.
 func TestHTTPKeyAfterFailedStatement(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -275,7 +275,7 @@ func TestHTTPKeyAfterFailedStatement(t *testing.T) {
 	})
 }
 
-// A panic rolls back and frees the key.
+// A panic rolls the transaction back and frees the key.
 func TestHTTPKeyPanic(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -300,8 +300,8 @@ func TestHTTPKeyPanic(t *testing.T) {
 	})
 }
 
-// Another process works on the key for longer than a request waits: the answer is 409. Nothing that
-// stays behind blocks the next request.
+// Another process works on the key for longer than a request waits, so the answer is 409. The
+// request leaves nothing behind that blocks the next one.
 func TestHTTPKeyInFlight(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
@@ -314,7 +314,7 @@ func TestHTTPKeyInFlight(t *testing.T) {
 		quick := func(c *httpkey.Config) { c.Keys.Wait = 300 * time.Millisecond }
 		a, b := p.server(t, quick), p.server(t, quick)
 		if p.db.Dialect == core.SQLite && p.tx {
-			b = a // another process would wait for the only writer, for its busy_timeout
+			b = a // a second process would wait for the only writer until its busy_timeout ends
 		}
 		first := make(chan *httptest.ResponseRecorder, 1)
 		go func() { first <- payBy(a, "k1", "42") }()
@@ -324,7 +324,7 @@ func TestHTTPKeyInFlight(t *testing.T) {
 			if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "idempotency-key-in-flight") {
 				t.Errorf("answered %d %s", w.Code, w.Body)
 			}
-			// In the lease form it is known how long the other process may keep the key.
+			// In the lease form, the store knows how long the other process may keep the key.
 			if after, err := strconv.Atoi(w.Header().Get("Retry-After")); err != nil || p.tx && after != 1 ||
 				!p.tx && (after < 20 || after > 30) {
 				t.Errorf("Retry-After is %q", w.Header().Get("Retry-After"))
@@ -332,7 +332,7 @@ func TestHTTPKeyInFlight(t *testing.T) {
 		}
 		close(stop)
 		wantPaid(t, <-first, http.StatusCreated, "run 1", false)
-		// A server may need longer than the short wait to end the transactions that gave up.
+		// A server may need longer than the short Wait to end the transactions that gave up.
 		patient := p.server(t, nil)
 		wantPaid(t, payBy(patient, "k1", "42"), http.StatusCreated, "run 1", true)
 		if w := payBy(patient, "k1", "43"); w.Code != http.StatusUnprocessableEntity {

@@ -59,8 +59,8 @@ func TestHTTPKeyReplayStorm(t *testing.T) {
 	})
 }
 
-// The database stops answering at COMMIT. The client gets an answer all the same, and the next
-// attempt finds out whether the first was committed.
+// The database stops answering at COMMIT. The client still gets an answer, and the next attempt
+// finds out whether the first was committed.
 func TestHTTPKeyHungCommit(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) testdb.DB{
@@ -91,7 +91,7 @@ func TestHTTPKeyHungCommit(t *testing.T) {
 			pool := behind.Open(t)
 			h := p.server(t, func(c *httpkey.Config) {
 				c.Transactor = sqltx.NewTransactor(pool, db.Dialect)
-				// long enough for a busy machine to come to the COMMIT
+				// The limits are long enough for a busy machine to come to the COMMIT.
 				c.Keys.StoreTimeout, c.Keys.Wait = 5*time.Second, 20*time.Second
 			})
 
@@ -111,7 +111,7 @@ func TestHTTPKeyHungCommit(t *testing.T) {
 			// This is another process, to which the database answers.
 			wantPaid(t, payBy(p.server(t, nil), "k1", "42"), http.StatusCreated, "run 1", true)
 			p.wantPayments(t, 1)
-			proxy.Close() // the first one's connection ends at last
+			proxy.Close() // ends the connection of the first process
 		})
 	}
 }

@@ -30,7 +30,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// The points at which a consumer dies. For the last one, the parent kills it at any moment.
+// The points at which a consumer dies. At the last one, the parent kills the consumer at any
+// moment.
 const (
 	dieBefore      = "before the transaction"
 	dieInHandler   = "in the handler"
@@ -254,9 +255,9 @@ func newInboxBroker(messages, killEvery int, r *rand.Rand) *inboxBroker {
 		d := inboxDelivery{ID: fmt.Sprintf("e%d", n)}
 		for copies := 1 + r.IntN(5); copies > 0; copies-- {
 			if next := d; r.IntN(2) == 0 {
-				b.queue = append(b.queue, next) // at the same time as the others
+				b.queue = append(b.queue, next) // at about the same time as the first copy
 			} else {
-				late = append(late, next) // long after the others
+				late = append(late, next) // long after the other copies
 			}
 		}
 	}
@@ -266,7 +267,7 @@ func newInboxBroker(messages, killEvery int, r *rand.Rand) *inboxBroker {
 	for _, n := range r.Perm(messages)[:messages/killEvery] {
 		doomed[fmt.Sprintf("e%d", n)] = true
 	}
-	for n := range b.queue { // the first copy of a doomed message kills its consumer
+	for n := range b.queue { // the first copy of some messages kills its consumer
 		if id := b.queue[n].ID; doomed[id] {
 			b.queue[n].Die = points[len(doomed)%len(points)]
 			delete(doomed, id)
@@ -275,7 +276,7 @@ func newInboxBroker(messages, killEvery int, r *rand.Rand) *inboxBroker {
 	return b
 }
 
-// next returns a delivery; false when all were acknowledged.
+// next returns a delivery, or false when all were acknowledged.
 func (b *inboxBroker) next() (inboxDelivery, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -296,7 +297,7 @@ func (b *inboxBroker) answered(d inboxDelivery, ack bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !ack {
-		b.queue = append(b.queue, inboxDelivery{ID: d.ID}) // without its point: a message kills its consumer once
+		b.queue = append(b.queue, inboxDelivery{ID: d.ID}) // without Die: a message kills one consumer only
 	}
 	b.flying--
 	b.wake.Broadcast()
@@ -409,8 +410,8 @@ func consumeAll(t *testing.T, db testdb.DB, mutant string, messages, killEvery i
 	return w, total.Load()
 }
 
-// Eight consumer processes, every message delivered one to five times, kill -9 at every tenth
-// message: every effect happens exactly once.
+// Eight processes consume messages, each of which is delivered one to five times. One process is
+// killed at every tenth message. Every effect happens exactly once.
 func TestInboxCrash(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

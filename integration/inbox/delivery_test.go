@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// These are the tests that every consumer must have, each with a Router, a Go channel and a
-// database.
+// Each test of this file has a Router, a Go channel and a database. Every consumer should have such
+// tests.
 
 func TestFirstDeliveryApplies(t *testing.T) {
 	t.Parallel()
@@ -41,8 +41,8 @@ func TestRedeliveryChangesNothing(t *testing.T) {
 	})
 }
 
-// The third must-have test: a duplicate delivery has its side effect once. It has another message
-// id, as a relay that repeats itself may give it.
+// A message that comes twice has its side effect once. The second copy has another message id, as a
+// relay that repeats an event may give it.
 func TestDuplicateDeliveryHasItsEffectOnce(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -105,7 +105,7 @@ func TestInvalidSchemaIsDeadLettered(t *testing.T) {
 		}
 		w.wantEffects(map[string]int{})
 
-		// The event is not processed by itself, but after the redrive by a person.
+		// The event is processed only after a person has redriven it.
 		fixture.NoError(t, ps.Publish("orders", dlt.msgs[0].Copy()))
 		if calls.Load() != 1 {
 			t.Error("a parked event was processed")
@@ -214,7 +214,8 @@ func TestReplayFromEarliestChangesNothing(t *testing.T) {
 	})
 }
 
-// Two processes of one consumer get the same messages at the same time: the primary key decides.
+// Two processes of one consumer get the same messages at the same time. The primary key lets only
+// one of them process a message.
 func TestTwoInstancesAreDeduplicatedByTheConstraint(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {

@@ -11,8 +11,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// To a version without Discard, a discarded event is one that was processed. Its row says who
-// discarded it and why, and goes with the event.
+// A version without Discard takes a discarded event for a processed one. The row of its failure
+// says who discarded it and why. Cleanup deletes that row together with the event.
 func TestInboxDiscardedRow(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -55,7 +55,7 @@ func TestInboxDiscardedRow(t *testing.T) {
 		}
 		if n := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM inbox_failure WHERE event_id <> 'old'"); n != 3 ||
 			fixture.Count(t, w.pool, "SELECT COUNT(*) FROM inbox_failure") != 3 {
-			t.Errorf("the rows of the failures that are left are not those of the events that are left: %d", n)
+			t.Errorf("%d rows of failures are left, want those of the three events that are left", n)
 		}
 	})
 }

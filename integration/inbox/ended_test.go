@@ -18,7 +18,7 @@ import (
 
 var errHandler = errors.New("the handler failed")
 
-// committing are statements that commit the transaction they are in.
+// committing returns statements that commit the transaction in which they are executed.
 func committing(d core.Dialect) []string {
 	if d == core.MySQL {
 		return []string{"COMMIT", "CREATE TABLE on_the_way (id INT)", "TRUNCATE TABLE staging"}
@@ -26,9 +26,9 @@ func committing(d core.Dialect) []string {
 	return []string{"COMMIT"}
 }
 
-// A handler commits by a statement, and fails afterwards. The row that says processed is committed
-// too. The message is not acknowledged as a duplicate of itself, so the error shows that work was
-// left undone.
+// A handler commits by a statement, and fails afterwards. The row that says that the event is
+// processed is committed too. The message is not acknowledged as a duplicate of itself. So the
+// error shows that work was left undone.
 func TestInboxHandlerThatCommitsAndFails(t *testing.T) {
 	t.Parallel()
 	for name, open := range inboxORMs {
@@ -69,7 +69,7 @@ func TestInboxHandlerThatCommitsAndFails(t *testing.T) {
 func TestInboxBatchThatCommitsAndFails(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]func(d core.Dialect) error{
-		"for good":          func(core.Dialect) error { return errHandler },
+		"permanently":       func(core.Dialect) error { return errHandler },
 		"because of others": inboxDeadlock,
 	} {
 		t.Run(name, func(t *testing.T) {

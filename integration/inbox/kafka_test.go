@@ -27,9 +27,9 @@ func kafkaSource(msg *message.Message) inbox.Source {
 	return inbox.Source{Topic: message.SubscribeTopicFromCtx(msg.Context()), Partition: p, Offset: o, Located: ok}
 }
 
-// A consumer group is rebalanced while a handler works, so that its message goes to another process
-// too. Every event was published twice. Each effect happens once, and the table has the place of
-// the message.
+// A consumer group is rebalanced while a handler works, so its message goes to another process too.
+// Every event was published twice. Each effect happens once, and the table has the topic, partition
+// and offset of the message.
 func TestInboxKafkaRebalance(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
@@ -56,7 +56,7 @@ func TestInboxKafkaRebalance(t *testing.T) {
 		if err := w.apply(msg, "handled"); err != nil {
 			return nil, err
 		}
-		if first.CompareAndSwap(false, true) { // the first one works until the group is rebalanced
+		if first.CompareAndSwap(false, true) { // the first message is handled until the group is rebalanced
 			close(entered)
 			<-goOn
 		}
@@ -108,7 +108,8 @@ func (w *inboxWorld) kafkaRouter(topic, group string, h message.HandlerFunc) *at
 	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 	fixture.NoError(w.t, err)
 	var came atomic.Int64
-	// outside of the inbox, because inside a copy waits for the one that works
+	// The count is outside of the inbox, because in the inbox a copy waits for the one that is
+	// handled.
 	count := func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
 			came.Add(1)

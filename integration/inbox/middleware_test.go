@@ -85,7 +85,7 @@ func TestInboxMiddleware(t *testing.T) {
 					})
 				}
 				var wg sync.WaitGroup
-				for _, ps := range pubsubs { // the first messages of all processes, at once
+				for _, ps := range pubsubs { // all processes get their first messages at once
 					wg.Go(func() {
 						for n, id := range []string{"good", "once", "bad"} {
 							if err := ps.Publish("orders", inboxMessage(id, "n", fmt.Sprint(n))); err != nil {
@@ -107,7 +107,7 @@ func TestInboxMiddleware(t *testing.T) {
 				if ids, err := adapters.StoredEvents(w.pool)(t.Context()); err != nil || len(ids) != 2 {
 					t.Errorf("events in the outbox: %v, %v", ids, err)
 				}
-				// the tables are those of Migrate
+				// The middleware has created the same tables as Migrate.
 				store, err := sqlinbox.New(w.pool, sqlinbox.Config{Dialect: db.Dialect})
 				fixture.NoError(t, err)
 				fixture.NoError(t, store.Check(t.Context()))
@@ -168,8 +168,8 @@ func TestRedisMiddleware(t *testing.T) {
 	}
 }
 
-// Watermill's Deduplicator works on Redis. Of many callers at once, one is told that a key is new,
-// and the key is forgotten at the end of the window.
+// Watermill's Deduplicator works on Redis. If many callers come at once with a key, one of them is
+// told that the key is new. The key is forgotten at the end of the window.
 func TestRedisExpiringKeys(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
@@ -191,7 +191,7 @@ func TestRedisExpiringKeys(t *testing.T) {
 	}
 	wg.Wait()
 	if fresh.Load() != 1 {
-		t.Errorf("%d were told that it is new", fresh.Load())
+		t.Errorf("%d callers were told that the key is new", fresh.Load())
 	}
 	if duplicate, err := keys.IsDuplicate(t.Context(), "k%7B1%7D"); duplicate || err != nil {
 		t.Errorf("another key: %t, %v", duplicate, err)

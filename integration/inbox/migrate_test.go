@@ -18,8 +18,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// A database with the tables of the first migration gets the narrow ones, with all that it knows:
-// after every statement at which a process may have died, with several processes that migrate.
+// A database with the wide tables of the first migration gets the narrow ones of the second, with
+// all their data. The test has a case for every statement after which a process may have died.
+// Several processes then migrate at once.
 func TestInboxMigratesItsFirstTables(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -41,7 +42,7 @@ func TestInboxMigratesItsFirstTables(t *testing.T) {
 	})
 }
 
-// migrationStatements splits a file, whose statements end with their line.
+// migrationStatements splits a file in which each statement ends at the end of a line.
 func migrationStatements(file string) []string {
 	return strings.Split(strings.TrimSuffix(file, ";\n"), ";\n")
 }
@@ -58,7 +59,7 @@ func (w *wideInbox) config() sqlinbox.Config {
 	return sqlinbox.Config{Dialect: w.db.Dialect, Prefix: w.prefix}
 }
 
-// wideEvent is an event of the first table. Each handler has one of each for each tenant.
+// wideEvent is an event of the first table. Each handler has each wideEvent once for each tenant.
 type wideEvent struct {
 	id               string
 	status, attempts int
@@ -142,8 +143,8 @@ func (w *wideInbox) create() {
 	})
 }
 
-// dieAfter applies the first statements of the second migration. As soon as rows are moved, the
-// first version can write no more of them.
+// dieAfter applies the first statements of the second migration. As soon as rows are being moved,
+// the first version can no longer write rows.
 func (w *wideInbox) dieAfter(stop int) {
 	w.Helper()
 	files, err := sqlinbox.Migrations(w.config())
@@ -153,11 +154,11 @@ func (w *wideInbox) dieAfter(stop int) {
 		w.exec(text)
 		moving = moving || strings.Contains(text, "INSERT")
 	}
-	if moving && w.db.Dialect != core.SQLite { // which migrates in a transaction
+	if moving && w.db.Dialect != core.SQLite { // SQLite migrates in a transaction
 		_, err := w.pool.ExecContext(w.Context(),
 			w.insert("billing", "invoice", "", wideEvent{id: "late", status: 2}))
 		if err == nil {
-			w.Error("the first version wrote a row while rows are moved")
+			w.Error("the first version wrote a row while rows were moved")
 		}
 	}
 }
@@ -263,7 +264,7 @@ func (w *wideInbox) compare() {
 		if d != want {
 			w.Errorf("the dead event is %+v, want %+v", d, want)
 		}
-		// Its attempts and the time of its first failure count on.
+		// Attempts and the time of the first failure count on from the old values.
 		state, attempts, err := s.Fail(w.Context(),
 			engine.Failure{Event: event("failed"), MaxAttempts: 5, MinAge: time.Hour})
 		if state != engine.StateDead || attempts != 5 || err != nil {

@@ -98,7 +98,7 @@ func TestInboxRefusedConnection(t *testing.T) {
 			_, err := d.DialContext(msg.Context(), "tcp", address)
 			return nil, fmt.Errorf("charge the card: %w", err)
 		})
-		fixture.Eventually(t.Context(), t, "enough refusals to park everything",
+		fixture.Eventually(t.Context(), t, "enough refusals to park every event",
 			func() bool { return w.heardSoFar("failed") > 5*events })
 		close(up)
 		wait()
@@ -106,7 +106,8 @@ func TestInboxRefusedConnection(t *testing.T) {
 	}, func(c *inbox.Config) { impatient(c); c.MinAge = -1 })
 }
 
-// lockEffects locks the table of the handler, as a migration does, and returns how to let it go.
+// lockEffects locks the table of the handler, as a migration does, and returns a function that
+// unlocks it.
 func lockEffects(t *testing.T, w *inboxWorld) (unlock func()) {
 	t.Helper()
 	conn, err := w.pool.Conn(t.Context())
@@ -145,7 +146,7 @@ func TestInboxLockedTable(t *testing.T) {
 		defer unlock()
 		var dlt deadLetters
 		wait := w.redeliverAll(events, &dlt, w.handler, middleware.Timeout(100*time.Millisecond))
-		fixture.Eventually(t.Context(), t, "enough timeouts to park everything",
+		fixture.Eventually(t.Context(), t, "enough timeouts to park every event",
 			func() bool { return w.heardSoFar("failed") > 5*events })
 		unlock()
 		wait()
@@ -182,14 +183,14 @@ func TestInboxDatabaseRestart(t *testing.T) {
 				func() bool { return w.heardSoFar("failed") > 5*events })
 			server.Up(t)
 			wait()
-			w.pool.SetMaxIdleConns(-1) // a connection from before the kill may still lie in it
+			w.pool.SetMaxIdleConns(-1) // the pool may still have a connection from before the kill
 			w.wantAll(events, &dlt)
 		})
 	}
 }
 
-// A database that hangs with its connections open does not hold a message much longer than its
-// deadline: neither when a statement waits for its answer, nor when the ROLLBACK does.
+// A database hangs with its connections open. It does not hold a message much longer than the
+// message's deadline. This holds if a statement waits for the answer, and if ROLLBACK does.
 func TestInboxDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"postgres", "mariadb"} {

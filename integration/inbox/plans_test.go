@@ -20,8 +20,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// No statement about events walks through the 60,000 that a handler has processed, with or without
-// statistics.
+// No statement about events reads all of the 60,000 events that a handler has processed, with or
+// without statistics.
 func TestInboxPlans(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -38,7 +38,7 @@ func TestInboxPlans(t *testing.T) {
 		fixture.NoError(t, err)
 		fillInbox(t, db.Dialect, pool)
 		var batch []*message.Message
-		for n := range 100 { // every other one exists
+		for n := range 100 { // every second event exists
 			batch = append(batch, inboxMessage(fmt.Sprintf("e-%d", 1000+2*n)), inboxMessage(fmt.Sprintf("f-%d", n)))
 		}
 		for _, statistics := range []string{"no", "new"} {
@@ -152,7 +152,7 @@ func inboxPlan(t *testing.T, d core.Dialect, pool *sql.DB, c sqlrecord.Call) {
 		core.MySQL:    {"|ALL|", "|index|", "filesort"},
 		core.SQLite:   {"SCAN inbox_seen|", "SCAN inbox_failure|", "(handler_id=?)", "(consumer=? AND handler=?)"},
 	}[d] {
-		few := walk == "filesort" && strings.Contains(c.Query, "status = 4") // only the dead ones are sorted
+		few := walk == "filesort" && strings.Contains(c.Query, "status = 4") // only dead events are sorted
 		if strings.Contains(plan.String(), walk) && !few && !strings.HasPrefix(c.Query, "INSERT") {
 			t.Errorf("%s in the plan of\n%.300s\n%.2000s", walk, c.Query, plan.String())
 		}

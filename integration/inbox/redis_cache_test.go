@@ -76,13 +76,13 @@ func TestRedisCacheInFrontOfTheInbox(t *testing.T) {
 		if n := client.Del(t.Context(), name).Val(); n != 1 {
 			t.Errorf("%d entries evicted", n)
 		}
-		deliver(in, w.handler, "e", 1, nil) // the table knows
+		deliver(in, w.handler, "e", 1, nil) // the table knows the id
 		if got, want := cache.Stats(), (redisonce.CacheStats{Hits: 2, Misses: 3}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		w.wantEffects(map[string]int{"e handled": 1})
 
-		// After deleting a row to have its event processed again, the caller has to tell the cache.
+		// A caller that deletes a row, to have its event processed again, has to tell the cache.
 		deliver(in, w.handler, "e", 0, nil)
 		fixture.MustExec(t, w.pool, "DELETE FROM inbox_seen")
 		deliver(in, w.handler, "e", 0, nil)

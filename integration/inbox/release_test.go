@@ -32,7 +32,7 @@ type releaseBroker struct {
 	publisher     *watermillbridge.Publisher
 	topic, poison string
 	subscribe     func(group string) message.Subscriber
-	located       bool // the inbox lists where a message was read
+	located       bool // the inbox knows the place in the topic at which a message was read
 }
 
 var releaseBrokers = map[string]func(t *testing.T) releaseBroker{

@@ -17,7 +17,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// named gives messages outside of a Router a handler.
+// named sets the name of the handler, which messages outside of a Router do not have.
 func named(c *inbox.Config) { c.Handler = func(*message.Message) string { return "h" } }
 
 // Ids that a collation would call equal are different events, one by one and in a batch.
@@ -58,7 +58,7 @@ func TestInboxComparesBytes(t *testing.T) {
 	}, named)
 }
 
-// Text that only describes an event never stops it.
+// A text that only describes an event is cut. It never keeps the event from being processed.
 func TestInboxDescriptionsAreCut(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -104,8 +104,8 @@ func TestInboxDescriptionsAreCut(t *testing.T) {
 	})
 }
 
-// The batch is larger than a chunk. Half of it was processed before, one message is dead and one
-// has failed.
+// The batch is larger than a chunk. Half of its messages were processed before, one is dead, and
+// one has failed.
 func TestInboxLargeBatch(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -135,7 +135,7 @@ func TestInboxLargeBatch(t *testing.T) {
 			t.Errorf("%d fresh, %v", fresh, errors.Join(errs...))
 		}
 		if status, attempts := w.status("8"); status != 2 || attempts != 2 {
-			t.Errorf("the one that had failed: status %d after %d attempts", status, attempts)
+			t.Errorf("the message that had failed: status %d after %d attempts", status, attempts)
 		}
 		if fresh, _ := run(msgs); fresh != 0 {
 			t.Errorf("%d fresh the third time", fresh)
@@ -159,8 +159,8 @@ func TestInboxOnlyNewer(t *testing.T) {
 		deliver(msg("five again", "5"))
 		deliver(msg("six", "6"))
 		deliver(inboxMessage("lower case", "key_seq", "1", "partition_key", "K"))
-		// Any program may have written these keys: some are too long, are not plain, or are no
-		// text. The keys are kept apart, and hold up no message.
+		// Any program may have written these keys. Some are too long, some are not plain text, and
+		// some are no text. They are told from each other, and delay no message.
 		long := strings.Repeat("k", 300)
 		deliver(inboxMessage("long", "key_seq", "7", "partition_key", long))
 		deliver(inboxMessage("longer", "key_seq", "1", "partition_key", long+"k"))
@@ -289,14 +289,14 @@ func TestInboxCleanup(t *testing.T) {
 			" WHERE processed_at IS NOT NULL AND event_id <> '4'")
 		fixture.MustExec(t, w.pool, "UPDATE inbox_failure SET received_at = "+ago+", updated_at = "+ago)
 		fixture.MustExec(t, w.pool, "UPDATE inbox_key SET updated_at = "+ago+" WHERE partition_key <> '4'")
-		if n, err := in.Cleanup(t.Context()); n != 8 || err != nil { // four events and their keys
+		if n, err := in.Cleanup(t.Context()); n != 8 || err != nil { // four events, and a row for the key of each
 			t.Errorf("old ones: deleted %d, %v", n, err)
 		}
 		const of = "SELECT COUNT(*) FROM inbox_seen s JOIN inbox_handler h ON h.handler_id = s.handler_id " +
 			"WHERE h.consumer = "
 		var left int
 		fixture.NoError(t, w.pool.QueryRowContext(t.Context(), of+"'billing'").Scan(&left))
-		if left != 2 { // number 4 and the dead one
+		if left != 2 { // number 4 and the dead event
 			t.Errorf("%d are left", left)
 		}
 		fixture.NoError(t, w.pool.QueryRowContext(t.Context(), of+"'other'").Scan(&left))

@@ -36,8 +36,8 @@ func (w *inboxWorld) failsFirst(n int64) message.HandlerFunc {
 	}
 }
 
-// Watermill's Deduplicator marks a message as seen before it is handled: when the handler fails,
-// the redelivery is dropped, and the message is lost.
+// Watermill's Deduplicator marks a message as seen before it is handled. If the handler fails, the
+// redelivery is dropped, and the message is lost. The inbox keeps it.
 func TestInboxKeepsWhatWatermillsDeduplicatorLoses(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -72,9 +72,9 @@ func newExpiringKeys(t *testing.T) middleware.ExpiringKeyRepository {
 	return keys
 }
 
-// Retry inside of the inbox runs the handler a second time in the same transaction, with the first
-// attempt in it: half-done work is committed, and on PostgreSQL an error of SQL fails all further
-// attempts. Chain has the order that works.
+// Retry inside of the inbox runs the handler a second time in the same transaction, which has the
+// writes of the first attempt. So half-done work is committed, and on PostgreSQL all attempts after
+// an error of SQL fail. Chain has the order that works.
 func TestInboxRetryInsideTrap(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -138,7 +138,7 @@ func TestInboxPoisonInsideTrap(t *testing.T) {
 	})
 }
 
-// Retry gives up, but only messages that can never be processed go to the poison queue at once. The
+// Retry gives up. Only messages that can never be processed go to the poison queue at once. The
 // others are delivered again until they are dead.
 func TestInboxChainGivesUpAfterMaxAttempts(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,8 @@ func TestInboxChainGivesUpAfterMaxAttempts(t *testing.T) {
 	})
 }
 
-// A Pub/Sub that hands on the context of the publisher hands on its transaction.
+// A Pub/Sub that passes on the context of the publisher passes on its transaction. The inbox
+// refuses it.
 func TestInboxRefusesThePublishersTransaction(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -195,7 +196,7 @@ func TestInboxWithTheTimeoutMiddleware(t *testing.T) {
 			return nil, nil
 		}
 		limit := middleware.Timeout(300 * time.Millisecond)
-		// the machine may be slow: only the first attempt is limited
+		// The machine may be slow, so only the first attempt is limited.
 		once := func(h message.HandlerFunc) message.HandlerFunc {
 			limited := limit(h)
 			return func(msg *message.Message) ([]*message.Message, error) {
@@ -262,8 +263,8 @@ func TestInboxCommitWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// 8 copies of a message at once have one effect, also when the first of them roll back. No copy
-// fails because of deadlocks or locks.
+// Eight copies of a message come at once and have one effect, even if the first of them roll back.
+// No copy fails because of deadlocks or locks.
 func TestInboxConcurrentCopies(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -300,7 +301,7 @@ func TestInboxConcurrentCopies(t *testing.T) {
 	})
 }
 
-// Two batches have the same messages in opposite orders, and come together with single messages.
+// Two batches with the same messages in opposite orders come together with single messages.
 func TestInboxConcurrentBatches(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
@@ -347,7 +348,7 @@ func TestInboxConcurrentBatches(t *testing.T) {
 	})
 }
 
-// correlations is a publisher that notes correlation ids.
+// correlations is a publisher that records correlation ids.
 type correlations struct{ ids []string }
 
 func (c *correlations) Publish(_ string, msgs ...*message.Message) error {
@@ -398,8 +399,8 @@ func TestInboxKeepsTheCorrelationID(t *testing.T) {
 	}
 }
 
-// Copies that wait for the one that is being processed take no connection, so the handler and other
-// work can go on.
+// Copies that wait for the copy that is being processed take no connection. So the handler and
+// other work can go on.
 func TestInboxWaitingCopiesTakeNoConnections(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {

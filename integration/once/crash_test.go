@@ -31,10 +31,10 @@ const (
 type onceChildSpec struct {
 	Dialect core.Dialect
 	DSN     string
-	Tx      bool // transaction form
+	Tx      bool // the transaction form, not the lease form
 }
 
-// A process that was started as a child does the work of all keys and ends.
+// init does the work of all keys and exits, if the process was started as a child.
 func init() {
 	text := os.Getenv(onceChildVariable)
 	if text == "" {
@@ -148,7 +148,7 @@ func TestOnceSurvivesKill(t *testing.T) {
 					most = 0
 				}
 				if extra > most {
-					t.Errorf("%d effects too many, at most %d may be", extra, most)
+					t.Errorf("%d effects were repeated, want at most %d", extra, most)
 				}
 				if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM (SELECT n FROM effect GROUP BY n, fence HAVING "+
 					"COUNT(*) > 1) twice"); n != 0 {
@@ -184,7 +184,7 @@ func runOnceChild(ctx context.Context, spec onceChildSpec, keys int) error {
 	for done := 0; lines.Scan(); {
 		if done++; done == keys {
 			pause()
-			_ = cmd.Process.Kill() // unless it has just come to its end
+			_ = cmd.Process.Kill() // fails if the process has just ended
 			if exit, ok := errors.AsType[*exec.ExitError](cmd.Wait()); ok && exit.ExitCode() != -1 {
 				return exit // it ended by itself, with an error
 			}

@@ -26,21 +26,21 @@ type schemaOwner interface {
 	Check(ctx context.Context) error
 }
 
-// schema is the tables of one store.
+// schema describes the tables of one store.
 type schema struct {
 	open     func(pool *sql.DB, d core.Dialect, prefix string) (schemaOwner, error)
 	use      func(ctx context.Context, s schemaOwner) error
 	files    func(d core.Dialect, prefix string) ([]sqlonce.Migration, error)
-	versions string // the table of what was applied
+	versions string // the table of applied migrations
 	help     string // part of the error of a call without tables
 	drift    error
 	tables   int
 	steps    int // number of migrations
 
-	table, index string // to be damaged
-	mysqlIndex   string // where it differs
-	column       string // of another type
-	diagnostic   string // dropped
+	table, index string // the test damages them
+	mysqlIndex   string // the index on MySQL, if it has another name
+	column       string // the test changes its type
+	diagnostic   string // the test drops this column
 }
 
 var schemas = map[string]schema{
@@ -139,7 +139,7 @@ func TestOnceMigrateConcurrently(t *testing.T) {
 	})
 }
 
-// The printed files do the same as Migrate and may be repeated, and their Down files undo them.
+// The files of Migrations do the same as Migrate and may be repeated. Their Down parts undo them.
 // Check names every difference.
 func TestOnceMigrationFiles(t *testing.T) {
 	t.Parallel()
@@ -202,6 +202,6 @@ func (sc schema) migrates(t *testing.T, db testdb.DB) {
 		run(f.Down)
 	}
 	if err := s.Check(t.Context()); err == nil || strings.Count(err.Error(), "is missing") < sc.tables {
-		t.Errorf("after the way down: %v", err)
+		t.Errorf("after the Down parts: %v", err)
 	}
 }

@@ -68,7 +68,7 @@ func TestOncePlans(t *testing.T) {
 	})
 }
 
-// fillKeys writes done keys with plain SQL. Every other one has expired.
+// fillKeys writes done keys with plain SQL. Every second key has expired.
 func fillKeys(t *testing.T, d core.Dialect, pool *sql.DB, n int) {
 	t.Helper()
 	const columns = "INSERT INTO idempotency_key (scope, tenant, id, status, owner, fence, attempts, created_at, " +

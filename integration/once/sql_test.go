@@ -28,8 +28,8 @@ func onceRequest(id string) once.Request {
 	return once.Request{Key: once.Key{Scope: "test", ID: id}, Owner: "owner", Lease: time.Minute, TTL: time.Hour}
 }
 
-// A duplicate that waited, or whose snapshot is older, never takes the key for new: MariaDB reads
-// the committed row, PostgreSQL refuses the statement.
+// A duplicate may have waited, or may have an older snapshot. It never takes the key for new:
+// MariaDB reads the committed row, and PostgreSQL refuses the statement.
 func TestOnceTxAtRepeatableRead(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) testdb.DB{
@@ -52,7 +52,7 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 			var n int
 			if err := early.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM idempotency_key").Scan(&n); err != nil ||
 				n != 0 {
-				t.Fatal(n, err) // its snapshot is taken
+				t.Fatal(n, err) // the snapshot is taken now
 			}
 			req := onceRequest("k")
 			got, err := s.AcquireTx(t.Context(), first, req)
@@ -135,7 +135,7 @@ func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
 	})
 }
 
-// The driver may count the found rows instead of the changed rows.
+// With ClientFoundRows the driver counts the found rows instead of the changed rows.
 func TestOnceWithClientFoundRows(t *testing.T) {
 	t.Parallel()
 	db := testdb.MariaDB(t)
@@ -159,7 +159,7 @@ func TestOnceWithClientFoundRows(t *testing.T) {
 	}})
 }
 
-// One connection is enough, for both forms.
+// One connection is enough for both forms.
 func TestOnceWithOneConnection(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

@@ -16,7 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// onceStores returns a function that makes a store of its own for each case: tables under a prefix
+// onceStores returns a function that makes a new store for each case: tables under a prefix
 // on the servers, a file on SQLite.
 func onceStores(t *testing.T, db testdb.DB) func(t *testing.T) (*sqlonce.Store, *sql.DB) {
 	t.Helper()

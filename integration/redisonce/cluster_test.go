@@ -19,7 +19,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// The suite over a cluster of three primaries: each key has one name, so each script has one node.
+// The suite passes on a cluster of three primaries. A key has one name, so its script runs on one
+// node.
 func TestRedisOnceStoreSuiteCluster(t *testing.T) {
 	t.Parallel()
 	addrs := redisCluster(t, 3)

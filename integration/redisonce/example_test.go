@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
 )
 
-// The effect of this consumer is a mail, which is sent at least once, and once when nothing fails.
+// This consumer sends a mail. The mail is sent at least once, and exactly once if nothing fails.
 func Example_redisOnce() {
 	opts, err := redis.ParseURL(os.Getenv("OUTBOX_TEST_REDIS"))
 	if err != nil {
@@ -39,7 +39,7 @@ func Example_redisOnce() {
 	key := once.Key{Scope: once.Scope("inbox", "mailer", "welcome"), Tenant: "acme", ID: "018f-event-id"}
 	handle := func(mail error) {
 		_, replayed, err := runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
-			// a second consumer gets the same message meanwhile
+			// Meanwhile a second consumer gets the same message.
 			_, _, again := runner.Do(ctx, key, once.Fingerprint{}, nothingOnce)
 			fmt.Println("sending; elsewhere in progress:", errors.Is(again, once.ErrInProgress))
 			return once.Result{}, mail

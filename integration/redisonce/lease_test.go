@@ -28,7 +28,7 @@ func redisRunner(t testing.TB, store once.Store, lease time.Duration, obs *once.
 	return r
 }
 
-// redisAbandon claims a key and never gives it back, like a process that is killed right after.
+// redisAbandon claims a key and never releases it, like a process that is killed then.
 func redisAbandon(t testing.TB, s *redisonce.Store, key once.Key, lease time.Duration) once.Claim {
 	t.Helper()
 	req := once.Request{Key: key, Owner: "killed", Lease: lease, TTL: time.Hour}
@@ -50,8 +50,8 @@ func redisCounted(ctx context.Context, r *once.Runner, key once.Key, runs *atomi
 	return replayed, err
 }
 
-// A holder that died keeps the key until its lease ends. Until then no other consumer may take the
-// message for done. Then the message is processed.
+// The key of a holder that died stays taken until the lease ends. Until then no other consumer may
+// take the message for done. After that the message is processed.
 func TestRedisCrashedHolder(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
@@ -86,7 +86,7 @@ func TestRedisCrashedHolder(t *testing.T) {
 	}
 }
 
-// With RefuseStale, work that may be half done is not run again: a person decides.
+// With RefuseStale, work that may be half done is not run again. A person decides.
 func TestRedisRefusesStaleHolder(t *testing.T) {
 	t.Parallel()
 	client, prefix := fixture.RedisClient(t)
@@ -119,7 +119,7 @@ func TestRedisLeaseLostWhileWorking(t *testing.T) {
 			runs.Add(1)
 			c, _ := once.ClaimOf(ctx)
 			fence1.Store(c.Fence)
-			// as an eviction, or a failover without the lease
+			// The key is gone, as after an eviction, or after a failover that lost the lease.
 			if err := client.Del(ctx, s.Name(redisKey)).Err(); err != nil {
 				t.Error(err)
 			}
@@ -186,7 +186,7 @@ func TestRedisComesBackEmpty(t *testing.T) {
 					if _, err := redisCounted(ctx, r, redisKey, &runs); !errors.Is(err, once.ErrInProgress) {
 						t.Errorf("a copy: %v", err)
 					}
-					fixture.NoError(t, client.FlushAll(ctx).Err()) // and again, just before the end
+					fixture.NoError(t, client.FlushAll(ctx).Err()) // loses the key again before the end
 					return once.Result{}, nil
 				})
 			if err != nil || replayed {
@@ -267,7 +267,7 @@ func TestRedisHeartbeatKeepsTheKey(t *testing.T) {
 	client, prefix := fixture.RedisClient(t)
 	s := newRedisStore(t, client, redisonce.Config{Prefix: prefix})
 	var runs atomic.Int32
-	var refused [asking]atomic.Int32 // after a whole lease
+	var refused [asking]atomic.Int32 // refusals after a whole lease
 	longEnough := func() bool {
 		for i := range refused {
 			if refused[i].Load() == 0 {
@@ -308,7 +308,7 @@ func TestRedisHeartbeatKeepsTheKey(t *testing.T) {
 					if time.Since(start) > 3*lease/2 {
 						refused[i].Add(1)
 					}
-					<-time.After(20 * time.Millisecond) // a spinning loop takes the processor from the heartbeat
+					<-time.After(20 * time.Millisecond) // a loop without a pause takes the processor from the heartbeat
 				case err != nil || !replayed:
 					t.Errorf("delivery %d: %v, replayed %t", i, err, replayed)
 					return
@@ -389,7 +389,7 @@ func TestRedisHashIsReadable(t *testing.T) {
 		"attempt": "1",
 	}
 	wantHash(t, client, s.Name(redisKey), want, time.Hour, time.Hour+time.Minute)
-	if err := s.Extend(t.Context(), c, once.MaxLease); err != nil { // the key outlives its lease
+	if err := s.Extend(t.Context(), c, once.MaxLease); err != nil { // the time to live counts from the lease's end
 		t.Fatal(err)
 	}
 	wantHash(t, client, s.Name(redisKey), want, 2*time.Hour-time.Minute, 2*time.Hour)

@@ -18,7 +18,7 @@ import (
 // work of lost marks is run once more. While the server is down, no work runs.
 func TestRedisRestart(t *testing.T) {
 	t.Parallel()
-	server := fixture.StartPrivate(t, "redis") // with an append-only file
+	server := fixture.StartPrivate(t, "redis") // this server has an append-only file
 	client := fixture.RedisAt(t, server.Address)
 	r := redisRunner(t, newRedisStore(t, client, redisonce.Config{}), time.Minute, nil)
 	kept, lost := once.Key{Scope: "test", ID: "kept"}, once.Key{Scope: "test", ID: "lost"}
@@ -66,7 +66,7 @@ func TestRedisRestart(t *testing.T) {
 func TestRedisHangs(t *testing.T) {
 	t.Parallel()
 	server := fixture.StartPrivate(t, "redis")
-	client := fixture.RedisAt(t, server.Address+"?read_timeout=10m") // the client alone would wait that long
+	client := fixture.RedisAt(t, server.Address+"?read_timeout=10m") // longer than any context of the test
 	s := newRedisStore(t, client, redisonce.Config{})
 	const lease = time.Second
 	var worked time.Duration
@@ -132,8 +132,8 @@ func TestRedisReplicas(t *testing.T) {
 	key := func(id string) once.Key { return once.Key{Scope: "test", ID: id} }
 	var runs atomic.Int32
 
-	// Without a replica the work does not run, its key is not left behind, and no attempt is spent,
-	// however often it is tried.
+	// Without a replica the work does not run, however often it is tried. Its key is not left
+	// behind, and no attempt is spent.
 	for range 3 {
 		if _, err := redisCounted(t.Context(), redisRunner(t, safe, time.Minute, nil), key("alone"),
 			&runs); !errors.Is(err, redisonce.ErrReplicas) || !errors.Is(err, once.ErrStore) || runs.Load() != 0 {
@@ -178,7 +178,7 @@ func TestRedisReplicas(t *testing.T) {
 	}
 
 	// The replica hangs with its connection open. A command that is repeated through another
-	// connection has to wait for the replica as well.
+	// connection has to wait for the replica too.
 	slow := redisAbandon(t, safe, key("slow"), time.Minute)
 	second.Pause(t)
 	for range 2 {

@@ -14,9 +14,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// 32 producers meet BacklogLimit.Rows while nothing is published. Events go on passing between two
-// counts and no longer, what was refused is not in the table, and producers go on once the backlog
-// is gone.
+// 32 producers reach BacklogLimit.Rows while nothing is published. After the limit was reached,
+// events pass only until the next count. A refused event is not in the table. Producers go on once
+// the backlog is gone.
 func TestBacklogLimitUnderLoad(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -75,7 +75,7 @@ func TestBacklogLimitUnderLoad(t *testing.T) {
 				return fn()
 			}
 		}
-		run(locked(func() bool { return !refused.IsZero() && time.Since(refused) > 6*time.Second })) // and a count more
+		run(locked(func() bool { return !refused.IsZero() && time.Since(refused) > 6*time.Second })) // one more count
 		over := len(passed) - rows
 		t.Logf("%d events passed, the last one %s after the limit; %d were over it", len(passed), last.Sub(reached),
 			over)

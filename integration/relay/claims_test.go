@@ -143,7 +143,7 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 		}
 		var first time.Time
 		p.Run()
-		fixture.Await(t, "something is published", func() bool {
+		fixture.Await(t, "an event is published", func() bool {
 			first = time.Now()
 			return len(p.Accepted()) > 0
 		})
@@ -162,16 +162,16 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 		// acknowledgements are recorded already.
 		refs := []core.ClaimRef{{ID: unordered[0].ID, ClaimNo: unordered[0].ClaimNo}}
 		if held, err := p.Repository.Renew(t.Context(), "gone", lease, refs); err != nil || held[0] {
-			t.Errorf("Renew by the dead: %v, %v", held, err)
+			t.Errorf("Renew by the dead process: %v, %v", held, err)
 		}
 		changed, err := p.Repository.MarkFailed(t.Context(), "gone",
 			[]core.Failure{{ClaimRef: refs[0], Kind: core.FailDead, Code: "late"}})
 		if err != nil || changed[0] {
-			t.Errorf("MarkFailed by the dead: %v, %v", changed, err)
+			t.Errorf("MarkFailed by the dead process: %v, %v", changed, err)
 		}
 		if n, err := p.Repository.MarkDone(t.Context(), []core.Done{{ID: unordered[0].ID}}, false); err != nil ||
 			n != 0 {
-			t.Errorf("MarkDone by the dead: %d, %v", n, err)
+			t.Errorf("MarkDone by the dead process: %d, %v", n, err)
 		}
 	})
 }
@@ -206,14 +206,14 @@ func TestTransientErrorIsRescheduled(t *testing.T) {
 		if err != nil || !ok || due <= 0 || due > 10*time.Hour {
 			t.Errorf("NextDue: %s, %v, %v", due, ok, err)
 		}
-		// time passes
+		// This lets time pass.
 		if _, err := p.Pool.ExecContext(t.Context(), "UPDATE outbox_event SET available_at = created_at"); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Outbox.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		// a success clears the error
+		// A success clears the error.
 		if r := p.Row(id); r.Status != fixture.StatusDone || r.Attempts != 1 || r.ErrorCode != "" || r.Error != "" {
 			t.Errorf("row %+v", r)
 		}
@@ -274,7 +274,7 @@ func TestEventThatCannotBeSerializedIsParked(t *testing.T) {
 	})
 }
 
-// Two relays share the rows: none is claimed by both.
+// Two relays share the rows. No row is claimed by both.
 func TestTwoRelaysClaimNothingTwice(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

@@ -18,8 +18,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// jump lets the clock of the database jump, as the tables see it: each time in them is now further
-// away from it. Nobody else uses the tables' clock, and that of a shared server cannot be set.
+// jump makes the database's clock jump for these tables: it moves every time in them the other way.
+// The clock of a shared server itself cannot be set.
 func jump(t *testing.T, d core.Dialect, pool *sql.DB, by time.Duration) {
 	t.Helper()
 	for table, columns := range map[string][]string{
@@ -74,9 +74,9 @@ func (s *stoppable) ClaimHeads(ctx context.Context, req core.ClaimRequest, after
 	return s.Repository.ClaimHeads(ctx, req, after)
 }
 
-// The clock of the database jumps an hour forwards while a relay publishes: its leases and a delay
-// are over too early. Another relay publishes what it holds a second time. Nothing is lost, and the
-// key keeps its order.
+// The clock of the database jumps an hour forwards while a relay publishes. The relay's leases and
+// a delay end too early. Another relay publishes the events of these leases a second time. No event
+// is lost, and the key keeps its order.
 func TestClockJumpsForwards(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -98,7 +98,7 @@ func TestClockJumpsForwards(t *testing.T) {
 		fixture.Await(t, "the first relay holds events", func() bool {
 			return holder.Publisher.InFlight() == 2
 		})
-		claims.stop() // it would publish again what it holds, and not the other one
+		claims.stop() // otherwise the first relay could claim its events again
 		jump(t, db.Dialect, holder.Pool, time.Hour)
 		other.Run()
 		fixture.Await(t, "the other relay has published all", func() bool { return len(other.Accepted()) == len(ids) })
@@ -113,9 +113,9 @@ func TestClockJumpsForwards(t *testing.T) {
 	})
 }
 
-// The clock of the database jumps an hour backwards: the events from before are due when it has
+// The clock of the database jumps an hour backwards. Events from before are due when the clock has
 // reached that time again, and the later events of their keys wait behind them. Explain says until
-// when. All others go on. With the statement of docs/how-it-works.md nobody has to wait.
+// when. All other events go on. After the statement of docs/how-it-works.md no event has to wait.
 func TestClockJumpsBackwards(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

@@ -101,7 +101,7 @@ func TestPauseTenant(t *testing.T) {
 		arrived := func() (ofPaused, ofOthers int) {
 			for _, d := range pub.Accepted() {
 				switch {
-				case d.Type != "e": // those that only warmed the relay up
+				case d.Type != "e": // events that only warmed the relay up
 				case d.TenantID == "acme":
 					ofPaused++
 				default:

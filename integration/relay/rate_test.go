@@ -38,7 +38,7 @@ func TestRate(t *testing.T) {
 			all, err := operator.Outbox.Relays(t.Context())
 			return err == nil && len(all) == 2
 		})
-		for _, relay := range relays { // each follows its own call at once
+		for _, relay := range relays { // a relay follows a call of its own Outbox at once
 			fixture.NoError(t, relay.Outbox.SetRate(t.Context(), core.RateRequest{
 				Topic: "hooks", PerSecond: 40, InFlight: 4, Actor: "ann", Reason: "contract",
 			}))
@@ -62,7 +62,7 @@ func TestRate(t *testing.T) {
 		relays[0].AwaitDone(len(want))
 		relays[0].OnceEach(want)
 		inKeyOrder(t, pub.Accepted())
-		// 80 events at 40 a second, of which each relay may send two at once
+		// There are 80 events at 40 a second. Each of the two relays may send two at once.
 		if took := hooks[len(hooks)-1].Sub(hooks[0]); took < 1700*time.Millisecond {
 			t.Errorf("80 events took %s, want two seconds", took)
 		}

@@ -98,7 +98,7 @@ func TestCommitIsPublishedAtOnce(t *testing.T) {
 func TestOverflowGoesToThePoller(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		// a publish that is blocked stays blocked, however long the rest takes
+		// A blocked publish stays blocked, however long the rest of the test takes.
 		p := fixture.NewProcess(t, db, core.Config{
 			HotEvents: 4, PublishTimeout: 2 * time.Minute, HotLease: 3 * time.Minute, ClaimLease: 3 * time.Minute,
 		})
@@ -174,7 +174,7 @@ func TestRetriesEndInDead(t *testing.T) {
 	})
 }
 
-// (1) A failure after the state was changed and before the event was inserted rolls the state back.
+// A failure after the state was changed and before the event was inserted rolls the state back.
 func TestErrorRollsTheEventBack(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -239,10 +239,10 @@ func TestErrorRollsTheEventBack(t *testing.T) {
 	})
 }
 
-// (2) Each refusal of the broker spends an attempt of the event, and the event stays in the table.
-// It is DONE once the broker takes it. If the publisher does not mark its error as the event's
-// fault, and the broker takes no other event meanwhile, later refusals spend no attempts: it may be
-// an outage, which must not make the event dead.
+// Each refusal of the broker spends an attempt of the event, and the event stays in the table. It
+// is DONE once the broker takes it. The publisher may return an error without a class while the
+// broker takes no other event. Then later refusals spend no attempts: this may be an outage, which
+// must not make the event dead.
 func TestRefusedPublishIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	const failures = 5 // core.BreakerPolicy.Failures
@@ -362,7 +362,7 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 				fixture.Await(t, "the destination was probed again and again", func() bool {
 					mu.Lock()
 					defer mu.Unlock()
-					return calls >= 20 // at most 4 + 4 before it was stopped
+					return calls >= 20 // at most 4 + 4 of them before the destination was stopped
 				})
 				spent := 0
 				for _, r := range p.Rows() {

@@ -102,14 +102,14 @@ func TestOneProcessForManyDatabases(t *testing.T) {
 		t.Errorf("%d bytes and %d goroutines for each outbox", memory, running)
 	}
 
-	// Two break: the tables of one are gone, and the server of the other.
+	// Two databases break: the table of one is gone, and the connections of the other.
 	_, err := tenants[0].pool.ExecContext(t.Context(), "ALTER TABLE outbox_event RENAME TO elsewhere")
 	fixture.NoError(t, err)
 	fixture.NoError(t, tenants[len(tenants)-1].pool.Close())
 	working := tenants[1 : len(tenants)-1]
 	publish(working)
 
-	// A tenth is removed, and some are added.
+	// A tenth of the databases is removed, and some are added.
 	removed := len(working) / 10
 	for _, n := range working[:removed] {
 		fixture.NoError(t, n.stop())
@@ -124,7 +124,7 @@ func TestOneProcessForManyDatabases(t *testing.T) {
 	}
 	publish(working)
 
-	// The broken one works again.
+	// The database without its table works again.
 	_, err = tenants[0].pool.ExecContext(t.Context(), "ALTER TABLE elsewhere RENAME TO outbox_event")
 	fixture.NoError(t, err)
 	publish(append(working, tenants[0]))

@@ -14,10 +14,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// archive is where tests archive rows.
+// archive collects the rows that a test archives.
 type archive struct {
 	mu   sync.Mutex
-	rows map[core.RowID]int // how often each came
+	rows map[core.RowID]int // how often each row came
 }
 
 func (a *archive) take(_ context.Context, rows []core.ArchivedEvent) error {
@@ -36,8 +36,8 @@ func archiving(limit int, hook func(context.Context, []core.ArchivedEvent) error
 	return core.CleanupRequest{Keep: retention, KeepDiscarded: retention, Limit: limit, Archive: hook}
 }
 
-// Two processes archive the same table at once. Each row comes once and is deleted once, except
-// that SQLite may show it to both.
+// Two processes archive the same table at once. Each row is archived once and deleted once. On
+// SQLite both may archive a row.
 func TestArchiveByTwoProcesses(t *testing.T) {
 	t.Parallel()
 	const limit = 10
@@ -116,13 +116,13 @@ func TestArchiveLocksItsRows(t *testing.T) {
 	})
 }
 
-// An archive that writes to a table of its own in the same database, as most will, does not wait
-// for the cleanup.
+// An archive that writes to a table of the same database, as most will, does not wait for the
+// cleanup.
 func TestArchiveIntoATable(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
-		if db.Dialect == core.SQLite { // the usual pool there
+		if db.Dialect == core.SQLite { // the usual pool on SQLite
 			pool.SetMaxOpenConns(1)
 		}
 		rows := cleanupRows(t, 1, "old done", "open")
@@ -197,8 +197,8 @@ func TestPartitionsAreArchived(t *testing.T) {
 	})
 }
 
-// Discarded rows that stay longer than the others do not keep a partition: they move. Those that
-// stay for a shorter time leave before their partition.
+// If discarded rows stay longer than the others, they do not keep a partition, because they are
+// moved. If they stay for a shorter time, they are deleted before their partition.
 func TestPartitionsByStatus(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

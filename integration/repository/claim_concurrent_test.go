@@ -79,7 +79,7 @@ func TestConcurrentClaimers(t *testing.T) {
 						}
 						holder[r.ID] = node
 						if r.KeySeq < lastSeq[r.KeyID] && !r.KeyID.IsZero() {
-							failed <- fmt.Errorf("lane %x: %d was claimed after %d was done", r.KeyID, r.KeySeq,
+							failed <- fmt.Errorf("key %x: %d was claimed after %d was done", r.KeyID, r.KeySeq,
 								lastSeq[r.KeyID])
 						}
 					}
@@ -100,7 +100,7 @@ func TestConcurrentClaimers(t *testing.T) {
 						}
 					}
 					n, err := repo.MarkDone(ctx, acked, c%2 == 0)
-					for errors.As(err, new(*core.LockedError)) { // by a claim that looks at the rows
+					for errors.As(err, new(*core.LockedError)) { // a claim may lock the rows for a moment
 						var more int
 						more, err = repo.MarkDone(ctx, acked, c%2 == 0)
 						n += more
@@ -175,7 +175,7 @@ func TestCollectKeysRace(t *testing.T) {
 			if err := tx.Commit(); err != nil {
 				t.Fatal(err)
 			}
-			// its clock has milliseconds only: such a young key is not collected
+			// The clock of SQLite counts milliseconds, so a key is too young to be collected.
 			if places[0].KeySeq <= last && db.Dialect != core.SQLite {
 				t.Fatalf("number %d after %d", places[0].KeySeq, last)
 			}
@@ -183,7 +183,7 @@ func TestCollectKeysRace(t *testing.T) {
 			if places[0].Opened {
 				lives++
 			} else if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status = 0"); n == 0 {
-				t.Fatal("the lane goes on, but its event is gone")
+				t.Fatal("the numbers of the key go on, but its event is gone")
 			}
 			if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_key"); n != 1 {
 				t.Fatal("the key of an open event was collected")

@@ -22,7 +22,7 @@ import (
 
 const (
 	retention = 7 * 24 * time.Hour
-	pastIt    = "8" // days: finished rows that are older than the retention
+	pastIt    = "8" // the age in days of rows that ended before the retention
 )
 
 // uuid7 and ulid return event ids of a time.
@@ -55,7 +55,7 @@ func random16(at time.Time) (u [16]byte) {
 	return u
 }
 
-// eventIDs are the kinds of event ids. Ids with a time within the retention are young: the rows of
+// eventIDs has the kinds of event ids. Ids with a time within the retention are young: the rows of
 // their events cannot have ended before the retention.
 func eventIDs() map[string]func(young bool) string {
 	ago := func(make func(time.Time) string, d time.Duration) func(bool) string {
@@ -83,8 +83,7 @@ func eventIDs() map[string]func(young bool) string {
 	}
 }
 
-// rowStates bring rows into the states in which a cleanup may meet them. The topic of a row is its
-// state.
+// rowStates has the states of rows that a cleanup may find. The topic of a row names its state.
 var rowStates = []string{"old done", "old discarded", "young done", "open", "leased", "dead", "delayed", "retried"}
 
 // cleanupRows returns n rows of each kind of id and each state.
@@ -216,7 +215,7 @@ func TestCleanupReachesEveryRow(t *testing.T) {
 		for round := range 3 {
 			states := rowStates
 			if round > 0 {
-				states = rowStates[:2] // to the others nothing happens meanwhile
+				states = rowStates[:2] // rows in the other states do not change any more
 			}
 			more := cleanupRows(t, 6, states...)
 			publish(t, db.Dialect, pool, repo, more)
@@ -227,8 +226,8 @@ func TestCleanupReachesEveryRow(t *testing.T) {
 			if round == 0 {
 				want = len(more) / len(rowStates) * 2
 			}
-			// A call deletes half of limit, or it goes on for a second, or it comes to the end and
-			// begins anew. The last walk ended somewhere in the middle. Another walk then deletes
+			// A call deletes half of limit, or goes on for a second, or comes to the end and starts
+			// again. The walk before may have ended in the middle, and one more walk deletes
 			// nothing.
 			most := 2 * (2*len(rows)/limit + 2)
 			calls := 0
@@ -275,7 +274,7 @@ func TestCleanupByTwoProcesses(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, repo := range []*sqloutbox.Repository{first, second} {
 			wg.Go(func() {
-				// A row that the other one has locked waits for the next walk.
+				// A row that the other process has locked waits for the next walk.
 				for range 4 * (len(rows)/limit + 2) {
 					n, err := repo.Cleanup(t.Context(), retention, limit)
 					mu.Lock()
@@ -332,14 +331,14 @@ func TestCleanupReadsABoundedPart(t *testing.T) {
 					t.Fatal(err)
 				}
 				fillDone(t, db.Dialect, pool, many, c.ids[db.Dialect])
-				for call := range 3 { // the first from the beginning, the others from where it ended
+				for call := range 3 { // the first call starts at the beginning, the others go on
 					rec.Start()
 					n := cleanup(t.Context(), t, repo, retention, limit)
 					calls := rec.Stop()
 					if n != 0 {
 						t.Fatalf("call %d deleted %d young rows in %d statements", call, n, len(calls))
 					}
-					calls = calls[:min(len(calls), 60)] // the others are the same
+					calls = calls[:min(len(calls), 60)] // the other statements are the same
 					most := c.most(len(calls))
 					if read := readBy(t, db.Dialect, pool, calls, limit); read == 0 && call == 0 || read > most {
 						t.Errorf("call %d read %d rows of %d in %d statements, want at most %d", call, read, many,
@@ -373,7 +372,7 @@ func fillDone(t *testing.T, d core.Dialect, pool *sql.DB, n int, id string) {
 }
 
 // readBy counts the rows of the table that statements read, with the statistics that the table has.
-// SQLite does not tell, but a walk along its primary key stops at its limit.
+// SQLite does not report that, but a walk along its primary key stops at its limit.
 func readBy(t *testing.T, d core.Dialect, pool *sql.DB, calls []sqlrecord.Call, limit int) (read int) {
 	t.Helper()
 	planner := "SELECT 1"

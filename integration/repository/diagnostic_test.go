@@ -167,7 +167,7 @@ func postgresLatin1(t *testing.T) testdb.DB {
 	})
 	u.Path = "/" + name
 	q := u.Query()
-	q.Set("client_encoding", "UTF8") // else the driver and the server agree on bytes that are no text
+	q.Set("client_encoding", "UTF8") // otherwise the driver and the server would exchange bytes that are no text
 	u.RawQuery = q.Encode()
 	db.DSN = u.String()
 	return db

@@ -87,7 +87,7 @@ func (e *databaseError) Error() string { return e.Message }
 
 func (e *databaseError) SQLState() string { return e.state }
 
-// Every statement of an insert is sent once, whichever fails and with any error.
+// Every statement of an insert is sent once, whichever statement fails and with whatever error.
 func TestInsertRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -153,7 +153,7 @@ func deadlock(t *testing.T, pool *sql.DB, tx sqltx.Conn) {
 	}
 	blocked := make(chan error, 1)
 	go func() { blocked <- exec(other, "UPDATE victim SET n = n + 1 WHERE id = 1") }()
-	// one of the two waits first, the other causes the deadlock
+	// One of the two transactions waits first, and the other one causes the deadlock.
 	err = exec(tx, "UPDATE victim SET n = n + 1 WHERE id = 2")
 	if err == nil || !strings.Contains(err.Error(), "1213") {
 		t.Fatalf("the transaction was not the victim: %v", err)
@@ -175,8 +175,9 @@ func victimTable(t *testing.T, pool *sql.DB) {
 	}
 }
 
-// MariaDB and MySQL roll back the whole transaction of a deadlock's victim. An application that
-// ignores the error and goes on writes outside any transaction; the outbox must not.
+// MariaDB and MySQL roll back the whole transaction of a deadlock's victim. If an application
+// ignores the error, its later statements run outside of any transaction. The outbox must not write
+// there.
 func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 	t.Parallel()
 	testdb.MariaDBAndMySQL(t, func(t *testing.T, db testdb.DB) {
@@ -200,7 +201,7 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				untracked := sqltx.WrapTx(tx, core.MySQL, nil) // the error was not seen
+				untracked := sqltx.WrapTx(tx, core.MySQL, nil) // the outbox did not see the error
 				if err := insert(untracked, sqlRow(t, "topic", "a")); err != nil {
 					t.Fatal(err)
 				}
@@ -244,13 +245,13 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event"); n != 1 {
-			t.Errorf("%d ghosts, want the one that shows why the guard is there", n)
+			t.Errorf("%d ghosts, want the one that shows why the guard is needed", n)
 		}
 	})
 }
 
-// A refused insert leaves key rows and events as they were, also behind earlier statements of the
-// same call.
+// A refused insert leaves key rows and events as they were. That holds also after earlier
+// statements of the same call have succeeded.
 func TestInsertDuplicateIsUndone(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

@@ -22,7 +22,7 @@ func TestReceiptsCostNoStatements(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		var sent atomic.Int64
 		db.Wrap = func(c driver.Connector) driver.Connector { return countedConnector{c, &sent} }
-		p := fixture.NewProcess(t, db, core.Config{Wake: core.WakePolicy{Disable: true}}) // it sends statements, too
+		p := fixture.NewProcess(t, db, core.Config{Wake: core.WakePolicy{Disable: true}}) // wake-ups send more
 		// more than fit into one statement
 		const n = 600
 		// mark writes n rows and returns how many statements their mark took.

@@ -15,7 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Many processes may start at once: each has its own pool.
+// Many processes may migrate at once, each with its own pool.
 func TestMigrateConcurrently(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -52,7 +52,7 @@ func TestMigrateConcurrently(t *testing.T) {
 	})
 }
 
-// The printed files do the same as Migrate and may be repeated, and their Down files undo them.
+// The files of Migrations do the same as Migrate and may be repeated. Their Down parts undo them.
 func TestMigrationFiles(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -66,7 +66,7 @@ func TestMigrationFiles(t *testing.T) {
 		if err != nil || len(files) == 0 {
 			t.Fatal(files, err)
 		}
-		conn, err := pool.Conn(t.Context()) // the statements of a file belong together on MySQL
+		conn, err := pool.Conn(t.Context()) // on MySQL the statements of a file need one session
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,9 +17,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// While an old snapshot is open, PostgreSQL keeps the index entries of all rows that finish. Claims
-// do not read them again and again. A row that is committed behind the place where claims start is
-// found all the same.
+// While an old snapshot is open, PostgreSQL keeps the index entries of all finished rows. Claims do
+// not read these entries again and again, because they start at a cursor. A row that is committed
+// late, before the cursor, is still found.
 func TestOldSnapshot(t *testing.T) {
 	t.Parallel()
 	const finished, batch, batches = 40_000, 20, 20
@@ -135,7 +135,7 @@ func (o *oldSnapshot) insert(rows ...core.NewRow) {
 	fixture.NoError(o.T, tx.Commit())
 }
 
-// late inserts rows that are due for an hour. It returns them by their ids.
+// late inserts rows that have been due for an hour, and returns their ids.
 func (o *oldSnapshot) late(topic string, n, size int) map[core.RowID]bool {
 	o.Helper()
 	late := map[core.RowID]bool{}
@@ -168,7 +168,8 @@ func (o *oldSnapshot) step(late map[core.RowID]bool, topics ...string) {
 }
 
 // Many rows that are committed late leave soon, although new rows of their topic and of others come
-// in all the time: once a claim from the beginning has found the first ones, each claim goes on.
+// in all the time. After a claim from the beginning has found the first of them, each further claim
+// takes some.
 func TestOldSnapshotManyLateRows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -57,7 +57,7 @@ func TestPartitionedRepositorySuite(t *testing.T) {
 	})
 }
 
-// partitionBound is the first row id of a time.
+// partitionBound returns the first row id of a time.
 func partitionBound(t time.Time) string {
 	var id core.RowID
 	binary.BigEndian.PutUint64(id[:], uint64(t.UnixMilli())<<16)
@@ -84,7 +84,7 @@ func openPartitioned(t *testing.T, db testdb.DB) (*sql.DB, *sqloutbox.Repository
 	return pool, repo
 }
 
-// partitionedOn is another process on the same tables.
+// partitionedOn returns the repository of another process on the same tables.
 func partitionedOn(t *testing.T, pool *sql.DB) *sqloutbox.Repository {
 	t.Helper()
 	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: core.Postgres, PartitionEvery: day})
@@ -94,8 +94,8 @@ func partitionedOn(t *testing.T, pool *sql.DB) *sqloutbox.Repository {
 	return repo
 }
 
-// partitionsOf returns the names of the partitions, in the order of their ids, and of what was
-// detached.
+// partitionsOf returns the names of the partitions, in the order of their ids, and of detached
+// tables.
 func partitionsOf(t *testing.T, pool *sql.DB) (names []string) {
 	t.Helper()
 	return fixture.Query(t, pool, `SELECT c.relname FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
@@ -130,7 +130,7 @@ func insertRows(ctx context.Context, pool *sql.DB, repo *sqloutbox.Repository, r
 	return tx.Commit()
 }
 
-// janitor calls Cleanup often enough for a machine on which a call has time for little.
+// janitor calls Cleanup often enough even if a slow machine gets little done in each call.
 func janitor(t *testing.T, repo *sqloutbox.Repository) {
 	t.Helper()
 	for range 6 {
@@ -140,7 +140,7 @@ func janitor(t *testing.T, repo *sqloutbox.Repository) {
 	}
 }
 
-// finish marks rows done, that long ago.
+// finish marks rows as done, as if that had been some time ago.
 func finish(t *testing.T, pool *sql.DB, repo *sqloutbox.Repository, ago time.Duration, rows ...core.NewRow) {
 	t.Helper()
 	for _, row := range rows {
@@ -170,8 +170,8 @@ func tableOf(t *testing.T, pool *sql.DB, row core.NewRow) (name string) {
 	return name
 }
 
-// Migrate makes the partition of today and the next three. The janitor does the same where another
-// tool has applied the files, and leaves what is in the default partition there.
+// Migrate makes the partition of today and the next three. If another tool has applied the files,
+// the janitor makes them. It leaves the rows of the default partition there.
 func TestPartitionsAreThereBeforeTheirTime(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
@@ -202,7 +202,7 @@ func TestPartitionsAreThereBeforeTheirTime(t *testing.T) {
 			t.Errorf("an event with a random id is in %q", got)
 		}
 		fixture.MustExec(t, pool, "DROP TABLE "+strings.Join(want, ", "))
-		ahead := rowAt(t, today.Add(2*day+time.Hour), "t", "") // a clock that is wrong
+		ahead := rowAt(t, today.Add(2*day+time.Hour), "t", "") // the clock of this process is wrong
 		mustInsert(t, pool, repo, ahead, rowAt(t, time.Now(), "t", ""))
 		if _, err := partitionedOn(t, pool).Cleanup(t.Context(), retention, 10); err != nil {
 			t.Fatal(err)
@@ -219,8 +219,8 @@ func TestPartitionsAreThereBeforeTheirTime(t *testing.T) {
 	})
 }
 
-// A partition whose events all ended before the retention is dropped. One with an event that is
-// open, delayed, leased, dead, or young is not, and goes when that event is over.
+// A partition whose events all ended before the retention is dropped. A partition with an event
+// that is open, delayed, leased, dead or young stays until that event has ended.
 func TestPartitionsAreDropped(t *testing.T) {
 	t.Parallel()
 	claim := func(row core.NewRow) core.ClaimRef { return core.ClaimRef{ID: row.ID, ClaimNo: 1} }
@@ -335,7 +335,7 @@ func TestPartitionThatStaysIsEmptied(t *testing.T) {
 }
 
 // A transaction that wrote into an old partition is not committed when the janitor looks. The
-// janitor does not wait for it, nobody waits for the janitor for long, and the event stays.
+// janitor does not wait for it, no statement waits long for the janitor, and the event stays.
 func TestPartitionAndAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
@@ -350,9 +350,9 @@ func TestPartitionAndAnOpenTransaction(t *testing.T) {
 		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: []core.NewRow{late}}); err != nil {
 			t.Fatal(err)
 		}
-		// The janitor has seen only events that are over, and cannot have the lock.
+		// The janitor has seen only events that have ended, and cannot get the lock.
 		for _, want := range []string{"did not end within 100ms", ""} {
-			// It rests after a failure.
+			// After a failure the janitor pauses, so the second call does nothing.
 			_, err := repo.Cleanup(t.Context(), retention, 10)
 			_, locked := errors.AsType[*core.LockedError](err)
 			if want == "" && err != nil || want != "" && (!locked || !strings.Contains(err.Error(), want)) {
@@ -380,9 +380,9 @@ func oldPartition(t *testing.T, pool *sql.DB, repo *sqloutbox.Repository, days i
 	return name, from
 }
 
-// At each statement of the drop, an event with an id of the partition comes in. It is published at
-// once, or it stays open. It is never lost. An open one stays where it is, so the claims of the
-// moment find it there.
+// At each statement of the drop, an event with an id of the partition is inserted. It is published
+// at once, or stays open. It is never lost. An open event stays in its table, so that claims under
+// way find it there.
 func TestPartitionAndAnEventAtEachStatement(t *testing.T) {
 	t.Parallel()
 	for _, published := range []bool{false, true} {
@@ -427,7 +427,7 @@ func TestPartitionAndAnEventAtEachStatement(t *testing.T) {
 					if statements < at && len(partitionsOf(t, pool)) == whole {
 						break
 					}
-					if statements < at { // the call had no time
+					if statements < at { // the call did not get that far in its time
 						janitor(t, partitionedOn(t, pool))
 						at--
 						continue
@@ -458,9 +458,9 @@ func TestPartitionAndAnEventAtEachStatement(t *testing.T) {
 	}
 }
 
-// A process dies at each statement of the drop. The next janitor finishes what it began, and no row
-// that must stay is lost: not even one that somebody made open or young in a table that was already
-// detached.
+// A process dies at each statement of the drop. The next janitor finishes the drop, and no row that
+// must stay is lost. That holds also for a row that became open or young in a table that was
+// already detached.
 func TestPartitionAndAKilledJanitor(t *testing.T) {
 	t.Parallel()
 	killed := errors.New("killed")
@@ -483,7 +483,7 @@ func TestPartitionAndAKilledJanitor(t *testing.T) {
 			if err == nil && slices.Equal(partitionsOf(t, pool), whole) {
 				break
 			}
-			if err == nil { // the call had no time
+			if err == nil { // the call did not get that far in its time
 				janitor(t, partitionedOn(t, pool))
 				at--
 				continue
@@ -536,7 +536,7 @@ func TestPartitionsAndTwoJanitors(t *testing.T) {
 		for producer := range 2 {
 			wg.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					// Few enough for each partition to be without one for a moment.
+					// There are so few events that each partition is empty for a moment.
 					row := rowAt(t, froms[(n+producer)%partitions].Add(time.Minute), "t", "")
 					err := insertRows(t.Context(), pool, repo, row)
 					if err == nil {
@@ -587,8 +587,8 @@ func TestPartitionsAndTwoJanitors(t *testing.T) {
 	})
 }
 
-// Rows in different partitions have the same addresses. A claim takes what it looked at, and
-// nothing else.
+// Rows in different partitions have the same addresses. A claim takes the rows that it has looked
+// at, and no others.
 func TestPartitionedClaims(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
@@ -687,8 +687,8 @@ func TestPartitionsAndTheConfiguration(t *testing.T) {
 	})
 }
 
-// The steps of docs/migrations.md make partitions of a table with rows. No row changes, claims go
-// on, and the table of before leaves like any partition.
+// The steps of docs/migrations.md make partitions of a table with rows. No row changes, and claims
+// go on. The old table becomes a partition, and is later dropped like any other.
 func TestPartitionsForAnExistingTable(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/migrations.md")
@@ -715,7 +715,7 @@ func TestPartitionsForAnExistingTable(t *testing.T) {
 				after := fixture.Query(t, pool, "SELECT e::text FROM outbox_event e ORDER BY id",
 					func(r *sql.Rows) (row string, err error) { return row, r.Scan(&row) })
 				if !slices.Equal(after, before) || len(after) != len(rows) {
-					t.Fatalf("%d rows became %d, or others", len(before), len(after))
+					t.Fatalf("%d rows became %d, or rows have changed", len(before), len(after))
 				}
 				repo := partitionedOn(t, pool)
 				for range 2 {
@@ -730,7 +730,7 @@ func TestPartitionsForAnExistingTable(t *testing.T) {
 					cleanup(t.Context(), t, repo, retention, 100)
 				}
 				if got := partitionsOf(t, pool); len(got) < 5 || !slices.Contains(got, "outbox_event_before") {
-					t.Errorf("partitions %q, want the table of before and some more", got)
+					t.Errorf("partitions %q, want the old table and some more", got)
 				}
 				req := core.ClaimRequest{
 					Node: "other", ClaimNo: 1, Lease: time.Minute, MaxLease: 2 * time.Hour, Limit: 1000,
@@ -768,7 +768,7 @@ func TestPartitionsForAnExistingTable(t *testing.T) {
 				fixture.MustExec(t, pool, "UPDATE outbox_event SET status = 1, done_at = now() - interval '30 days'")
 				janitor(t, partitionedOn(t, pool))
 				if got := partitionsOf(t, pool); slices.Contains(got, "outbox_event_before") {
-					t.Errorf("partitions %q, want the table of before dropped", got)
+					t.Errorf("partitions %q, want the old table dropped", got)
 				}
 				if n := fixture.Count(t, pool, "SELECT count(*) FROM outbox_event"); n != 0 {
 					t.Errorf("%d rows are left", n)

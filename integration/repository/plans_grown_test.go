@@ -48,7 +48,7 @@ func TestPlansOfTableThatGrew(t *testing.T) {
 					if n := now.whole - before.whole; n > 0 {
 						t.Errorf("%s read %d rows without an index", c.name, n)
 					}
-					// a cleanup walks the table, page by page
+					// A cleanup reads the whole table, page by page.
 					if n := now.index - before.index; n > mostRead && c.name != "Cleanup" {
 						t.Errorf("%s read %d entries of indexes", c.name, n)
 					}
@@ -63,7 +63,7 @@ type relayCall struct {
 	run  func(ctx context.Context) error
 }
 
-// relayCalls are the calls that a relay makes all the time.
+// relayCalls returns the calls that a relay makes all the time.
 func relayCalls(repo *sqloutbox.Repository) []relayCall {
 	req := core.ClaimRequest{
 		Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: 15 * time.Minute, Limit: 100, MaxBytes: 1 << 20, Run: 10,
@@ -148,8 +148,8 @@ func relayCalls(repo *sqloutbox.Repository) []relayCall {
 	}
 }
 
-// grow fills the tables: 30,000 open rows without a key, 30,000 of 3,000 keys, and 30,000 finished
-// ones.
+// grow fills the tables with 30,000 open rows without a key, 30,000 open rows of 3,000 keys, and
+// 30,000 finished rows.
 func grow(t *testing.T, pool *sql.DB) {
 	t.Helper()
 	fixture.MustExec(t, pool, `INSERT INTO outbox_event (id, event_id, event_type, topic, payload, status,
@@ -161,7 +161,7 @@ func grow(t *testing.T, pool *sql.DB) {
 		SELECT decode(md5(n::text), 'hex'), 1, 1, now() FROM generate_series(0, 30000) n`)
 }
 
-// reads is how much was read of the tables so far.
+// reads counts what the database has read of the tables so far.
 type reads struct{ whole, index int64 }
 
 func tableReads(t *testing.T, pool *sql.DB) (r reads) {

@@ -37,7 +37,7 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// Partitions change nothing about that. Each kind of rows has one of its own.
+// The same holds with partitions. Each kind of rows has its own partition.
 func TestPartitionedPlans(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
@@ -196,7 +196,7 @@ func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, 
 		{"Backlog", func(ctx context.Context) error { _, err := repo.Backlog(ctx, 1000); return err }},
 	} {
 		if partitioned && strings.HasPrefix(c.name, "Clean") {
-			continue // they name the partitions, and drop some
+			continue // cleanups name the partitions, and drop some
 		}
 		t.Run(c.name, func(t *testing.T) {
 			release(t, d, pool)
@@ -238,7 +238,7 @@ func claimed(rows []core.Claimed, least, most int, err error) error {
 	return err
 }
 
-// release gives back the rows of a claim.
+// release releases the rows of a claim.
 func release(t *testing.T, d core.Dialect, pool *sql.DB) {
 	t.Helper()
 	first := "x'00000006000000000000000000000000'"
@@ -349,7 +349,7 @@ func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 	}
 	question := handlerReads(t, conn)
 	before := handlerReads(t, conn)
-	question = before - question                                      // the reads of the question itself
+	question = before - question                                      // the reads of SHOW SESSION STATUS itself
 	result, err := conn.QueryContext(t.Context(), c.Query, c.Args...) //nolint:rowserrcheck // EachRow checks rows.Err
 	if err != nil {
 		t.Fatal(err)
@@ -390,7 +390,7 @@ func explainSQLite(t *testing.T, pool *sql.DB, c sqlrecord.Call) {
 		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
 			t.Fatal(err)
 		}
-		if detail == "CO-ROUTINE e" { // a subquery, of which all rows are wanted
+		if detail == "CO-ROUTINE e" { // a subquery, all rows of which are needed
 			subquery = "SCAN e"
 			return
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// watchedLog calls found when the text is in it.
+// watchedLog calls found when it contains the text.
 type watchedLog struct {
 	bytes.Buffer
 	text  string
@@ -128,7 +128,7 @@ func TestRunBeforeTheDatabase(t *testing.T) {
 }
 
 // A relay works without the tables that only operators use: those of relays, pauses, plans and
-// groups. It logs once what to run, and is seen as soon as that was done.
+// groups. It logs once which migration to run. After the migration the relay is listed.
 func TestRunWithoutTheTableOfRelays(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -216,7 +216,7 @@ func TestRunWithoutTheTableOfRelays(t *testing.T) {
 	})
 }
 
-// A process is ready when its tables are there, and not before.
+// A process is ready only if its tables exist.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -238,7 +238,7 @@ func TestHealth(t *testing.T) {
 		if err := repo.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		fixture.Await(t, "it is ready when the last answer is old", func() bool {
+		fixture.Await(t, "the process is ready once its last answer is too old", func() bool {
 			h := ob.Health(t.Context())
 			return h.Live && h.Ready && !h.Degraded() && len(h.Problems) == 0
 		})

@@ -22,8 +22,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// PostgreSQL behind a pooler is used without prepared statements, and lib/pq sends everything as
-// text: no statement may need a driver's knowledge of types.
+// PostgreSQL behind a pooler is used without prepared statements, and lib/pq sends all values as
+// text. So no statement may depend on a driver that knows the types.
 func TestRepositorySuitePostgresModes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"simple_protocol", "exec", "describe_exec"} {
@@ -79,8 +79,8 @@ func TestRepositorySuiteConnector(t *testing.T) {
 	}
 }
 
-// A pool of one connection is enough for each call alone. Insert needs no second connection beside
-// that of the transaction.
+// A pool of one connection is enough for each call. Insert needs no second connection beside that
+// of the transaction.
 func TestRepositoryOneConnection(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -130,8 +130,8 @@ func TestRepositoryOneConnection(t *testing.T) {
 	})
 }
 
-// A claim of many keys with a few rows each takes few statements. Where a claim is several, a
-// statement for every 16 keys read the runs.
+// A claim of many keys with a few rows each takes few statements. On databases where a claim is
+// several statements, it once took a statement for every 16 keys.
 func TestOrderedClaimTakesFewStatements(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -163,7 +163,7 @@ func TestOrderedClaimTakesFewStatements(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const most = 9 // pages of keys, their heads, what follows these, the lock and the lease in a transaction
+		const most = 9 // pages of keys, their heads, the rows behind these, the lock and the lease
 		if n := sent.Load() - before; n > most {
 			t.Errorf("the claim took %d statements, want at most %d", n, most)
 		}
@@ -177,12 +177,12 @@ func TestOrderedClaimTakesFewStatements(t *testing.T) {
 	})
 }
 
-// SQLite lets a transaction that finds another one writing sleep for ever longer. Transactions of
-// one repository wait for each other instead, so that none finds the database busy.
+// If a transaction on SQLite finds another one writing, SQLite lets it sleep, each time for longer.
+// Transactions of one repository wait for each other instead, so that none finds the database busy.
 func TestSQLiteTransactionsOfARepositoryQueue(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
-	// a transaction that finds the database busy fails at once, and is repeated
+	// Here a transaction that finds the database busy fails at once, and is repeated.
 	db.DSN = strings.Replace(db.DSN, "busy_timeout(30000)", "busy_timeout(0)", 1)
 	var recorder sqlrecord.Recorder
 	db.Wrap = recorder.Connector
@@ -211,8 +211,8 @@ func TestSQLiteTransactionsOfARepositoryQueue(t *testing.T) {
 	}
 }
 
-// A cold claim is fair: a topic with a large backlog leaves room for the others, and takes what
-// they do not need.
+// A claim of the poller is fair. A topic with a large backlog leaves room for the others, and takes
+// the room that they do not need.
 func TestClaimFairBetweenTopics(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -254,7 +254,7 @@ func TestClaimFairBetweenTopics(t *testing.T) {
 	})
 }
 
-// The rows that a topic with a backlog takes beyond its part stay within the bytes.
+// The rows that a topic with a backlog takes beyond its share stay within MaxBytes.
 func TestClaimBytesBetweenTopics(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

@@ -12,7 +12,7 @@ import (
 )
 
 // A partition that was detached before migration 0004 has no column for groups. The rows in it that
-// must stay come back all the same.
+// must stay still come back.
 func TestPartitionDetachedBeforeTheUpgrade(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
@@ -44,8 +44,8 @@ func TestPartitionDetachedBeforeTheUpgrade(t *testing.T) {
 	})
 }
 
-// An upgrade does not stop the producers for long: it gives up the wait for a transaction that uses
-// the table, and comes again.
+// An upgrade does not stop the producers for long. It waits only briefly for a transaction that
+// uses the table, and then tries again.
 func TestUpgradeBehindALongTransaction(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {

@@ -19,9 +19,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Tables of version 1, in use, are upgraded, wherever the upgrade is interrupted: every event
-// arrives once and in the order of its key, keys go on counting, dead rows can be redriven, and
-// what the processes of version 1 held stays theirs. Down goes back.
+// Tables of version 1 are upgraded while they are in use, wherever the upgrade is interrupted.
+// Every event arrives once and in the order of its key. Keys go on counting, and dead rows can be
+// redriven. Processes of version 1 keep the rows that they have claimed. Down goes back to version
+// 1.
 func TestUpgradeFromVersion1(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -37,7 +38,7 @@ func TestUpgradeFromVersion1(t *testing.T) {
 			u.run(u.up[:after])
 			u.migrate()
 			if after := u.shape(); len(missing(before, after)) == 0 {
-				t.Error("Check of version 1 accepts the tables, for nothing is missing that it wants")
+				t.Error("Check of version 1 accepts the tables, because they have all that it requires")
 			}
 			u.relay()
 			rows := u.count("event")
@@ -46,7 +47,7 @@ func TestUpgradeFromVersion1(t *testing.T) {
 			u.run(u.down[:min(after, len(u.down))])
 			u.run(u.down)
 			if now := u.shape(); !slices.Equal(now, before) {
-				t.Errorf("after Down not there: %v; too much: %v", missing(before, now), missing(now, before))
+				t.Errorf("after Down missing: %v; still there: %v", missing(before, now), missing(now, before))
 			}
 			u.refused()
 			u.run(u.up)
@@ -66,7 +67,7 @@ type upgrade struct {
 	repo     *sqloutbox.Repository
 	first    string   // the statements of version 1
 	up, down []string // those of version 2
-	later    []string // those that go back to version 2
+	later    []string // the statements that go back to version 2
 	claimNo  int64
 	ids      map[string]core.RowID
 	names    map[core.RowID]string
@@ -174,7 +175,7 @@ func (u *upgrade) shape() []string {
 	return all
 }
 
-// missing returns what of want is not in got.
+// missing returns the elements of want that are not in got.
 func missing(want, got []string) []string {
 	return slices.DeleteFunc(slices.Clone(want), func(s string) bool { return slices.Contains(got, s) })
 }
@@ -238,7 +239,7 @@ func (u *upgrade) fill() {
 		lane, seq, node, lease, done := "NULL", "NULL", "NULL", "NULL", "NULL"
 		if r.key != "" {
 			lane, seq = u.lane(r.key), fmt.Sprint(r.seq)
-			last[r.key] = name // sorted, so the last one
+			last[r.key] = name // names are sorted, so the last row of the key
 		}
 		if r.node != "" {
 			node = "'" + r.node + "'"
@@ -315,14 +316,15 @@ func (u *upgrade) relay() {
 				want.Attempts, want.LostClaims)
 		}
 	}
-	// A guess of a process that is gone changes nothing. A fact of one that lives counts.
+	// A mark of a refusal changes nothing if its process does not hold the claim. A mark that an
+	// event was accepted always counts.
 	changed, err := u.repo.MarkFailed(u.Context(), "living", []core.Failure{
 		{ClaimRef: core.ClaimRef{ID: u.ids["held"], ClaimNo: 6}, Kind: core.FailDead},
 		{ClaimRef: core.ClaimRef{ID: u.ids["c1"], ClaimNo: 1}, Kind: core.FailDead},
 	})
 	fixture.NoError(u.T, err)
 	if changed[0] || changed[1] {
-		u.Errorf("guesses about claims that were not theirs changed %v", changed)
+		u.Errorf("refusals of claims that the process does not hold changed %v", changed)
 	}
 	held := []core.Done{{ID: u.ids["held"]}, {ID: u.ids["c0"], Receipt: "place 3"}}
 	n, err := u.repo.MarkDone(u.Context(), held, false)
@@ -369,7 +371,8 @@ func (u *upgrade) relay() {
 	}
 }
 
-// insert publishes an event of a key: its number follows, and it names the row before it.
+// insert publishes an event of a key. The event has the next number, and its row names the row
+// before it.
 func (u *upgrade) insert(key string, seq int64, before core.RowID) {
 	u.Helper()
 	tx, err := sqltx.Begin(u.Context(), u.pool, nil, u.d)

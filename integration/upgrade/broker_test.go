@@ -20,7 +20,7 @@ type broker struct {
 
 	mu       sync.Mutex
 	refused  map[string]int // deliveries of an event that were refused
-	mended   bool           // it takes events of the type "poison"
+	mended   bool           // the broker takes events of the type "poison"
 	accepted []delivery
 	ids      map[string]bool
 }
@@ -65,7 +65,7 @@ func (b *broker) mend() {
 	b.mended = true
 }
 
-// taken returns what was accepted so far.
+// taken returns the deliveries that were accepted so far.
 func (b *broker) taken() []delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,8 +15,7 @@ import (
 )
 
 // build compiles testdata/process.go.txt with the root module in a folder, and returns the program.
-// It asks for no module that the module cache does not have: the requirements are those of the
-// integration module.
+// It requires the same modules as the integration module, so the module cache has all of them.
 func build(t *testing.T, module string) (program string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -38,7 +38,7 @@ func start(t *testing.T, name, program string, db testdb.DB, b *broker, args ...
 	return &process{T: t, name: name, in: in, out: bufio.NewScanner(out), ended: cmd.Wait}
 }
 
-// do has the process do something, and waits until it is done.
+// do sends a command to the process, and waits until it is carried out.
 func (p *process) do(format string, args ...any) {
 	p.Helper()
 	if _, err := fmt.Fprintf(p.in, format+"\n", args...); err != nil {
@@ -176,7 +176,7 @@ func together(t *testing.T, pool *sql.DB, b *broker, processes ...*process) {
 	}
 }
 
-// await waits until so many events have arrived.
+// await waits until n events have arrived.
 func await(t *testing.T, b *broker, n int) {
 	t.Helper()
 	fixture.AwaitIn(t, time.Minute, fmt.Sprintf("%d events arrive", n), func() bool { return len(b.taken()) >= n })

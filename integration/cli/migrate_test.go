@@ -31,7 +31,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// folder is where program puts what it builds.
+// folder has the program that the tests have built.
 var folder string
 
 // program builds the command line, once.
@@ -77,7 +77,7 @@ func outbox(t *testing.T, db testdb.DB, args ...string) (out, errs string, code 
 	return stdout.String(), stderr.String(), 0
 }
 
-// address is the DATABASE_URL of a database.
+// address returns the DATABASE_URL of a database.
 func address(t *testing.T, db testdb.DB) string {
 	t.Helper()
 	switch db.Dialect {
@@ -88,7 +88,7 @@ func address(t *testing.T, db testdb.DB) string {
 	}
 }
 
-// The program itself: its output, and its exit codes.
+// The program itself has the right output and exit codes.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -123,7 +123,7 @@ func files(t *testing.T, db testdb.DB, format string) string {
 	return dir
 }
 
-// requireTables checks that the tables of all kinds are there, or that none is.
+// requireTables checks that all tables exist, or that none does.
 func requireTables(t *testing.T, db testdb.DB, there bool) {
 	t.Helper()
 	out, errs, code := outbox(t, db, "migrate", "status", "--tables", "all", "--json")
@@ -196,7 +196,7 @@ func TestGolangMigrate(t *testing.T) {
 	})
 }
 
-// migrationPool is a pool that takes several statements in one text.
+// migrationPool opens a pool that takes several statements in one text.
 func migrationPool(t *testing.T, db testdb.DB) *sql.DB {
 	t.Helper()
 	if db.Dialect != core.MySQL {

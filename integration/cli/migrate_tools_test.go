@@ -55,7 +55,7 @@ func TestBunMigrate(t *testing.T) {
 }
 
 // Atlas reads the files in its order, splits them, and refuses a folder whose sum is not that of
-// its files. It has no way down in these files.
+// its files. Its files have no Down part.
 func TestAtlasMigrate(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -92,8 +92,9 @@ func TestAtlasMigrate(t *testing.T) {
 	})
 }
 
-// Flyway runs the files of PostgreSQL and MariaDB. Those of SQLite have the same names and go
-// through the same splitter, and its driver in Java is five times as large as all of this.
+// Flyway runs the files for PostgreSQL and MariaDB. The files for SQLite have the same names and
+// are split in the same way. They are not run, because SQLite's driver in Java is five times as
+// large as all of this.
 func TestFlyway(t *testing.T) {
 	t.Parallel()
 	fetch := exec.CommandContext(t.Context(), filepath.Join("..", "..", "scripts", "flyway", "fetch"))
@@ -117,7 +118,7 @@ func TestFlyway(t *testing.T) {
 	})
 }
 
-// jdbc is the address of a database as Java wants it.
+// jdbc returns the address of a database in the form that Java needs.
 func jdbc(t *testing.T, db testdb.DB) (address, user, password string) {
 	t.Helper()
 	if db.Dialect == core.MySQL {

@@ -30,7 +30,7 @@ func operatorEvents(d core.Dialect) (dead, waiting int) {
 		return 600, 50
 	case d == core.Postgres:
 		return 10_000, 500
-	default: // the same would take minutes of all tests
+	default: // the number of PostgreSQL would take minutes here
 		return 2000, 100
 	}
 }
@@ -65,9 +65,9 @@ func (c *consumers) state() (tried, arrived int) {
 	return c.tried, arrived
 }
 
-// A poisoned deploy makes 10,000 events dead. With the command line alone a person finds them,
-// learns why the others wait, redrives too early without harm, and once more after the repair. The
-// audit tells it.
+// A poisoned deploy makes 10,000 events dead. With the command line alone, a person finds them and
+// learns why other events wait. A redrive before the repair does no harm, and one after it
+// succeeds. The audit has a record of all that.
 func TestOperatorOfAPoisonedDeploy(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -130,10 +130,10 @@ func TestOperatorOfAPoisonedDeploy(t *testing.T) {
 		var dead []struct {
 			ID string `json:"id"`
 		}
-		if read(&dead, "dead"); len(dead) != after-before { // those that failed again
+		if read(&dead, "dead"); len(dead) != after-before { // the events that failed again
 			t.Fatalf("%d events are dead, want %d", len(dead), after-before)
 		}
-		for _, d := range dead { // by hand
+		for _, d := range dead { // one by one
 			do(0, "redrive", d.ID, "--reason", "INC-42", "--yes", "--actor", "bob")
 		}
 		fixture.AwaitIn(t, 5*time.Minute, "all arrive", func() bool {
@@ -141,7 +141,7 @@ func TestOperatorOfAPoisonedDeploy(t *testing.T) {
 			return arrived == n+behind
 		})
 		arrivedAsPublished(t, to, want)
-		fixture.Await(t, "status is calm", func() bool {
+		fixture.Await(t, "status reports no problem", func() bool {
 			out, _, code := outbox(t, db, "status")
 			return code == 0 && strings.Contains(out, "no event waits, and none is dead")
 		})

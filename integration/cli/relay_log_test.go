@@ -18,7 +18,7 @@ func logSlot(t *testing.T, db testdb.DB) string {
 	slot := "cli_" + strings.ReplaceAll(core.NewEventID(), "-", "_")
 	pool := db.Open(t)
 	t.Cleanup(func() {
-		fixture.Await(t, "the slot is dropped", func() bool { // a process that was killed leaves it in a moment
+		fixture.Await(t, "the slot is dropped", func() bool { // a killed process may still hold the slot for a moment
 			_, err := pool.Exec("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE " +
 				"slot_name = '" + slot + "'")
 			return err == nil
@@ -36,7 +36,7 @@ func (p *relayProcess) kill() {
 	_ = p.cmd.Wait()
 }
 
-// status is the HTTP status of a probe.
+// status returns the HTTP status of a probe.
 func (p *relayProcess) status(path string) int {
 	p.t.Helper()
 	res, err := http.Get("http://" + p.address + path)
@@ -66,8 +66,8 @@ func wantOrder(t *testing.T, arrived []string, keys map[string]string, published
 	}
 }
 
-// The command reads the log of PostgreSQL. It is killed in the middle and started again; a second
-// process stands by and takes over. Every event arrives, those of each key in their order.
+// The command reads the log of PostgreSQL. It is killed in the middle and started again. A second
+// process stands by and takes over. Every event arrives, and each key is in its order.
 func TestRelayOfTheLog(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
@@ -121,11 +121,11 @@ func TestRelayOfTheLog(t *testing.T) {
 	fixture.Await(t, "it stands by", func() bool { return strings.Contains(third.log.String(), "stands by") })
 	if code, got := third.status("/readyz"), third.get("/readyz"); code != 200 ||
 		!strings.Contains(got, `"relaying":false`) {
-		t.Errorf("/readyz of the one that stands by: %d %s", code, got)
+		t.Errorf("/readyz of the process that stands by: %d %s", code, got)
 	}
 	if got := third.get("/metrics"); !strings.Contains(got, `outbox_log_slot_active{slot="`+slot+`"} 1`) ||
 		strings.Contains(got, "outbox_log_spilled_keys{") {
-		t.Errorf("the one that stands by has other gauges:\n%s", got)
+		t.Errorf("the process that stands by has other gauges:\n%s", got)
 	}
 	publish(50)
 	second.terminate()
@@ -173,7 +173,8 @@ func TestRelayOfTheLog(t *testing.T) {
 	}
 }
 
-// The command ends for what a person has to change, and says in its own words what that is.
+// If a person has to change something, the command ends. Its error names flags of the command, not
+// fields of Config.
 func TestRelayOfTheLogRefused(t *testing.T) {
 	t.Parallel()
 	pooler := testdb.PgBouncer(t)

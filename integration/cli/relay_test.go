@@ -48,7 +48,7 @@ func (i *inbound) all() []string {
 	return slices.Clone(i.ids)
 }
 
-// brokers make a topic, and return the address for --to.
+// brokers has functions that make a topic and return the address for --to.
 var brokers = map[string]func(t *testing.T, in *inbound) (to, topic string){
 	"rabbitmq": func(t *testing.T, in *inbound) (to, topic string) {
 		topic = topics.Rabbit(t)
@@ -153,8 +153,8 @@ var brokers = map[string]func(t *testing.T, in *inbound) (to, topic string){
 	},
 }
 
-// A relay in a process of its own publishes what another process commits, tells how it is, and on
-// SIGTERM leaves nothing half done.
+// A relay in a separate process publishes the events that another process commits. Its probes
+// report its state. On SIGTERM it leaves no event half done.
 func TestRelayProcess(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -196,8 +196,8 @@ func TestRelayProcess(t *testing.T) {
 				"lease_until IS NOT NULL AND claim_no <> 0"); n != 0 {
 				t.Errorf("the relay kept %d of %d open events when it ended", n, open)
 			}
-			// Every event that is not open any more has arrived, and none of the open ones.
-			fixture.Await(t, "what was published arrives", func() bool { return len(in.all()) >= len(want)-int(open) })
+			// Every event that is no longer open has arrived, and no open event has.
+			fixture.Await(t, "the published events arrive", func() bool { return len(in.all()) >= len(want)-int(open) })
 			got := in.all()
 			slices.Sort(got)
 			if open == 0 {
@@ -214,8 +214,8 @@ func TestRelayProcess(t *testing.T) {
 	}
 }
 
-// serviceOf is a service that only inserts. It publishes n events of a topic, and returns their
-// ids.
+// serviceOf starts a service without a relay. The returned function publishes n events of a topic,
+// and returns their ids.
 func serviceOf(t *testing.T, db testdb.DB) func(topic string, n int) []string {
 	t.Helper()
 	return serviceWith(t, db, core.Config{})
@@ -244,18 +244,18 @@ func serviceWith(t *testing.T, db testdb.DB, cfg core.Config) func(topic string,
 	}
 }
 
-// keyOf is the key of the i-th event of one call of a service.
+// keyOf returns the key of the i-th event of one call of a service.
 func keyOf(i int) string { return strconv.Itoa(i % 7) }
 
 // relayProcess is a running `outbox relay`.
 type relayProcess struct {
 	t       *testing.T
 	cmd     *exec.Cmd
-	address string // of its probes
+	address string // the address of its probes
 	log     *logLines
 }
 
-// logLines keeps what a process logs.
+// logLines collects the log of a process.
 type logLines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -315,7 +315,7 @@ func startRelayWith(t *testing.T, env ...string) *relayProcess {
 	return p
 }
 
-// ready reports whether all is well, and everything is relayed.
+// ready reports whether the relay is healthy, and no event waits.
 func (p *relayProcess) ready() bool {
 	p.t.Helper()
 	got := p.get("/readyz")
@@ -337,7 +337,7 @@ func (p *relayProcess) get(path string) string {
 	return string(body)
 }
 
-// terminate ends the relay as an operator does, and requires that it stops by itself.
+// terminate ends the relay with SIGTERM, and requires that it stops by itself.
 func (p *relayProcess) terminate() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// One process relays two databases to two brokers. SIGTERM ends both relays: every event has
-// arrived at its broker, once, or is still open in its table.
+// One process relays two databases to two brokers. SIGTERM ends both relays. Then every event has
+// arrived once at its broker, or is still open in its table.
 func TestRelayOfTwoOutboxes(t *testing.T) {
 	t.Parallel()
 	type outboxOf struct {
@@ -63,7 +63,7 @@ func TestRelayOfTwoOutboxes(t *testing.T) {
 		pool := o.db.Open(t)
 		open := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status IN (0, 2)")
 		done := len(o.want) - int(open)
-		fixture.Await(t, "what was published arrives", func() bool { return len(o.in.all()) >= done })
+		fixture.Await(t, "the published events arrive", func() bool { return len(o.in.all()) >= done })
 		got := o.in.all()
 		slices.Sort(got)
 		if u := slices.Compact(slices.Clone(got)); len(u) != len(got) || len(got) != done {

@@ -52,10 +52,10 @@ func TestExplainByLog(t *testing.T) {
 			[]string{"`outbox resume --tenant acme --reason WHY`"})
 		resume(core.ResumeRequest{Tenant: "acme"})
 		if x := w.explain(id); x.Text != plain.Text || x.Fix != plain.Fix {
-			t.Errorf("nothing holds it, and it has another explanation: %s %s", x.Text, x.Fix)
+			t.Errorf("nothing holds the event, and it has another explanation: %s %s", x.Text, x.Fix)
 		}
 
-		// An open row of the topic, as walrelay leaves it when the destination is away.
+		// The topic has an open row, as walrelay leaves one when the destination is away.
 		away := &outboxtest.Publisher{}
 		away.Outage("orders", core.Unavailable(errors.New("broker says password=hunter2 is wrong")))
 		relay := fixture.NewOutbox(t, db, core.Config{

@@ -15,8 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// wants fails the test unless the explanation has the reason, and its sentence and its fix name
-// these things.
+// wants fails the test unless the explanation has the reason, and its text and its fix contain
+// these parts.
 func (w *world) wants(id string, reason ops.Reason, text, fix []string) ops.Explanation {
 	w.T.Helper()
 	x := w.explain(id)
@@ -44,7 +44,7 @@ func (w *world) wants(id string, reason ops.Reason, text, fix []string) ops.Expl
 
 const clock = "2006-01-02 15:04:05 UTC"
 
-// Every reason, brought about by the engine itself.
+// Explain finds every reason. The relay itself has brought each of them about.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -97,7 +97,7 @@ func TestExplain(t *testing.T) {
 			if x.Other == nil || x.Other.EventID != ids[0] || x.Event.EventID != ids[1] {
 				t.Errorf("it waits for %+v", x.Other)
 			}
-			// what the fix names works
+			// The action that the fix names works.
 			n, err := w.Outbox.Discard(
 				t.Context(),
 				core.AdminRequest{IDs: []core.RowID{x.Other.ID}, Actor: "ada", Reason: "a test order"},
@@ -213,7 +213,7 @@ func TestExplain(t *testing.T) {
 			}
 		})
 		t.Run("limited", func(t *testing.T) {
-			// a relay whose turn has not come
+			// Another relay runs whose turn has not come.
 			fixture.NoError(t, w.Repository.Beat(t.Context(), core.Heartbeat{
 				Node: "other", Topics: []string{"hooks"}, SinceClaim: -1, SincePublish: -1,
 			}))
@@ -255,8 +255,8 @@ func TestExplain(t *testing.T) {
 				"the head waits too",
 				func() bool { return w.explain(id[0]).Reason == ops.ReasonStopped },
 			)
-			// A process that does not relay, as the command line, has the same answer each time:
-			// while the event is due, and while its next try is not.
+			// A process that does not relay, such as the command line, gives the same answer while
+			// the event is due and while its next try is not.
 			beside := w.Publish(core.Event{Type: "paid", Topic: "down"})[0]
 			fixture.Await(t, "nobody holds the event", func() bool { return !new(w.one(beside)).Leased() })
 			elsewhere, err := core.New(core.Config{Repository: w.Repository, Logger: slog.New(slog.DiscardHandler)})
@@ -286,7 +286,7 @@ func TestExplain(t *testing.T) {
 	})
 }
 
-// Under SkipDead no dead event blocks, and a redriven one continues under another row.
+// With SkipDead no dead event blocks its key, and a redriven event continues as another row.
 func TestExplainSkipDead(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

@@ -42,7 +42,7 @@ func TestGroups(t *testing.T) {
 			byType[g.Type] = g
 		}
 		paid := byType["dead.paid"]
-		// of each of the four keys the first event is dead, the second one waits behind it
+		// In each of the four keys, the first event is dead, and the second one waits behind it.
 		if got.Groups[0].Type != "dead.paid" || paid.Dead != 10 || paid.Retrying != 0 || paid.BlockedKeys != 4 ||
 			paid.ErrorCode != "permanent" || paid.Topic != "orders" ||
 			paid.Pattern != "field <text> of event <id> is missing in version <n>" {
@@ -77,8 +77,8 @@ func TestGroups(t *testing.T) {
 			t.Errorf("%+v %v", got, err)
 		}
 
-		// The relay stored the groups, and what is stored counts. Rows that an older process marked
-		// have the same ones.
+		// The relay has stored the groups, and Groups reads the stored ones. Rows that an older
+		// process has marked get the same groups.
 		stored := func(where string) int64 {
 			return fixture.Count(t, w.Pool, "SELECT COUNT(*) FROM outbox_event WHERE error_group "+where)
 		}
@@ -109,7 +109,7 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// Groups shows notes and mutes, and a group that nobody knows gets none.
+// Groups shows notes and mutes. An unknown group can have neither.
 func TestGroupNotes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -161,7 +161,7 @@ func TestGroupNotes(t *testing.T) {
 			g["dead.sent"].Stored.Note != "" {
 			t.Errorf("%+v", g)
 		}
-		// A time that is over by the database's clock mutes no more.
+		// A mute ends when its time is over by the database's clock.
 		over := time.Now().Add(100 * time.Millisecond)
 		fixture.NoError(t, w.api.MuteGroup(ctx, over, req))
 		fixture.Await(t, "the group is not muted any more", func() bool { return !groups()["dead.paid"].Muted })

@@ -36,8 +36,8 @@ func archiveTo(path string) func(context.Context, []core.ArchivedEvent) error {
 	}
 }
 
-// runDoomedArchive cleans up, and dies of SIGKILL when the archive has the rows, or while they are
-// deleted. It only returns if something went wrong.
+// runDoomedArchive cleans up. It dies of SIGKILL when the archive has the rows, or while they are
+// deleted. It only returns after a mistake.
 func runDoomedArchive(repo *sqloutbox.Repository, d doomed) error {
 	write := archiveTo(d.Archive)
 	die := func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
@@ -65,9 +65,9 @@ func runDoomedArchive(repo *sqloutbox.Repository, d doomed) error {
 	}
 }
 
-// Processes are killed between the archive of rows and their deletion, and within the deletion.
-// After each life, what is gone from the table is in the archive. The next process archives the
-// others, and none stays.
+// Processes are killed between the archiving of rows and their deletion, and within the deletion.
+// After each kill, every row that is gone from the table is in the archive. The next process
+// archives the others. In the end no row is left.
 func TestKilledArchive(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

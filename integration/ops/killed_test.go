@@ -38,11 +38,11 @@ type doomed struct {
 	Dialect core.Dialect
 	DSN     string
 	Plan    string
-	Within  time.Duration // after that much of the change; 0: when it is committed
-	Archive string        // the file of an archive, in place of a plan
+	Within  time.Duration // how long after the change began; 0: after its commit
+	Archive string        // the file of an archive; if set, the process archives and runs no plan
 }
 
-// runDoomed is that process. It only returns if something went wrong.
+// runDoomed runs as that process. It only returns after a mistake.
 func runDoomed(text string) error {
 	var d doomed
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -90,7 +90,7 @@ func (s *doomedStore) ChangePlan(ctx context.Context, c ops.PlanChange) (ops.Sto
 	if s.within == 0 {
 		die()
 	}
-	select {} // until it is dead
+	select {} // until the process is dead
 }
 
 // killed runs the stored plan in processes that are killed, one after the other, and returns when
@@ -120,7 +120,7 @@ func (w *poisoned) killed(db testdb.DB, lives int) {
 		if s, ok := exit.Sys().(syscall.WaitStatus); !ok || !s.Signaled() || s.Signal() != syscall.SIGKILL {
 			w.T.Fatalf("life %d was not killed: %v\n%s", n, err, out)
 		}
-		// its lease ends half a minute later, or now
+		// The lease would end half a minute later. This ends it now.
 		fixture.Await(w.T, "the lease is given up", func() bool {
 			p := w.stored()
 			_, ok, err := store.ChangePlan(w.T.Context(), ops.PlanChange{Plan: p, Lease: time.Millisecond})
@@ -130,9 +130,9 @@ func (w *poisoned) killed(db testdb.DB, lives int) {
 	}
 }
 
-// A replay and a redrive are worked off by processes that are killed in the middle, and others go
-// on. In the end each event of the plan was sent again once, each key in its order, and no other
-// event was.
+// Processes that run a replay and a redrive are killed in the middle, and others go on. In the end
+// each event of the plan was sent again once, and each key is in its order. No other event was sent
+// again.
 func TestKilledPlan(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -170,8 +170,8 @@ func TestKilledPlan(t *testing.T) {
 	})
 }
 
-// sentAgain works the plan off with processes that are killed, and then with one that is not. It
-// compares what arrives with the events of the plan.
+// sentAgain runs the plan in processes that are killed, and then in one that is not. It compares
+// the arrived events with those of the plan.
 func (w *poisoned) sentAgain(db testdb.DB, ids []core.RowID) {
 	w.T.Helper()
 	w.Publisher.FailFor(nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Every filter selects the same rows as a look at every row, on pages of every size, in both
-// directions, and no row comes twice.
+// Every filter selects the same rows as a comparison with every row, on pages of every size and in
+// both directions. No row comes twice.
 func TestListSelects(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

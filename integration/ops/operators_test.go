@@ -66,16 +66,16 @@ type busyWorld struct {
 
 	mu        sync.Mutex
 	committed map[string]core.Event
-	refused   map[string]bool // by the limit of producers
+	refused   map[string]bool // events that the limit of producers has refused
 	archived  map[core.RowID]core.ArchivedEvent
-	discarded map[core.RowID]bool // that somebody asked for
+	discarded map[core.RowID]bool // rows that an operator has discarded
 	pauses    []pauseNote
 	counts    map[string]int
 }
 
 type pauseNote struct {
 	core.PauseRequest
-	from, to time.Time // from its answer to the call that ended it
+	from, to time.Time // from the answer of Pause to the call of Resume
 }
 
 func (w *busyWorld) note(fn func()) {
@@ -150,7 +150,7 @@ func (w *busyWorld) produce(ctx context.Context, p *fixture.Process, worker int)
 	}
 }
 
-// relays run and stop until ctx ends.
+// relay runs and stops relays, one after the other, until ctx ends.
 func (w *busyWorld) relay(ctx context.Context) {
 	for ctx.Err() == nil {
 		p := fixture.JoinProcess(w.t, w.db, nil, w.config())
@@ -164,7 +164,7 @@ func (w *busyWorld) relay(ctx context.Context) {
 // follow is how long relays may take to follow a pause: 3 seconds, and more on a busy machine.
 const follow = 10 * time.Second
 
-// pauser pauses topics or tenants, and now and then everything.
+// pauser pauses topics or tenants, and now and then all destinations.
 func (w *busyWorld) pauser(ctx context.Context, p *fixture.Process, tenants bool) {
 	for ctx.Err() == nil {
 		req := core.PauseRequest{Actor: "ada", Reason: "chaos"}
@@ -268,9 +268,9 @@ func (w *busyWorld) plan(ctx context.Context, api *ops.API, make func() (ops.Pla
 	return err
 }
 
-// Producers, relays that come and go, a limit of producers, an archive that fails, pauses, rates,
-// redrives, discards and replays, all at once: no event is lost, invented, or out of its order,
-// none is deleted that the archive has not got, and none of what is paused goes out.
+// Many things happen at once: producers, relays that come and go, a limit of producers, an archive
+// that fails, pauses, rates, redrives, discards and replays. No event is lost, invented or out of
+// its order. No event is deleted before the archive has it. No paused event is published.
 func TestOperatorsAtOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -330,7 +330,7 @@ func TestOperatorsAtOnce(t *testing.T) {
 
 func (w *busyWorld) compare() {
 	t := w.t
-	rows := map[string]core.ArchivedEvent{} // of each event the row that is no replay
+	rows := map[string]core.ArchivedEvent{} // by event, the row that is no replay
 	replays := 0
 	for id, r := range w.archived {
 		switch want, known := w.committed[r.Event.ID]; {
@@ -413,7 +413,8 @@ func (w *busyWorld) compare() {
 	}
 }
 
-// The observer of the process hears of every event that a person changes with it, whichever way.
+// The observer of the process hears of every event that a person changes through the process, in
+// any way.
 func TestOperatorsAreObserved(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

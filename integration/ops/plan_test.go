@@ -48,9 +48,9 @@ func TestApplyRedrive(t *testing.T) {
 				t.Fatalf("%d events of %d keys, destinations %v", len(p.IDs), p.Keys, p.Topics)
 			}
 			late := w.Publish(core.Event{Type: "dead.paid", Topic: "orders"})[0]
-			w.drain() // died after the plan: not in it
+			w.drain() // these died after the plan was made, so it does not have them
 
-			text, err := json.Marshal(p) // as it is stored and approved
+			text, err := json.Marshal(p) // the form in which a plan is stored and approved
 			fixture.NoError(t, err)
 			var stored ops.Plan
 			fixture.NoError(t, json.Unmarshal(text, &stored))
@@ -85,8 +85,8 @@ func TestApplyRedrive(t *testing.T) {
 	})
 }
 
-// arrivedInOrder fails the test unless the events of each key were accepted in the order in which
-// they were published, which is that of their ids.
+// arrivedInOrder fails the test unless the events of each key were accepted in the order of their
+// ids, in which they were published.
 func arrivedInOrder(t *testing.T, w *world, events, keys int) {
 	t.Helper()
 	last, n := map[string]string{}, 0
@@ -105,8 +105,8 @@ func arrivedInOrder(t *testing.T, w *world, events, keys int) {
 	}
 }
 
-// Discard ends open events too, if the filter asks for them, and leaves those alone that a process
-// holds.
+// Discard ends open events too, if the filter asks for them. It does not change events that a
+// process holds.
 func TestApplyDiscard(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -122,7 +122,7 @@ func TestApplyDiscard(t *testing.T) {
 			w.Publish(core.Event{Type: "paid", Topic: "orders"}, core.Event{Type: "paid", Topic: "held"})...)
 		p, err := w.api.PlanDiscard(t.Context(), ops.Filter{Topic: "orders"}, 0)
 		if err != nil || len(p.IDs) != 1 || p.IDs[0] != w.one(ids[0]).ID {
-			t.Fatalf("without statuses the dead ones: %+v %v", p, err)
+			t.Fatalf("a filter without statuses selects the dead events: %+v %v", p, err)
 		}
 		p, err = w.api.PlanDiscard(t.Context(), ops.Filter{
 			Statuses: []ops.Status{ops.StatusNew, ops.StatusRetry, ops.StatusDead},
@@ -210,8 +210,8 @@ func TestPlanRows(t *testing.T) {
 	})
 }
 
-// A plan is refused, and nothing changes, without an actor, without a reason, without events, after
-// somebody changed it, and for events that cannot be changed so.
+// A plan is refused and changes nothing if it has no actor, no reason or no events, if a person has
+// changed it, or if its action cannot change one of its events.
 func TestPlanRefused(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

@@ -17,8 +17,8 @@ import (
 
 const window = 7 * 24 * time.Hour
 
-// A replay gives a destination each event once more with what it had, each key in its order, beside
-// new events of the key, which do not wait. The rows that were done stay as they are.
+// A replay sends each event to its destination once more, unchanged and in the order of its key.
+// New events of the key do not wait for it. The rows that were done do not change.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -178,8 +178,8 @@ func TestReplayIsRefused(t *testing.T) {
 	})
 }
 
-// PlanReplay follows the windows that consumers declared, topic by topic, and RunPlan the shorter
-// ones that they declare later.
+// PlanReplay respects the windows that consumers have declared for each topic. RunPlan respects
+// shorter windows that they declare later.
 func TestReplayFollowsDeclaredWindows(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -291,15 +291,15 @@ func TestDeclareWindowIsRefused(t *testing.T) {
 		w := newWorld(t, db, core.Config{})
 		good := ops.WindowRequest{Topic: "orders", Consumer: "search", Keep: time.Hour, Actor: "ann", Reason: "r"}
 		for name, change := range map[string]func(r *ops.WindowRequest){
-			"no topic":       func(r *ops.WindowRequest) { r.Topic = "" },
-			"a long topic":   func(r *ops.WindowRequest) { r.Topic = strings.Repeat("x", 250) },
-			"no consumer":    func(r *ops.WindowRequest) { r.Consumer = "" },
-			"a long one":     func(r *ops.WindowRequest) { r.Consumer = strings.Repeat("x", 129) },
-			"a control code": func(r *ops.WindowRequest) { r.Consumer = "a\nb" },
-			"no time":        func(r *ops.WindowRequest) { r.Keep = 0 },
-			"less than none": func(r *ops.WindowRequest) { r.Keep = -time.Hour },
-			"nobody":         func(r *ops.WindowRequest) { r.Actor = "" },
-			"no reason":      func(r *ops.WindowRequest) { r.Reason = "" },
+			"no topic":        func(r *ops.WindowRequest) { r.Topic = "" },
+			"a long topic":    func(r *ops.WindowRequest) { r.Topic = strings.Repeat("x", 250) },
+			"no consumer":     func(r *ops.WindowRequest) { r.Consumer = "" },
+			"a long consumer": func(r *ops.WindowRequest) { r.Consumer = strings.Repeat("x", 129) },
+			"a control code":  func(r *ops.WindowRequest) { r.Consumer = "a\nb" },
+			"no time":         func(r *ops.WindowRequest) { r.Keep = 0 },
+			"less than none":  func(r *ops.WindowRequest) { r.Keep = -time.Hour },
+			"nobody":          func(r *ops.WindowRequest) { r.Actor = "" },
+			"no reason":       func(r *ops.WindowRequest) { r.Reason = "" },
 		} {
 			bad := good
 			change(&bad)

@@ -15,8 +15,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// poisoned is a world in which n events are dead, some of them first in a key with more behind
-// them. fails counts the publishes since then that were refused.
+// poisoned is a world in which n events are dead. Some of them are the first of a key, with more
+// events behind them. fails counts the publishes that were refused since then.
 type poisoned struct {
 	*world
 	plan  ops.StoredPlan
@@ -32,7 +32,7 @@ func newPoisoned(t *testing.T, db testdb.DB, n int, policy core.DeadPolicy) *poi
 	for i := range n {
 		e := core.Event{Type: "dead.paid", Topic: "orders"}
 		if i%2 == 0 {
-			e.Key = fmt.Sprint("k", i/4) // the second one of a key waits behind the first one, or dies too
+			e.Key = fmt.Sprint("k", i/4) // the second event of a key waits behind the first one, or dies too
 		}
 		events = append(events, e)
 	}
@@ -48,8 +48,8 @@ func newPoisoned(t *testing.T, db testdb.DB, n int, policy core.DeadPolicy) *poi
 	return w
 }
 
-// breaks refuses the events with that type from now on, for ever or for now, but not the first
-// ones.
+// breaks makes the destination refuse events whose type begins with prefix, from now on. It still
+// accepts the first ones, as many as first says.
 func (w *poisoned) breaks(prefix string, first int64) {
 	w.fails.Store(0)
 	var seen atomic.Int64
@@ -82,8 +82,9 @@ func (w *poisoned) dead(topic string) int {
 	return n.N
 }
 
-// Nothing was repaired: a single event is published again, and refused. Ten more are if the first
-// one is accepted. Then it is repaired, and all events leave in the order of their keys.
+// Before the repair, the plan publishes a single event, which is refused, and stops. If one event
+// is accepted, the plan stops after at most ten more that are refused. After the repair all events
+// leave in the order of their keys.
 func TestRunPlanStopsAndGoesOn(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -113,7 +114,7 @@ func TestRunPlanStopsAndGoesOn(t *testing.T) {
 				t.Errorf("a plan that is done: %v", err)
 			}
 			stop()
-			// Those that failed again are dead still: no plan redrives an event twice.
+			// The events that failed again are still dead, because a plan redrives no event twice.
 			again, err := w.api.PlanRedrive(t.Context(), ops.Filter{Topic: "orders"}, 0)
 			fixture.NoError(t, err)
 			if len(again.IDs) != p.Failed || p.Succeeded != dead-p.Failed {
@@ -181,12 +182,12 @@ func (w *poisoned) eventID(id core.RowID) string {
 	return d[0].EventID
 }
 
-// A plan that is paused, cancelled or whose context ends changes nothing more, and no relay at all
-// stops it.
+// A plan changes no more events after it was paused or cancelled, or when its context ends. It also
+// stops if no relay runs.
 func TestRunPlanEnds(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
-		w := newPoisoned(t, db, 60, core.BlockKey) // no relay runs: the first event gets no outcome
+		w := newPoisoned(t, db, 60, core.BlockKey) // no relay runs, so the first event has no result
 		p, err := w.run(ops.RunOptions{Wait: 50 * time.Millisecond})
 		if !errors.Is(err, ops.ErrPlanStopped) || p.State != ops.PlanStopped ||
 			!strings.Contains(p.Note, "is a relay running") {

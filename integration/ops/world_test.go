@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// world is a process with an outbox whose destination refuses events by their type: "dead..." is
-// refused for ever, "retry..." for now.
+// world is a process with an outbox whose destination refuses events by their type: "dead..."
+// permanently, and "retry..." for now.
 type world struct {
 	*fixture.Process
 	api *ops.API

@@ -1,4 +1,4 @@
-// Package cloudevents_test holds what this project sends and reads against the Go SDK of
+// Package cloudevents_test compares the events that this project sends and reads with the Go SDK of
 // CloudEvents.
 package cloudevents_test
 
@@ -32,7 +32,8 @@ type protocol struct {
 	ours  cloudevents.Binding
 	read  func(t *testing.T, m cloudevents.Message) binding.Message
 	write func(ctx context.Context, t *testing.T, m binding.Message) cloudevents.Message
-	// plain: the SDK writes values of headers without percent-encoding, and does not decode them.
+	// plain says that the SDK writes values of headers without percent-encoding, and does not
+	// decode them.
 	plain bool
 }
 
@@ -157,7 +158,7 @@ func header(t *testing.T, h map[string][]string) map[string]string {
 	return headers
 }
 
-// placed is an event that every part of this test sends.
+// placed returns an event that all tests send.
 func placed(subject string) cloudevents.Event {
 	return cloudevents.Event{
 		ID: "018f2d3e-4c5b-7000-8000-000000000001", Source: "https://shop.example/orders", Type: "order.placed",
@@ -232,7 +233,7 @@ func requireSame(t *testing.T, got *event.Event, want cloudevents.Event) {
 	extensions := map[string]string{}
 	for k, v := range got.Extensions() {
 		switch k {
-		case "kafkaoffset", "kafkapartition", "kafkatopic": // by the SDK
+		case "kafkaoffset", "kafkapartition", "kafkatopic": // added by the SDK
 		default:
 			extensions[k], _ = v.(string)
 		}

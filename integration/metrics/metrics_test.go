@@ -67,7 +67,8 @@ func TestScrapeAgreesWithTheTable(t *testing.T) {
 		}
 		fixture.Await(t, "the figures", func() bool {
 			page = scrape(t, server.URL)
-			return len(missing(page, lines)) == 0 && (deadOn("hot") || deadOn("cold")) // counted after the table has it
+			// The metric is counted after the row has changed.
+			return len(missing(page, lines)) == 0 && (deadOn("hot") || deadOn("cold"))
 		})
 		requireLines(t, page, lines...)
 		if deadOn("hot") && deadOn("cold") {
@@ -76,7 +77,8 @@ func TestScrapeAgreesWithTheTable(t *testing.T) {
 	})
 }
 
-// A scrape of a relay tells what people changed with another process, as the command line is one.
+// A scrape of a relay shows what people have changed with another process, such as the command
+// line.
 func TestScrapeTellsWhatOtherProcessesChanged(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {

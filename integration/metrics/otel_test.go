@@ -26,7 +26,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/promoutbox"
 )
 
-// source is what both modules have.
+// source has the methods that both modules have.
 type source interface {
 	Outbox() *core.Observer
 	Inbox() *inbox.Observer
@@ -68,7 +68,7 @@ func (effects) Backlog(context.Context) (all []command.Backlog, err error) {
 	return all, nil
 }
 
-// slot is a reader of the log.
+// slot reports the backlog of a reader of the log.
 type slot string
 
 func (s slot) LogBacklog(context.Context) (core.LogBacklog, error) {
@@ -78,7 +78,7 @@ func (s slot) LogBacklog(context.Context) (core.LogBacklog, error) {
 	}, nil
 }
 
-// feed tells every observer of s something.
+// feed calls every observer of s.
 func feed(s source) {
 	s.Watch(table{})
 	s.WatchEffects(effects{})
@@ -166,9 +166,9 @@ func series(t *testing.T, r *prometheus.Registry) (lines []string) {
 	return lines
 }
 
-// The exporter of OpenTelemetry for Prometheus has the same series as promoutbox, so that one
-// dashboard serves both. Only histograms that nothing was told are missing there: OpenTelemetry has
-// no way to begin one at zero.
+// The exporter of OpenTelemetry for Prometheus has the same series as promoutbox, so one dashboard
+// serves both. Only histograms without a value are missing there, because OpenTelemetry cannot
+// begin a histogram at zero.
 func TestOTelHasTheNamesOfPrometheus(t *testing.T) {
 	t.Parallel()
 	plain, exported := prometheus.NewPedanticRegistry(), prometheus.NewPedanticRegistry()
@@ -184,7 +184,7 @@ func TestOTelHasTheNamesOfPrometheus(t *testing.T) {
 	})
 
 	for step, tell := range []func(source){
-		func(source) {}, // all series that are there from the start
+		func(source) {}, // the series that exist from the start
 		func(s source) { feed(s) },
 	} {
 		tell(direct)

@@ -19,7 +19,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 )
 
-// former is what a service used before the outbox.
+// former is the solution that a service used before the outbox.
 type former interface {
 	// prepare makes its tables.
 	prepare()
@@ -104,7 +104,7 @@ func (f *forwarding) waiting() int64 {
 	return fixture.Count(f.t, f.pool, guide(f.t, `SELECT count(*) FROM watermill_to_forward`))
 }
 
-// polling is a table that somebody wrote by hand, with a loop that locks rows while it publishes.
+// polling is a hand-written table, with a loop that locks rows while it publishes.
 type polling struct {
 	t    *testing.T
 	pool *sql.DB

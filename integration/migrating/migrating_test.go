@@ -34,7 +34,7 @@ func TestForwarderMigration(t *testing.T) {
 	migrate(t, func(pool *sql.DB) former { return &forwarding{t, pool} })
 }
 
-// A service moves from a table that somebody wrote by hand to the outbox, and back.
+// A service moves from a hand-written table to the outbox, and back.
 func TestHandWrittenTableMigration(t *testing.T) {
 	t.Parallel()
 	migrate(t, func(pool *sql.DB) former { return &polling{t, pool} })
@@ -48,13 +48,13 @@ func migrate(t *testing.T, of func(pool *sql.DB) former) {
 	stop := m.former.publish()
 	m.produce(40, m.writeFormer)
 	m.arrives()
-	stop() // it falls behind
+	stop() // the former solution falls behind
 	m.produce(25, m.writeFormer)
 	if n := m.former.waiting(); n != 25*keys {
 		t.Fatalf("%d messages wait, want %d", n, 25*keys)
 	}
 
-	// The tables are there. Everything of the outbox is paused, and the new producers take over.
+	// The outbox has its tables, and all its destinations are paused. The new producers take over.
 	m.pause()
 	relay := m.relay.Run()
 	m.produce(25, m.writeOutbox)
@@ -72,7 +72,7 @@ func migrate(t *testing.T, of func(pool *sql.DB) former) {
 	m.arrives()
 	m.drained()
 
-	// Back. The outbox still has events when its producers are replaced.
+	// The service moves back. The outbox still has events when its producers are replaced.
 	m.pause()
 	m.produce(25, m.writeOutbox)
 	m.produce(25, m.writeFormer)
@@ -92,13 +92,13 @@ const keys = 8
 type migration struct {
 	*testing.T
 	topic  string
-	pool   *sql.DB // of the former producers
+	pool   *sql.DB // for the former producers
 	relay  *fixture.Process
 	outbox *watermillbridge.OutboxPublisher
 	former former
 
 	mu    sync.Mutex
-	last  [keys]int         // the number of the last message of a key that was committed
+	last  [keys]int         // the number of the last committed message, by key
 	told  map[string]string // what a message says, by UUID
 	wrong []string
 }
@@ -154,7 +154,7 @@ func (m *migration) handle(msg *message.Message) error {
 	if m.told[msg.UUID] != string(msg.Payload) || msg.Metadata["origin"] != "business" {
 		m.wrong = append(m.wrong, fmt.Sprintf("%s %q %v", msg.UUID, msg.Payload, msg.Metadata))
 	}
-	if id := msg.Metadata[core.HeaderEventID]; id != "" && id != msg.UUID { // the identity is the same on both ways
+	if id := msg.Metadata[core.HeaderEventID]; id != "" && id != msg.UUID { // both ways keep the id
 		m.wrong = append(m.wrong, "event id "+id+" of "+msg.UUID)
 	}
 	m.mu.Unlock()
@@ -281,8 +281,8 @@ func (m *migration) handled() int64 {
 	return fixture.Count(m.T, m.pool, "SELECT count(*) FROM handled")
 }
 
-// arrives waits until each committed message had its effect, and checks that no other one had, and
-// that each key was handled in the order of its changes.
+// arrives waits until each committed message has had its effect. It checks that no other message
+// had an effect, and that each key was handled in the order of its changes.
 func (m *migration) arrives() {
 	m.Helper()
 	fixture.Await(m, "every message is handled", func() bool { return m.handled() >= m.toldCount() })

@@ -7,12 +7,12 @@ import (
 	schema "github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
-// The dashboard is one by the schema of Grafana, with no field that Grafana does not know, and the
-// queries are queries of Prometheus by theirs.
+// The dashboard fits the schema of Grafana, and its queries fit the schema of queries of
+// Prometheus. There is no field that Grafana does not know.
 func TestDashboardFitsTheSchema(t *testing.T) {
 	plugins.RegisterDefaultPlugins()
 	var d schema.Dashboard //nolint:staticcheck // the schema that Grafana 10 and 11 read, too
-	// Both return a list, which is an error that is not nil when it is empty.
+	// Both functions return a list as the error. An empty list is not nil.
 	for _, err := range []error{d.UnmarshalJSONStrict(read(t, file(t, "dashboard.json"))), d.Validate()} {
 		if err != nil && err.Error() != "" {
 			t.Error(err)

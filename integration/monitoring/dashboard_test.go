@@ -60,7 +60,7 @@ func loadDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// grafana is what Grafana puts in the place of its variables.
+// grafana replaces Grafana's variables with values.
 var grafana = strings.NewReplacer("$__rate_interval", "1m", "$namespace", "prod", "$job", "shop")
 
 // legend is a label in a legend.
@@ -100,8 +100,8 @@ func TestDashboardShowsSeriesThatExist(t *testing.T) {
 	}
 }
 
-// The gauges of the backlog and the counters of audit rows are the table's: a sum over processes
-// counts each event several times.
+// Every process reports the same backlog and the same audit rows, those of the table. So a sum over
+// processes would count each event several times.
 func TestFleetGaugesAreNotSummed(t *testing.T) {
 	t.Parallel()
 	summed := regexp.MustCompile(`(sum|avg)( by \([^)]*\))? ?\(((rate|increase)\()?` +
@@ -134,7 +134,7 @@ func TestPanels(t *testing.T) {
 	ids, titles, taken := map[int]bool{}, map[string]bool{}, map[[2]int]string{}
 	for _, p := range d.Panels {
 		if ids[p.ID] || titles[p.Title] || p.Title == "" {
-			t.Errorf("panel %d %q is there twice, or has no title", p.ID, p.Title)
+			t.Errorf("panel %d %q exists twice, or has no title", p.ID, p.Title)
 		}
 		ids[p.ID], titles[p.Title] = true, true
 		if p.Grid.X+p.Grid.W > 24 {
@@ -199,7 +199,7 @@ func TestPanels(t *testing.T) {
 		name := regexp.MustCompile(`\b(Outbox|Inbox|Idempotency|Effects)[A-Z]\w+`)
 		for _, name := range name.FindAllString(p.Description, -1) {
 			if !alerts[name] {
-				t.Errorf("%s names alert %s, which is not there", p.Title, name)
+				t.Errorf("%s names alert %s, which does not exist", p.Title, name)
 			}
 		}
 	}

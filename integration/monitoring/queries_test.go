@@ -31,7 +31,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/promoutbox"
 )
 
-// scraped are series as Prometheus stores them, by name.
+// scraped has series by name, as Prometheus stores them.
 type scraped map[string][]map[string]string
 
 // mails is a queue of effects with one channel.
@@ -73,7 +73,7 @@ func scrape(t *testing.T) scraped {
 	all := scraped{}
 	for name, f := range families {
 		for _, series := range f.GetMetric() {
-			// Prometheus adds these, and Kubernetes namespace.
+			// Prometheus adds job and instance, and Kubernetes adds namespace.
 			of := map[string]string{"job": "shop", "instance": "a:9090", "namespace": "prod"}
 			for _, l := range series.GetLabel() {
 				of[l.GetName()] = l.GetValue()
@@ -122,8 +122,8 @@ func readLog(t *testing.T) *walrelay.Relay {
 	return relay
 }
 
-// check parses a query and reports selectors that find no series, and labels that it groups by and
-// its series do not have. It returns the names of the metrics.
+// check parses a query. It reports selectors that find no series, and labels in a grouping that the
+// series do not have. It returns the names of the metrics.
 func (s scraped) check(t *testing.T, where, query string) (names []string) {
 	t.Helper()
 	expr, err := parser.ParseExpr(query)
@@ -153,7 +153,7 @@ func (s scraped) check(t *testing.T, where, query string) (names []string) {
 	return names
 }
 
-// have requires labels of all series below a node.
+// have requires that all series below a node have these labels.
 func (s scraped) have(t *testing.T, where string, below parser.Node, names []string) {
 	t.Helper()
 	parser.Inspect(below, func(node parser.Node, _ []parser.Node) error {
@@ -172,8 +172,8 @@ func (s scraped) have(t *testing.T, where string, below parser.Node, names []str
 	})
 }
 
-// find returns the series that a selector finds. A matcher of a label that no series has finds
-// none, because it is a mistake here.
+// find returns the series that a selector finds. A matcher of a label that no series has would be a
+// mistake here, so it finds none.
 func (s scraped) find(selector *parser.VectorSelector) (found []map[string]string) {
 	for _, of := range s[selector.Name] {
 		if !slices.ContainsFunc(selector.LabelMatchers, func(m *labels.Matcher) bool {

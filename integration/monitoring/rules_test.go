@@ -22,7 +22,7 @@ type rule struct {
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-// file is a file of docs/monitoring.
+// file returns the path of a file of docs/monitoring.
 func file(t *testing.T, name string) string {
 	t.Helper()
 	return filepath.Join(fixture.Root(t), "docs", "monitoring", name)
@@ -35,7 +35,7 @@ func read(t *testing.T, path string) []byte {
 	return all
 }
 
-// rules are the alerts of alerts.yml.
+// rules returns the alerts of alerts.yml.
 func rules(t *testing.T) (all []rule) {
 	t.Helper()
 	var page struct {
@@ -53,7 +53,7 @@ func rules(t *testing.T) (all []rule) {
 	return all
 }
 
-// promtool is the program of Prometheus. Without it the test fails.
+// promtool returns the path of Prometheus's program. Without it the test fails.
 func promtool(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{
@@ -76,7 +76,7 @@ func TestRulesAreValid(t *testing.T) {
 	}
 }
 
-// Each alert fires on the situation that it is for, and is silent on the normal one beside it.
+// Each alert fires in the situation that it is for, and is silent in the normal one beside it.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	tests, err := filepath.Glob(file(t, "*_test.yml"))
@@ -89,8 +89,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestEveryAlertIsTested requires for each alert a time at which it fires, with a situation beside
-// it on which it does not: job calm.
+// Each alert has a test with a time at which it fires. Beside it, job calm is a situation in which
+// the alert does not fire.
 func TestEveryAlertIsTested(t *testing.T) {
 	t.Parallel()
 	fires, calm := map[string]bool{}, map[string]bool{}
@@ -137,8 +137,8 @@ func TestEveryAlertIsTested(t *testing.T) {
 
 const pageURL = "https://github.com/ormoutbox/ormoutbox/blob/main/docs/monitoring.md#"
 
-// Each alert says how bad it is, what it means and what to do: its runbook is a paragraph of
-// docs/monitoring.md. Each paragraph there has its alert.
+// Each alert says how bad it is, what it means and what to do. Its runbook is a paragraph of
+// docs/monitoring.md, and each paragraph there has its alert.
 func TestEveryAlertHasAParagraph(t *testing.T) {
 	t.Parallel()
 	page := string(read(t, filepath.Join(fixture.Root(t), "docs", "monitoring.md")))

@@ -30,8 +30,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// shop is a service with an HTTP handler, an outbox, and a consumer that publishes an event of its
-// own, all through Kafka.
+// shop is a service with an HTTP handler, an outbox that publishes to Kafka, and a consumer that
+// publishes another event.
 type shop struct {
 	t                *testing.T
 	exporter         *tracetest.InMemoryExporter
@@ -104,7 +104,8 @@ func (s *shop) consume(in *inbox.Inbox) {
 	<-router.Running()
 }
 
-// nothing is the publisher of the Router: the inbox has written everything to the outbox.
+// nothing is the publisher of the Router. It must get no message, because the inbox uses the
+// outbox.
 type nothing struct{}
 
 func (nothing) Publish(topic string, msgs ...*message.Message) error {
@@ -130,7 +131,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// lines describes the spans, sorted by name. All spans of the trace of the request are marked.
+// lines describes the spans, sorted by name. It marks the spans of the request's trace.
 func (s *shop) lines() (lines []string) {
 	spans := s.exporter.GetSpans()
 	name := map[trace.SpanID]string{}

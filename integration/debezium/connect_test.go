@@ -25,11 +25,11 @@ import (
 type connect struct {
 	t          *testing.T
 	dir        string
-	address    string // of its REST interface
+	address    string // the address of its REST interface
 	args       []string
 	connectors []string
 
-	life io.Closer // when it is closed, the process is killed
+	life io.Closer // closing it kills the process
 	done chan error
 }
 
@@ -58,7 +58,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// newConnect makes the files of a Connect with these connectors. It is started by start.
+// newConnect makes the files of a Connect with these connectors. start starts the process.
 func newConnect(t *testing.T, connectors map[string]map[string]string) *connect {
 	t.Helper()
 	folder := run(t, filepath.Join(fixture.Root(t), "scripts", "debezium", "fetch"))
@@ -113,7 +113,8 @@ func (c *connect) write(name string, settings map[string]string) {
 // start starts the process, and returns when its connectors run.
 func (c *connect) start() {
 	c.t.Helper()
-	// The shell kills Java when its input ends: when the test asks for that, or has ended.
+	// The shell kills Java when the shell's input ends, because kill was called or the test has
+	// ended.
 	const shell = `exec 3<&0; java "$@" </dev/null 3<&- & pid=$!
 		{ cat <&3 >/dev/null; kill -9 $pid 2>/dev/null; } & wait $pid`
 	cmd := exec.Command("bash", append([]string{"-c", shell, "connect"}, c.args...)...)
@@ -142,7 +143,7 @@ func (c *connect) start() {
 	})
 }
 
-// state returns the state of the only task of a connector, empty while there is none.
+// state returns the state of the only task of a connector, or "" while there is no task.
 func (c *connect) state(name string) string {
 	resp, err := http.Get("http://" + c.address + "/connectors/" + name + "/status")
 	if err != nil {
@@ -166,7 +167,7 @@ func (c *connect) kill() {
 	<-c.done
 }
 
-// continued is where a line goes on in the next one.
+// continued matches the end of a line that goes on in the next one.
 var continued = regexp.MustCompile(`\\\n\s*`)
 
 // properties reads a file of settings.

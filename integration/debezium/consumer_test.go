@@ -46,7 +46,7 @@ func newConsumer(w *world) *consumer {
 	return c
 }
 
-// heard is how many messages the inbox has seen to the end.
+// heard returns how many messages the inbox has processed or recognised as duplicates.
 func (c *consumer) heard() int64 { return c.processed.Load() + c.duplicates.Load() }
 
 // consume handles the messages of a topic until the test ends.

@@ -40,14 +40,14 @@ func TestDebezium(t *testing.T) {
 	t.Run("refused", func(t *testing.T) { w.in(t).refused() })
 }
 
-// in returns the world of a part of the test.
+// in returns the world for a subtest.
 func (w *world) in(t *testing.T) *world {
 	part := *w
 	part.T = t
 	return &part
 }
 
-// events are those whose messages are compared.
+// events returns the events whose messages are compared.
 func events(topic string) map[string]core.Event {
 	allBytes := make([]byte, 256)
 	for i := range allBytes {
@@ -118,7 +118,7 @@ func (w *world) message() {
 			w.wantRead(m, w.delivery(e))
 		}
 	}
-	for name, e := range all { // and the partition
+	for name, e := range all { // compares the partition
 		d := w.delivery(e)
 		d.Topic = other
 		receipt, err := bridge.PublishWithReceipt(w.Context(), d)
@@ -128,7 +128,7 @@ func (w *world) message() {
 		}
 	}
 
-	for _, m := range w.await(w.stock+topic, ids...) { // without our transformation
+	for _, m := range w.await(w.stock+topic, ids...) { // these messages did not pass our transformation
 		for _, e := range all {
 			if header(m, core.HeaderEventID) == e.ID {
 				w.wantRead(m, w.delivery(e))
@@ -185,7 +185,7 @@ func (w *world) otherRows() {
 	}
 }
 
-// replay replays an event: the copy is for Debezium too, and says which row it replays.
+// replay replays an event. Debezium relays the copy too, which says what row it replays.
 func (w *world) replay() {
 	topic := w.topic()
 	e := core.Event{
@@ -222,7 +222,7 @@ func (w *world) replay() {
 	}
 }
 
-// inbox consumes one topic with events that Debezium relays, and events that a relay publishes, and
+// inbox consumes one topic, with events that Debezium relays, events that a relay publishes, and
 // copies. Each event has its effect once, and its handler gets the trace of its producer.
 func (w *world) inbox() {
 	topic := w.topic()
@@ -247,7 +247,7 @@ func (w *world) inbox() {
 		w.relay.Publish(e)
 	}
 	bridge := topics.KafkaPublisher(w, kafkabridge.Config{})
-	for _, e := range twice { // a relay sends what Debezium sends
+	for _, e := range twice { // copies, as kafkabridge sends them
 		fixture.NoError(w.T, bridge.Publish(w.Context(), w.delivery(e)))
 	}
 	c := newConsumer(w)
@@ -393,7 +393,7 @@ func (w *world) wantVersions(topic string, keys, n int) {
 }
 
 // killed kills Connect while a service commits. No event is missing, and each key is in its order
-// and in one partition. Then the table is cleaned up, which sends nothing.
+// and in one partition. Then the rows are deleted, and Debezium sends nothing for that.
 func (w *world) killed() {
 	topic := w.topic()
 	const keys, batches, kills = 12, 400, 1
@@ -449,7 +449,7 @@ func (w *world) killed() {
 	w.cleanup(topic, ids)
 }
 
-// cleanup deletes the rows by their age, as Run does. Debezium sends nothing for that, and goes on.
+// cleanup deletes rows by their age, as Run does. Debezium sends nothing for that, and goes on.
 func (w *world) cleanup(topic string, ids []string) {
 	if b, err := w.service.Outbox.Backlog(w.Context()); err != nil || b.Pending != 0 || !b.ByLog {
 		w.Errorf("backlog %+v, %v", b, err)
@@ -468,8 +468,8 @@ func (w *world) cleanup(topic string, ids []string) {
 	}
 }
 
-// refused has an event that is larger than what the producer of Connect sends. The task fails, and
-// nothing is sent any more, until the limit is raised.
+// refused publishes an event that is larger than the producer of Connect may send. The task fails,
+// and no event is sent any more until the limit is raised.
 func (w *world) refused() {
 	size := "4194304"
 	topic := topics.Kafka(w.T, "", partitions, map[string]*string{"max.message.bytes": &size})

@@ -22,8 +22,8 @@ import (
 )
 
 // world is PostgreSQL with an outbox that Debezium relays to Kafka. Connector "outbox" is
-// configured as the documentation says. Connector "stock" does without our transformation, and
-// sends to topics with the prefix stock.
+// configured as the documentation says. Connector "stock" works without our transformation, and
+// sends to topics that begin with the field stock.
 type world struct {
 	*testing.T
 	db      testdb.DB
@@ -32,20 +32,21 @@ type world struct {
 	connect *connect
 	client  sarama.Client
 	stock   string // the prefix of the topics of connector "stock"
-	// settings are those of the connectors
+	// settings has the settings of each connector.
 	settings map[string]map[string]string
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, stock: topics.KafkaName() + "."}
-	_, w.db = fixture.StartPrivateDatabase(t, "postgres") // its slots and roles end with it
+	_, w.db = fixture.StartPrivateDatabase(t, "postgres") // slots and roles end with the server
 	w.service = fixture.NewProcess(t, w.db, core.Config{RelayedByLog: true, DisableJanitor: true})
 	w.relay = fixture.JoinProcess(t, w.db, nil, core.Config{
 		Publisher: topics.KafkaPublisher(t, kafkabridge.Config{}), DisableJanitor: true,
 	})
 	fixture.MustExec(t, w.service.Pool, text(t, "stock.sql"))
-	for statement := range strings.SplitSeq(text(t, "postgres.sql"), ";\n") { // a slot is made by a statement alone
+	// The statement that makes a slot must be sent alone.
+	for statement := range strings.SplitSeq(text(t, "postgres.sql"), ";\n") {
 		fixture.MustExec(t, w.service.Pool, statement)
 	}
 	fixture.MustExec(t, w.service.Pool, "SELECT pg_create_logical_replication_slot('outbox_stock', 'pgoutput')")
@@ -56,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	own := map[string]string{
 		"database.hostname": at.Hostname(), "database.port": at.Port(),
 		"database.dbname": strings.TrimPrefix(at.Path, "/"), "topic.prefix": topics.KafkaName(),
-		"heartbeat.interval.ms": "500", // a test does not wait for the log as long as an operator does
+		"heartbeat.interval.ms": "500", // a test does not wait for the log as long as users may
 	}
 	w.forget("__debezium-heartbeat." + own["topic.prefix"])
 	for k := range own {
@@ -75,7 +76,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// withoutOurs changes a configuration as the documentation says for Debezium alone.
+// withoutOurs changes settings as the documentation says for Debezium without our transformation.
 func (w *world) withoutOurs(settings map[string]string) map[string]string {
 	w.Helper()
 	stock := maps.Clone(settings)
@@ -89,7 +90,7 @@ func (w *world) withoutOurs(settings map[string]string) map[string]string {
 	return stock
 }
 
-// forget deletes a topic of Connect at the end.
+// forget deletes a topic of Connect when the test ends.
 func (w *world) forget(topic string) {
 	w.Cleanup(func() {
 		admin, err := sarama.NewClusterAdmin([]string{topics.KafkaAddress(w)}, kafkabridge.SaramaConfig(0))
@@ -98,7 +99,7 @@ func (w *world) forget(topic string) {
 			return
 		}
 		defer admin.Close()
-		_ = admin.DeleteTopic(topic) // Connect may not have made it
+		_ = admin.DeleteTopic(topic) // Connect may not have made the topic
 	})
 }
 
@@ -112,7 +113,7 @@ func (w *world) topic() string {
 	return name
 }
 
-// read returns the records of a topic that are there now, by partition and offset.
+// read returns the records that a topic has now, by partition and offset.
 func (w *world) read(topic string) (all []*sarama.ConsumerMessage) {
 	w.Helper()
 	consumer, err := sarama.NewConsumerFromClient(w.client)
@@ -232,7 +233,8 @@ func (w *world) wantRecord(m *sarama.ConsumerMessage, d core.Delivery) {
 			delete(got, name)
 		}
 	}
-	// The same time: PostgreSQL keeps microseconds, and Debezium writes all of them.
+	// The time is the same in another format: PostgreSQL keeps microseconds, and Debezium writes
+	// all six digits.
 	at, err := time.Parse(time.RFC3339Nano, got[core.HeaderOccurredAt])
 	if got[core.HeaderOccurredAt] = at.Format(time.RFC3339Nano); err != nil {
 		w.Error(err)

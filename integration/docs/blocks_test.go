@@ -20,7 +20,7 @@ import (
 
 const root = "../.."
 
-// packages are the packages that a block may use without an import, by the name that it uses.
+// packages has the packages that a block may use without an import, by the name in the block.
 var packages = func() map[string]string {
 	byName := map[string]string{
 		"pgdialect": "github.com/uptrace/bun/dialect/pgdialect", "redis": "github.com/redis/go-redis/v9",
@@ -73,7 +73,7 @@ var packages = func() map[string]string {
 func TestGoBlocksCompile(t *testing.T) {
 	t.Parallel()
 	fset, exports := token.NewFileSet(), exportData(t)
-	// One for all pages, because it reads each package once.
+	// All pages share one importer, which reads each package once.
 	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
 		file, ok := exports[path]
 		if !ok {
@@ -145,7 +145,7 @@ func goBlocks(t *testing.T, page string) (blocks []block) {
 	return blocks
 }
 
-// check type-checks the blocks of a page. Names that are declared and not used are no mistake here.
+// check type-checks the blocks of a page. A name that is declared and not used is no mistake here.
 func check(t *testing.T, page string, blocks []block, fset *token.FileSet, imports types.Importer) {
 	t.Helper()
 	report := func(err error) {
@@ -182,7 +182,7 @@ func check(t *testing.T, page string, blocks []block, fset *token.FileSet, impor
 				continue
 			}
 			conf := types.Config{Importer: imports, Error: report}
-			conf.Check(page, fset, []*ast.File{file}, nil) // its errors are reported
+			conf.Check(page, fset, []*ast.File{file}, nil) // conf reports the errors
 			continue
 		}
 		if file, err := parser.ParseFile(fset, "", "package page\n"+line+b.code, 0); err == nil {
@@ -204,7 +204,7 @@ func check(t *testing.T, page string, blocks []block, fset *token.FileSet, impor
 		world = append(world, withImports(t, fset, file, s.head, s.code+s.tail, declared))
 	}
 	conf := types.Config{Importer: imports, Error: report}
-	conf.Check("page", fset, world, nil) // its errors are reported
+	conf.Check("page", fset, world, nil) // conf reports the errors
 }
 
 // withImports parses code again below the imports of the packages that it names.

@@ -16,7 +16,7 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// Links between the pages lead to files and headings that are there.
+// Links between the pages lead to files and headings that exist.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -86,7 +86,7 @@ func TestMenu(t *testing.T) {
 	}
 }
 
-// text is a page without its code.
+// text returns a page without its code.
 func text(t *testing.T, page string) string {
 	t.Helper()
 	all, err := os.ReadFile(filepath.Join(root, page))
@@ -96,7 +96,7 @@ func text(t *testing.T, page string) string {
 	return code.ReplaceAllString(string(all), "")
 }
 
-// anchors are the headings of a page as forges name them.
+// anchors returns the headings of a page as forges name them.
 func anchors(t *testing.T, page string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the drawing into docs/design/rooms.md")
 
-// The drawing of the packages has every arrow that the code has, and no other.
+// The drawing of the packages has an arrow for every import of the code, and no other.
 func TestRooms(t *testing.T) {
 	t.Parallel()
 	page := filepath.Join(root, "docs", "design", "rooms.md")

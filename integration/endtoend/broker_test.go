@@ -20,9 +20,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// broker is a destination, with the view of a service and that of its consumers.
+// broker is a destination, as a service and as its consumers use it.
 type broker interface {
-	// publisher connects a process to it.
+	// publisher connects a process to the broker.
 	publisher(t *testing.T) core.ReceiptPublisher
 	// consume creates the topic and reads all messages of it.
 	consume(t *testing.T, topic string) *consumer
@@ -36,7 +36,7 @@ type arrival struct {
 	delivery core.Delivery
 	metadata message.Metadata
 
-	place     string // the receipt that the publisher must have got; empty: the consumer cannot tell
+	place     string // the receipt that the publisher must have got; empty if the consumer cannot know it
 	key       string // Kafka's own key
 	partition int32
 	offset    int64
@@ -92,7 +92,7 @@ func placed(msg *message.Message, place string) *message.Message {
 	return msg
 }
 
-// places returns how many places messages have come from.
+// places returns from how many different places messages have come.
 func (c *consumer) places() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func closePublisher[P interface {
 // kafkaBroker is Apache Kafka.
 type kafkaBroker struct {
 	address string
-	franz   bool // published to with franzbridge
+	franz   bool // the bridge is franzbridge
 }
 
 const kafkaPartitions = 4

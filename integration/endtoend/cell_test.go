@@ -27,7 +27,7 @@ type e2eCell struct {
 	t        *testing.T
 	broker   broker
 	topic    string
-	pool     *sql.DB // connections of the test itself
+	pool     *sql.DB // for the test itself
 	ledger   ledger
 	consumer *consumer
 	services []*service
@@ -64,8 +64,8 @@ func (c *e2eCell) newService(db testdb.DB, first bool) *service {
 		Workers:    16,
 		HotEvents:  32, // so that the poller has work too
 
-		// Longer than a broker hangs before a test kills it: a publish that times out while others
-		// are acknowledged spends an attempt, and the tests want none.
+		// The timeout is longer than a broker hangs before a test kills it. A publish that times
+		// out while others are acknowledged would spend an attempt, and the tests want none.
 		PublishTimeout: 30 * time.Second, HotLease: time.Minute, ClaimLease: time.Minute,
 		PollInterval: 200 * time.Millisecond, MaxPollInterval: time.Second,
 		Breaker: core.BreakerPolicy{ProbeInterval: 300 * time.Millisecond, MaxProbeInterval: 2 * time.Second},

@@ -38,7 +38,7 @@ func (c *e2eCell) compare(restarts int) {
 		"%d publishes failed: %v", found.events, c.total.committed, c.total.rolledBack, c.total.savepoints,
 		c.total.repeated, found.copies, found.duplicates, found.redeliveries, c.ledger.refused, c.ledger.first)
 	if c.total.rolledBack == 0 || c.total.savepoints == 0 || found.events < 100 {
-		c.t.Error("too little happened: the test tests nothing")
+		c.t.Error("too little happened, so the test proves nothing")
 	}
 }
 
@@ -88,8 +88,8 @@ func sameTold(a, b e2eTold) bool {
 		a.Version == b.Version && bytes.Equal(a.Payload, b.Payload)
 }
 
-// copies returns the messages of the broker, in its order: for Kafka each offset once, for RabbitMQ
-// each delivery.
+// copies returns the messages of the broker, in its order. For Kafka that is each offset once, and
+// for RabbitMQ each delivery.
 func (c *e2eCell) copies(found *outcome) []arrival {
 	c.t.Helper()
 	c.consumer.mu.Lock()
@@ -109,7 +109,7 @@ func (c *e2eCell) copies(found *outcome) []arrival {
 	return arrivals
 }
 
-// compareArrivals checks each copy, field by field, and how many there are of each row.
+// compareArrivals checks each copy, field by field, and how many copies of each row there are.
 func (c *e2eCell) compareArrivals(told map[string]e2eTold, rows map[core.RowID]outboxRow, copies []arrival,
 	restarts int, found *outcome,
 ) {
@@ -148,11 +148,11 @@ func (c *e2eCell) compareArrivals(told map[string]e2eTold, rows map[core.RowID]o
 	for id, r := range rows {
 		t := c.ledger.of(id)
 		n := count[id]
-		most := t.calls // each call can leave one copy
+		most := t.calls // each call can leave a copy
 		switch c.broker.(type) {
 		case kafkaBroker, redisBroker, webhookBroker:
 		case natsBroker:
-			most = 1 // it recognises copies
+			most = 1 // this broker recognises copies
 		default:
 			most += restarts // unacknowledged messages are delivered again
 		}

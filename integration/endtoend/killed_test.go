@@ -16,9 +16,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The broker is killed with SIGKILL while events are on their way to it, stays away while the
-// service goes on, and comes back. No event is lost or invented, the first copies of each key stay
-// in order, and the outage spends no attempts.
+// The broker is killed with SIGKILL while events are on their way to it. It stays away while the
+// service goes on, and then comes back. No event is lost or invented, the first copies of each key
+// stay in order, and the outage spends no attempts.
 func TestBrokerKilled(t *testing.T) {
 	t.Parallel()
 	for name, connect := range map[string]func(address string) broker{
@@ -35,7 +35,7 @@ func TestBrokerKilled(t *testing.T) {
 				cells = append(cells, newE2ECell(t, open(t), connect(server.Address)))
 			}
 			names := map[*e2eCell]string{}
-			if name == "kafka" { // and once with a relay that does not wait for answers
+			if name == "kafka" { // once more with franzbridge, which does not wait for each answer
 				async := newE2ECell(t, testdb.Postgres(t), kafkaBroker{address: server.Address, franz: true})
 				cells = append(cells, async)
 				names[async] = "franzbridge"
@@ -53,7 +53,7 @@ func TestBrokerKilled(t *testing.T) {
 				return func() bool { return !slices.ContainsFunc(cells, func(c *e2eCell) bool { return !ok(c) }) }
 			}
 			fixture.Await(t, "events arrive", all(func(c *e2eCell) bool { return c.ledger.acknowledged() >= 150 }))
-			server.Pause(t) // it hangs for a moment first, so that some events are certainly on their way
+			server.Pause(t) // so that some events are certainly on their way
 			fixture.Await(t, "events are on their way", all(func(c *e2eCell) bool { return c.ledger.flying() >= 4 }))
 			server.Kill(t)
 			for _, c := range cells { // the producers go on
@@ -62,7 +62,9 @@ func TestBrokerKilled(t *testing.T) {
 					return c.count("SELECT COUNT(*) FROM outbox_event") > before+30
 				})
 			}
-			ended() // before all have noticed: a client that asks again by itself notices at its timeout
+			// The producers end before all publishes have failed: a client that tries again by
+			// itself returns an error only after its timeout.
+			ended()
 			fixture.Await(t, "publishes fail", all(func(c *e2eCell) bool { return c.ledger.failures() > 0 }))
 			server.Up(t)
 			for _, c := range cells {
@@ -94,7 +96,7 @@ func (r restartedRabbit) consume(t *testing.T, topic string) *consumer {
 			for ctx.Err() == nil {
 				r.session(ctx, topic, out)
 				select {
-				case <-time.After(100 * time.Millisecond): // before it connects again
+				case <-time.After(100 * time.Millisecond): // a pause before the next connection
 				case <-ctx.Done():
 				}
 			}
@@ -121,7 +123,7 @@ func (r restartedRabbit) session(ctx context.Context, topic string, out chan<- *
 	for d := range deliveries {
 		msg, err := amqp.DefaultMarshaler{}.Unmarshal(d)
 		if err != nil {
-			msg = message.NewMessage("", nil) // the consumer will report it as a foreign message
+			msg = message.NewMessage("", nil) // the consumer will report a foreign message
 		}
 		select {
 		case out <- msg:

@@ -8,15 +8,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// ledger counts the publishes of a cell's relays, row by row. An extra copy at the broker needs a
-// call whose answer was lost.
+// ledger counts the publishes of a cell's relays, row by row. A second copy at the broker is right
+// only if the answer to a call was lost.
 type ledger struct {
 	mu       sync.Mutex
 	rows     map[core.RowID]*tally
 	acks     int
 	refused  int // calls that ended with an error
 	inFlight int
-	first    map[string]int // errors by their text, the first few
+	first    map[string]int // counts the first few different errors, by their text
 }
 
 type tally struct {
@@ -66,7 +66,7 @@ func (b bookkeeper) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 	return receipt, err
 }
 
-// begin notes a call. The result notes its end.
+// begin records a call. The function that it returns records the end of the call.
 func (b bookkeeper) begin(d core.Delivery) (end func(receipt string, err error)) {
 	b.mu.Lock()
 	if b.rows == nil {
@@ -84,7 +84,7 @@ func (b bookkeeper) begin(d core.Delivery) (end func(receipt string, err error))
 	return func(receipt string, err error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if !answered { // a second answer counts for nobody
+		if !answered { // a second answer is ignored
 			b.inFlight--
 		}
 		answered = true

@@ -58,7 +58,7 @@ func (n natsBroker) read(stream string, m jetstream.Msg) *message.Message {
 	raw := &nats.Msg{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()}
 	msg, err := (&wmnats.NATSMarshaler{}).Unmarshal(raw)
 	if err != nil {
-		return message.NewMessage("", nil) // the consumer will report it as a foreign message
+		return message.NewMessage("", nil) // the consumer will report a foreign message
 	}
 	md, err := m.Metadata()
 	if err != nil {

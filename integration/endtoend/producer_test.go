@@ -32,8 +32,8 @@ type e2eNote struct {
 	Body    []byte
 }
 
-// e2eTold is the record that the business keeps of an event, in the same transaction and without
-// the outbox. Exactly the recorded events must have arrived at the end.
+// e2eTold is the record that the business keeps of an event. It is written in the same transaction,
+// without the outbox. In the end exactly the recorded events must have arrived.
 type e2eTold struct {
 	EventID string `gorm:"primaryKey;size:36"`
 	Type    string `gorm:"size:128"`
@@ -192,7 +192,7 @@ func (p *producer) explicit(tx *gorm.DB, random *rand.Rand) error {
 	return tell(tx, events...)
 }
 
-// note stores an entity of which mapNote makes an event.
+// note stores an entity from which mapNote makes an event.
 func (p *producer) note(tx *gorm.DB, random *rand.Rand) error {
 	n := &e2eNote{EventID: core.NewEventID(), Body: payload(random)}
 	if err := tx.Create(n).Error; err != nil {
@@ -230,7 +230,7 @@ func (p *producer) event(random *rand.Rand, o *e2eOrder) core.Event {
 	return e
 }
 
-// payload returns bytes that no text format would survive.
+// payload returns bytes that are not valid in a text format.
 func payload(random *rand.Rand) []byte {
 	n := random.IntN(200)
 	switch random.IntN(20) {
@@ -268,7 +268,7 @@ func tell(tx *gorm.DB, events ...core.Event) error {
 	return nil
 }
 
-// retryable reports whether the database asks for the whole transaction again.
+// retryable reports whether the database asks to repeat the whole transaction.
 func retryable(err error) bool {
 	var pg *pgconn.PgError
 	var my *mysql.MySQLError

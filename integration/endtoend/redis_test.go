@@ -35,7 +35,7 @@ func (r redisBroker) consume(t *testing.T, topic string) *consumer {
 				streams, err := client.XRead(ctx, &redis.XReadArgs{
 					Streams: []string{topic, last}, Count: 100, Block: 100 * time.Millisecond,
 				}).Result()
-				if err != nil && !errors.Is(err, redis.Nil) { // it is away
+				if err != nil && !errors.Is(err, redis.Nil) { // the server is away
 					select {
 					case <-time.After(100 * time.Millisecond):
 					case <-ctx.Done():
@@ -45,7 +45,7 @@ func (r redisBroker) consume(t *testing.T, topic string) *consumer {
 					for _, e := range s.Messages {
 						msg, err := redisstream.DefaultMarshallerUnmarshaller{}.Unmarshal(e.Values)
 						if err != nil {
-							msg = message.NewMessage("", nil) // the consumer will report it as a foreign message
+							msg = message.NewMessage("", nil) // the consumer will report a foreign message
 						}
 						select {
 						case out <- placed(msg, topic+"@"+e.ID):

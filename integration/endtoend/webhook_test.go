@@ -67,7 +67,7 @@ func (w webhookBroker) consume(t *testing.T, topic string) *consumer {
 		}
 	}))
 	t.Cleanup(server.Close)
-	t.Cleanup(end) // before Close, which waits for requests
+	t.Cleanup(end) // ends the requests before Close waits for them
 	w.endpoint[topic] = httpbridge.Endpoint{URL: server.URL + "/" + topic, Secrets: []string{webhookSecret}}
 	return startConsumer(t, func(ctx context.Context) (<-chan *message.Message, error) {
 		out := make(chan *message.Message)

@@ -17,19 +17,19 @@ const (
 	caught     verdict = "caught"
 	survived   verdict = "survived"            // a test that has to fail passed
 	stale      verdict = "does not apply"      // the code has changed
-	broken     verdict = "does not compile"    // it proves nothing
-	badSQL     verdict = "statement refused"   // the database refuses it as no SQL: it proves nothing
+	broken     verdict = "does not compile"    // so it proves nothing
+	badSQL     verdict = "statement refused"   // the database takes it for no SQL, so it proves nothing
 	noSuchTest verdict = "no such test"        // the test does not exist, or was skipped
-	redTest    verdict = "test is red"         // it fails without the mutant, too
-	endless    verdict = "did not end in time" // the tests hang instead of saying what is wrong
-	crashed    verdict = "tests crashed"       // instead of saying what is wrong
+	redTest    verdict = "test is red"         // the test fails without the mutant, too
+	endless    verdict = "did not end in time" // the tests hang instead of failing
+	crashed    verdict = "tests crashed"       // the tests crash instead of failing
 )
 
 // result is the verdict on one mutant, and the reason.
 type result struct {
 	*mutant
 	verdict verdict
-	detail  string // one line: the first test's message, or the mistake
+	detail  string // one line: the message of the first test, or the problem
 	output  string // output of the tools, when the mutant was not caught
 	took    time.Duration
 }
@@ -60,8 +60,8 @@ type problem struct {
 	output  string
 }
 
-// hunt tries the mutants and returns how many were not caught. It returns an error when it could
-// not go on.
+// hunt tries the mutants and returns how many were not caught. It returns an error if it could not
+// go on.
 func hunt(ctx context.Context, opts options, mutants []mutant, out reporter) (missed int, err error) {
 	work, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
@@ -133,8 +133,9 @@ func atOnce[T any](workers, n int, do func(i int) (T, error)) <-chan done[T] {
 	return results
 }
 
-// patience is how many times the limit of a mutant the tests of a package have without one: all of
-// them run to their end then, while those of other packages are compiled.
+// patience is how much longer than the tests of one mutant the tests of a package may run without a
+// mutant. Without a mutant all of them run to their end, while tests of other packages are
+// compiled.
 const patience = 5
 
 // baseline runs the named tests of a package on the unchanged code.
@@ -197,7 +198,7 @@ func (h *hunter) judge(ctx context.Context, m *mutant) (result, error) {
 	for _, t := range m.tests {
 		names := byPackage[t.pkg]
 		if names == nil {
-			continue // tried with the first test of its package
+			continue // this test was tried with the first test of its package
 		}
 		delete(byPackage, t.pkg)
 		o, err := h.buildAndTry(ctx, t.pkg, names, changed, h.limit)

@@ -28,7 +28,7 @@ type mutant struct {
 // testAddress is a folder and a test.
 var testAddress = regexp.MustCompile(`^\./\S+ Test\S*$`)
 
-// test is one that has to notice a mutant.
+// test is a test that has to notice a mutant.
 type test struct {
 	pkg  string // from the root of the repository: ./core
 	name string // the name that go test prints: TestX/case

@@ -77,7 +77,7 @@ func clock(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", s/60, s%60)
 }
 
-// shorten cuts a text after so many characters.
+// shorten cuts a text after most characters.
 func shorten(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s
@@ -85,7 +85,7 @@ func shorten(s string, most int) string {
 	return string([]rune(s)[:most-1]) + "…"
 }
 
-// lastLines returns the last lines of a text, so many at most, with a line break at the end.
+// lastLines returns at most so many of the last lines of a text, with a line break at the end.
 func lastLines(s string, most int) string {
 	s = strings.TrimRight(s, "\n")
 	if s == "" {

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// The importer of a released module gets only that module and its dependencies: no other ORM, no
-// driver, no broker client, no test library. Each module is built into a program of its own,
-// without the workspace and from the module cache alone.
+// A program that imports a released module gets only that module and its dependencies: no other
+// ORM, no driver, no broker client, no test library. Each module is built into a program of its
+// own, without the workspace and from the module cache alone.
 func TestScratchConsumers(t *testing.T) {
 	t.Parallel()
 	root, modules := workspace(t)
@@ -44,7 +44,7 @@ func TestScratchConsumers(t *testing.T) {
 			if module == "." && len(foreign) > 0 {
 				t.Errorf("a consumer of the root module gets %v: it has the standard library alone", foreign)
 			}
-			for _, other := range rooms[module].others { // otherwise the test checks nothing
+			for _, other := range rooms[module].others { // so that the test can fail
 				if slices.ContainsFunc(c.imported, func(p string) bool { return within(p, other) }) &&
 					!slices.Contains(foreign, other) {
 					t.Errorf("%s imports %s, and its consumer does not get it: %v", module, other, foreign)
@@ -60,8 +60,7 @@ func TestScratchConsumers(t *testing.T) {
 
 const scratchModule = "example.com/consumer"
 
-// scratch is a module in a folder of its own, of a program that imports every package of one
-// module.
+// scratch is a module in a new folder. Its program imports every package of one released module.
 type scratch struct {
 	*testing.T
 	dir      string

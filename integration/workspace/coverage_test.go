@@ -35,7 +35,7 @@ func TestCoverageTable(t *testing.T) {
 			t.Errorf("%s has %d columns, want 5", id, len(cells))
 			continue
 		case rows[id] != nil:
-			t.Errorf("%s is there twice", id)
+			t.Errorf("%s exists twice", id)
 		case !regexp.MustCompile(`^(done|partly: .+|open(: .+)?)$`).MatchString(cells[4]):
 			t.Errorf("%s: state %q, want done, partly with what is missing, or open", id, cells[4])
 		case strings.HasPrefix(cells[4], "open") != (cells[2] == "–"):
@@ -43,7 +43,7 @@ func TestCoverageTable(t *testing.T) {
 		case cells[4] == "done" && cells[3] == "–" && !strings.Contains(cells[2], "docs/"):
 			t.Errorf("%s is done, and no test shows it", id)
 		case cells[2] == "–" && cells[3] != "–":
-			t.Errorf("%s is shown by %s, and is nowhere", id, cells[3])
+			t.Errorf("%s is shown by %s, and the column of the code is empty", id, cells[3])
 		}
 		rows[id] = cells
 	}

@@ -118,7 +118,7 @@ var rooms = map[string]room{
 	"watermillbridge": {ours: []string{"core", "core/cloudevents"}, others: []string{watermillModule}},
 	"watermillbridge/kafkabridge": {ours: []string{"core", "core/cloudevents", "watermillbridge"}, others: []string{
 		watermillModule, "github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/IBM/sarama",
-		"github.com/eapache/go-resiliency", // the breaker inside sarama, whose error has to be told apart
+		"github.com/eapache/go-resiliency", // the breaker inside sarama, whose error kafkabridge has to recognise
 	}, brings: []string{"go.opentelemetry.io"}},
 	"watermillbridge/amqpbridge": {ours: []string{"core", "core/cloudevents", "watermillbridge"}, others: []string{
 		watermillModule, "github.com/ThreeDotsLabs/watermill-amqp/v3", "github.com/rabbitmq/amqp091-go",
@@ -200,8 +200,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// docs/design/dependencies.md gives the reason for each dependency that a user gets, and for those
-// of the program.
+// docs/design/dependencies.md gives the reason for each dependency that a user gets, and for each
+// dependency of the program.
 func TestDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
 	root, modules := workspace(t)

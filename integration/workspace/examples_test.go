@@ -42,7 +42,7 @@ consumer: order.paid order-1 {"order_id":"order-1"}
 	}
 }
 
-// The consumers of each library are whole programs with the one statement. They run on SQLite.
+// The example consumers of each library are whole programs that run on SQLite.
 func TestExamplesOfConsumers(t *testing.T) {
 	t.Parallel()
 	root, _ := workspace(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
-// In the example that sends mails each customer gets one mail, however often the event comes. While
-// the mail server refuses connections, the mail waits.
+// In the example that sends mails, each customer gets one mail, however often the event comes.
+// While the mail server refuses connections, the mail waits.
 func TestExampleMailer(t *testing.T) {
 	t.Parallel()
 	root, _ := workspace(t)

@@ -20,7 +20,7 @@ func (r *storyReader) quoteAccepted() {
 		r.Fatalf("copies %v, want one event", copies)
 	}
 	messages := r.topic(quoteEvents)
-	m := messages[len(messages)-1] // a second copy is there only if the first was not acknowledged in time
+	m := messages[len(messages)-1] // there is a second copy only if the first was not acknowledged in time
 	r.want(r.quotes, "SELECT event_id, receipt, partition_key, convert_from(payload, 'UTF8') FROM outbox_event",
 		strings.Join([]string{m.headers[core.HeaderEventID], m.place, m.key, m.value}, " "))
 	if m.headers[core.HeaderEventType] != "QuoteAccepted" || m.headers[core.HeaderTenantID] != "acme" {
@@ -97,7 +97,7 @@ func (r *storyReader) killed() {
 	r.want(r.orders, "SELECT processed_at IS NOT NULL FROM inbox_seen WHERE event_id = '"+r.event("Q-3")+"'", "true")
 }
 
-// noDuplicate: the message came again, and all is there once.
+// noDuplicate: the message came again, and everything has happened once.
 func (r *storyReader) noDuplicate() {
 	r.allRead(quoteGroup, quoteEvents)
 	r.captured("Q-3")
@@ -108,7 +108,8 @@ func (r *storyReader) noDuplicate() {
 	r.before = r.tables()
 }
 
-// tables are the rows of the order service, but for those that its workers change while they wait.
+// tables returns the rows of the order service, without those that its workers change while they
+// wait.
 func (r *storyReader) tables() string {
 	var all []string
 	for _, query := range []string{
@@ -144,7 +145,7 @@ func (r *storyReader) replay() {
 	}
 }
 
-// parked: the event that cannot be read waits for a person, and holds up nobody.
+// parked: the event that cannot be read waits for a person, and delays no other event.
 func (r *storyReader) parked() {
 	r.want(r.orders, "SELECT handler, event_id, event_version, status, attempts, last_error_code FROM inbox_failure",
 		"quote-events "+r.event("Q-4")+" 2 4 1 permanent")
@@ -188,8 +189,8 @@ func (r *storyReader) brokenSchema() {
 func (r *storyReader) effects() {
 	r.want(r.orders, "SELECT channel, status, count(*), count(DISTINCT external_ref), "+
 		"max(split_part(external_ref, '-', 2)::int) FROM side_effect_command GROUP BY 1, 2 ORDER BY 1",
-		"fulfilment 2 8 8 8", "mail 2 4 4 4") // the other side numbers what it does: it did nothing twice
-	r.want(r.orders, "SELECT max(attempts) FROM side_effect_command WHERE channel = 'mail'", "0") // the outage cost none
+		"fulfilment 2 8 8 8", "mail 2 4 4 4") // the other side numbers its actions, so it did nothing twice
+	r.want(r.orders, "SELECT max(attempts) FROM side_effect_command WHERE channel = 'mail'", "0") // for all the outage
 	messages := r.copies(fulfilmentEvents)
 	for id, n := range messages {
 		if n != 1 {
@@ -209,7 +210,7 @@ func (r *storyReader) effects() {
 		"Q-5 completed 0 34600 true 2 1")
 }
 
-// invariants: the constraints are in the tables, and nothing of what they refused is there.
+// invariants: the tables have the constraints, and no row that these refused.
 func (r *storyReader) invariants() {
 	r.want(r.orders, "SELECT conname FROM pg_constraint WHERE conrelid IN ('customer_order'::regclass, "+
 		"'order_line'::regclass, 'invoice'::regclass) AND contype = 'c' ORDER BY 1",
@@ -237,7 +238,7 @@ func (r *storyReader) invariants() {
 	r.want(r.quotes, "SELECT status, order_id FROM quote WHERE id = 'Q-6'", "ordered "+r.orderOf("Q-6"))
 }
 
-// latency: every quote of the rush went all the way, and the printed times are those of the tables.
+// latency: every quote of the rush became an order, and the printed times are those of the tables.
 func (r *storyReader) latency() {
 	r.want(r.quotes, "SELECT status, count(*) FROM quote WHERE id LIKE 'R-%' GROUP BY 1", "ordered 100")
 	r.want(r.orders, "SELECT status, count(*), count(DISTINCT source_quote_id), sum(open_lines) FROM customer_order "+

@@ -25,7 +25,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// The exercise of two services does in each of its twelve steps what it says. The program waits
+// The exercise of two services has twelve steps, and each does what it says. The program waits
 // after each step, and the test looks into the tables of both services and into the topics.
 func TestExampleQuoteToOrder(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ const (
 	quoteGroup       = "order-service.quote-events"
 )
 
-// storyReader runs the program, and looks into what it leaves.
+// storyReader runs the program, and checks the tables and topics that it leaves.
 type storyReader struct {
 	*testing.T
 	quotes, orders *sql.DB
@@ -69,8 +69,8 @@ type storyReader struct {
 	input   io.WriteCloser
 	output  *bufio.Scanner
 	told    bytes.Buffer
-	stderr  bytes.Buffer // until the program has ended, it alone writes here
-	page    string       // what the present step has printed
+	stderr  bytes.Buffer // only the program writes here until it has ended
+	page    string       // the output of the present step
 	waits   bool
 
 	before string // the tables of orders before the replay
@@ -109,7 +109,7 @@ func newStoryReader(t *testing.T) *storyReader {
 	r.output = bufio.NewScanner(stdout)
 	fixture.NoError(t, r.program.Start())
 	t.Cleanup(func() {
-		// It stops its services, and deletes its topics and groups.
+		// The program then stops its services, and deletes its topics and groups.
 		r.input.Close()
 		if r.program.ProcessState == nil {
 			r.program.Process.Signal(syscall.SIGTERM)
@@ -141,7 +141,7 @@ func (r *storyReader) next(where string) {
 	r.Fatalf("the story has ended before %s: %v\n%s%s", where, err, &r.told, &r.stderr)
 }
 
-// end lets the program end, and expects nothing of it in Kafka.
+// end lets the program end, and requires that it leaves no topic and no group in Kafka.
 func (r *storyReader) end() {
 	_, err := io.WriteString(r.input, "\n")
 	fixture.NoError(r.T, err)
@@ -203,7 +203,7 @@ func (r *storyReader) rows(db *sql.DB, query string) (all []string) {
 	return all
 }
 
-// one is the only value of a query.
+// one returns the only value of a query.
 func (r *storyReader) one(db *sql.DB, query string) string {
 	r.Helper()
 	rows := r.rows(db, query)
@@ -242,7 +242,7 @@ func (r *storyReader) topic(name string) (messages []storyMessage) {
 				}
 				messages = append(messages, at)
 			case <-time.After(time.Minute):
-				r.Fatalf("partition %d of %s has %d messages, and they do not come", p, name, end)
+				r.Fatalf("partition %d of %s has %d messages, which do not arrive", p, name, end)
 			}
 		}
 		fixture.NoError(r.T, from.Close())
@@ -267,7 +267,7 @@ func (r *storyReader) copies(name string) map[string]int {
 	return counts
 }
 
-// unread is how many messages of a partition a group has not acknowledged.
+// unread returns how many messages of a partition a group has not acknowledged.
 func (r *storyReader) unread(group, name string, partition int32) int64 {
 	r.Helper()
 	end, err := r.client.GetOffset(r.prefix+name, partition, sarama.OffsetNewest)
@@ -287,7 +287,7 @@ func (r *storyReader) allRead(group, name string) {
 	}
 }
 
-// event is the id of the first event of an aggregate in the outbox of the quote service.
+// event returns the id of the only event of a quote in the outbox of the quote service.
 func (r *storyReader) event(quote string) string {
 	r.Helper()
 	return r.one(r.quotes, "SELECT DISTINCT event_id FROM outbox_event WHERE aggregate_id = '"+quote+"'")
@@ -298,7 +298,7 @@ func (r *storyReader) orderOf(quote string) string {
 	return r.one(r.orders, "SELECT id FROM customer_order WHERE tenant_id = 'acme' AND source_quote_id = '"+quote+"'")
 }
 
-// captured expects all that the capture of the usual quote leaves, once.
+// captured requires the rows that the capture of the usual quote leaves, once.
 func (r *storyReader) captured(quote string) {
 	r.Helper()
 	id := r.orderOf(quote)

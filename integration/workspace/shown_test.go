@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// notShown are the functions without an Example, grouped by the reason.
+// notShown has the functions without an Example, by the reason.
 var notShown = map[string][]string{
 	"authors of tables, publishers and adapters call it: the suites show how": {
 		"core.CheckHeader", "core.CheckModel", "core.FreshRowID", "core.NewPanicError", "core.ParseRowID",

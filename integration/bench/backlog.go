@@ -11,7 +11,7 @@ import (
 // Figures of this section.
 const (
 	backlogEvents   = 20_000 // events of a drain at most
-	backlogFinished = 4      // times as many events have finished since the old snapshot
+	backlogFinished = 4      // times as many events as the drain has have finished since the old snapshot
 	backlogPatience = 5      // times -cap, for the large backlog
 )
 
@@ -113,10 +113,10 @@ func (e *env) measureBacklogs(ctx context.Context, s *Section, events int, order
 	return nil
 }
 
-// numberColumn is the number of a row's event.
+// numberColumn is the SQL for the number of a row's event.
 const numberColumn = "convert_from(substring(payload FROM 7 FOR 8), 'UTF8')::integer"
 
-// drop makes room on the disk.
+// drop drops the tables, which makes room on the disk.
 func (b *outboxBacklog) drop(ctx context.Context) error {
 	return b.e.exec(ctx, fmt.Sprintf("DROP TABLE %[1]sseed, %[1]sseed_key, %[1]sevent, %[1]skey", b.prefix))
 }
@@ -125,7 +125,7 @@ func (b *outboxBacklog) drop(ctx context.Context) error {
 type pinnedBacklog struct {
 	*outboxBacklog
 
-	snapshot *sql.Tx // nil: none is open
+	snapshot *sql.Tx // nil if no snapshot is open
 }
 
 // newPinnedBacklog prepares a backlog of events after those that have finished.

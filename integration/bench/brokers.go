@@ -20,7 +20,7 @@ const (
 	brokerPatience = 5      // times -cap
 )
 
-// brokerWorkers are how many events are published at once.
+// brokerWorkers has the numbers of events that are published at once.
 var brokerWorkers = []int{32, 128}
 
 // Beginnings of the names of rows; the kind of the events follows.
@@ -42,11 +42,11 @@ var brokerColumns = []Column{
 // broker is a broker with a topic of its own.
 type broker interface {
 	// publisher opens the project's bridge, with its safe settings, for so many publishes at once.
-	// It publishes everything to the topic.
+	// The bridge publishes all events to the topic.
 	publisher(workers int) (brokerPublisher, error)
-	// forget makes collect pass over what the topic has now.
+	// forget makes collect skip the messages that the topic has now.
 	forget(ctx context.Context) error
-	// collect reads the payloads that the topic got since forget, those of a key in their order.
+	// collect reads the payloads that the topic has got since forget, each key in its order.
 	collect(ctx context.Context, each func(payload []byte)) error
 	// close deletes the topic.
 	close() error
@@ -58,7 +58,7 @@ type brokerPublisher interface {
 	Close(ctx context.Context) error
 }
 
-// brokerKinds are the brokers, with the variables of the environment that name them.
+// brokerKinds has the brokers, with the variables of the environment that name their servers.
 var brokerKinds = []struct {
 	name, variable string
 	open           func(ctx context.Context, address, topic string) (broker, error)
@@ -74,7 +74,7 @@ type openBroker struct {
 	name string
 }
 
-// atOnce are how many events are published at once, table by table.
+// atOnce returns how many events are published at once, for each table.
 func (b openBroker) atOnce() []int {
 	if b.name == brokerFranz {
 		return []int{1024} // the default
@@ -209,7 +209,7 @@ func newBrokerBacklog(ctx context.Context, e *env, prefix string, ordered bool, 
 	return b, err
 }
 
-// row is the name of a row for this backlog.
+// row returns the name of a row for this backlog.
 func (b *brokerBacklog) row(who string) string { return who + ", " + b.kind }
 
 // brokerDrain publishes a backlog to a broker.
@@ -238,8 +238,8 @@ func (d *brokerDrain) drain(ctx context.Context, _ *ledger,
 	return d.drainWith(ctx, limit, core.Config{Publisher: d.publisher, Workers: d.workers})
 }
 
-// alone calls the publisher from as many goroutines as the relay has workers. All events of a key
-// are published by the same one.
+// alone calls the publisher from as many goroutines as the relay has workers. One goroutine
+// publishes all events of a key.
 func (d *brokerDrain) alone(ctx context.Context, _ *ledger,
 	limit time.Duration,
 ) (finished int, took time.Duration, err error) {
@@ -275,12 +275,13 @@ func (d *brokerDrain) alone(ctx context.Context, _ *ledger,
 	return int(acked.Load()), time.Since(start), err
 }
 
-// collect enters the broker's content into the ledger.
+// collect enters the messages of the broker into the ledger.
 func (d *brokerDrain) collect(ctx context.Context, l *ledger) error {
 	return d.broker.collect(ctx, func(payload []byte) { l.see(payloadNumber(payload)) })
 }
 
-// compare is collect, and returns an error unless exactly the rows that are DONE are at the broker.
+// compare calls collect. It returns an error unless the broker has exactly the events whose rows
+// are DONE.
 func (d *brokerDrain) compare(ctx context.Context, l *ledger) error {
 	if err := d.collect(ctx, l); err != nil {
 		return err
@@ -306,7 +307,7 @@ func (d *brokerDrain) compare(ctx context.Context, l *ledger) error {
 	return rows.Err()
 }
 
-// warmPublisher connects, and opens what the client opens for so many publishes at once.
+// warmPublisher makes the client open the connections that it needs for so many publishes at once.
 func warmPublisher(ctx context.Context, p core.Publisher, workers int, all []core.Delivery) error {
 	if err := p.Publish(ctx, all[0]); err != nil {
 		return err

@@ -140,7 +140,7 @@ func (c *commits) measure(ctx context.Context, t *Table, row *Row, round int) er
 	return nil
 }
 
-// check returns an error unless the broker has what was produced, and each event once.
+// check returns an error unless the broker has each event that was produced once.
 func (c *commits) check(ctx context.Context, produced int64) error {
 	if c.broker == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
 )
 
-// franzBroker is Kafka, published to with franzbridge.
+// franzBroker is Kafka, whose bridge is franzbridge.
 type franzBroker struct{ *kafkaBroker }
 
 func openFranz(ctx context.Context, address, topic string) (broker, error) {
@@ -30,7 +30,7 @@ func (b franzBroker) publisher(int) (brokerPublisher, error) {
 	return toTopic{p, b.topic}, nil
 }
 
-// toTopic publishes everything to one topic.
+// toTopic publishes all events to one topic.
 type toTopic struct {
 	*franzbridge.Publisher
 	topic string
@@ -51,8 +51,8 @@ func (t toTopic) PublishAsync(ctx context.Context, d core.Delivery, done func(st
 	t.Publisher.PublishAsync(ctx, d, done)
 }
 
-// aloneAsync hands over the events, as many at once as the relay does. The next event of a key is
-// handed over when the one before it is acknowledged.
+// aloneAsync hands over the events, as many at once as the relay does. It hands over the next event
+// of a key when the one before it is acknowledged.
 func (d *brokerDrain) aloneAsync(ctx context.Context, p core.AsyncPublisher) (finished int, took time.Duration,
 	err error,
 ) {

@@ -13,10 +13,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// kafkaPartitions are the partitions of the topic.
+// kafkaPartitions is how many partitions the topic has.
 const kafkaPartitions = 12
 
-// collectLimit is how long reading a broker's content may take.
+// collectLimit is how long it may take to read the messages of a broker.
 const collectLimit = 2 * time.Minute
 
 type kafkaBroker struct {
@@ -28,7 +28,7 @@ type kafkaBroker struct {
 
 func openKafka(ctx context.Context, address, topic string) (broker, error) {
 	cfg := kafkabridge.SaramaConfig(0)
-	cfg.Consumer.MaxWaitTime = 10 * time.Millisecond // the last fetch of a partition waits for nothing
+	cfg.Consumer.MaxWaitTime = 10 * time.Millisecond // the last fetch of a partition waits in vain
 	client, err := sarama.NewClient([]string{address}, cfg)
 	if err != nil {
 		return nil, err
@@ -124,5 +124,5 @@ func (b *kafkaBroker) read(ctx context.Context, consumer sarama.Consumer, partit
 }
 
 func (b *kafkaBroker) close() error {
-	return errors.Join(b.admin.DeleteTopic(b.topic), b.admin.Close()) // closes the client too
+	return errors.Join(b.admin.DeleteTopic(b.topic), b.admin.Close()) // Close closes the client too
 }

@@ -16,7 +16,7 @@ CREATE TABLE bench_order (
 );
 `
 
-// handSchema is the outbox table that people write by hand: it has only the columns that a claim
+// handSchema is an outbox table as people write it by hand. It has only the columns that a claim
 // loop needs.
 const handSchema = `
 CREATE TABLE bench_outbox (
@@ -36,7 +36,7 @@ CREATE TABLE bench_outbox (
 CREATE INDEX bench_outbox_open ON bench_outbox (available_at, id) WHERE status = 0;
 `
 
-// Names of the one topic and type of event.
+// The topic and the type of all events.
 const (
 	benchTopic = "bench"
 	benchType  = "order.placed"

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// compare prints how figures of the present code relate to those of another commit. dir has the
-// files before-N.json and present-N.json of each round N. A ratio is the median of those within the
-// rounds.
+// compare prints the ratios of the figures of the present code to those of another commit. dir has
+// the files before-N.json and present-N.json of each round N. A ratio is the median of the ratios
+// within the rounds.
 func compare(dir string, out io.Writer) error {
 	files, err := filepath.Glob(filepath.Join(dir, "before-*.json"))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A ratio is the median of those within the rounds, and figures without a partner are left out.
+// A ratio is the median of the ratios within the rounds. Figures without a partner are left out.
 func TestCompare(t *testing.T) {
 	dir := t.TempDir()
 	for name, values := range map[string][]Value{"before": {100, 200, 50}, "present": {102, 100, 51}} {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// usage is what has been used so far. A measurement is the difference of two.
+// usage is the resources that were used so far. A measurement is the difference of two of them.
 type usage struct {
 	wal   int64         // bytes of PostgreSQL's write-ahead log
 	cpu   time.Duration // of this process and of the server; negative if the server's is not known
@@ -18,7 +18,7 @@ type usage struct {
 	trips int64         // round trips through the proxy of section network
 }
 
-// usage reads what has been used so far. The CPU time of the server is that of all its databases.
+// usage reads the resources used so far. The server's CPU time is for all of its databases.
 func (e *env) usage(ctx context.Context) (u usage, err error) {
 	if u.wal, err = e.wal(ctx); err != nil {
 		return u, err
@@ -34,7 +34,7 @@ func (e *env) usage(ctx context.Context) (u usage, err error) {
 }
 
 // setUsage fills the columns "WAL B/<unit>", "CPU µs/<unit>" and "round trips", as far as the table
-// has them, with what was used from one moment to another for n units.
+// has them, with the resources that were used between two moments for n units.
 func (t *Table) setUsage(r *Row, round int, unit string, from, to usage, n float64) {
 	n = max(1, n)
 	set := func(column string, v float64) {
@@ -49,9 +49,9 @@ func (t *Table) setUsage(r *Row, round int, unit string, from, to usage, n float
 	}
 }
 
-// findPostmaster returns the process of a PostgreSQL server on this machine from that of one of its
-// connections. It returns 0 for a server on another machine, in a container with process numbers of
-// its own, or on a system without /proc.
+// findPostmaster returns the main process of a PostgreSQL server, given the process of one of its
+// connections. It returns 0 for a server on another machine or in a container with other process
+// numbers, and on a system without /proc.
 func findPostmaster(backend int) int {
 	b, err := readProcess(backend)
 	if err != nil || b.name != "postgres" {
@@ -100,8 +100,8 @@ func readProcess(pid int) (p process, err error) {
 	return p, nil
 }
 
-// threadCPU reads the CPU time of a process of one thread to the nanosecond, where the kernel
-// counts it.
+// threadCPU reads the CPU time of a process with one thread to the nanosecond, if the kernel counts
+// that.
 func threadCPU(pid int, p process) time.Duration {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
 	if err != nil {

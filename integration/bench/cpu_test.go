@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFamilyCPU compares the CPU time of a child that has ended with what the system says of it.
+// The CPU time of a child that has ended is the one that the system reports.
 func TestFamilyCPU(t *testing.T) {
 	before, ok := familyCPU(os.Getpid())
 	if _, err := os.Stat("/proc/self/stat"); err != nil {

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// delayProxy is a TCP proxy in front of the server that delivers every byte later, as a network
-// with a longer distance does. It keeps the order, does not limit the throughput, and counts how
-// often a client waited for an answer.
+// delayProxy is a TCP proxy in front of the server that delivers every byte later, as a longer
+// network does. It keeps the order, does not limit the throughput, and counts how often a client
+// waited for an answer.
 //
-// Each direction of a connection has a reader and a writer. Between them everything goes through
-// one delayLine: the delay is the same for all, so what comes first is due first.
+// Each direction of a connection has a reader and a writer. Between them all bytes go through one
+// delayLine. The delay is the same for all bytes, so the bytes that come first are due first.
 type delayProxy struct {
 	listener net.Listener
-	network  string // of the server
+	network  string // the network of the server
 	address  string
 	line     *delayLine
 	asked    atomic.Int64
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool // nil: closed
+	conns map[net.Conn]bool // nil after close
 	all   sync.WaitGroup
 }
 
@@ -40,11 +40,11 @@ func newDelayProxy(network, address string, delay time.Duration) (*delayProxy, e
 	return p, nil
 }
 
-// port is where the proxy listens.
+// port returns the port on which the proxy listens.
 func (p *delayProxy) port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-// roundTrips returns how often a client has sent something after it got an answer: the number of
-// its round trips, because everything it sends until the next answer travels together.
+// roundTrips returns how often a client has sent bytes after it got an answer. That is the number
+// of its round trips, because all bytes that it sends until the next answer travel together.
 func (p *delayProxy) roundTrips() int64 { return p.asked.Load() }
 
 // close ends all connections and goroutines.
@@ -117,14 +117,14 @@ func (p *delayProxy) serve(client net.Conn) {
 	done.Wait()
 }
 
-// delayLine hands on what it gets after a fixed time.
+// delayLine passes bytes on after a fixed time.
 type delayLine struct {
 	delay time.Duration
 	in    chan parcel
 	ended chan struct{}
 }
 
-// parcel is what was read at once.
+// parcel has the bytes of one read.
 type parcel struct {
 	due  time.Time
 	data []byte // nil: the end
@@ -137,7 +137,7 @@ func newDelayLine(delay time.Duration) *delayLine {
 	return d
 }
 
-// run never waits for a connection, so none can hold up another one.
+// run never waits for a connection, so no connection can delay another one.
 func (d *delayLine) run() {
 	defer close(d.ended)
 	for p := range d.in {
@@ -148,7 +148,7 @@ func (d *delayLine) run() {
 	}
 }
 
-// close ends the line. Nobody may copy any more.
+// close ends the line. copy must not be called after it.
 func (d *delayLine) close() {
 	close(d.in)
 	<-d.ended
@@ -158,8 +158,8 @@ func (d *delayLine) close() {
 // than PostgreSQL sends within the delay.
 const window = 16 << 20
 
-// copy copies one direction of a connection until its end. read is called whenever something has
-// been read, and broken when a write fails.
+// copy copies one direction of a connection until its end. It calls read after each read, and
+// broken when a write fails.
 func (d *delayLine) copy(dst, src net.Conn, read, broken func()) {
 	o := newOutlet()
 	var writer sync.WaitGroup
@@ -185,7 +185,7 @@ func (d *delayLine) copy(dst, src net.Conn, read, broken func()) {
 	writer.Wait()
 }
 
-// outlet has what is due, until it is written.
+// outlet keeps the bytes that are due until they are written.
 type outlet struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -201,7 +201,7 @@ func newOutlet() *outlet {
 	return o
 }
 
-// reserve waits until n bytes more may be on their way.
+// reserve waits until n more bytes may be on their way.
 func (o *outlet) reserve(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -230,7 +230,7 @@ func (o *outlet) discard() {
 	o.changed.Broadcast()
 }
 
-// drain writes what is due until the end, and then closes dst for writing.
+// drain writes the bytes that are due until the end, and then closes dst for writing.
 func (o *outlet) drain(dst net.Conn) error {
 	for {
 		o.mu.Lock()

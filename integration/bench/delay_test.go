@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// echo answers with what it gets, after it has got it to its end when whole is set.
+// echo sends back the bytes that it gets. With whole it first reads all of them.
 func echo(t *testing.T, whole bool) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,7 +83,7 @@ func TestDelayProxyDelaysEachRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDelayProxyKeepsOrder sends more than is ever on its way, in one direction and then in the
+// The test sends more bytes than are ever on their way at once, in one direction and then in the
 // other.
 func TestDelayProxyKeepsOrder(t *testing.T) {
 	_, c := dialDelayed(t, echo(t, true), time.Millisecond)
@@ -100,7 +100,7 @@ func TestDelayProxyKeepsOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, sent) {
-		t.Errorf("%d bytes were sent, %d others came back", len(sent), len(got))
+		t.Errorf("%d bytes were sent, and %d bytes came back, which differ", len(sent), len(got))
 	}
 }
 

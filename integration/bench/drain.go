@@ -11,23 +11,23 @@ type drainFunc func(ctx context.Context, l *ledger, limit time.Duration) (finish
 // relay is a competitor that empties a backlog.
 type relay struct {
 	name string
-	// seed makes a new backlog, as that many committed transactions leave it, and analyzes the
-	// table.
+	// seed makes a new backlog, as one committed transaction for each event leaves it, and analyzes
+	// the table.
 	seed func(ctx context.Context) error
-	// drain publishes the backlog to l until it is finished (published and marked, not only
-	// published) or limit is over. It returns how many events are finished, and how long that took
-	// from the start of the relay.
+	// drain publishes the backlog to l until all events are finished, or limit is over. A finished
+	// event is published and marked. drain returns how many events are finished, and how long that
+	// took from the start of the relay.
 	drain drainFunc
-	// collect enters into the ledger what came to a broker. It is called after the measurement.
-	// Nil: drain did it.
+	// collect enters the events that came to a broker into the ledger. It is called after the
+	// measurement. It is nil if drain does that.
 	collect func(ctx context.Context, l *ledger) error
 	// check looks at the tables after the measurement. It may be nil.
 	check func(ctx context.Context, finished int) error
 	// events is the size of the backlog.
 	events int
-	// patience is how many times the limit of -cap a drain may take. 0: once.
+	// patience is how many times as long as -cap a drain may take. 0 means once.
 	patience int
-	// ordered is whether each event has one of drainKeys keys.
+	// ordered says whether each event has one of drainKeys keys.
 	ordered bool
 }
 
@@ -174,7 +174,7 @@ func (e *env) measureRelays(ctx context.Context, s *Section, title string, relay
 	})
 }
 
-// drained is what one drain did.
+// drained is the result of one drain.
 type drained struct {
 	finished int
 	took     time.Duration
@@ -227,8 +227,8 @@ func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, er
 	return d, nil
 }
 
-// medianRatio is the median of the ratios of two rows within each round. It has no value when one
-// of the rows was left out.
+// medianRatio returns the median of the ratios of two rows within each round. It returns no value
+// if one of the rows was left out.
 func medianRatio(t *Table, column, row, base string) Value {
 	r, b := t.find(row), t.find(base)
 	if r == nil || b == nil {

@@ -19,14 +19,14 @@ import (
 // drainKeys is how many keys ordered events have.
 const drainKeys = 1000
 
-// outboxBacklog is a backlog in tables of the outbox, written once through Publish and copied from
-// then on.
+// outboxBacklog is a backlog in tables of the outbox. It is written once through Publish, and
+// copied for each drain.
 type outboxBacklog struct {
 	e      *env
 	prefix string
 	repo   *sqloutbox.Repository
 	first  int // number of the first event that is to be drained
-	events int // from there on
+	events int // how many events are to be drained
 }
 
 func newOutboxBacklog(ctx context.Context, e *env, prefix string, ordered bool) (*outboxBacklog, error) {
@@ -126,8 +126,7 @@ func (b *outboxBacklog) drainOf(ctx context.Context, repo *sqloutbox.Repository,
 	})
 }
 
-// drainWith runs the relay with a configuration, which lacks the Observer. A nil
-// Repository is that of b.
+// drainWith runs the relay with cfg. It sets the Observer, and the Repository of b if cfg has none.
 func (b *outboxBacklog) drainWith(ctx context.Context, limit time.Duration, cfg core.Config,
 ) (finished int, took time.Duration, err error) {
 	var marked atomic.Int64

@@ -106,7 +106,7 @@ func (r *riverRelay) drain(ctx context.Context, l *ledger,
 		return 0, 0, err
 	}
 	events := r.e.opts.Events
-	// River completes jobs in the background: an open one is found through its index.
+	// River completes jobs in the background. Its index finds a job that is still open.
 	done, err := await(ctx, limit, time.Millisecond, func() (bool, error) {
 		if l.published.Load() < int64(events) {
 			return false, nil

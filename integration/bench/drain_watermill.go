@@ -47,8 +47,8 @@ func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]rela
 			return both, err
 		}
 	}
-	// Each event comes from a transaction of its own, as in an outbox, and the subscriber orders by
-	// transaction. So the server must have given out a transaction number for each event.
+	// As in an outbox, each event has the number of another transaction, and the subscriber orders
+	// by these numbers. So the server must have used up that many numbers.
 	if err := e.burnTransactions(ctx, e.opts.Events); err != nil {
 		return both, err
 	}

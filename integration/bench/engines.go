@@ -31,7 +31,7 @@ var engineColumns = []Column{
 // otherDB is a database other than PostgreSQL, with statements of a hand-written loop for it.
 type otherDB struct {
 	name    string
-	version string // and durability
+	version string // the version and the durability
 	db      *sql.DB
 	dialect core.Dialect
 	empty   string // statement that empties a table
@@ -166,7 +166,7 @@ type engineBacklog struct {
 	engine *otherDB
 }
 
-// engineCopied are the columns that a backlog has; the others keep their defaults.
+// engineCopied has the columns that a backlog fills. The others keep their defaults.
 const engineCopied = "id, event_id, event_type, topic, partition_key, lane, key_seq, payload, content_type, " +
 	"available_at, occurred_at, created_at"
 
@@ -235,8 +235,8 @@ type engineLoop struct {
 
 const engineReturned = "id, event_id, event_type, topic, partition_key, payload, headers, attempts, lane, key_seq"
 
-// claimMariaDB locks and leases a batch in one transaction. commit is called when the rows were
-// read.
+// claimMariaDB locks and leases a batch in one transaction. Its caller calls commit after it has
+// read the rows.
 func claimMariaDB(ctx context.Context, h *engineLoop) (*sql.Rows, func(err error) error, error) {
 	tx, err := h.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {

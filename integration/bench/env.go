@@ -39,7 +39,7 @@ type env struct {
 	db    *sql.DB // pool of poolSize
 
 	postmaster int         // process of the server; 0 if it is not known
-	distant    *delayProxy // of section network; nil elsewhere
+	distant    *delayProxy // in section network; nil elsewhere
 }
 
 func openEnv(ctx context.Context, opts options, p *progress) (*env, error) {
@@ -197,8 +197,7 @@ func (e *env) exec(ctx context.Context, statements ...string) error {
 }
 
 // checkpoint asks for a checkpoint now, because a later one would slow down the competitor that
-// runs then. It needs rights that the server of another person may not give; without them it does
-// nothing.
+// runs then. It does nothing if the user has no right to ask for one.
 func (e *env) checkpoint(ctx context.Context) {
 	_, _ = e.db.ExecContext(ctx, "CHECKPOINT")
 }

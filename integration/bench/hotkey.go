@@ -14,8 +14,8 @@ import (
 // hotKeyLoad is how many goroutines use one key at once.
 const hotKeyLoad = 8
 
-// numberedSchema is what people write by hand for events in order: a row that counts the events of
-// its key, locked until the commit, and its number in the second row.
+// numberedSchema is the schema that people write by hand for events in order. A row counts the
+// events of its key and is locked until the commit. The second row has the number.
 const numberedSchema = `
 CREATE TABLE bench_counter (
     key  text   NOT NULL PRIMARY KEY,

@@ -15,7 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// httpLoads are the numbers of clients.
+// httpLoads has the numbers of clients.
 var httpLoads = []int{1, 8}
 
 // Competitors of this section.
@@ -77,7 +77,7 @@ func runHTTP(ctx context.Context, e *env, s *Section) error {
 		name    string
 		handler http.Handler
 		key     func() string
-		orders  int64 // orders that each request stores
+		orders  int64 // how many orders each request stores
 	}{
 		{httpPlainName, orderHandler(transactor), newKey, 1},
 		{httpTxName, inTx, newKey, 1},
@@ -139,7 +139,7 @@ func runHTTP(ctx context.Context, e *env, s *Section) error {
 	return nil
 }
 
-// orderHandler stores an order in the transaction that it is given, and without one in its own.
+// orderHandler stores an order in the transaction of the request, or in a new one if it has none.
 func orderHandler(transactor core.Transactor) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		store := func(ctx context.Context, tx core.Tx) error {

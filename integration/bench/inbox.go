@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// inboxLoads are the numbers of consumers, inboxBatch the events of a batch.
+// inboxLoads has the numbers of consumers, and inboxBatch the number of events in a batch.
 var inboxLoads = []int{1, 8}
 
 const inboxBatch = 100
@@ -93,7 +93,8 @@ func runInbox(ctx context.Context, e *env, s *Section) error {
 	return nil
 }
 
-// consumers are the competitors. Those from the fourth on write only the inbox, without an effect.
+// consumers returns the competitors. From the fourth on, they write only the inbox, without an
+// effect.
 func (e *env) consumers(in *sqlinbox.Store) []consumer {
 	var next atomic.Int64
 	event := func() engine.Event {
@@ -154,8 +155,7 @@ func fresh(err error, states ...engine.State) error {
 	return err
 }
 
-// checkInbox requires that a second copy is recognised, so that the measured inbox is one that
-// works.
+// checkInbox requires that the measured inbox works: it must recognise a second copy.
 func (e *env) checkInbox(ctx context.Context, in *sqlinbox.Store) error {
 	ev := engine.Event{Key: engine.Key{
 		Consumer: "billing", Handler: "invoice",

@@ -146,8 +146,8 @@ func (s *session) commitTimed(ctx context.Context, w *stopwatch, ordered bool) e
 	})
 }
 
-// poisson calls fn latencyRate times a second, at random, for d; it makes up for calls that took
-// long.
+// poisson calls fn latencyRate times a second, at random, for d. After a call that took long, the
+// next calls come sooner.
 func poisson(ctx context.Context, d time.Duration, fn func() error) error {
 	start := time.Now()
 	for next := time.Duration(0); next < d; {
@@ -166,7 +166,7 @@ func poisson(ctx context.Context, d time.Duration, fn func() error) error {
 	return nil
 }
 
-// stopwatch notes when the transaction of each event committed and when the event was published.
+// stopwatch records when the transaction of each event committed and when the event was published.
 type stopwatch struct {
 	published func(n int)
 

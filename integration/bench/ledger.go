@@ -23,7 +23,7 @@ func newPayload(n int) []byte {
 	return append(b, '"', '}')
 }
 
-// payloadNumber returns the number in a payload, -1 when it has none.
+// payloadNumber returns the number in a payload, or -1 if it has none.
 func payloadNumber(b []byte) int {
 	if len(b) < 14 {
 		return -1
@@ -38,13 +38,12 @@ func payloadNumber(b []byte) int {
 	return n
 }
 
-// ledger is the destination of every competitor: a publisher that does nothing but note which event
-// came.
+// ledger is the destination of every competitor. It only records which events came.
 type ledger struct {
 	seen       [maxEvents / 32]atomic.Uint32
 	published  atomic.Int64
 	duplicates atomic.Int64
-	alien      atomic.Int64 // events of no producer here, or changed on the way
+	alien      atomic.Int64 // events that no producer here has made, or that were changed on the way
 	late       atomic.Int64 // events that were published after a later event of their key
 	latest     []atomic.Int64
 }

@@ -11,7 +11,7 @@ import (
 type load struct {
 	latencies []time.Duration
 	took      time.Duration
-	from      usage // when the measured time began
+	from      usage // the usage when the measured time began
 }
 
 func (l load) rate() float64 { return float64(len(l.latencies)) / l.took.Seconds() }

@@ -24,7 +24,7 @@ const (
 	logDebezium  = "Debezium"
 )
 
-// logSlot is the slot of one competitor at a time. The name of the database comes before it.
+// logSlot ends the name of the slot, after the name of the database. Competitors use it in turns.
 const logSlot = "_log"
 
 var logColumns = []Column{
@@ -37,14 +37,14 @@ var logColumns = []Column{
 	{"finished", Percent},
 }
 
-// logSection has what the competitors share.
+// logSection has the things that the competitors share.
 type logSection struct {
 	*env
 
 	pool    *pgxpool.Pool
-	kafka   *kafkaBroker // through kafkabridge
+	kafka   *kafkaBroker // its bridge is kafkabridge
 	franz   franzBroker
-	connect *connect // nil: Debezium takes no part
+	connect *connect // nil if Debezium takes no part
 }
 
 func runLog(ctx context.Context, e *env, s *Section) (err error) {
@@ -95,7 +95,7 @@ func runLog(ctx context.Context, e *env, s *Section) (err error) {
 	return l.measureLatency(ctx, s)
 }
 
-// openLogSection opens what the competitors share. The caller closes it, also after an error.
+// openLogSection opens a logSection. The caller closes it, also after an error.
 func openLogSection(ctx context.Context, e *env, address string) (l *logSection, err error) {
 	l = &logSection{env: e}
 	if l.pool, err = e.openPGX(ctx); err != nil {
@@ -138,12 +138,12 @@ func (l *logSection) close(ctx context.Context) (err error) {
 
 func (l *logSection) slot() string { return l.name + logSlot }
 
-// dropSlot deletes the slot as soon as nobody reads it.
+// dropSlot deletes the slot as soon as no process reads it.
 func (l *logSection) dropSlot(ctx context.Context) error {
 	const drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND NOT active"
 	const count = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = $1"
 	ok, err := await(ctx, 20*time.Second, 20*time.Millisecond, func() (bool, error) {
-		_, _ = l.db.ExecContext(ctx, drop, l.slot()) // it may be in use again
+		_, _ = l.db.ExecContext(ctx, drop, l.slot()) // the slot may be in use again
 		n, err := l.count(ctx, count, l.slot())
 		return n == 0, err
 	})

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// connect is Kafka Connect with Debezium's connector, in a process of its own.
+// connect is Kafka Connect with Debezium's connector, in a separate process.
 type connect struct {
 	*env
 
@@ -157,7 +157,7 @@ func (c *connect) close() error {
 	return os.RemoveAll(c.dir)
 }
 
-// cpu returns the CPU time so far.
+// cpu returns the CPU time that Connect has used so far.
 func (c *connect) cpu() time.Duration {
 	text, _ := os.ReadFile(filepath.Join(c.dir, "pid"))
 	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
@@ -228,7 +228,7 @@ func (c *connect) add(ctx context.Context, prefix, slot, topic string) (end func
 			Tasks []struct{ State, Trace string }
 		}
 		if err := c.call(ctx, http.MethodGet, "/"+name+"/status", nil, &status); err != nil || len(status.Tasks) == 0 {
-			return false, nil //nolint:nilerr // it is not there yet
+			return false, nil //nolint:nilerr // the connector does not exist yet
 		}
 		if status.Tasks[0].State == "FAILED" {
 			return false, errors.New(status.Tasks[0].Trace)
@@ -244,7 +244,7 @@ func (c *connect) add(ctx context.Context, prefix, slot, topic string) (end func
 	return end, nil
 }
 
-// continued finds the ends of lines that go on in the next line.
+// continued matches the ends of lines that go on in the next line.
 var continued = regexp.MustCompile(`\\\n\s*`)
 
 // properties reads a file of settings.
@@ -308,7 +308,7 @@ func (d *debezium) drain(ctx context.Context, _ *ledger, limit time.Duration) (f
 	if err != nil {
 		return 0, 0, err
 	}
-	// the events that the first look found had taken about one pause
+	// The events that the first read found took about one pause.
 	took = time.Since(start) + pause
 	d.cpu = d.connect.cpu() - cpu
 	return last, took, nil

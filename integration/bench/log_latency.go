@@ -132,7 +132,7 @@ func (l *logSection) latency(ctx context.Context, name string, a *arrivals, d ti
 	defer func() { err = errors.Join(err, end()) }()
 	n := 0
 	published := func() (bool, error) { return w.ended() >= n, nil }
-	for range wakeWarmUp { // both have done everything once
+	for range wakeWarmUp { // after this, both processes have done each step once
 		if err := producer.order(ctx, n, "", func(int) {}); err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (l *logSection) latency(ctx context.Context, name string, a *arrivals, d ti
 	return w.latencies()
 }
 
-// latencySides opens a process that commits, and what relays.
+// latencySides opens a process that commits, and the relay of the named competitor.
 func (l *logSection) latencySides(ctx context.Context, name string) (producer *wakeSide, end func() error, err error) {
 	var closers []func() error
 	end = func() (err error) {

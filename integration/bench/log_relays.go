@@ -23,8 +23,8 @@ import (
 
 // Figures of this section.
 const (
-	logWorkers = 128    // publish through kafkabridge at once
-	rawAtOnce  = 10_000 // messages that the raw client has, which is its default
+	logWorkers = 128    // how many workers publish through kafkabridge
+	rawAtOnce  = 10_000 // how many messages the raw client has at once, its default
 )
 
 // logBacklog is a backlog that was inserted for a poller or for a reader of the log.
@@ -33,7 +33,7 @@ type logBacklog struct {
 	*brokerDrain
 }
 
-// competitors returns all of them for one kind of events.
+// competitors returns all competitors for one kind of events.
 func (l *logSection) competitors(ctx context.Context, b *brokerBacklog) (all []*logCompetitor, closeAll func() error,
 	err error,
 ) {
@@ -148,7 +148,7 @@ func (b *logBacklog) insert(ctx context.Context, seed string) (wal int64, err er
 	}
 	defer conn.Close()
 	for _, statement := range []string{
-		"SET synchronous_commit = off", // the drain is what is measured
+		"SET synchronous_commit = off", // only the drain is measured
 		"DO $$ DECLARE at tid; BEGIN FOR at IN SELECT ctid FROM " + b.prefix + seed + " ORDER BY " + numberColumn +
 			" LOOP INSERT INTO " + table + " SELECT * FROM " + b.prefix + seed + " WHERE ctid = at; COMMIT; END LOOP; END $$",
 		"RESET synchronous_commit",
@@ -170,7 +170,7 @@ func (b *logBacklog) drainPolled(ctx context.Context, led *ledger, limit time.Du
 	return b.drainWith(ctx, limit, core.Config{Publisher: nowhere{led}})
 }
 
-// nowhere accepts everything at once.
+// nowhere accepts every event at once.
 type nowhere struct{ l *ledger }
 
 func (n nowhere) Publish(_ context.Context, d core.Delivery) error {
@@ -195,7 +195,7 @@ func (b *logBacklog) drainLogNowhere(ctx context.Context, led *ledger, limit tim
 	return b.drainLog(nowhere{led})(ctx, led, limit)
 }
 
-// drainLog runs the relay of the log. A nil publisher is that of b.
+// drainLog runs the relay of the log. If to is nil, it uses the publisher of b.
 func (b *logBacklog) drainLog(to core.Publisher) drainFunc {
 	if to == nil {
 		to = b.publisher
@@ -228,7 +228,7 @@ func (b *logBacklog) drainLog(to core.Publisher) drainFunc {
 	}
 }
 
-// rawClient is the client of franzbridge without anything around it.
+// rawClient is the client that franzbridge uses, without franzbridge.
 type rawClient struct {
 	*brokerBacklog
 
@@ -314,7 +314,7 @@ func (r *received) drain(ctx context.Context, _ *ledger, limit time.Duration) (f
 	if err := r.db.QueryRowContext(ctx, "SELECT pg_current_wal_lsn()").Scan(&end); err != nil {
 		return 0, 0, err
 	}
-	// it ends when something comes after the end
+	// pg_recvlogical ends when it gets a message after the position at which it has to end.
 	for range 2 {
 		if _, err := r.db.ExecContext(ctx, "SELECT pg_logical_emit_message(true, 'end', '')"); err != nil {
 			return 0, 0, err

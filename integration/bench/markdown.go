@@ -65,7 +65,7 @@ func (t *Table) markdown() string {
 	return b.String()
 }
 
-// updateFile replaces what is between the markers.
+// updateFile replaces the text between the markers.
 func updateFile(path, text string) error {
 	old, err := os.ReadFile(path)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// networkDelay is what the network adds to each way.
+// networkDelay is the delay that the network adds in each direction.
 const networkDelay = 500 * time.Microsecond
 
-// networkLoads are the numbers of goroutines that run transactions over the network.
+// networkLoads has the numbers of goroutines that run transactions over the network.
 var networkLoads = []int{1, 8}
 
-// networkRows are those rows of section producer.
+// networkRows has the rows of section producer that this section measures.
 var networkRows = []string{rowAlone, rowSecond, rowUnordered, rowOrdered}
 
 var networkColumns = []Column{
@@ -38,8 +38,8 @@ var networkColumns = []Column{
 
 // poolKind is a way to connect database/sql with PostgreSQL.
 type poolKind struct {
-	suffix string // of the names of rows
-	prefix string // of tables
+	suffix string // ends the names of rows
+	prefix string // begins the names of tables
 	open   func(cfg pgx.ConnConfig) *sql.DB
 }
 
@@ -96,7 +96,7 @@ func runNetwork(ctx context.Context, e *env, s *Section) (err error) {
 			db.SetMaxOpenConns(slices.Max(networkLoads))
 			db.SetMaxIdleConns(slices.Max(networkLoads))
 			defer db.Close()
-			some, _, err := e.producersOf(ctx, o, db, kind, wanted) // sessions without a relay need no end
+			some, _, err := e.producersOf(ctx, o, db, kind, wanted) // sessions without a relay need no close
 			if err != nil {
 				return fmt.Errorf("%s%s: %w", o.name, kind.suffix, err)
 			}
@@ -130,7 +130,7 @@ func runNetwork(ctx context.Context, e *env, s *Section) (err error) {
 	return nil
 }
 
-// openDistance puts a proxy before the server, and tells cfg to use it.
+// openDistance puts a proxy in front of the server, and makes cfg use it.
 func (e *env) openDistance(cfg *pgx.ConnConfig) (*delayProxy, error) {
 	network, address := pgconn.NetworkAddress(cfg.Host, cfg.Port)
 	p, err := newDelayProxy(network, address, networkDelay)

@@ -17,7 +17,7 @@ const (
 	operateKeys   = 64
 	operateTopics = 4
 
-	operateAudited = 10 // one of so many rows has an audit row
+	operateAudited = 10 // one in so many rows has an audit row
 )
 
 // operateHand is the row that the others are compared with.
@@ -32,7 +32,7 @@ var operateColumns = []Column{
 	{"p99 µs", Micros},
 }
 
-// question is one that an operator asks.
+// question is a question that an operator asks.
 type question struct {
 	name  string
 	aimed bool // answered within operateAim
@@ -195,7 +195,7 @@ func enough(got, least int, err error) error {
 	return err
 }
 
-// deadByHand is the query that people write.
+// deadByHand runs the query that people write by hand.
 func deadByHand(ctx context.Context, pool *sql.DB, prefix, dead string, limit int) error {
 	//nolint:gosec // the prefix and the limit are those of this program
 	rows, err := pool.QueryContext(ctx, fmt.Sprintf("SELECT id, event_id, event_type, topic, partition_key, attempts, "+

@@ -35,7 +35,7 @@ type options struct {
 	debezium               string // folder of scripts/debezium/fetch
 }
 
-// usageError is a wrong call.
+// usageError is the error of a wrong call.
 type usageError struct{ error }
 
 func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (options, error) {

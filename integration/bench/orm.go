@@ -13,7 +13,7 @@ type orm struct {
 	// simpleProtocol is set for an ORM that writes values into the text of its statements. Its
 	// documentation asks for a driver that does not prepare each of them.
 	simpleProtocol bool
-	// open returns a client on db: a plain one without cfg, else one with the outbox.
+	// open returns a client on db. If cfg is nil, the client has no outbox.
 	open func(ctx context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, error)
 }
 

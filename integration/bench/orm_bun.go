@@ -40,7 +40,7 @@ type bunSecondRow struct {
 
 type bunClient struct {
 	db *bun.DB
-	ob *bunoutbox.Outbox // nil: plain
+	ob *bunoutbox.Outbox // nil without an outbox
 }
 
 func openBun(_ context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, error) {

@@ -15,7 +15,7 @@ import (
 
 type entClient struct {
 	client *ent.Client
-	ob     *entoutbox.Outbox // nil: plain
+	ob     *entoutbox.Outbox // nil without an outbox
 }
 
 func openEnt(_ context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, error) {
@@ -33,7 +33,7 @@ func openEnt(_ context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, error
 	return &entClient{client: ent.NewClient(ent.Driver(ob.Driver())), ob: ob}, nil
 }
 
-// inTx inserts an order, and does more in the same transaction.
+// inTx inserts an order, and calls more in the same transaction.
 func (c *entClient) inTx(ctx context.Context, more func(tx *ent.Tx) error) error {
 	tx, err := c.client.Tx(ctx)
 	if err != nil {

@@ -41,7 +41,7 @@ func (gormSecondRow) TableName() string { return "bench_outbox" }
 
 type gormClient struct {
 	db *gorm.DB
-	ob *gormoutbox.Outbox // nil: plain
+	ob *gormoutbox.Outbox // nil without an outbox
 }
 
 func openGORM(_ context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, error) {

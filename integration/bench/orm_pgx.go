@@ -35,10 +35,10 @@ type pgxClient struct {
 	pool interface {
 		Begin(ctx context.Context) (pgx.Tx, error)
 	}
-	ob *core.Outbox // nil: plain
+	ob *core.Outbox // nil without an outbox
 }
 
-// order inserts an order, does more, and commits.
+// order inserts an order, calls more, and commits.
 func (c *pgxClient) order(ctx context.Context, more func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "INSERT INTO bench_order (customer, amount, created_at) VALUES ($1, $2, $3)", "ada", 4200,

@@ -16,7 +16,7 @@ var databaseSQL = orm{name: "database/sql", open: openSQL}
 
 type sqlClient struct {
 	db *sql.DB
-	ob *core.Outbox // nil: plain
+	ob *core.Outbox // nil without an outbox
 }
 
 func openSQL(ctx context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, error) {
@@ -41,7 +41,7 @@ type execer interface {
 	Rollback() error
 }
 
-// finishSQL inserts an order, does more, and commits.
+// finishSQL inserts an order, calls more, and commits.
 func finishSQL(ctx context.Context, tx execer, more func() error) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO bench_order (customer, amount, created_at) VALUES ($1, $2, $3)", "ada",
 		4200, time.Now())

@@ -35,11 +35,11 @@ text { fill: #1d2935; font: 13px Helvetica, Arial, sans-serif; }
 </style>
 `
 
-// plotFile is the name of the plot of a section, seen from the page.
+// plotFile returns the name of a section's plot, relative to the page.
 func (s *Section) plotFile() string { return "assets/bench-" + s.Name + ".svg" }
 
-// plot draws the first column of every table: a bar to the median of each row, and a line from the
-// least to the most of its rounds. Rows of the outbox are darker.
+// plot draws the first column of every table. Each row has a bar that ends at its median, and a
+// line from the least to the most of its rounds. Rows of the outbox are darker.
 func (s *Section) plot() string {
 	height := 0
 	for _, t := range s.Tables {

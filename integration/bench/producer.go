@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// producerLoads are the numbers of goroutines that run transactions.
+// producerLoads has the numbers of goroutines that run transactions.
 var producerLoads = []int{1, 8, 32}
 
 // Rows of each ORM's table.
@@ -33,8 +33,8 @@ var producerRows = []string{
 	rowOrderedHot,
 }
 
-// producerPools are the pools of section producer, which are open at the same time: two for each
-// ORM, of which GORM and Ent share the first, and that of pgx.
+// producerPools is how many pools section producer has open at the same time. Each ORM has two, of
+// which GORM and Ent share the first, and pgx has one.
 const producerPools = 6
 
 // byHand is an ORM's client that can also write the outbox's row by hand.
@@ -52,11 +52,11 @@ var producerColumns = []Column{
 	{"fast path", Percent},
 }
 
-// producer is one ORM in one way.
+// producer is one row of the table of an ORM.
 type producer struct {
 	orm  string
 	row  string
-	pool string   // what the name says about the pool, if anything
+	pool string   // the part of the name that names the pool; may be empty
 	sess *session // nil: the producer does not use the outbox
 	tx   func(ctx context.Context) error
 }
@@ -186,7 +186,7 @@ func (e *env) measureProducers(ctx context.Context, s *Section, producers []prod
 	return tables, nil
 }
 
-// interleaveProducers measures all producers with c goroutines. Each has a row of its table.
+// interleaveProducers measures all producers with c goroutines. Each producer has a row in a table.
 func (e *env) interleaveProducers(ctx context.Context, s *Section, producers []producer, c int,
 	tableOf func(p producer) *Table,
 ) error {
@@ -268,8 +268,7 @@ func (e *env) producersOf(ctx context.Context, o orm, db *sql.DB, kind poolKind,
 	return all, sessions, nil
 }
 
-// warmByHand uses every key once, as warm does for the others, and lets the planner know the
-// tables.
+// warmByHand uses every key once, as warm does for the others, and analyzes the tables.
 func (e *env) warmByHand(ctx context.Context, hand byHand, prefix string) error {
 	e.progress.show("preparing the rows by hand")
 	g, gctx := errgroup.WithContext(ctx)

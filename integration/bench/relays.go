@@ -16,7 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-// relayCounts are the numbers of relays that share a table.
+// relayCounts has the numbers of relays that share a table.
 var relayCounts = []int{1, 2, 4}
 
 // Figures of the tables with a publisher that takes time.
@@ -152,20 +152,20 @@ type crew struct {
 	name    string
 	n       int
 	workers int           // of each relay; 0: default
-	pause   time.Duration // that each publish takes
+	pause   time.Duration // how long each publish takes
 	pools   []*sql.DB
 	repos   []*sqloutbox.Repository
-	hands   *handRelay // nil: relays
+	hands   *handRelay // the hand-written loop; nil for relays
 	work    []*crewWork
 }
 
-// crewSlice is the unit in which it is noted who works when.
+// crewSlice is the unit of time in which the work of each relay is recorded.
 const crewSlice = 10 * time.Millisecond
 
-// crewWork is what one relay did.
+// crewWork is the work of one relay.
 type crewWork struct {
 	events atomic.Int64
-	busy   [1 << 14]atomic.Bool // by slices of the drain
+	busy   [1 << 14]atomic.Bool // whether it published, by slice of the drain
 }
 
 func (w *crewWork) note(since time.Duration) {
@@ -173,7 +173,7 @@ func (w *crewWork) note(since time.Duration) {
 	w.busy[min(int(since/crewSlice), len(w.busy)-1)].Store(true)
 }
 
-// openCrews opens relays. In case of an error it returns those that are to be closed.
+// openCrews opens relays. With an error, it returns the relays that have to be closed.
 func (e *env) openCrews(ctx context.Context, b *outboxBacklog, pause time.Duration) (all []*crew, err error) {
 	var crews []*crew
 	for _, n := range relayCounts {
@@ -214,7 +214,7 @@ func (c *crew) close() (err error) {
 	return err
 }
 
-// atOnce is the mean number that worked within a slice in which any did.
+// atOnce returns the mean number of relays that worked in a slice, over the slices with any work.
 func (c *crew) atOnce() float64 {
 	slices, workers := 0, 0
 	for i := range c.work[0].busy {
@@ -232,7 +232,7 @@ func (c *crew) atOnce() float64 {
 	return float64(workers) / float64(max(1, slices))
 }
 
-// leastShare is the share of the one with the fewest events, in percent of an equal share.
+// leastShare returns the share of the relay with the fewest events, in percent of an equal share.
 func (c *crew) leastShare() float64 {
 	var total, least int64
 	for i, w := range c.work {

@@ -48,7 +48,7 @@ type Table struct {
 	Rows    []*Row   `json:"rows"`
 }
 
-// Column is a figure.
+// Column is the name and the kind of a figure.
 type Column struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
@@ -191,7 +191,7 @@ func (t *Table) summarize() {
 	}
 }
 
-// value returns a median. It has no value when the row was left out.
+// value returns a median. It returns no value if the row was left out.
 func (t *Table) value(row, column string) Value {
 	r := t.find(row)
 	if r == nil {

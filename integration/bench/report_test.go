@@ -130,7 +130,7 @@ func TestLedger(t *testing.T) {
 		t.Error("a duplicate went unnoticed")
 	}
 	l = newOrderedLedger(2)
-	for _, n := range []int{0, 1, 4, 2, 3} { // 2 after 4, of the same key
+	for _, n := range []int{0, 1, 4, 2, 3} { // 2 comes after 4, which has the same key
 		l.see(n)
 	}
 	if err := l.check(5); err == nil {

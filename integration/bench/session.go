@@ -45,7 +45,8 @@ func (e *env) openSession(ctx context.Context, o orm, db *sql.DB, prefix string,
 	return s, s.open(ctx, o, db, prefix, relay, nil)
 }
 
-// openSessionTo is openSession with a relay that publishes to a broker. A nil one does nothing.
+// openSessionTo is openSession with a relay that publishes to a broker. A nil publisher does
+// nothing.
 func (e *env) openSessionTo(ctx context.Context, o orm, db *sql.DB, prefix string,
 	to core.Publisher,
 ) (*session, error) {
@@ -90,7 +91,7 @@ func (s *session) open(ctx context.Context, o orm, db *sql.DB, prefix string, re
 	return s.warm(ctx)
 }
 
-// warm uses every key once, waits until the fast path works, and lets the planner know the tables.
+// warm uses every key once, waits until the fast path works, and analyzes the tables.
 func (s *session) warm(ctx context.Context) error {
 	const batch = 500
 	for first := 0; first < s.e.opts.Keys; first += batch {
@@ -129,8 +130,8 @@ func (s *session) event(key string) core.Event {
 	}
 }
 
-// finished waits until the relay has published and marked everything, and checks it. Without a
-// relay it only counts.
+// finished waits until the relay has published and marked every event, and checks the events.
+// Without a relay it only counts them.
 func (s *session) finished(ctx context.Context) error {
 	n := s.next.Load()
 	if s.stop == nil {
@@ -147,7 +148,7 @@ func (s *session) finished(ctx context.Context) error {
 			return false, errors.Join(errors.New("the relay ended"), err)
 		default:
 		}
-		if s.marked.Load() < n { // rows that were given back count as well, so the tables are checked only from here on
+		if s.marked.Load() < n { // released rows count too: the tables are checked as well
 			return false, nil
 		}
 		missing = s.complete(ctx, n)
@@ -185,7 +186,7 @@ func (s *session) close() error {
 	return <-s.ended
 }
 
-// publisher counts what it publishes to another publisher, or to nothing.
+// publisher counts the events that it passes to another publisher, or to none.
 func (s *session) publisher(to core.Publisher) core.Publisher {
 	p := sessionPublisher{s, to}
 	if async, ok := to.(core.AsyncPublisher); ok {
@@ -196,7 +197,7 @@ func (s *session) publisher(to core.Publisher) core.Publisher {
 
 type sessionPublisher struct {
 	s  *session
-	to core.Publisher // nil: nothing
+	to core.Publisher // nil: events go nowhere
 }
 
 func (p sessionPublisher) Publish(ctx context.Context, d core.Delivery) error {

@@ -29,7 +29,7 @@ func percentile(all []time.Duration, p float64) float64 {
 	return float64(h.ValueAtPercentile(p)) / float64(time.Microsecond)
 }
 
-// interleave calls fn for each of n competitors in each round; each round begins with another one.
+// interleave calls fn for each of n competitors in each round. Each round begins with another one.
 func interleave(rounds, n int, fn func(round, i int) error) error {
 	for round := range rounds {
 		for turn := range n {

@@ -41,7 +41,7 @@ var steadyColumns = []Column{
 // steadyRun is one measurement.
 type steadyRun struct {
 	load       load
-	backlog    int64 // not finished when the producers stopped
+	backlog    int64 // events that were not finished when the producers stopped
 	finished   time.Duration
 	duplicates int64
 	fast       float64
@@ -171,11 +171,11 @@ func (e *env) steadyOutbox(ctx context.Context, sess *session, d time.Duration, 
 	return r, err
 }
 
-// handPause is how long the hand-written loop sleeps when it found less than a batch.
+// handPause is how long the hand-written loop sleeps after it has found less than a batch.
 const handPause = 20 * time.Millisecond
 
-// fillSecondRows fills and analyzes the table of second rows, so that the planner knows it as a
-// table that has been used for a while, like the outbox's.
+// fillSecondRows fills and analyzes the table of second rows. So the planner knows it as a table
+// that has been used for a while, like the outbox's.
 func (e *env) fillSecondRows(ctx context.Context) error {
 	return e.exec(ctx,
 		fmt.Sprintf(`INSERT INTO bench_outbox (id, topic, type, key, payload, status, available_at, created_at, done_at)

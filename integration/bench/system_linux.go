@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// selfCPU is the CPU time of this process.
+// selfCPU returns the CPU time of this process.
 func selfCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

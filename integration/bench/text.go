@@ -151,7 +151,7 @@ func (r *Report) summary(w io.Writer) {
 	}
 }
 
-// wrap breaks text between words; lines after the first are indented.
+// wrap breaks text between words. Lines after the first are indented.
 func wrap(text string, width int, indent string) string {
 	var b strings.Builder
 	n := 0

@@ -52,7 +52,7 @@ var wakeProducerColumns = []Column{
 // wakeDatabase is a database with a process that only publishes and a relay.
 type wakeDatabase struct {
 	name   string
-	aim    time.Duration // for p50
+	aim    time.Duration // the aim for p50
 	driver string
 	dsn    string
 	dial   core.Dialect
@@ -84,7 +84,7 @@ func runWake(ctx context.Context, e *env, s *Section) (err error) {
 		return err
 	}
 	for _, db := range all {
-		if db.dial == core.SQLite { // nothing is told: the relay watches the file
+		if db.dial == core.SQLite { // no process notifies here: the relay watches the file
 			continue
 		}
 		if err := e.wakeCost(ctx, s, db); err != nil {
@@ -94,7 +94,7 @@ func runWake(ctx context.Context, e *env, s *Section) (err error) {
 	return nil
 }
 
-// wakeDatabases returns those that can be had: PostgreSQL, SQLite, and the server of
+// wakeDatabases returns the databases of this section: PostgreSQL, SQLite, and the server of
 // OUTBOX_TEST_MARIADB if there is one.
 func (e *env) wakeDatabases(ctx context.Context) (all []wakeDatabase, drop func() error, err error) {
 	drops := []func() error{}
@@ -144,10 +144,10 @@ func (e *env) wakeDatabases(ctx context.Context) (all []wakeDatabase, drop func(
 	}), drop, nil
 }
 
-// wake returns how a relay on the tables with that prefix hears.
+// wake returns the setting with which a relay on the tables with that prefix hears wake-ups.
 func (d wakeDatabase) wake(prefix string) (core.WakePolicy, error) {
 	if d.dial != core.Postgres {
-		return core.WakePolicy{}, nil // by itself
+		return core.WakePolicy{}, nil // the repository listens by itself
 	}
 	cfg, err := pgx.ParseConfig(d.dsn)
 	if err != nil {
@@ -156,7 +156,7 @@ func (d wakeDatabase) wake(prefix string) (core.WakePolicy, error) {
 	return core.WakePolicy{Listen: pgxoutbox.Listen(cfg, sqloutbox.WakeChannel(prefix))}, nil
 }
 
-// join opens a process. published is nil for one that only publishes.
+// join opens a process. published is nil for a process without a relay.
 func (d wakeDatabase) join(ctx context.Context, prefix string, wake core.WakePolicy, published func(n int),
 ) (_ *wakeSide, err error) {
 	cfg := core.Config{Wake: wake}
@@ -169,7 +169,7 @@ func (d wakeDatabase) join(ctx context.Context, prefix string, wake core.WakePol
 	return d.joinAs(ctx, prefix, cfg)
 }
 
-// joinAs opens a process with a configuration, which lacks the Repository.
+// joinAs opens a process with cfg, and sets the Repository.
 func (d wakeDatabase) joinAs(ctx context.Context, prefix string, cfg core.Config) (_ *wakeSide, err error) {
 	side := &wakeSide{}
 	if side.pool, err = sqltx.Open(d.driver, d.dsn, d.dial); err != nil {
@@ -293,7 +293,7 @@ func (e *env) wakeRound(ctx context.Context, db wakeDatabase, prefix string, wak
 	defer func() { err = errors.Join(err, stop()) }()
 
 	n := 0
-	for range wakeWarmUp { // both have done everything once
+	for range wakeWarmUp { // after this, both processes have done each step once
 		if err := producer.order(ctx, n, "", func(int) {}); err != nil {
 			return nil, err
 		}
@@ -324,7 +324,7 @@ func (w *stopwatch) ended() int {
 	return len(w.end)
 }
 
-// exec runs a statement on a connection of its own.
+// exec runs a statement on a new connection.
 func (d wakeDatabase) exec(ctx context.Context, statement string) (err error) {
 	pool, err := sql.Open(d.driver, d.dsn)
 	if err != nil {
@@ -335,7 +335,7 @@ func (d wakeDatabase) exec(ctx context.Context, statement string) (err error) {
 	return err
 }
 
-// wakeCost measures what a process that only publishes pays for telling the others.
+// wakeCost measures how much Notify costs a process that only publishes.
 func (e *env) wakeCost(ctx context.Context, s *Section, db wakeDatabase) (err error) {
 	t := s.table(fmt.Sprintf("%s: a process that only publishes, %d at once", db.name, wakeLoad),
 		wakeProducerColumns...)
@@ -378,7 +378,7 @@ func (e *env) wakeCost(ctx context.Context, s *Section, db wakeDatabase) (err er
 			}
 			t.set(t.Rows[i], round, "tx/s", l.rate())
 			t.set(t.Rows[i], round, "p99 µs", percentile(l.latencies, 99))
-			// with the warm-up
+			// The notifies include the warm-up, which took a tenth of the time.
 			t.set(t.Rows[i], round, "notifies/s", float64(producer.notifies.Load())/(1.1*l.took.Seconds()))
 			return nil
 		})

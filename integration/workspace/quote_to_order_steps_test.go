@@ -190,7 +190,7 @@ func (r *storyReader) effects() {
 	r.want(r.orders, "SELECT channel, status, count(*), count(DISTINCT external_ref), "+
 		"max(split_part(external_ref, '-', 2)::int) FROM side_effect_command GROUP BY 1, 2 ORDER BY 1",
 		"fulfilment 2 8 8 8", "mail 2 4 4 4") // the other side numbers its actions, so it did nothing twice
-	r.want(r.orders, "SELECT max(attempts) FROM side_effect_command WHERE channel = 'mail'", "0") // for all the outage
+	r.want(r.orders, "SELECT max(attempts) FROM side_effect_command WHERE channel = 'mail'", "0") // despite the outage
 	messages := r.copies(fulfilmentEvents)
 	for id, n := range messages {
 		if n != 1 {

@@ -14,13 +14,13 @@ GOLANGCI         := $(CURDIR)/.tools/golangci-lint-$(GOLANGCI_VERSION)
 GOTESTSUM_VERSION := v1.13.0
 export GOTESTSUM  := $(CURDIR)/.tools/gotestsum-$(GOTESTSUM_VERSION)
 
-# Tests wait for servers and for time to pass more than they compute. So more of them run at once than
-# there are cores.
+# Tests wait for servers and for time to pass more than they compute. So more of them run at once
+# than there are cores.
 AT_ONCE    ?= -p 3 -parallel 4
 
-# The race detector watches everything except SQLite and its libc. They are C that was translated into Go,
-# and would take most of the time of all tests. A test program that ends does not wait a second for reports
-# of other threads.
+# The race detector watches everything except SQLite and its libc. They are C that was translated
+# into Go, and would take most of the time of all tests. A test program that ends does not wait a
+# second for reports of other threads.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc/...=-race=false
 export GORACE ?= atexit_sleep_ms=0
 # Test programs are short. A larger heap costs them less than collecting garbage more often.
@@ -60,26 +60,26 @@ quote-to-order: ## run the exercise of two services in twelve steps, on PostgreS
 
 # ---- test ----
 
-# `make test` leaves these tests out, and `make test-long` runs them: hundreds of kills, query plans on
-# big tables, a cluster of Kafka.
+# `make test` leaves these tests out, and `make test-long` runs them: hundreds of kills, query plans
+# on big tables, a cluster of Kafka.
 LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashAtEachPointOfPGX|TestCrashThroughBrokers|TestCrashWithManyInFlight|TestCrashThroughKafkaCluster|TestInboxCrash
 LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestKilledPlan|TestOperatorsAtOnce|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged|TestFlyway|TestDebezium|TestOldSnapshot.*|TestVersionBeforeOnThePresentTables
 LONG := $(LONG)|TestRepositorySuite(PGX|Connector)|TestExampleQuoteToOrder|TestKilled|TestChaos|TestFailover|TestSlowDestination|TestTransactions|TestKilledDatabaseIsBack|TestSlotLost|TestBacklogLimitUnderLoad|TestKilledArchive
-# `make test` runs these tests in part, because of -short: with fewer schedules and random programs, and
-# with one way to open an ORM. `make test-long` runs all of them.
+# `make test` runs these tests in part, because of -short: with fewer schedules and random programs,
+# and with one way to open an ORM. `make test-long` runs all of them.
 WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestDeadWebhookSubscriber|TestFeaturesOfBrokers|TestBrokersAway|TestWatermillUniversalSuite
 WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgxClaimIsCut|TestPgBouncerFlightIsCut|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy|TestUnknownCommit|TestZombieOrder|TestFastPathShareOfOrderedEvents
 # The packages that take longest come first, so that none of them is left to run alone at the end.
 LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench debezium walrelay cli sql relay brokers ops command upgrade inbox once workspace)
 # `make test` begins with these, for the same reason.
 LONGEST := ./core $(addprefix ./integration/,repository gorm ent bun pgxoutbox endtoend sql workspace brokers) ./cmd/outbox/internal/cli
-# `make test` runs 300 schedules of the simulation with the race detector. `make test-long` runs all of
-# them without it, and each takes an eighth of the time.
+# `make test` runs 300 schedules of the simulation with the race detector. `make test-long` runs all
+# of them without it, and each takes an eighth of the time.
 SIMULATION := TestSimulation.*
 # If it is set, `make test` leaves out all tests that a later `make test-long` runs in full.
 LONG_FOLLOWS ?=
-# `make test-newer` runs these packages a second time, on MySQL and PostgreSQL 18: all that depend on how
-# a database works.
+# `make test-newer` runs these packages a second time, on MySQL and PostgreSQL 18: all that depend
+# on how a database works.
 NEWER ?= bun command crash ent gorm inbox once ops repository sql walrelay
 NEWER_PACKAGES = $(addprefix ./integration/,$(NEWER))
 NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|ManyInFlight|Kafka|Redis
@@ -95,7 +95,7 @@ test: services-up gotestsum promtool ## the tests of every module against real s
 	exit $$status
 
 .PHONY: test-long
-test-long: services-up gotestsum ## the tests that take long: kills, ten thousand schedules, every way to open an ORM, plans on big tables
+test-long: services-up gotestsum ## the tests that take long: kills, ten thousand schedules, every way to open an ORM, big tables
 	@echo 'make test-long: about 17 minutes on two idle cores; packages are printed as they end'
 	@eval "$$(scripts/services env)"; status=0; \
 	scripts/gotest -timeout=$(LONGTIMEOUT) -run '^($(SIMULATION))$$' $(TESTFLAGS) ./core ./pgxoutbox/walrelay || status=$$?; \

@@ -94,7 +94,7 @@ func newUpgrade(t *testing.T, db testdb.DB, pool *sql.DB, prefix string) *upgrad
 	}
 }
 
-// run executes statements on a connection that is gone afterwards, as after an interruption.
+// run executes statements on a connection that is closed afterwards, as after an interruption.
 func (u *upgrade) run(statements []string) {
 	u.Helper()
 	conn, err := u.pool.Conn(u.Context())

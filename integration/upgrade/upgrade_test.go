@@ -25,7 +25,7 @@ type process struct {
 	ended func() error
 }
 
-// start runs a program. With the argument "migrate" it first makes the tables of its version.
+// start runs a program. With the argument "bare" its relay has neither heartbeats nor pauses.
 func start(t *testing.T, name, program string, db testdb.DB, b *broker, args ...string) *process {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, append([]string{name, string(db.Dialect), db.DSN, b.URL}, args...)...)
@@ -60,10 +60,10 @@ func (p *process) stop() {
 	}
 }
 
-// A process of the version before works on the tables that it knows. They are migrated to the
-// present tables while it runs. Then it produces and relays at once with a process of the present
-// version. Every event arrives once, and in the order of its key. Both try refused events again,
-// and redrive what either of them has given up.
+// A process of the version before works on the tables that it knows. The tables are migrated to the
+// present version while it runs. Then it produces and relays beside a process of the present
+// version. Every event arrives once, and in the order of its key. Both processes try refused events
+// again, and each redrives the dead event of the other one.
 func TestVersionBeforeOnThePresentTables(t *testing.T) {
 	t.Parallel()
 	before, present := build(t, unpack(t)), build(t, fixture.Root(t))
@@ -88,12 +88,12 @@ func TestVersionBeforeOnThePresentTables(t *testing.T) {
 				produce(old, 0)
 				await(t, b, eventsOfRound)
 				if by := b.by(); by["before"] != eventsOfRound {
-					t.Fatalf("on its own tables, %d events of the version before arrived: %v", eventsOfRound, by)
+					t.Fatalf("the version before published %v events on its own tables, want %d", by, eventsOfRound)
 				}
 				fixture.NoError(t, repo.Migrate(t.Context()))
 				ob, err := core.New(core.Config{Repository: repo})
 				fixture.NoError(t, err)
-				fixture.NoError(t, ob.SetRate(t.Context(), core.RateRequest{ // a row that it does not know
+				fixture.NoError(t, ob.SetRate(t.Context(), core.RateRequest{ // a row that the version before does not know
 					Topic: "orders", PerSecond: 10_000, Actor: "ada", Reason: "test",
 				}))
 				joined := start(t, "present", present, db, b)
@@ -107,13 +107,14 @@ func TestVersionBeforeOnThePresentTables(t *testing.T) {
 	}
 }
 
-// Each type of the events of a round is published for a key of both processes, for one of three,
-// and without a key.
+// A round publishes events of two types. Each type is published with a key of both processes, with
+// one of three further keys, and without a key.
 const (
-	eventsOf      = 2 // each time
+	eventsOf      = 2 // events that one command produces
 	eventsOfRound = 2 * 3 * eventsOf
 )
 
+// produce has the process publish the events of a round.
 func produce(p *process, round int) {
 	for _, typ := range []string{"paid", "flaky"} {
 		p.do("produce %s shared", typ)
@@ -122,7 +123,8 @@ func produce(p *process, round int) {
 	}
 }
 
-// together has two processes work on the same tables until they end, and looks at all that arrived.
+// together has the processes work on the same tables until they end, and checks the events that
+// arrived.
 func together(t *testing.T, pool *sql.DB, b *broker, processes ...*process) {
 	t.Helper()
 	const rounds = 6
@@ -133,7 +135,7 @@ func together(t *testing.T, pool *sql.DB, b *broker, processes ...*process) {
 			for n := range rounds {
 				produce(p, n)
 			}
-			p.do("produce poison %s", p.name) // followed by one that waits for it
+			p.do("produce poison %s", p.name) // the next event of the key waits behind it
 			p.do("produce paid %s", p.name)
 		}()
 	}
@@ -146,7 +148,7 @@ func together(t *testing.T, pool *sql.DB, b *broker, processes ...*process) {
 		return fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status = 3") == int64(len(processes))
 	})
 	b.mend()
-	for n, p := range processes { // what the other one has produced
+	for n, p := range processes { // events that the other process has produced
 		p.do("redrive %s", processes[1-n].name)
 	}
 	want += len(processes) * 2 * eventsOf

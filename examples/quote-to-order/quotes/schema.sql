@@ -1,5 +1,5 @@
--- The table of the quote service. The tables of the outbox, the inbox and the idempotency keys come from
--- the library. In production they come from sqloutbox.Migrations, sqlinbox.Migrations and
+-- The tables of the quote service. The tables of the outbox, the inbox and the idempotency keys
+-- come from the library. In production they come from sqloutbox.Migrations, sqlinbox.Migrations and
 -- sqlonce.Migrations.
 CREATE TABLE IF NOT EXISTS quote (
     id          text PRIMARY KEY,

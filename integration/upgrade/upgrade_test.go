@@ -28,7 +28,8 @@ type process struct {
 // start runs a program. With the argument "bare" its relay has neither heartbeats nor pauses.
 func start(t *testing.T, name, program string, db testdb.DB, b *broker, args ...string) *process {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, append([]string{name, string(db.Dialect), db.DSN, b.URL}, args...)...)
+	all := append([]string{name, string(db.Dialect), db.DSN, b.URL}, args...)
+	cmd := exec.CommandContext(t.Context(), program, all...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	fixture.NoError(t, err)
@@ -93,7 +94,7 @@ func TestVersionBeforeOnThePresentTables(t *testing.T) {
 				fixture.NoError(t, repo.Migrate(t.Context()))
 				ob, err := core.New(core.Config{Repository: repo})
 				fixture.NoError(t, err)
-				fixture.NoError(t, ob.SetRate(t.Context(), core.RateRequest{ // a row that the version before does not know
+				fixture.NoError(t, ob.SetRate(t.Context(), core.RateRequest{ // the version before does not know it
 					Topic: "orders", PerSecond: 10_000, Actor: "ada", Reason: "test",
 				}))
 				joined := start(t, "present", present, db, b)

@@ -148,7 +148,7 @@ func TestRelayOfTheLog(t *testing.T) {
 		t.Errorf("the last event is published, and listed as:\n%s%s", out, errs)
 	}
 
-	// Somebody moves back: the slot is dropped, and the bookmark stays.
+	// An operator moves back to polling. The slot is dropped, and the bookmark stays.
 	pool := db.Open(t)
 	fixture.MustExec(t, pool, "SELECT pg_drop_replication_slot('"+slot+"')")
 	fixture.MustExec(t, pool, "DROP PUBLICATION "+slot)
@@ -160,16 +160,16 @@ func TestRelayOfTheLog(t *testing.T) {
 	}
 	doctor("slot "+slot+" of walrelay is gone, and walrelay had published all", "failure  log")
 
-	// A process of the log that was forgotten publishes, and nobody sends it.
+	// One process still leaves its events to the log. It publishes an event, and no relay sends it.
 	publish(1)
 	last := published[len(published)-1]
 	doctor("failure  log: slot "+slot+" of walrelay is missing", "is gone")
 	if out, errs, _ := outbox(t, db, "list", "--newest", "--limit", "1"); !strings.Contains(out, "  in the log  ") {
-		t.Errorf("an event that nobody has published is listed as:\n%s%s", out, errs)
+		t.Errorf("an event that no relay has published is listed as:\n%s%s", out, errs)
 	}
 	if out, errs, _ := outbox(t, db, "explain", last); strings.Contains(out, "outbox replay") ||
 		!strings.Contains(out, "walrelay has not confirmed it yet, as of ") {
-		t.Errorf("explain of an event that nobody has published:\n%s%s", out, errs)
+		t.Errorf("explain of an event that no relay has published:\n%s%s", out, errs)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestExplainByLog(t *testing.T) {
 			Topic: "orders", Consumer: "search", Keep: time.Hour, Actor: "ada", Reason: "its inbox",
 		}))
 		if x := w.explain(id); x.Text != plain.Text || strings.Contains(x.Fix, "`outbox replay") {
-			t.Errorf("a replay of an event that may not be published yet is advised: %s %s", x.Text, x.Fix)
+			t.Errorf("explain advises a replay of an event that may not be published yet: %s %s", x.Text, x.Fix)
 		}
 
 		one := core.PauseRequest{Topic: "orders", Actor: "ada", Reason: "INC-42"}

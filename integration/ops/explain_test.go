@@ -231,7 +231,7 @@ func TestExplain(t *testing.T) {
 		})
 		t.Run("stopped", func(t *testing.T) {
 			w.Run()
-			says := "broker says password=hunter2 is wrong." // its sentence is not ended twice
+			says := "broker says password=hunter2 is wrong." // the text already ends with a full stop
 			w.Publisher.Outage("down", core.Unavailable(errors.New(says)))
 			id := w.Publish(
 				core.Event{Type: "paid", Topic: "down", Key: "k"},

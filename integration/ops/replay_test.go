@@ -283,8 +283,8 @@ func (w *world) audit() []core.AuditRecord {
 	return all
 }
 
-// DeclareWindow refuses what makes no sense, before anything is written, and so does a dry run,
-// which writes nothing at all.
+// DeclareWindow refuses requests that make no sense, before it writes anything. A dry run refuses
+// the same requests, and it never writes.
 func TestDeclareWindowIsRefused(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {

@@ -94,12 +94,12 @@ func (w *window) route(e *event) {
 		case e.state != eventWaiting:
 		case w.mustAsk(e):
 			w.asksFree.push(e)
-			signal(w.work)
+			signal(w.signals.work)
 		case !e.due.IsZero():
 			e.topic.later = append(e.topic.later, e)
 		default:
 			e.topic.free.push(e)
-			w.claimable()
+			w.signals.claimable()
 		}
 		return
 	}
@@ -114,12 +114,12 @@ func (w *window) route(e *event) {
 	switch head := l.events[0]; {
 	case w.mustAsk(head):
 		w.asks.push(l)
-		signal(w.work)
+		signal(w.signals.work)
 	case !head.due.IsZero():
 		l.topic.later = append(l.topic.later, head)
 	default:
 		l.topic.lanes.push(l)
-		w.claimable()
+		w.signals.claimable()
 	}
 }
 

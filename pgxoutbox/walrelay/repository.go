@@ -61,7 +61,7 @@ func (r *repository) Listen(ctx context.Context, wake func()) error {
 	for {
 		wake()
 		select {
-		case <-s.ready:
+		case <-s.signals.ready:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -77,7 +77,7 @@ func (r *repository) hurry() {
 	r.found, r.due = [2]bool{true, true}, dueTime{}
 	r.mu.Unlock()
 	if s := r.source.Load(); s != nil {
-		signal(s.ready)
+		signal(s.signals.ready)
 	}
 }
 

@@ -126,7 +126,7 @@ func (s *session) askTable(ctx context.Context, of *source) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.window.work:
+		case <-s.window.signals.work:
 		case <-ticker.C:
 		}
 	}

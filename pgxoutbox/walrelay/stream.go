@@ -110,7 +110,7 @@ func (s *session) stream(ctx context.Context) error {
 			s.window.flush()
 			timer := time.NewTimer(tick)
 			select {
-			case <-s.window.room:
+			case <-s.window.signals.room:
 			case <-timer.C:
 			case <-ctx.Done():
 			}

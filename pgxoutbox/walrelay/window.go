@@ -63,12 +63,7 @@ type window struct {
 	filter    core.ClaimRequest // of the last claim: which topics and tenants are held back
 	fullSince time.Time         // zero: the window has room
 
-	room  chan struct{} // there is room again
-	work  chan struct{} // there is something to ask the table
-	ready chan struct{} // there is something to claim
-
-	reading bool // an event of the log is being entered
-	unsaid  int  // events that were entered since ready was signalled
+	signals signals
 }
 
 // position is the place of an event in the log: the commit of its transaction, and its number in
@@ -89,7 +84,7 @@ func newWindow(maxEvents int, maxBytes int64, elsewhere func(string) bool) *wind
 	return &window{
 		maxEvents: maxEvents, maxBytes: maxBytes, elsewhere: elsewhere,
 		byID: map[core.RowID]*event{}, lanes: map[core.KeyID]*lane{}, topics: map[string]*topic{},
-		room: make(chan struct{}, 1), work: make(chan struct{}, 1), ready: make(chan struct{}, 1),
+		signals: newSignals(),
 	}
 }
 
@@ -128,34 +123,16 @@ func (w *window) add(row core.Claimed, commit pglogrepl.LSN, n int) {
 		return
 	}
 	w.read = position{commit: commit, n: n}
-	w.reading = true
+	w.signals.reading = true
 	w.enter(row, commit)
-	w.reading = false
+	w.signals.reading = false
 }
-
-// mostUnsaid is how many events are entered before the relay hears of them, while more are at hand.
-const mostUnsaid = 64
 
 // flush wakes the relay if it has not heard of all events.
 func (w *window) flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.unsaid > 0 {
-		w.unsaid = 0
-		signal(w.ready)
-	}
-}
-
-// claimable wakes the relay, because there is something to claim. While the reader enters events of
-// the log, it wakes the relay only if there are many; flush does it for the rest.
-func (w *window) claimable() {
-	if w.reading {
-		if w.unsaid++; w.unsaid < mostUnsaid {
-			return
-		}
-	}
-	w.unsaid = 0
-	signal(w.ready)
+	w.signals.flush()
 }
 
 // addRepaired enters an event that a repair has read from the table.
@@ -239,7 +216,7 @@ func (w *window) advance() {
 		w.queue.pop()
 	}
 	if w.roomLocked() {
-		signal(w.room)
+		signal(w.signals.room)
 	}
 }
 
@@ -278,19 +255,12 @@ func (w *window) open() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = false
-	signal(w.ready)
-	signal(w.work)
+	signal(w.signals.ready)
+	signal(w.signals.work)
 }
 
 func (w *window) shut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed, w.inTx = true, false
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -87,10 +87,9 @@ func (w *window) untold(events []*event) {
 func (w *window) stalled(now time.Time, limit time.Duration) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if limit <= 0 || w.closed || w.roomLocked() || w.fullSince.IsZero() || now.Sub(w.fullSince) < limit {
+	if limit <= 0 || w.closed || !w.capacity.stalled(now, limit) {
 		return 0
 	}
-	w.fullSince = now
 	held := func(e *event) bool { return e.state == eventWaiting && !wants(&w.filter, e) }
 	send := func(e *event) {
 		all := []*event{e}

@@ -79,7 +79,7 @@ func (w *window) accept(id core.RowID) bool {
 // answer ends an event.
 func (w *window) answer(e *event) {
 	delete(w.byID, e.row.ID)
-	w.bytes -= e.size
+	w.capacity.answered(e.size)
 	w.sure(e)
 	w.giveBack(e)
 	e.state = eventAnswered

@@ -28,11 +28,11 @@ import (
 // for events, keys and destinations; claims.go gives events out, and asks.go sends them to the
 // table.
 type window struct {
-	maxEvents int
-	maxBytes  int64
 	elsewhere func(topic string) bool // nobody here publishes events of the topic
 
-	mu     sync.Mutex
+	mu       sync.Mutex
+	capacity capacity
+
 	queue  fifo[slot] // what was read, in order
 	byID   map[core.RowID]*event
 	lanes  map[core.KeyID]*lane
@@ -42,9 +42,6 @@ type window struct {
 
 	asks     fifo[*lane]  // keys whose first event asks the table
 	asksFree fifo[*event] // events without a key that ask the table
-
-	events int // in the queue
-	bytes  int64
 
 	done     pglogrepl.LSN // everything before it is answered
 	answered int           // events that were answered since the last call of confirm
@@ -60,8 +57,7 @@ type window struct {
 	inTx   bool     // the rest of a transaction is still to come
 	closed bool     // another process may have the slot: nothing is given out
 
-	filter    core.ClaimRequest // of the last claim: which topics and tenants are held back
-	fullSince time.Time         // zero: the window has room
+	filter core.ClaimRequest // of the last claim: which topics and tenants are held back
 
 	signals signals
 }
@@ -82,7 +78,7 @@ type slot struct {
 
 func newWindow(maxEvents int, maxBytes int64, elsewhere func(string) bool) *window {
 	return &window{
-		maxEvents: maxEvents, maxBytes: maxBytes, elsewhere: elsewhere,
+		capacity: capacity{maxEvents: maxEvents, maxBytes: maxBytes}, elsewhere: elsewhere,
 		byID: map[core.RowID]*event{}, lanes: map[core.KeyID]*lane{}, topics: map[string]*topic{},
 		signals: newSignals(),
 	}
@@ -92,17 +88,8 @@ func newWindow(maxEvents int, maxBytes int64, elsewhere func(string) bool) *wind
 func (w *window) hasRoom(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.roomLocked() {
-		w.fullSince = time.Time{}
-		return true
-	}
-	if w.fullSince.IsZero() {
-		w.fullSince = now
-	}
-	return false
+	return w.capacity.look(now)
 }
-
-func (w *window) roomLocked() bool { return w.events < w.maxEvents && w.bytes < w.maxBytes }
 
 // begin says that the transaction begins which commits at commit.
 func (w *window) begin(commit pglogrepl.LSN) {
@@ -150,8 +137,7 @@ func (w *window) enter(row core.Claimed, commit pglogrepl.LSN) {
 	e.topic = w.topicOf(row.Event.Topic)
 	w.byID[row.ID] = e
 	w.queue.push(slot{event: e})
-	w.events++
-	w.bytes += e.size
+	w.capacity.enter(e.size)
 	if !row.KeyID.IsZero() {
 		e.lane = w.laneOf(row.KeyID, e.topic)
 		e.lane.events = append(e.lane.events, e)
@@ -206,7 +192,7 @@ func (w *window) advance() {
 		}
 		switch {
 		case s.event != nil:
-			w.events--
+			w.capacity.leave(1)
 			w.answered++
 		case s.repaired:
 			w.repairing = false
@@ -215,7 +201,7 @@ func (w *window) advance() {
 		}
 		w.queue.pop()
 	}
-	if w.roomLocked() {
+	if !w.capacity.full() {
 		signal(w.signals.room)
 	}
 }

@@ -1,7 +1,6 @@
 package walrelay
 
 import (
-	"math"
 	"sync"
 	"time"
 
@@ -32,6 +31,7 @@ type window struct {
 
 	mu       sync.Mutex
 	capacity capacity
+	reading  reading
 
 	queue  fifo[slot] // what was read, in order
 	byID   map[core.RowID]*event
@@ -53,20 +53,11 @@ type window struct {
 	// unsure counts events whose open rows may have been written: the answer was lost.
 	unsure int
 
-	read   position // the last event that was read
-	inTx   bool     // the rest of a transaction is still to come
-	closed bool     // another process may have the slot: nothing is given out
+	closed bool // another process may have the slot: nothing is given out
 
 	filter core.ClaimRequest // of the last claim: which topics and tenants are held back
 
 	signals signals
-}
-
-// position is the place of an event in the log: the commit of its transaction, and its number in
-// it.
-type position struct {
-	commit pglogrepl.LSN
-	n      int
 }
 
 // slot is an event of the queue, or the end of what was read at some time.
@@ -95,10 +86,7 @@ func (w *window) hasRoom(now time.Time) bool {
 func (w *window) begin(commit pglogrepl.LSN) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.inTx = true
-	if commit > w.read.commit {
-		w.read = position{commit: commit}
-	}
+	w.reading.begin(commit)
 }
 
 // add enters the event number n, from 1 on, of a transaction. An event that was read before, on a
@@ -106,10 +94,9 @@ func (w *window) begin(commit pglogrepl.LSN) {
 func (w *window) add(row core.Claimed, commit pglogrepl.LSN, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if commit < w.read.commit || commit == w.read.commit && n <= w.read.n {
+	if !w.reading.next(position{commit: commit, n: n}) {
 		return
 	}
-	w.read = position{commit: commit, n: n}
 	w.signals.reading = true
 	w.enter(row, commit)
 	w.signals.reading = false
@@ -149,10 +136,7 @@ func (w *window) enter(row core.Claimed, commit pglogrepl.LSN) {
 func (w *window) commit(commit, end pglogrepl.LSN) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.inTx = false
-	if commit >= w.read.commit {
-		w.read = position{commit: commit, n: math.MaxInt}
-	}
+	w.reading.end(commit)
 	w.mark(end)
 }
 
@@ -160,7 +144,7 @@ func (w *window) commit(commit, end pglogrepl.LSN) {
 func (w *window) idle(end pglogrepl.LSN) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.inTx {
+	if !w.reading.inTx {
 		w.mark(end)
 	}
 }
@@ -248,5 +232,6 @@ func (w *window) open() {
 func (w *window) shut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.closed, w.inTx = true, false
+	w.closed = true
+	w.reading.lost()
 }

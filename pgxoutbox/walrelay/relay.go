@@ -335,7 +335,7 @@ func (s *session) begin(ctx context.Context, b *bookmark, start pglogrepl.LSN) e
 	}
 	s.epoch, s.start = b.epoch, start
 	s.confirmed.Store(uint64(start))
-	s.window.done, s.window.spilled = start, b.spilled
+	s.window.start(start, b.spilled)
 	s.window.spill(keys)
 	return nil
 }

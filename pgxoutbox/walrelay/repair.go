@@ -62,7 +62,7 @@ WHERE slot = $1::text AND epoch = $2::bigint`, s.cfg.Slot, b.epoch, start.String
 	if b.spilled > start { // a position of another server
 		b.spilled = 0
 	}
-	s.window.repairing = true
+	s.window.beginRepair()
 	return s.begin(ctx, b, start)
 }
 

@@ -165,7 +165,7 @@ func (s *sim) start() {
 	from := max(s.confirmed, s.slotLSN)
 	p := &simProcess{sim: s, epoch: s.epoch, confirmed: s.slotLSN}
 	p.w = newWindow(2+s.IntN(12), 1<<30, func(string) bool { return false })
-	p.w.done, p.w.spilled = from, s.spilled
+	p.w.start(from, s.spilled)
 	var open []core.KeyID
 	for _, r := range s.table {
 		if r.open() && !r.row.KeyID.IsZero() && !slices.Contains(open, r.row.KeyID) {

@@ -29,11 +29,11 @@ import (
 type window struct {
 	elsewhere func(topic string) bool // nobody here publishes events of the topic
 
-	mu       sync.Mutex
-	capacity capacity
-	reading  reading
+	mu          sync.Mutex
+	capacity    capacity
+	reading     reading
+	unconfirmed unconfirmed
 
-	queue  fifo[slot] // what was read, in order
 	byID   map[core.RowID]*event
 	lanes  map[core.KeyID]*lane
 	topics map[string]*topic
@@ -43,13 +43,9 @@ type window struct {
 	asks     fifo[*lane]  // keys whose first event asks the table
 	asksFree fifo[*event] // events without a key that ask the table
 
-	done     pglogrepl.LSN // everything before it is answered
-	answered int           // events that were answered since the last call of confirm
-
 	// An event that committed up to spilled may have its row in the table already, because an
 	// earlier reader of the slot put it there.
-	spilled   pglogrepl.LSN
-	repairing bool // events of a repair are in the queue, or are still to come
+	spilled pglogrepl.LSN
 	// unsure counts events whose open rows may have been written: the answer was lost.
 	unsure int
 
@@ -60,19 +56,20 @@ type window struct {
 	signals signals
 }
 
-// slot is an event of the queue, or the end of what was read at some time.
-type slot struct {
-	event    *event
-	end      pglogrepl.LSN // of a slot without an event
-	repaired bool          // the events of a repair end here
-}
-
 func newWindow(maxEvents int, maxBytes int64, elsewhere func(string) bool) *window {
 	return &window{
 		capacity: capacity{maxEvents: maxEvents, maxBytes: maxBytes}, elsewhere: elsewhere,
 		byID: map[core.RowID]*event{}, lanes: map[core.KeyID]*lane{}, topics: map[string]*topic{},
 		signals: newSignals(),
 	}
+}
+
+// start says where the log is read from, and up to where an earlier reader may have put events into
+// the table.
+func (w *window) start(at, spilled pglogrepl.LSN) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unconfirmed.done, w.spilled = at, spilled
 }
 
 // hasRoom reports whether another event may be read.
@@ -123,7 +120,7 @@ func (w *window) enter(row core.Claimed, commit pglogrepl.LSN) {
 	e := &event{row: row, commit: commit, size: int64(len(row.Event.Payload)) + eventOverhead}
 	e.topic = w.topicOf(row.Event.Topic)
 	w.byID[row.ID] = e
-	w.queue.push(slot{event: e})
+	w.unconfirmed.add(e)
 	w.capacity.enter(e.size)
 	if !row.KeyID.IsZero() {
 		e.lane = w.laneOf(row.KeyID, e.topic)
@@ -137,7 +134,8 @@ func (w *window) commit(commit, end pglogrepl.LSN) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reading.end(commit)
-	w.mark(end)
+	w.unconfirmed.end(end)
+	w.advance()
 }
 
 // idle says that the server has sent everything up to end.
@@ -145,46 +143,29 @@ func (w *window) idle(end pglogrepl.LSN) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.reading.inTx {
-		w.mark(end)
+		w.unconfirmed.end(end)
+		w.advance()
 	}
 }
 
-// mark notes that everything that was read so far is before end.
-func (w *window) mark(end pglogrepl.LSN) {
-	if last := w.queue.last(); last != nil && last.event == nil && !last.repaired {
-		last.end = max(last.end, end)
-	} else if last != nil || end > w.done {
-		w.queue.push(slot{end: end})
-	}
-	w.advance()
+// beginRepair says that events of a repair are to be entered.
+func (w *window) beginRepair() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unconfirmed.repairing = true
 }
 
 // endRepair says that all events of a repair were entered.
 func (w *window) endRepair() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queue.push(slot{repaired: true})
+	w.unconfirmed.endRepair()
 	w.advance()
 }
 
 // advance takes out what is answered.
 func (w *window) advance() {
-	for {
-		s := w.queue.first()
-		if s == nil || s.event != nil && s.event.state != eventAnswered {
-			break
-		}
-		switch {
-		case s.event != nil:
-			w.capacity.leave(1)
-			w.answered++
-		case s.repaired:
-			w.repairing = false
-		default:
-			w.done = max(w.done, s.end)
-		}
-		w.queue.pop()
-	}
+	w.capacity.leave(w.unconfirmed.advance())
 	if !w.capacity.full() {
 		signal(w.signals.room)
 	}
@@ -195,13 +176,13 @@ func (w *window) advance() {
 func (w *window) progress() (end pglogrepl.LSN, answered int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.done, w.answered
+	return w.unconfirmed.done, w.unconfirmed.answered
 }
 
 func (w *window) confirmed(answered int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.answered -= answered
+	w.unconfirmed.confirmed(answered)
 }
 
 // caughtUp reports whether rows of keys may be claimed from the table: all events are answered that
@@ -211,13 +192,13 @@ func (w *window) confirmed(answered int) {
 func (w *window) caughtUp() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.closed && !w.repairing && w.unsure == 0 && w.done >= w.spilled
+	return !w.closed && !w.unconfirmed.repairing && w.unsure == 0 && w.unconfirmed.done >= w.spilled
 }
 
 func (w *window) isRepairing() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.repairing
+	return w.unconfirmed.repairing
 }
 
 // open and shut say whether this process is known to have the slot.

@@ -53,7 +53,7 @@ func (w *window) told(events []*event, verdicts []verdict) {
 			case ended:
 			}
 		}
-		w.sure(e)
+		w.spills.sure(e)
 		if verdicts[i] == fromLog {
 			e.asked, e.away = true, false
 		}
@@ -75,7 +75,7 @@ func (w *window) untold(events []*event) {
 	defer w.mu.Unlock()
 	for _, e := range events {
 		w.giveBack(e)
-		w.doubt(e)
+		w.spills.doubt(e)
 	}
 	for _, e := range events {
 		w.route(e)

@@ -80,7 +80,7 @@ func (w *window) accept(id core.RowID) bool {
 func (w *window) answer(e *event) {
 	delete(w.byID, e.row.ID)
 	w.capacity.answered(e.size)
-	w.sure(e)
+	w.spills.sure(e)
 	w.giveBack(e)
 	e.state = eventAnswered
 	e.row = core.Claimed{}
@@ -89,21 +89,6 @@ func (w *window) answer(e *event) {
 			l.events = slices.Delete(l.events, i, i+1)
 		}
 		w.route(e)
-	}
-}
-
-// doubt says that the open row of an event may have been written. sure says that this is known.
-func (w *window) doubt(e *event) {
-	if !e.unsure {
-		e.unsure = true
-		w.unsure++
-	}
-}
-
-func (w *window) sure(e *event) {
-	if e.unsure {
-		e.unsure = false
-		w.unsure--
 	}
 }
 
@@ -162,5 +147,5 @@ func (w *window) keep(e *event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e.state = eventClaimed
-	w.doubt(e)
+	w.spills.doubt(e)
 }

@@ -83,7 +83,7 @@ func (w *window) mustAsk(e *event) bool {
 	case e.asked:
 		return false
 	}
-	return e.lane != nil && e.lane.spilled || w.spilled > 0 && e.commit <= w.spilled
+	return e.lane != nil && e.lane.spilled || w.spills.mayHave(e.commit)
 }
 
 // route puts a waiting event, or the key of an event, where it belongs.

@@ -33,6 +33,7 @@ type window struct {
 	capacity    capacity
 	reading     reading
 	unconfirmed unconfirmed
+	spills      spills
 
 	byID   map[core.RowID]*event
 	lanes  map[core.KeyID]*lane
@@ -42,12 +43,6 @@ type window struct {
 
 	asks     fifo[*lane]  // keys whose first event asks the table
 	asksFree fifo[*event] // events without a key that ask the table
-
-	// An event that committed up to spilled may have its row in the table already, because an
-	// earlier reader of the slot put it there.
-	spilled pglogrepl.LSN
-	// unsure counts events whose open rows may have been written: the answer was lost.
-	unsure int
 
 	closed bool // another process may have the slot: nothing is given out
 
@@ -69,7 +64,7 @@ func newWindow(maxEvents int, maxBytes int64, elsewhere func(string) bool) *wind
 func (w *window) start(at, spilled pglogrepl.LSN) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.unconfirmed.done, w.spilled = at, spilled
+	w.unconfirmed.done, w.spills.upTo = at, spilled
 }
 
 // hasRoom reports whether another event may be read.
@@ -192,7 +187,7 @@ func (w *window) confirmed(answered int) {
 func (w *window) caughtUp() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.closed && !w.unconfirmed.repairing && w.unsure == 0 && w.unconfirmed.done >= w.spilled
+	return !w.closed && !w.unconfirmed.repairing && w.spills.known(w.unconfirmed.done)
 }
 
 func (w *window) isRepairing() bool {

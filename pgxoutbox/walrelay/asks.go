@@ -33,7 +33,7 @@ func (w *window) toAsk(most int) (events []*event) {
 		if len(l.events) > 0 {
 			w.route(l.events[0]) // if it need not ask any more
 		} else {
-			w.tidy(l)
+			w.lanes.tidy(l)
 		}
 	}
 	return events
@@ -114,7 +114,7 @@ func (w *window) stalled(now time.Time, limit time.Duration) (n int) {
 			l := t.lanes.pop()
 			if len(l.events) == 0 {
 				l.queued = false
-				w.tidy(l)
+				w.lanes.tidy(l)
 				continue
 			}
 			send(l.events[0])

@@ -112,7 +112,7 @@ func (c *claims) fromLanes(t *topic, end int) {
 		switch {
 		case len(l.events) == 0: // they were accepted after all
 			l.queued = false
-			c.tidy(l)
+			c.lanes.tidy(l)
 			continue
 		case !wants(&c.req, l.events[0]): // a paused tenant
 			t.lanes.push(l)

@@ -1,7 +1,6 @@
 package walrelay
 
 import (
-	"slices"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -85,9 +84,7 @@ func (w *window) answer(e *event) {
 	e.state = eventAnswered
 	e.row = core.Claimed{}
 	if l := e.lane; l != nil {
-		if i := slices.Index(l.events, e); i >= 0 {
-			l.events = slices.Delete(l.events, i, i+1)
-		}
+		l.leave(e)
 		w.route(e)
 	}
 }

@@ -34,9 +34,9 @@ type window struct {
 	reading     reading
 	unconfirmed unconfirmed
 	spills      spills
+	lanes       lanes
 
 	byID   map[core.RowID]*event
-	lanes  map[core.KeyID]*lane
 	topics map[string]*topic
 	order  []*topic // the topics in the order in which they came
 	turn   int      // the topic that claims begin with
@@ -54,7 +54,7 @@ type window struct {
 func newWindow(maxEvents int, maxBytes int64, elsewhere func(string) bool) *window {
 	return &window{
 		capacity: capacity{maxEvents: maxEvents, maxBytes: maxBytes}, elsewhere: elsewhere,
-		byID: map[core.RowID]*event{}, lanes: map[core.KeyID]*lane{}, topics: map[string]*topic{},
+		byID: map[core.RowID]*event{}, topics: map[string]*topic{},
 		signals: newSignals(),
 	}
 }
@@ -118,7 +118,7 @@ func (w *window) enter(row core.Claimed, commit pglogrepl.LSN) {
 	w.unconfirmed.add(e)
 	w.capacity.enter(e.size)
 	if !row.KeyID.IsZero() {
-		e.lane = w.laneOf(row.KeyID, e.topic)
+		e.lane = w.lanes.get(row.KeyID, e.topic)
 		e.lane.events = append(e.lane.events, e)
 	}
 	w.route(e)
@@ -194,6 +194,36 @@ func (w *window) isRepairing() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.unconfirmed.repairing
+}
+
+// isSpilled reports whether a row of the key may be open in the table.
+func (w *window) isSpilled(id core.KeyID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.lanes.find(id)
+	return l != nil && l.spilled
+}
+
+// spill says that these keys have open rows.
+func (w *window) spill(keys []core.KeyID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lanes.spill(keys)
+}
+
+// spilledKeys counts the keys that may have open rows. It returns some of those that have no event
+// in the window.
+func (w *window) spilledKeys(most int) (keys []core.KeyID, all int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lanes.spilled(most)
+}
+
+// unspill says that these keys had no open rows while they had no event in the window.
+func (w *window) unspill(keys []core.KeyID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lanes.unspill(keys)
 }
 
 // open and shut say whether this process is known to have the slot.

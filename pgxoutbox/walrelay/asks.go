@@ -16,14 +16,13 @@ func (w *window) toAsk(most int) (events []*event) {
 		}
 		events = append(events, e)
 	}
-	for w.asksFree.len() > 0 && len(events) < most {
-		if e := w.asksFree.pop(); e.state == eventWaiting {
+	for w.asks.free.len() > 0 && len(events) < most {
+		if e := w.asks.free.pop(); e.state == eventWaiting {
 			take(e)
 		}
 	}
-	for w.asks.len() > 0 && len(events) < most {
-		l := w.asks.pop()
-		l.queued = false
+	for w.asks.lanes.len() > 0 && len(events) < most {
+		l := w.asks.popLane()
 		for _, e := range l.events {
 			if l.busy > 0 && e == l.events[0] || len(events) >= most || !w.mustAsk(e) {
 				break
@@ -103,22 +102,21 @@ func (w *window) stalled(now time.Time, limit time.Duration) (n int) {
 			}
 		}
 	}
-	for _, t := range w.order {
-		t.takeLater(w, held, send)
-		for range t.free.len() {
-			e := t.free.pop()
+	for _, t := range w.topics.all {
+		w.takeLater(t, held, send)
+		for range t.waiting.free.len() {
+			e := t.waiting.free.pop()
 			send(e)
 			w.route(e)
 		}
-		for range t.lanes.len() {
-			l := t.lanes.pop()
+		for range t.waiting.lanes.len() {
+			l := t.waiting.popLane()
 			if len(l.events) == 0 {
-				l.queued = false
 				w.lanes.tidy(l)
 				continue
 			}
 			send(l.events[0])
-			w.reroute(l.events[0])
+			w.route(l.events[0])
 		}
 	}
 	return n

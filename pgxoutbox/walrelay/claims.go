@@ -27,14 +27,12 @@ func (w *window) claim(req core.ClaimRequest, ordered bool, now time.Time) (rows
 	c := claims{window: w, req: req, left: req.MaxBytes}
 	var wanted []*topic
 	ready := 0
-	w.turn++
-	for i := range w.order {
-		t := w.order[(w.turn+i)%len(w.order)]
+	for t := range w.topics.inTurn {
 		if !req.Wants(t.name, "") {
 			continue
 		}
-		t.takeLater(w, func(e *event) bool { return !e.due.After(now) }, func(e *event) { e.due = time.Time{} })
-		if n := t.waiting(ordered); n > 0 {
+		w.takeLater(t, func(e *event) bool { return !e.due.After(now) }, func(e *event) { e.due = time.Time{} })
+		if n := t.waiting.len(ordered); n > 0 {
 			ready += n
 			wanted = append(wanted, t)
 		}
@@ -46,7 +44,7 @@ func (w *window) claim(req core.ClaimRequest, ordered bool, now time.Time) (rows
 	}
 	for _, t := range wanted {
 		c.from(t, ordered, c.room())
-		more = more || t.waiting(ordered) > 0
+		more = more || t.waiting.len(ordered) > 0
 	}
 	return c.rows, more && (c.room() <= 0 || c.left <= 0)
 }
@@ -84,18 +82,19 @@ func (c *claims) from(t *topic, ordered bool, share int) {
 		c.fromLanes(t, end)
 		return
 	}
-	for range t.free.len() {
-		e := *t.free.first()
+	free := &t.waiting.free
+	for range free.len() {
+		e := *free.first()
 		if len(c.rows) >= end || e.state == eventWaiting && !c.fits(e) {
 			return
 		}
-		t.free.pop()
+		free.pop()
 		switch {
 		case e.state != eventWaiting: // it was accepted after all
 		case c.mustAsk(e):
 			c.route(e)
 		case !wants(&c.req, e): // a paused tenant
-			t.free.push(e)
+			free.push(e)
 		default:
 			c.take(e)
 		}
@@ -103,22 +102,20 @@ func (c *claims) from(t *topic, ordered bool, share int) {
 }
 
 func (c *claims) fromLanes(t *topic, end int) {
-	for range t.lanes.len() {
-		l := *t.lanes.first()
+	for range t.waiting.lanes.len() {
+		l := *t.waiting.lanes.first()
 		if len(c.rows) >= end || len(l.events) > 0 && !c.fits(l.events[0]) {
 			return
 		}
-		t.lanes.pop()
+		t.waiting.popLane()
 		switch {
 		case len(l.events) == 0: // they were accepted after all
-			l.queued = false
 			c.lanes.tidy(l)
 			continue
 		case !wants(&c.req, l.events[0]): // a paused tenant
-			t.lanes.push(l)
+			t.waiting.pushLane(l)
 			continue
 		}
-		l.queued = false
 		for i, e := range l.events {
 			if i >= c.run || len(c.rows) >= end || !c.fits(e) || c.mustAsk(e) || !e.due.IsZero() {
 				break
@@ -136,14 +133,12 @@ func (w *window) nextDue(req core.ClaimRequest, now time.Time) (d time.Duration,
 	if w.closed {
 		return 0, false
 	}
-	for _, t := range w.order {
+	for _, t := range w.topics.all {
 		if !req.Wants(t.name, "") {
 			continue
 		}
-		for _, e := range t.later {
-			if left := max(e.due.Sub(now), 0); !ok || left < d {
-				d, ok = left, true
-			}
+		if left, is := t.later.next(now); is && (!ok || left < d) {
+			d, ok = left, true
 		}
 	}
 	return d, ok

@@ -12,7 +12,7 @@ type lane struct {
 	topic   *topic
 	events  []*event // in the order of the log
 	busy    int      // events that are claimed or moving
-	queued  bool     // in topic.lanes, in topic.later or in window.asks
+	queued  bool     // in topic.waiting, in topic.later or in window.asks
 	spilled bool     // a row of the key may be open in the table
 }
 

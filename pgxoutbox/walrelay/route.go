@@ -13,46 +13,36 @@ func (w *window) mustAsk(e *event) bool {
 
 // route puts a waiting event, or the key of an event, where it belongs.
 func (w *window) route(e *event) {
-	l := e.lane
-	if l == nil {
-		switch {
-		case e.state != eventWaiting:
-		case w.mustAsk(e):
-			w.asksFree.push(e)
-			signal(w.signals.work)
-		case !e.due.IsZero():
-			e.topic.later = append(e.topic.later, e)
-		default:
-			e.topic.free.push(e)
-			w.signals.claimable()
+	t := e.topic
+	if l := e.lane; l != nil {
+		if l.queued || l.busy > 0 {
+			return
 		}
+		if len(l.events) == 0 {
+			w.lanes.tidy(l)
+			return
+		}
+		e, t = l.events[0], l.topic
+	} else if e.state != eventWaiting {
 		return
 	}
-	if l.queued || l.busy > 0 {
-		return
-	}
-	if len(l.events) == 0 {
-		w.lanes.tidy(l)
-		return
-	}
-	l.queued = true
-	switch head := l.events[0]; {
-	case w.mustAsk(head):
-		w.asks.push(l)
+	switch {
+	case w.mustAsk(e):
+		w.asks.push(e)
 		signal(w.signals.work)
-	case !head.due.IsZero():
-		l.topic.later = append(l.topic.later, head)
+	case !e.due.IsZero():
+		t.later.push(e)
 	default:
-		l.topic.lanes.push(l)
+		t.waiting.push(e)
 		w.signals.claimable()
 	}
 }
 
-// reroute takes the key of an event out of the queue that the caller has taken it from, and puts it
-// where it belongs.
-func (w *window) reroute(e *event) {
-	if e.lane != nil {
-		e.lane.queued = false
+// takeLater takes events out of those that are due later, changes them, and puts them where they
+// belong.
+func (w *window) takeLater(t *topic, which func(*event) bool, change func(*event)) {
+	for _, e := range t.later.take(which) {
+		change(e)
+		w.route(e)
 	}
-	w.route(e)
 }

@@ -27,35 +27,26 @@ import (
 // for events, keys and destinations; claims.go gives events out, and asks.go sends them to the
 // table.
 type window struct {
-	elsewhere func(topic string) bool // nobody here publishes events of the topic
-
 	mu          sync.Mutex
+	signals     signals
 	capacity    capacity
 	reading     reading
 	unconfirmed unconfirmed
 	spills      spills
+	topics      topics
 	lanes       lanes
-
-	byID   map[core.RowID]*event
-	topics map[string]*topic
-	order  []*topic // the topics in the order in which they came
-	turn   int      // the topic that claims begin with
-
-	asks     fifo[*lane]  // keys whose first event asks the table
-	asksFree fifo[*event] // events without a key that ask the table
-
-	closed bool // another process may have the slot: nothing is given out
-
-	filter core.ClaimRequest // of the last claim: which topics and tenants are held back
-
-	signals signals
+	asks        waiting               // to ask the table
+	byID        map[core.RowID]*event // the events that are not answered
+	filter      core.ClaimRequest     // of the last claim: which topics and tenants are held back
+	closed      bool                  // another process may have the slot: nothing is given out
 }
 
 func newWindow(maxEvents int, maxBytes int64, elsewhere func(string) bool) *window {
 	return &window{
-		capacity: capacity{maxEvents: maxEvents, maxBytes: maxBytes}, elsewhere: elsewhere,
-		byID: map[core.RowID]*event{}, topics: map[string]*topic{},
-		signals: newSignals(),
+		signals:  newSignals(),
+		capacity: capacity{maxEvents: maxEvents, maxBytes: maxBytes},
+		topics:   topics{elsewhere: elsewhere},
+		byID:     map[core.RowID]*event{},
 	}
 }
 
@@ -113,7 +104,7 @@ func (w *window) enter(row core.Claimed, commit pglogrepl.LSN) {
 		return
 	}
 	e := &event{row: row, commit: commit, size: int64(len(row.Event.Payload)) + eventOverhead}
-	e.topic = w.topicOf(row.Event.Topic)
+	e.topic = w.topics.get(row.Event.Topic)
 	w.byID[row.ID] = e
 	w.unconfirmed.add(e)
 	w.capacity.enter(e.size)

@@ -10,10 +10,7 @@ func (w *window) toAsk(most int) (events []*event) {
 		return nil
 	}
 	take := func(e *event) {
-		e.state = eventMoving
-		if e.lane != nil {
-			e.lane.busy++
-		}
+		e.take(eventMoving)
 		events = append(events, e)
 	}
 	for w.asks.free.len() > 0 && len(events) < most {
@@ -59,7 +56,7 @@ func (w *window) told(events []*event, verdicts []verdict) {
 	}
 	for i, e := range events {
 		if verdicts[i] == fromLog {
-			w.giveBack(e)
+			e.giveBack()
 			w.route(e)
 		} else {
 			w.answer(e)
@@ -73,7 +70,7 @@ func (w *window) untold(events []*event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range events {
-		w.giveBack(e)
+		e.giveBack()
 		w.spills.doubt(e)
 	}
 	for _, e := range events {

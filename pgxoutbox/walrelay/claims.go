@@ -66,13 +66,10 @@ func (c *claims) fits(e *event) bool {
 
 // take gives one event to the relay.
 func (c *claims) take(e *event) {
-	e.state = eventClaimed
+	e.take(eventClaimed)
 	e.row.ClaimNo = c.req.ClaimNo
 	c.left -= int64(len(e.row.Event.Payload))
 	c.rows = append(c.rows, e.row)
-	if e.lane != nil {
-		e.lane.busy++
-	}
 }
 
 // from takes at most share events of a destination.

@@ -36,6 +36,23 @@ const (
 
 const eventOverhead = 512 // bytes that an event takes besides its payload, about
 
+// take gives a waiting event to the relay, or begins its move. An event that the relay has may be
+// moved, and the other way round.
+func (e *event) take(state eventState) {
+	if e.lane != nil && e.state == eventWaiting {
+		e.lane.busy++
+	}
+	e.state = state
+}
+
+// giveBack takes an event from the relay, or ends its move.
+func (e *event) giveBack() {
+	if e.lane != nil && e.state != eventWaiting {
+		e.lane.busy--
+	}
+	e.state = eventWaiting
+}
+
 // held returns the event of a claim, or nil if the claim is not the latest one of the event.
 func (w *window) held(ref core.ClaimRef) *event {
 	e := w.byID[ref.ID]
@@ -80,21 +97,13 @@ func (w *window) answer(e *event) {
 	delete(w.byID, e.row.ID)
 	w.capacity.answered(e.size)
 	w.spills.sure(e)
-	w.giveBack(e)
+	e.giveBack()
 	e.state = eventAnswered
 	e.row = core.Claimed{}
 	if l := e.lane; l != nil {
 		l.leave(e)
 		w.route(e)
 	}
-}
-
-// giveBack takes an event from the relay, or ends its move.
-func (w *window) giveBack(e *event) {
-	if e.lane != nil && e.state != eventWaiting {
-		e.lane.busy--
-	}
-	e.state = eventWaiting
 }
 
 // release gives an event back. A due that is not zero is when it may be claimed again.
@@ -105,7 +114,7 @@ func (w *window) release(ref core.ClaimRef, due time.Time) bool {
 	if e == nil {
 		return false
 	}
-	w.giveBack(e)
+	e.giveBack()
 	e.due = due
 	w.route(e)
 	return true
@@ -118,7 +127,7 @@ func (w *window) refuse(ref core.ClaimRef) *event {
 	defer w.mu.Unlock()
 	e := w.held(ref)
 	if e != nil {
-		e.state = eventMoving
+		e.take(eventMoving)
 	}
 	return e
 }
@@ -143,6 +152,6 @@ func (w *window) refused(e *event, blocks bool) {
 func (w *window) keep(e *event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e.state = eventClaimed
+	e.take(eventClaimed)
 	w.spills.doubt(e)
 }

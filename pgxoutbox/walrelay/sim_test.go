@@ -96,41 +96,69 @@ type simTx struct {
 	rows        []core.Claimed
 }
 
+// simLog is the log of the server, and the slot in it.
+type simLog struct {
+	log     []simTx
+	end     pglogrepl.LSN
+	slotLSN pglogrepl.LSN // up to where the server was told that nothing need be sent again
+}
+
+// simTable has the events of the services.
+type simTable struct {
+	table     map[core.RowID]*simRow
+	seqs      map[string]int64 // the last number of each key
+	ids       int64
+	names     map[core.RowID]string
+	discarded map[core.RowID]bool
+}
+
+// simBookmark is the row of the slot in the table outbox_log.
+type simBookmark struct {
+	epoch              int64
+	confirmed, spilled pglogrepl.LSN
+}
+
+// simDestination has the events that were published.
+type simDestination struct {
+	sent  map[string][]int64 // by key
+	most  map[string]int64   // the highest number of each key
+	loose map[core.RowID]int // copies of events without a key
+	stop  string             // a topic that is down
+}
+
 // sim is a schedule.
 type sim struct {
 	*rand.Rand
-	log   []simTx
-	end   pglogrepl.LSN
-	table map[core.RowID]*simRow
-	seqs  map[string]int64
+	simLog // this and the next three survive a crash of the process
+	simTable
+	simBookmark
+	simDestination
 
-	// The fields down to discarded survive a crash of the process.
-	epoch                       int64
-	confirmed, spilled, slotLSN pglogrepl.LSN
-	sent                        map[string][]int64 // by key
-	loose                       map[core.RowID]int // copies of events without a key
-	discarded                   map[core.RowID]bool
-	fails                       bool
-	zombied                     bool // a process went on after another one had taken over
-	ids, claims, time           int64
-	process                     *simProcess
-	trace                       func(string, ...any)
-	seen                        simCounts
-	most                        map[string]int64
-	errs                        []error
-	stop                        string // a topic that is down
-	names                       map[core.RowID]string
+	time    int64
+	fails   bool
+	process *simProcess
+	zombied bool  // a process went on after another one had taken over
+	claims  int64 // of all processes
+	trace   func(string, ...any)
+	seen    simCounts
+	errs    []error
 }
 
 var simTopics = []string{"t0", "t1"}
 
 func newSim(seed uint64) *sim {
 	return &sim{
-		Rand: rand.New(rand.NewPCG(seed, 7)), table: map[core.RowID]*simRow{}, seqs: map[string]int64{},
-		sent: map[string][]int64{}, loose: map[core.RowID]int{}, discarded: map[core.RowID]bool{}, end: 100,
-		fails:     true,
-		confirmed: 100, slotLSN: 100, trace: func(string, ...any) {}, most: map[string]int64{},
-		names: map[core.RowID]string{},
+		Rand:   rand.New(rand.NewPCG(seed, 7)),
+		simLog: simLog{end: 100, slotLSN: 100},
+		simTable: simTable{
+			table: map[core.RowID]*simRow{}, seqs: map[string]int64{}, names: map[core.RowID]string{},
+			discarded: map[core.RowID]bool{},
+		},
+		simBookmark: simBookmark{confirmed: 100},
+		simDestination: simDestination{
+			sent: map[string][]int64{}, most: map[string]int64{}, loose: map[core.RowID]int{},
+		},
+		fails: true, trace: func(string, ...any) {},
 	}
 }
 

@@ -42,8 +42,8 @@ func (c *capacity) enter(size int64) {
 	c.bytes += size
 }
 
-// answered takes back the bytes of an event. It counts until it leaves.
-func (c *capacity) answered(size int64) { c.bytes -= size }
+// free takes back the bytes of an event that is answered. The event counts until it leaves.
+func (c *capacity) free(size int64) { c.bytes -= size }
 
 // leave takes back events that no longer hold a position back.
 func (c *capacity) leave(events int) { c.events -= events }

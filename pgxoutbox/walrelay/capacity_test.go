@@ -20,7 +20,7 @@ func TestCapacity(t *testing.T) {
 	if c.look(now) {
 		t.Error("room above both limits")
 	}
-	c.answered(1000)
+	c.free(1000)
 	if c.look(now) {
 		t.Error("room for a third event: an answered event counts until it leaves")
 	}
@@ -33,8 +33,8 @@ func TestCapacity(t *testing.T) {
 	if c.look(now) {
 		t.Error("room above the limit of bytes")
 	}
-	c.answered(1)
-	c.answered(99)
+	c.free(1)
+	c.free(99)
 	c.leave(1)
 	if c.events != 0 || c.bytes != 0 || c.full() {
 		t.Errorf("not empty at the end: %+v", c)

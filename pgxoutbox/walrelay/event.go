@@ -95,7 +95,7 @@ func (w *window) accept(id core.RowID) bool {
 // answer ends an event.
 func (w *window) answer(e *event) {
 	delete(w.byID, e.row.ID)
-	w.capacity.answered(e.size)
+	w.capacity.free(e.size)
 	w.spills.sure(e)
 	e.giveBack()
 	e.state = eventAnswered

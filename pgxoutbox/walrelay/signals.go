@@ -8,8 +8,8 @@ type signals struct {
 	work  chan struct{} // there is something to ask the table
 	ready chan struct{} // there is something to claim
 
-	reading bool // an event of the log is being entered
-	unsaid  int  // events that were entered since ready was signalled
+	entering bool // an event of the log is being entered, and more may be at hand
+	unsaid   int  // events that were entered since ready was signalled
 }
 
 func newSignals() signals {
@@ -22,7 +22,7 @@ const mostUnsaid = 64
 // claimable wakes the relay, because there is something to claim. While the reader enters events of
 // the log, it wakes the relay only if there are many; flush does it for the rest.
 func (s *signals) claimable() {
-	if s.reading {
+	if s.entering {
 		if s.unsaid++; s.unsaid < mostUnsaid {
 			return
 		}

@@ -27,7 +27,7 @@ func TestSignals(t *testing.T) {
 	}
 
 	// While the log is read, the relay hears of many events at once.
-	s.reading = true
+	s.entering = true
 	for range 2 * mostUnsaid {
 		s.claimable()
 		if s.unsaid > 0 && ready() {
@@ -49,7 +49,7 @@ func TestSignals(t *testing.T) {
 
 	// An event that does not come from the log is said at once, and the others with it.
 	s.claimable()
-	s.reading = false
+	s.entering = false
 	s.claimable()
 	if !ready() {
 		t.Error("the relay does not hear of an event at once")

@@ -23,9 +23,9 @@ import (
 //   - While a row of a key may be open in the table, each later event asks the table first. If an
 //     open row is before it, the event gets an open row too, and is published from the table.
 //
-// Several goroutines use it. It does no I/O. Files event.go, lane.go and topic.go have the methods
-// for events, keys and destinations; claims.go gives events out, and asks.go sends them to the
-// table.
+// Several goroutines use it. It does no I/O. One mutex guards its parts, which are types of their
+// own. Its methods in event.go say what became of an event, and those in route.go put it where it
+// belongs. claims.go gives events out, and asks.go sends them to the table.
 type window struct {
 	mu          sync.Mutex
 	signals     signals
@@ -80,39 +80,9 @@ func (w *window) add(row core.Claimed, commit pglogrepl.LSN, n int) {
 	if !w.reading.next(position{commit: commit, n: n}) {
 		return
 	}
-	w.signals.reading = true
+	w.signals.entering = true
 	w.enter(row, commit)
-	w.signals.reading = false
-}
-
-// flush wakes the relay if it has not heard of all events.
-func (w *window) flush() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.signals.flush()
-}
-
-// addRepaired enters an event that a repair has read from the table.
-func (w *window) addRepaired(row core.Claimed) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.enter(row, 0)
-}
-
-func (w *window) enter(row core.Claimed, commit pglogrepl.LSN) {
-	if w.byID[row.ID] != nil { // a row that was moved to another partition: the first copy stands for both
-		return
-	}
-	e := &event{row: row, commit: commit, size: int64(len(row.Event.Payload)) + eventOverhead}
-	e.topic = w.topics.get(row.Event.Topic)
-	w.byID[row.ID] = e
-	w.unconfirmed.add(e)
-	w.capacity.enter(e.size)
-	if !row.KeyID.IsZero() {
-		e.lane = w.lanes.get(row.KeyID, e.topic)
-		e.lane.events = append(e.lane.events, e)
-	}
-	w.route(e)
+	w.signals.entering = false
 }
 
 // commit says that the transaction that begin has named was read, and where it ends.
@@ -134,11 +104,25 @@ func (w *window) idle(end pglogrepl.LSN) {
 	}
 }
 
+// flush wakes the relay if it has not heard of all events.
+func (w *window) flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.signals.flush()
+}
+
 // beginRepair says that events of a repair are to be entered.
 func (w *window) beginRepair() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unconfirmed.repairing = true
+}
+
+// addRepaired enters an event that a repair has read from the table.
+func (w *window) addRepaired(row core.Claimed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.enter(row, 0)
 }
 
 // endRepair says that all events of a repair were entered.
@@ -147,6 +131,23 @@ func (w *window) endRepair() {
 	defer w.mu.Unlock()
 	w.unconfirmed.endRepair()
 	w.advance()
+}
+
+// enter adds an event.
+func (w *window) enter(row core.Claimed, commit pglogrepl.LSN) {
+	if w.byID[row.ID] != nil { // a row that was moved to another partition: the first copy stands for both
+		return
+	}
+	e := &event{row: row, commit: commit, size: int64(len(row.Event.Payload)) + eventOverhead}
+	e.topic = w.topics.get(row.Event.Topic)
+	w.byID[row.ID] = e
+	w.unconfirmed.add(e)
+	w.capacity.enter(e.size)
+	if !row.KeyID.IsZero() {
+		e.lane = w.lanes.get(row.KeyID, e.topic)
+		e.lane.events = append(e.lane.events, e)
+	}
+	w.route(e)
 }
 
 // advance takes out what is answered.
@@ -165,6 +166,7 @@ func (w *window) progress() (end pglogrepl.LSN, answered int) {
 	return w.unconfirmed.done, w.unconfirmed.answered
 }
 
+// confirmed says that events which progress has counted are confirmed.
 func (w *window) confirmed(answered int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,6 +183,7 @@ func (w *window) caughtUp() bool {
 	return !w.closed && !w.unconfirmed.repairing && w.spills.known(w.unconfirmed.done)
 }
 
+// isRepairing reports whether an event of a repair is not answered yet, or is still to come.
 func (w *window) isRepairing() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

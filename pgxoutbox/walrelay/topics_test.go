@@ -10,6 +10,10 @@ func TestTopics(t *testing.T) {
 	for range s.inTurn {
 		t.Fatal("something is in an empty one")
 	}
+	if s.get("here").elsewhere {
+		t.Error("a topic is published elsewhere though nobody says so")
+	}
+	s = topics{}
 	asked := 0
 	s.elsewhere = func(name string) bool {
 		asked++

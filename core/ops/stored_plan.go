@@ -117,7 +117,8 @@ type PlanStore interface {
 	ReadPlans(ctx context.Context, limit int) ([]StoredPlan, error)
 
 	// ChangePlan makes a change, all of it in one transaction. It returns false, and has changed
-	// nothing, if the plan has another version. The plan that it returns has the new version.
+	// nothing, if the plan has another version. The plan that it returns has the new version and
+	// the new times.
 	ChangePlan(ctx context.Context, c PlanChange) (p StoredPlan, ok bool, err error)
 
 	// ReadStatuses returns what became of rows that were redriven or inserted by a replay. Rows

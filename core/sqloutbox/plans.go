@@ -17,12 +17,14 @@ var _ ops.PlanStore = (*Repository)(nil)
 // planStatements are the statements about plans.
 type planStatements struct {
 	insert, forget, read, list, change string
+	times                              string
 	outcomes, copies                   string
 }
 
 const (
 	planColumns = "state, version, body, {us:created_at}, {us:updated_at}, {us:worker_until}, {clock}"
 	planList    = "SELECT id, " + planColumns + " FROM {plan} ORDER BY created_at DESC, id LIMIT "
+	planTimes   = "SELECT {us:updated_at}, {us:worker_until}, {clock} FROM {plan} WHERE id = "
 	planEnded   = "state IN ('done', 'cancelled')"
 
 	// outcomesOfRows reads rows that have their place, and outcomesOfCopies those that took the
@@ -43,6 +45,7 @@ func newPlanStatements(n names) planStatements {
 		list:   planList + "?",
 		change: "UPDATE {plan} SET state = ?, body = ?, version = version + 1, updated_at = {now}, " +
 			"worker_until = {after} WHERE id = ? AND version = ?",
+		times:    planTimes + "?",
 		outcomes: outcomesOfRows + "IN ({ids})", copies: outcomesOfCopies + "IN ({ids})",
 	}
 	onPostgres := planStatements{
@@ -54,10 +57,11 @@ func newPlanStatements(n names) planStatements {
 		list: planList + "$1::bigint",
 		change: "UPDATE {plan} SET state = $1::text, body = $2::text, version = version + 1, updated_at = {now}, " +
 			"worker_until = {now} + $3::bigint * interval '1 microsecond' WHERE id = $4::text AND version = $5::bigint",
+		times:    planTimes + "$1::text",
 		outcomes: outcomesOfRows + "= ANY ($1::uuid[])", copies: outcomesOfCopies + "= ANY ($1::uuid[])",
 	}
 	s := byDialect[planStatements]{postgres: onPostgres, mysql: others, sqlite: others}.of(n)
-	for _, text := range []*string{&s.insert, &s.forget, &s.read, &s.list, &s.change, &s.outcomes, &s.copies} {
+	for _, text := range []*string{&s.insert, &s.forget, &s.read, &s.list, &s.change, &s.times, &s.outcomes, &s.copies} {
 		*text = n.expand(*text)
 	}
 	return s
@@ -157,13 +161,17 @@ func scanPlan(res core.Rows, more ...any) (p ops.StoredPlan, err error) {
 	if err := json.Unmarshal([]byte(body), &p); err != nil {
 		return p, fmt.Errorf("plan %s: %w", id, err)
 	}
-	micro := func(us int64) time.Time { return time.UnixMicro(us).UTC() }
-	p.ID, p.State, p.Version = id, ops.PlanState(state), version
-	p.CreatedAt, p.UpdatedAt, p.ReadAt, p.WorkerUntil = micro(created), micro(updated), micro(now), time.Time{}
-	if until != nil {
-		p.WorkerUntil = micro(*until)
-	}
+	p.ID, p.State, p.Version, p.CreatedAt = id, ops.PlanState(state), version, time.UnixMicro(created).UTC()
+	setTimes(&p, updated, until, now)
 	return p, nil
+}
+
+// setTimes sets the times of a plan that change with it, in microseconds.
+func setTimes(p *ops.StoredPlan, updated int64, until *int64, now int64) {
+	p.UpdatedAt, p.ReadAt, p.WorkerUntil = time.UnixMicro(updated).UTC(), time.UnixMicro(now).UTC(), time.Time{}
+	if until != nil {
+		p.WorkerUntil = time.UnixMicro(*until).UTC()
+	}
 }
 
 // errStale ends the transaction of a change of a plan that has another version.
@@ -185,24 +193,36 @@ func (r *Repository) ChangePlan(ctx context.Context, c ops.PlanChange) (p ops.St
 				return err
 			}
 		}
-		if len(c.IDs) == 0 {
-			return nil
+		if len(c.IDs) > 0 {
+			n, err := r.changeRows(ctx, q, p.Action, c)
+			if err != nil {
+				return err
+			}
+			p.Changed += n
+			if err := r.writePlan(ctx, q, p, p.Version, c.Lease); err != nil {
+				return err
+			}
+			p.Version++
 		}
-		n, err := r.changeRows(ctx, q, p.Action, c)
-		if err != nil {
-			return err
-		}
-		p.Changed += n
-		if err := r.writePlan(ctx, q, p, p.Version, c.Lease); err != nil {
-			return err
-		}
-		p.Version++
-		return nil
+		return r.readTimes(ctx, q, &p)
 	})
 	if errors.Is(err, errStale) {
 		return c.Plan, false, nil
 	}
 	return p, err == nil, noTables(err)
+}
+
+// readTimes reads the times that writePlan has written, by the clock of the database.
+func (r *Repository) readTimes(ctx context.Context, q sqlkit.Querier, p *ops.StoredPlan) error {
+	return sqlkit.EachRow(ctx, q, r.plans.times, []any{p.ID}, func(res core.Rows) error {
+		var updated, now int64
+		var until *int64
+		if err := res.Scan(&updated, &until, &now); err != nil {
+			return err
+		}
+		setTimes(p, updated, until, now)
+		return nil
+	})
 }
 
 func (r *Repository) writePlan(ctx context.Context, q sqlkit.Querier, p ops.StoredPlan, version int64,

@@ -102,6 +102,8 @@ func planChanged(f *fixture) {
 	f.must(stored.State == ops.PlanRunning && stored.Position == 1 && stored.Changed == 1 && stored.Stage == 1 &&
 		stored.Worker == "w" && stored.Running() && stored.Version == got.Version &&
 		slices.Equal(stored.IDs, read.IDs), "plan %+v", stored)
+	f.must(got.Running() && got.UpdatedAt.Equal(stored.UpdatedAt) && got.UpdatedAt.After(read.UpdatedAt),
+		"the times of the change are %+v, stored are %+v", got, stored)
 	f.must(len(f.dead()) == 1 && f.dead()[0].ID == second.ID, "dead are %v", f.dead())
 	f.must(f.wholeAudit()[0].Actor == "bob" && f.wholeAudit()[0].Action == "run-plan", "audit %+v", f.wholeAudit())
 

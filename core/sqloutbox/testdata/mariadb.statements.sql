@@ -268,6 +268,9 @@ SELECT e.id, e.status, e.attempts FROM `outbox_event` e WHERE NOT EXISTS (SELECT
 -- plan: read
 SELECT id, state, version, body, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',worker_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)), ids FROM `outbox_plan` WHERE id = ?
 
+-- plan: times
+SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',worker_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM `outbox_plan` WHERE id = ?
+
 -- rate: rates
 SELECT target, COALESCE(per_second, 0), COALESCE(in_flight, 0), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',paused_at), actor, reason
 FROM `outbox_pause` WHERE target LIKE 'rate:%' ORDER BY target LIMIT 1000

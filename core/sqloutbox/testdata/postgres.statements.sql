@@ -425,6 +425,9 @@ SELECT e.id, e.status, e.attempts FROM "app"."outbox_event" e WHERE NOT EXISTS (
 -- plan: read
 SELECT id, state, version, body, (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, (extract(epoch from worker_until)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint, ids FROM "app"."outbox_plan" WHERE id = $1::text
 
+-- plan: times
+SELECT (extract(epoch from updated_at)*1000000)::bigint, (extract(epoch from worker_until)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_plan" WHERE id = $1::text
+
 -- planner
 SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 

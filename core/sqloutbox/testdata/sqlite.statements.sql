@@ -268,6 +268,9 @@ SELECT e.id, e.status, e.attempts FROM "outbox_event" e WHERE NOT EXISTS (SELECT
 -- plan: read
 SELECT id, state, version, body, created_at, updated_at, worker_until, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ids FROM "outbox_plan" WHERE id = ?
 
+-- plan: times
+SELECT updated_at, worker_until, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_plan" WHERE id = ?
+
 -- rate: rates
 SELECT target, COALESCE(per_second, 0), COALESCE(in_flight, 0), paused_at, actor, reason
 FROM "outbox_pause" WHERE target LIKE 'rate:%' ORDER BY target LIMIT 1000

@@ -29,7 +29,8 @@ func (db *database) explainLog(ctx context.Context, schema, prefix string, list 
 		switch {
 		case state.Log == "":
 		case state.Log == logPublished:
-			x.Text += " By table " + prefix + "log, " + state.words() + "."
+			x.Text = "It was inserted at " + x.Event.CreatedAt.UTC().Format("2006-01-02 15:04:05 MST") + ", and " +
+				state.words() + ": table " + prefix + "log says so."
 			x.Fix = ""
 		case db.pgx != nil:
 			if slots == nil {

@@ -41,7 +41,9 @@ func (db *database) byLog(ctx context.Context, schema, prefix string) (*logEvent
 	if err != nil || e.ByLog == 0 {
 		return nil, err
 	}
-	e.Unconfirmed, err = db.unconfirmed(ctx, schema, prefix)
+	if e.Unconfirmed, err = db.unconfirmed(ctx, schema, prefix); e.Unconfirmed != nil {
+		e.ByLog = max(e.ByLog, e.Unconfirmed.N) // events that came between the two questions
+	}
 	return &e, err
 }
 

@@ -84,7 +84,8 @@ func (s slot) judge(maxBehind int64) finding {
 			"(RepairAlways): " + relayGuide
 	case !s.active:
 		f.Found = fmt.Sprintf("nobody reads slot %s, and the server keeps %s of log for it", s.name, mebibytes(s.kept))
-		f.Cause = "no event is sent, and the log fills the disk, or is removed at max_slot_wal_keep_size"
+		f.Cause = "no event that is left to its reader is sent, and the log fills the disk, or is removed at " +
+			"max_slot_wal_keep_size"
 		f.Fix = "start its reader (Debezium: look at the state of the connector and of its task); drop a slot that " +
 			"nobody needs"
 		if s.mark != nil {

@@ -100,7 +100,7 @@ WHERE slot = $1::text AND epoch = $2::bigint`, k.cfg.Slot, k.epoch, done.String(
 	}
 	if repaired {
 		k.wasRepair = false
-		k.log.InfoContext(ctx, "outbox: the slot is repaired")
+		k.log.InfoContext(ctx, "outbox: the events of the table are published, and all others come from the slot")
 	}
 	k.confirmed.Store(uint64(done))
 	k.window.confirmed(answered)

@@ -129,7 +129,7 @@ func (s *session) readRepair(ctx context.Context) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	s.log.InfoContext(ctx, "outbox: events of the table are published again", "events", n)
+	s.log.InfoContext(ctx, "outbox: what committed before the slot was made is published from the table", "events", n)
 	s.window.endRepair()
 	s.repairTx.read.Store(true)
 	return nil

@@ -65,9 +65,19 @@ func (a *app) auditCommand() *cobra.Command {
 		Use:   "audit",
 		Short: "List what people did: who, when, why, to which event",
 		Long: `audit lists the audit table, the newest row first. --row is served by an index. The other filters are
-compared row by row, and then a page may be short: the last line says how to go on.`,
-		Example: "  outbox audit --actor ada --since 24h\n  outbox audit --row 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10",
-		Args:    cobra.NoArgs,
+compared row by row, and then a page may be short: the last line says how to go on.
+
+A redrive, a discard and a replay have a row for each event, and other actions have one row:
+
+  redrive, discard, replay                  an event that a person changed
+  plan, run-plan, pause-plan, cancel-plan   a plan; the reason names it
+  pause, resume, rate                       a destination, a tenant or everything
+  note-group, mute-group, unmute-group      a group of failures
+  declare-window, withdraw-window           how long a consumer recognises copies
+  reset-keys                                all keys`,
+		Example: "  outbox audit --actor ada --since 24h\n  outbox audit --action run-plan\n" +
+			"  outbox audit --row 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			q := core.AuditQuery{Before: f.before}
 			if f.limit < 1 || f.limit > 1000 {

@@ -293,7 +293,9 @@ func (a *app) mutate(ctx context.Context, m mutation, args []string) error {
 		err = a.work(ctx, ob, m, selected, &done)
 	}
 	perr := a.print(done, func() {
-		if !m.dryRun {
+		if m.dryRun {
+			a.sayf("%s would be changed\n", many(done.Events, "event"))
+		} else {
 			a.sayf("%s changed\n", many(done.Changed, "event"))
 		}
 	})

@@ -100,7 +100,7 @@ func TestStatus(t *testing.T) {
 			core.Event{Type: "mail", Topic: "mails", Key: "1", Payload: []byte("{}")},
 			core.Event{Type: "mail", Topic: "later", Payload: []byte("{}"), Delay: time.Hour},
 		)
-		w.require(w.run("status"), ExitOK, "pending 3", "dead 2")
+		w.require(w.run("status"), ExitOK, "pending 3", "dead 2", "outbox groups says why events are dead")
 		var s outboxState
 		if code := w.json(&s, "status", "--max-dead", "1"); code != ExitUnhealthy || s.Pending != 3 || s.Dead != 2 ||
 			s.Capped || len(s.Topics) != 3 || s.Relays == nil || len(s.Relays) != 0 {

@@ -80,7 +80,8 @@ func TestPlans(t *testing.T) {
 		w.require(w.run("redrive", "plan", "--topic", "", "--dry-run"), ExitUsage, "--topic", "it is empty")
 		w.require(w.run("pause", "--all", "--tenant", "", "--reason", "INC-42", "--yes"), ExitUsage, "it is empty")
 		w.require(w.run("inbox", "discard", "--all", "--consumer=", "--reason", "x", "--yes"), ExitUsage, "it is empty")
-		w.require(w.run("redrive", "plan", "--topic", "orders", "--dry-run"), ExitOK, "30 dead events of 30 keys")
+		w.require(w.run("redrive", "plan", "--topic", "orders", "--dry-run"), ExitOK, "30 dead events of 30 keys",
+			"nothing is stored: it is a dry run")
 		w.require(w.run("plans", "list"), ExitOK, "no plan is stored")
 		var p ops.StoredPlan
 		w.json(&p, "redrive", "plan", "--topic", "orders", "--reason", "INC-42", "--actor", "ada")

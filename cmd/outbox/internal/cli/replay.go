@@ -90,5 +90,9 @@ func (a *app) storePlan(ctx context.Context, api *ops.API, p ops.Plan, w who, dr
 	if len(p.IDs) == 0 {
 		a.hintUnseen(ctx, api, p.Filter)
 	}
-	return a.printPlan(stored)
+	err := a.printPlan(stored)
+	if dryRun && !a.json {
+		a.note("nothing is stored: it is a dry run")
+	}
+	return err
 }

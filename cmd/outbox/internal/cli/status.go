@@ -243,7 +243,7 @@ that walrelay has stopped is in no table: /readyz of the relay and the metric ou
 it. At most 100,000 of each kind are counted; a plus behind a number says that there may be more.
 
   pending   not yet published
-  due       pending, its time has come, and no process holds it
+  due       pending, its time has come, and no process holds it; it may wait for its key
   leased    pending, and a process holds it
   retrying  pending, and refused before
   dead      given up
@@ -422,7 +422,7 @@ func (a *app) printState(s outboxState) {
 		a.sayf("%s\n", a.paint(yellow, p.text()))
 	}
 	for _, r := range s.Rates {
-		a.sayf("%s\n", a.paint(yellow, fmt.Sprintf("destination %s gets %s by %s since %s: %s", r.Topic, r.limits(),
+		a.sayf("%s\n", a.paint(yellow, fmt.Sprintf("destination %s gets %s, set by %s at %s: %s", r.Topic, r.limits(),
 			short(r.Actor), moment(r.Since), short(r.Reason))))
 	}
 	switch {
@@ -448,5 +448,8 @@ func (a *app) printState(s outboxState) {
 				age(seconds(relay.SeenSecs))+" ago", topics)
 		}
 		r.write(a.Out)
+	}
+	if s.Dead > 0 {
+		a.note("outbox groups says why events are dead, and outbox keys what waits for them")
 	}
 }

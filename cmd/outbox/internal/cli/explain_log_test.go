@@ -63,6 +63,7 @@ func TestExplainOfTheLog(t *testing.T) {
 			return
 		}
 		explain(unknown, "it has no logical replication slot")
+		w.require(w.run("status"), ExitOK, "nobody reads the log: this database has no logical replication slot")
 
 		name := unique()
 		w.exec("SELECT pg_create_logical_replication_slot('" + name + "', 'pgoutput')")

@@ -63,6 +63,8 @@ type outboxState struct {
 	ByLog *logEvents `json:"by_log,omitempty"`
 	// Slots are the replication slots by which a reader of the log gets the events.
 	Slots []slotRow `json:"slots,omitempty"`
+
+	noSlot bool // events are for a reader of the log, and this PostgreSQL has no slot for one
 }
 
 // countTopics reads at most maxCounted events in the order of an index, in each of three parts:
@@ -203,6 +205,7 @@ func (a *app) state(ctx context.Context, db *database) (s outboxState, err error
 	if len(slots) > 0 {
 		s.Slots = converted(slots, slotRowOf)
 	}
+	s.noSlot = s.ByLog != nil && db.pgx != nil && len(slots) == 0
 	if pauses, err := ob.Pauses(ctx); err == nil { // tables of the version before have none
 		s.Pauses = converted(pauses, pauseRowOf)
 	}
@@ -407,6 +410,10 @@ func (a *app) printState(s outboxState) {
 		if s.ByLog.Unconfirmed.late() && !slices.ContainsFunc(s.Slots, failed) {
 			a.sayf("%s\n", a.paint(yellow, whyLate+": "+whereStopped))
 		}
+	}
+	if s.noSlot {
+		a.sayf("%s\n", a.paint(red, "nobody reads the log: this database has no logical replication slot; `outbox "+
+			"doctor` says what to do"))
 	}
 	for _, r := range s.Slots {
 		text := r.found.Found

@@ -51,30 +51,11 @@ func (i *inbound) all() []string {
 // brokers has functions that make a topic and return the address for --to.
 var brokers = map[string]func(t *testing.T, in *inbound) (to, topic string){
 	"rabbitmq": func(t *testing.T, in *inbound) (to, topic string) {
-		topic = topics.Rabbit(t)
-		conn, err := amqp091.Dial(topics.RabbitURI(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		ch, err := conn.Channel()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ch.QueueDeclare(topic, true, false, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
-		messages, err := ch.Consume(topic, "", true, false, false, false, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			for m := range messages {
-				id, _ := m.Headers[core.HeaderEventID].(string)
-				in.add(id)
-			}
-		}()
-		return topics.RabbitURI(t) + "?topology=queue", topic
+		return topics.RabbitURI(t) + "?topology=queue", rabbitQueue(t, in, nil)
+	},
+	"rabbitmq quorum": func(t *testing.T, in *inbound) (to, topic string) {
+		return topics.RabbitURI(t) + "?topology=queue&queue=quorum",
+			rabbitQueue(t, in, amqp091.Table{"x-queue-type": "quorum"})
 	},
 	"kafka": func(t *testing.T, in *inbound) (to, topic string) {
 		topic = topics.Kafka(t, "", 1, nil)
@@ -153,6 +134,35 @@ var brokers = map[string]func(t *testing.T, in *inbound) (to, topic string){
 	},
 }
 
+// rabbitQueue makes a queue with these arguments.
+func rabbitQueue(t *testing.T, in *inbound, arguments amqp091.Table) string {
+	t.Helper()
+	topic := topics.Rabbit(t)
+	conn, err := amqp091.Dial(topics.RabbitURI(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(topic, true, false, false, false, arguments); err != nil {
+		t.Fatal(err)
+	}
+	messages, err := ch.Consume(topic, "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for m := range messages {
+			id, _ := m.Headers[core.HeaderEventID].(string)
+			in.add(id)
+		}
+	}()
+	return topic
+}
+
 // A relay in a separate process publishes the events that another process commits. Its probes
 // report its state. On SIGTERM it leaves no event half done.
 func TestRelayProcess(t *testing.T) {
@@ -162,6 +172,7 @@ func TestRelayProcess(t *testing.T) {
 		open   func(*testing.T) testdb.DB
 	}{
 		{"rabbitmq", testdb.Postgres},
+		{"rabbitmq quorum", testdb.SQLite},
 		{"kafka", testdb.MariaDB},
 		{"redis", testdb.SQLite},
 		{"nats", testdb.Postgres},

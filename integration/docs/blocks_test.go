@@ -26,6 +26,7 @@ var packages = func() map[string]string {
 		"pgdialect": "github.com/uptrace/bun/dialect/pgdialect", "redis": "github.com/redis/go-redis/v9",
 		"pgx":         "github.com/jackc/pgx/v5",
 		"amqp":        "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp",
+		"amqp091":     "github.com/rabbitmq/amqp091-go",
 		"kafka":       "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka",
 		"wmnats":      "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats",
 		"nats":        "github.com/nats-io/nats.go",

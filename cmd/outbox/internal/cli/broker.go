@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kgo"
 	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
@@ -29,8 +31,9 @@ import (
 const brokerHelp = `  kafka://host:9092,host2:9092       a topic is a topic. ?tls=true; user:password@ is SASL/PLAIN.
                                      Up to 1024 events are on their way at once, with any --workers
   amqp://user:password@host:5672/    RabbitMQ; a topic is a fanout exchange. ?topology=queue: a topic
-                                     is a durable queue, which is declared; ?topology=topic&exchange=NAME:
-                                     a topic is a routing key of that exchange. amqps:// is with TLS
+                                     is a durable queue, which is declared, with &queue=quorum as a quorum
+                                     queue; ?topology=topic&exchange=NAME: a topic is a routing key of that
+                                     exchange. amqps:// is with TLS
   nats://host:4222                   JetStream; a topic is a subject of a stream that exists
   redis://user:password@host:6379/0  a topic is a stream. rediss:// is with TLS`
 
@@ -141,7 +144,7 @@ func kafkaOptions(u *url.URL) ([]kgo.Opt, error) {
 	encrypted := false
 	if set["tls"] != "" {
 		if encrypted, err = strconv.ParseBool(set["tls"]); err != nil { // else the password would go out in the clear
-			return nil, usage("--to: ?tls=%s is neither true nor false", short(set["tls"]))
+			return nil, usage("?tls=%s is neither true nor false", short(set["tls"]))
 		}
 	}
 	if encrypted {
@@ -165,23 +168,51 @@ func openKafka(_ context.Context, u *url.URL, s brokerSettings) (publisher, erro
 	})
 }
 
+// amqpSettings are those of this program in an address of RabbitMQ.
+type amqpSettings struct {
+	topology string // fanout, queue or topic
+	exchange string // of topology topic
+	quorum   bool   // the queues that are declared are quorum queues
+}
+
+// takeAMQP takes its settings out of an address.
+func takeAMQP(u *url.URL) (s amqpSettings, err error) {
+	set, err := settings(u, amqpParameters, "topology", "exchange", "queue")
+	if err != nil {
+		return s, err
+	}
+	s = amqpSettings{cmp.Or(set["topology"], "fanout"), set["exchange"], set["queue"] == "quorum"}
+	switch queue := set["queue"]; {
+	case s.topology == "topic" && s.exchange == "":
+		return s, usage("topology=topic is with exchange=NAME")
+	case !slices.Contains([]string{"fanout", "queue", "topic"}, s.topology):
+		return s, usage("topology=%s: it is fanout, queue, or topic with exchange=NAME", short(s.topology))
+	case !slices.Contains([]string{"", "classic", "quorum"}, queue):
+		return s, usage("queue=%s: it is classic or quorum", short(queue))
+	case queue != "" && s.topology != "queue":
+		return s, usage("queue=%s is with topology=queue: no other topology declares queues", queue)
+	}
+	return s, nil
+}
+
 func openAMQP(_ context.Context, u *url.URL, s brokerSettings) (publisher, error) {
-	set, err := settings(u, amqpParameters, "topology", "exchange")
+	set, err := takeAMQP(u)
 	if err != nil {
 		return nil, err
 	}
 	cfg := amqpbridge.Config{
 		Channels: s.workers, ConnectTimeout: s.timeout, Bridge: watermillbridge.Config{Logger: s.logger},
 	}
-	switch topology := set["topology"]; {
-	case topology == "" || topology == "fanout":
-		cfg.AMQP = amqpbridge.PubSubConfig(u.String(), nil)
-	case topology == "queue":
+	switch set.topology {
+	case "queue":
 		cfg.AMQP, cfg.DeclareQueues = amqpbridge.QueueConfig(u.String()), true
-	case topology == "topic" && set["exchange"] != "":
-		cfg.AMQP = amqpbridge.TopicConfig(u.String(), set["exchange"], "")
+		if set.quorum {
+			cfg.AMQP.Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}
+		}
+	case "topic":
+		cfg.AMQP = amqpbridge.TopicConfig(u.String(), set.exchange, "")
 	default:
-		return nil, usage("topology=%s: it is fanout, queue, or topic with exchange=NAME", topology)
+		cfg.AMQP = amqpbridge.PubSubConfig(u.String(), nil)
 	}
 	return amqpbridge.NewPublisher(cfg)
 }

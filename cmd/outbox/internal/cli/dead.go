@@ -129,10 +129,13 @@ func (a *app) printDead(rows []deadRow, limit int) {
 }
 
 // short is a text in one line of a table.
-func short(s string) string {
+func short(s string) string { return within(80, s) }
+
+// within is a text in one line that has at most n characters.
+func within(n int, s string) string {
 	s = singleLine(s)
-	if r := []rune(s); len(r) > 80 {
-		return string(r[:79]) + "…"
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
 	}
 	return s
 }

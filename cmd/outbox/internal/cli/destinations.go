@@ -20,7 +20,8 @@ type topicFailure struct {
 }
 
 func (f topicFailure) text(topic string) string {
-	return fmt.Sprintf("destination %s did not take row %s: %s, %s", short(topic), f.ID, f.Code, short(f.Error))
+	return fmt.Sprintf("destination %s did not take row %s: %s, %s", short(topic), f.ID, f.Code,
+		within(400, f.Error)) // the cause is often at its end
 }
 
 // findFailing looks for destinations that are down, in the topics with pending events. It begins

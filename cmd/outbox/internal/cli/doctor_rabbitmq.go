@@ -36,12 +36,9 @@ func (x *examination) rabbitMQ(ctx context.Context) ([]finding, error) {
 	if err != nil { // its text has the password
 		return nil, usage("--to: it is no address of RabbitMQ")
 	}
-	set, err := settings(u, amqpParameters, "topology", "exchange")
+	set, err := takeAMQP(u)
 	if err != nil {
 		return nil, usage("--to: %w", err)
-	}
-	if set["topology"] == "topic" && set["exchange"] == "" {
-		return nil, usage("--to: topology=topic is with exchange=NAME")
 	}
 	topics, err := x.recentTopics(ctx)
 	if err != nil {
@@ -49,11 +46,11 @@ func (x *examination) rabbitMQ(ctx context.Context) ([]finding, error) {
 	}
 	var targets []rabbitTarget
 	for _, topic := range topics {
-		switch set["topology"] {
-		case "", "fanout":
+		switch set.topology {
+		case "fanout":
 			targets = append(targets, rabbitTarget{topic: topic, exchange: topic})
 		case "topic":
-			targets = append(targets, rabbitTarget{topic: topic, exchange: set["exchange"], key: topic})
+			targets = append(targets, rabbitTarget{topic: topic, exchange: set.exchange, key: topic})
 		default:
 			targets = append(targets, rabbitTarget{topic: topic, key: topic})
 		}

@@ -16,6 +16,7 @@ func TestBrokerAddresses(t *testing.T) {
 		"kafka://me:hunter2@a:9092,b:9093?tls=true&client-id=x":       "kafka://a:9092,b:9093",
 		"amqp://me:hunter2@localhost:5672/":                           "amqp://localhost:5672",
 		"amqps://me:hunter2@localhost/shop?topology=queue":            "amqps://localhost",
+		"amqp://localhost?topology=queue&queue=quorum":                "amqp://localhost",
 		"amqp://localhost?topology=topic&exchange=events&heartbeat=5": "amqp://localhost",
 		"nats://me:hunter2@127.0.0.1:1":                               "nats://127.0.0.1:1",
 		"redis://me:hunter2@localhost:6379/3":                         "redis://localhost:6379",
@@ -28,21 +29,23 @@ func TestBrokerAddresses(t *testing.T) {
 		_ = b.Close(t.Context())
 	}
 	for address, want := range map[string]string{
-		"":                                     "amqp://",
-		"http://me:hunter2@localhost":          "names no broker",
-		"kafka://me:hunter2@a:9092?acks=1":     `"acks" is not known`,
-		"kafka://me:hunter2@a:9092?tls=yes":    "neither true nor false",
-		"amqp://me:hunter2@a?topolgy=queue":    `"topolgy" is not known`,
-		"amqp://me:hunter2@a?topology=star":    "topology=star",
-		"amqp://me:hunter2@a?topology=topic":   "exchange=NAME",
-		"amqp://me:hunter2@a:x/":               "port",
-		"redis://me:hunter2@a:6379/shop":       "database",
-		"redis://me:hunter2@%zz":               "escape",
-		"nats://me:hunter2@a:4222?stream=shop": "not known",
+		"":                                              "amqp://",
+		"http://me:hunter2@localhost":                   "names no broker",
+		"kafka://me:hunter2@a:9092?acks=1":              `"acks" is not known`,
+		"kafka://me:hunter2@a:9092?tls=yes":             "neither true nor false",
+		"amqp://me:hunter2@a?topolgy=queue":             `"topolgy" is not known`,
+		"amqp://me:hunter2@a?topology=star":             "topology=star",
+		"amqp://me:hunter2@a?topology=topic":            "exchange=NAME",
+		"amqp://me:hunter2@a?queue=quorum":              "is with topology=queue",
+		"amqp://me:hunter2@a?topology=queue&queue=lazy": "it is classic or quorum",
+		"amqp://me:hunter2@a:x/":                        "port",
+		"redis://me:hunter2@a:6379/shop":                "database",
+		"redis://me:hunter2@%zz":                        "escape",
+		"nats://me:hunter2@a:4222?stream=shop":          "not known",
 	} {
 		_, err := openBroker(t.Context(), address, s)
 		if codeOf(err) != ExitUsage || !strings.Contains(err.Error(), want) ||
-			strings.Contains(err.Error(), "hunter2") {
+			strings.Contains(err.Error(), "hunter2") || strings.Count(err.Error(), "--to") != 1 {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

@@ -102,9 +102,9 @@ func (o *Outbox) Health(ctx context.Context) Health {
 	if fails := r.life.pollFails.Load(); running && fails != nil {
 		problem(fmt.Errorf("outbox: the relay cannot poll: %w", *fails))
 	}
-	h.Stopped = r.stopped()
-	for _, topic := range h.Stopped {
-		problem(fmt.Errorf("outbox: destination %q is stopped", clip(topic, 64)))
+	for _, d := range o.Stopped() {
+		h.Stopped = append(h.Stopped, d.Topic)
+		problem(fmt.Errorf("outbox: destination %q is stopped: %w", clip(d.Topic, 64), d.Err))
 	}
 	none, stuck := r.crewState()
 	if h.Stuck = stuck; stuck > 0 && !none {

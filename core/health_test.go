@@ -143,10 +143,10 @@ func TestHealthOfARelay(t *testing.T) {
 		if h := healthOf(t, ob, true, true); !h.Relaying || h.Turned > 10*time.Second {
 			t.Errorf("an idle relay: %+v", h)
 		}
-		pub.Outage("orders", core.Unavailable(errors.New("away")))
+		pub.Outage("orders", core.Unavailable(errors.New("away: amqp://me:hunter2@broker")))
 		publishTo(t, repo, ob, "orders", "mail")
 		time.Sleep(10 * time.Minute)
-		h := healthOf(t, ob, true, true, `destination "orders" is stopped`)
+		h := healthOf(t, ob, true, true, `destination "orders" is stopped: away: amqp://***@broker`)
 		if !h.Degraded() || !slices.Equal(h.Stopped, []string{"orders"}) {
 			t.Errorf("a stopped destination: %+v", h)
 		}

@@ -61,7 +61,9 @@ func newPlanStatements(n names) planStatements {
 		outcomes: outcomesOfRows + "= ANY ($1::uuid[])", copies: outcomesOfCopies + "= ANY ($1::uuid[])",
 	}
 	s := byDialect[planStatements]{postgres: onPostgres, mysql: others, sqlite: others}.of(n)
-	for _, text := range []*string{&s.insert, &s.forget, &s.read, &s.list, &s.change, &s.times, &s.outcomes, &s.copies} {
+	for _, text := range []*string{
+		&s.insert, &s.forget, &s.read, &s.list, &s.change, &s.times, &s.outcomes, &s.copies,
+	} {
 		*text = n.expand(*text)
 	}
 	return s

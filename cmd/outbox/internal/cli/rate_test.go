@@ -50,7 +50,8 @@ func TestRate(t *testing.T) {
 			w.Fatalf("%+v", rows)
 		}
 		w.require(w.run("rates"), ExitOK, "hooks", "0.5", "partner's limit")
-		w.require(w.run("status"), ExitOK, "destination hooks gets at most 0.5 events a second and 4 in flight, set by ann at 20")
+		w.require(w.run("status"), ExitOK, "destination hooks gets at most 0.5 events a second and 4 in flight, "+
+			"set by ann at 20")
 
 		id := core.NewEventID()
 		w.publish(core.Event{ID: id, Type: "placed", Topic: "hooks"})

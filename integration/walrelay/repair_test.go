@@ -163,6 +163,58 @@ func TestSlotMoved(t *testing.T) {
 	})
 }
 
+// The database is a copy on another server, whose transactions and positions have lower numbers. The
+// process that repairs the slot ends before it has published anything, and the next one goes on. The
+// numbers of the first server say nothing to that one either: every event arrives, and later an event
+// that waits in the table.
+func TestRepairOfACopyGoesOn(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		cfg := w.quick()
+		relay := w.relay(cfg)
+		stop := w.runRelay(relay)
+		w.publish("a", 1, 3)
+		w.await(3)
+		stop()
+		w.publish("a", 4, 6)
+		w.dropSlot()
+		fixture.MustExec(t, w.service.Pool,
+			"UPDATE outbox_log SET system_id = '1', checkpoint = '1000000000000', spilled = 'FFFF/0', confirmed = 'FFFF/0'")
+
+		cfg.Repair = walrelay.RepairAlways
+		w.pub.Outage("counts", core.Unavailable(errors.New("away")))
+		relay = w.relay(cfg)
+		stop = w.runRelay(relay)
+		fixture.Await(t, "the repair publishes", func() bool {
+			s, err := relay.Status(t.Context())
+			return err == nil && s.Repairing && s.Leading && len(w.pub.Attempts()) > 3
+		})
+		stop()
+		w.pub.Restore("counts")
+		w.refuse("b", 1)
+		relay = w.relay(w.quick())
+		stop = w.runRelay(relay)
+		w.awaitLast("a", 6)
+		w.wantRepeats("a", 6)
+		fixture.Await(t, "the repair has ended", func() bool {
+			s, err := relay.Status(t.Context())
+			return err == nil && !s.Repairing
+		})
+		w.awaitCheckpoint(relay)
+		w.publish("b", 1, 3)
+		fixture.Await(t, "the key waits in the table", func() bool {
+			return w.service.Statuses()[fixture.StatusNew] == 2
+		})
+		stop()
+		w.pub.FailFor(nil)
+		relay = w.relay(w.quick())
+		w.runRelay(relay)
+		fixture.NoError(t, w.redrive(t.Context(), relay.Outbox()))
+		w.awaitLast("b", 3)
+		w.wantRepeats("b", 3)
+	})
+}
+
 // Run with Create begins with the events that are in the table.
 func TestCreate(t *testing.T) {
 	t.Parallel()

@@ -50,16 +50,20 @@ func (s *session) repair(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// The position of the old slot means nothing now. The new slot is where it begins.
-	if _, err := s.db.exec(ctx, `UPDATE {log} SET confirmed = $3::text::pg_lsn, system_id = $4::text
+	// The position of the old slot means nothing now. The new slot is where it begins. Of another
+	// server, neither its transactions nor its positions say anything here, also if this process
+	// dies and the next one repairs again.
+	if _, err := s.db.exec(ctx, `UPDATE {log} SET confirmed = $3::text::pg_lsn, system_id = $4::text,
+  checkpoint = CASE WHEN system_id = $4::text THEN checkpoint ELSE '0' END,
+  spilled = CASE WHEN spilled <= $3::text::pg_lsn THEN spilled ELSE '0/0' END
 WHERE slot = $1::text AND epoch = $2::bigint`, s.cfg.Slot, b.epoch, start.String(), s.system); err != nil {
 		return err
 	}
 	s.repairTx.from = b.checkpoint
 	if b.system != s.system {
-		s.repairTx.from = 0 // the transactions of another server say nothing here
+		s.repairTx.from = 0
 	}
-	if b.spilled > start { // a position of another server
+	if b.spilled > start {
 		b.spilled = 0
 	}
 	s.window.beginRepair()

@@ -136,6 +136,37 @@ func TestRepairSpilled(t *testing.T) {
 	})
 }
 
+// A repair publishes events again that are before a refused one. Nothing of the log is behind that one
+// when the relay asks the table about them. A later event waits for it all the same.
+func TestRepairBeforeARefusedEvent(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		w.refuse("a", 3)
+		cfg := w.config()
+		cfg.CheckpointEvery = time.Hour // so that all events are published again
+		relay := w.relay(cfg)
+		stop := w.runRelay(relay)
+		w.publish("a", 1, 3)
+		fixture.Await(t, "the third event is dead", func() bool {
+			return w.service.Statuses()[fixture.StatusDead] == 1
+		})
+		stop()
+		w.dropSlot()
+		w.runRelay(relay)
+		w.await(4)
+		w.publish("a", 4, 5)
+		w.publish("b", 1, 1)
+		w.awaitLast("b", 1)
+		fixture.Await(t, "the later events wait in the table", func() bool {
+			return w.service.Statuses()[fixture.StatusNew] == 2
+		})
+		w.pub.FailFor(nil)
+		fixture.NoError(t, w.redrive(t.Context(), relay.Outbox()))
+		w.awaitLast("a", 5)
+		w.wantRepeats("a", 5)
+	})
+}
+
 // The relay notices a slot that a person has made again. It repairs the slot only if told to.
 func TestSlotMoved(t *testing.T) {
 	t.Parallel()

@@ -42,7 +42,7 @@ func (w *window) told(events []*event, verdicts []verdict) {
 	for i, e := range events {
 		if l := e.lane; l != nil && !e.topic.elsewhere {
 			switch verdicts[i] {
-			case inTable:
+			case inTable, inFront:
 				l.spilled = true
 			case fromLog: // until an event behind it says otherwise
 				l.spilled = false
@@ -50,12 +50,12 @@ func (w *window) told(events []*event, verdicts []verdict) {
 			}
 		}
 		w.spills.sure(e)
-		if verdicts[i] == fromLog {
+		if verdicts[i].here() {
 			e.asked, e.away = true, false
 		}
 	}
 	for i, e := range events {
-		if verdicts[i] == fromLog {
+		if verdicts[i].here() {
 			e.giveBack()
 			w.route(e)
 		} else {

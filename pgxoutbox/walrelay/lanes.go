@@ -14,6 +14,7 @@ type lane struct {
 	busy    int      // events that are claimed or moving
 	queued  bool     // in topic.waiting, in topic.later or in window.asks
 	spilled bool     // a row of the key may be open in the table
+	idle    bool     // no event of the key was entered since lanes.spilled has returned it
 }
 
 // leave takes an event out.
@@ -62,6 +63,12 @@ func (s *lanes) spill(keys []core.KeyID) {
 	}
 }
 
+// enter adds an event to its lane.
+func (s *lanes) enter(l *lane, e *event) {
+	l.events = append(l.events, e)
+	l.idle = false
+}
+
 // spilled counts the keys that may have open rows. It returns some of those that have no event in
 // the window.
 func (s *lanes) spilled(most int) (keys []core.KeyID, all int) {
@@ -70,16 +77,19 @@ func (s *lanes) spilled(most int) (keys []core.KeyID, all int) {
 			continue
 		}
 		if all++; len(l.events) == 0 && len(keys) < most {
+			l.idle = true
 			keys = append(keys, id)
 		}
 	}
 	return keys, all
 }
 
-// unspill says that these keys had no open rows while they had no event in the window.
+// unspill says that these keys, which spilled has returned, had no open rows when the table was
+// asked. It does nothing about a key of which an event was entered since: that event may have got an
+// open row after the answer.
 func (s *lanes) unspill(keys []core.KeyID) {
 	for _, id := range keys {
-		if l := s.byKey[id]; l != nil && len(l.events) == 0 {
+		if l := s.byKey[id]; l != nil && l.idle {
 			l.spilled = false
 			s.tidy(l)
 		}

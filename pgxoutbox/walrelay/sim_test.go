@@ -177,6 +177,7 @@ type simProcess struct {
 	held      []*simItem
 	marks     []*simItem
 	confirmed pglogrepl.LSN // the position that the bookmark has, and the server is told next
+	over      []core.KeyID  // keys that had no open rows when the keeper looked
 }
 
 // simItem is an event that the relay has.
@@ -281,7 +282,7 @@ func (p *simProcess) spill(_ context.Context, moves []move) ([]verdict, error) {
 		}
 		v, write := judge(m, known, first)
 		verdicts[i] = v
-		if v == fromLog {
+		if v.here() {
 			p.seen.Back++
 		}
 		p.trace("%d   spill %s ask %v: %d write %v (epoch %d)", p.time, p.names[m.row.ID], m.ask, v, write, p.epoch)
@@ -551,10 +552,16 @@ func (p *simProcess) confirm() {
 	p.confirmed = p.sim.confirmed
 }
 
-// forget does the work of the keeper, which looks for keys that have no open rows.
+// forget does the work of the keeper, which looks for keys that have no open rows. The window hears
+// of it later, as from a database that is slow to answer.
 func (p *simProcess) forget() {
+	if p.over != nil {
+		p.w.unspill(p.over)
+		p.over = nil
+		return
+	}
 	keys, _ := p.w.spilledKeys(2)
-	keys = slices.DeleteFunc(keys, func(id core.KeyID) bool {
+	p.over = slices.DeleteFunc(keys, func(id core.KeyID) bool {
 		for _, r := range p.table {
 			if r.open() && r.row.KeyID == id {
 				return true
@@ -562,7 +569,6 @@ func (p *simProcess) forget() {
 		}
 		return false
 	})
-	p.w.unspill(keys)
 }
 
 // operator changes rows as people and the cleanup do.

@@ -20,6 +20,7 @@ type verdict uint8
 
 const (
 	fromLog verdict = iota + 1 // this process publishes the event from the log
+	inFront                    // as fromLog; and an open row of its key is behind it
 	inTable                    // the event's row is open, and a relay publishes it from the table
 	ended                      // a relay has published the event from the table, or a person has discarded it
 )
@@ -57,6 +58,9 @@ func (m *move) attempts() int {
 // leaves reports whether the open row is outside of its key.
 func (m *move) leaves() bool { return m.failure.Kind == core.FailDead && m.failure.SkipDead }
 
+// here reports whether this process publishes the event.
+func (v verdict) here() bool { return v == fromLog || v == inFront }
+
 // spiller gives events open rows. It is the table of the database, or that of a simulation.
 type spiller interface {
 	// spill decides about each event, and writes open rows, in one transaction. Nothing was written
@@ -80,8 +84,10 @@ func judge(m *move, status *int, open *int64) (v verdict, write bool) {
 		return inTable, false
 	case status != nil && *status != statusDone:
 		return ended, false
-	case m.ask && (m.row.KeyID.IsZero() || open == nil || *open >= m.row.KeySeq):
+	case m.ask && (m.row.KeyID.IsZero() || open == nil):
 		return fromLog, false
+	case m.ask && *open >= m.row.KeySeq:
+		return inFront, false
 	}
 	return inTable, true
 }

@@ -145,7 +145,7 @@ func (w *window) enter(row core.Claimed, commit pglogrepl.LSN) {
 	w.capacity.enter(e.size)
 	if !row.KeyID.IsZero() {
 		e.lane = w.lanes.get(row.KeyID, e.topic)
-		e.lane.events = append(e.lane.events, e)
+		w.lanes.enter(e.lane, e)
 	}
 	w.route(e)
 }
@@ -213,7 +213,8 @@ func (w *window) spilledKeys(most int) (keys []core.KeyID, all int) {
 	return w.lanes.spilled(most)
 }
 
-// unspill says that these keys had no open rows while they had no event in the window.
+// unspill says that these keys, which spilledKeys has returned, had no open rows when the table was
+// asked.
 func (w *window) unspill(keys []core.KeyID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -72,6 +72,30 @@ func TestWindowElsewhere(t *testing.T) {
 	}
 }
 
+// While a row of the key is open behind an event, later events ask the table.
+func TestWindowInFront(t *testing.T) {
+	t.Parallel()
+	w := newWindow(10, 1<<20, nil)
+	key := core.KeyID{1}
+	w.spill([]core.KeyID{key})
+	for n, v := range []verdict{inFront, fromLog} {
+		w.add(windowRow(byte(1+n), "a", 1), 10, 1+n)
+		events := w.toAsk(10)
+		if len(events) != 1 {
+			t.Fatalf("event %d: %d events ask the table, want 1", n, len(events))
+		}
+		w.told(events, []verdict{v})
+		if spilled := w.isSpilled(key); spilled != (v == inFront) {
+			t.Errorf("event %d: the key may have open rows: %t", n, spilled)
+		}
+		w.accept(claimOne(t, w, int64(1+n), true, time.Now()).ID)
+	}
+	w.add(windowRow(3, "a", 1), 10, 3)
+	if events := w.toAsk(10); events != nil {
+		t.Errorf("%d events ask the table, and no row of the key is open", len(events))
+	}
+}
+
 // An event that its destination did not take for now is claimed again when it is due.
 func TestWindowNextDue(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,9 @@ type RunOptions struct {
 	Wait time.Duration
 	// SkipDead is needed if the relays have DeadPolicy core.SkipDead and this Outbox has not.
 	SkipDead bool
+	// DryRun: the plan is read and checked as ever, and nothing is changed. RunPlan returns the plan
+	// as it is, or the error that it would begin with.
+	DryRun bool
 	// Progress, if not nil, is called after each change of the plan, by the goroutine of RunPlan.
 	Progress func(p StoredPlan)
 }
@@ -97,6 +100,9 @@ func (a *API) RunPlan(ctx context.Context, id string, o RunOptions) (StoredPlan,
 	if err := r.begin(ctx, a, id); err != nil {
 		return r.p, err
 	}
+	if o.DryRun {
+		return r.p, nil
+	}
 	err = r.work(ctx)
 	if err != nil && r.p.State == PlanRunning && !r.lost {
 		r.interrupted(ctx, err)
@@ -104,7 +110,7 @@ func (a *API) RunPlan(ctx context.Context, id string, o RunOptions) (StoredPlan,
 	return r.p, err
 }
 
-// begin takes the plan.
+// begin takes the plan. A dry run does not.
 func (r *planRun) begin(ctx context.Context, a *API, id string) (err error) {
 	for {
 		if r.p, err = a.StoredPlan(ctx, id); err != nil {
@@ -125,6 +131,9 @@ func (r *planRun) begin(ctx context.Context, a *API, id string) (err error) {
 		}
 		if err := a.stillRemembered(ctx, &r.p.Plan); err != nil {
 			return err
+		}
+		if r.DryRun {
+			return nil
 		}
 		r.until = time.Now().Add(r.p.Until.Sub(r.p.ReadAt))
 		if r.p.State == PlanStopped {

@@ -69,6 +69,32 @@ func (w *poisoned) stored() ops.StoredPlan {
 	return p
 }
 
+// A dry run is refused as the run would be, and changes nothing.
+func TestRunPlanDry(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		w := newPoisoned(t, db, 4, core.BlockKey)
+		before := w.stored()
+		p, err := w.run(ops.RunOptions{DryRun: true})
+		fixture.NoError(t, err)
+		if p.State != ops.PlanPlanned || p.Events != len(p.IDs) || p.Version != before.Version {
+			t.Errorf("a dry run returns %+v", p)
+		}
+		if got := w.stored(); got.Version != before.Version || w.dead("orders") != len(p.IDs) {
+			t.Errorf("a dry run has changed the plan or its events: %+v, %v", got, w.Statuses())
+		}
+		_, err = w.run(ops.RunOptions{DryRun: true, Rate: -1})
+		if !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("rate -1: %v", err)
+		}
+		_, err = w.api.CancelPlan(t.Context(), w.plan.ID, "eve", "not these")
+		fixture.NoError(t, err)
+		if _, err := w.run(ops.RunOptions{DryRun: true}); !errors.Is(err, ops.ErrPlanEnded) {
+			t.Errorf("a plan that is cancelled: %v", err)
+		}
+	})
+}
+
 func (w *poisoned) run(o ops.RunOptions) (ops.StoredPlan, error) {
 	o.Actor = "bob"
 	return w.api.RunPlan(w.T.Context(), w.plan.ID, o)

@@ -239,7 +239,7 @@ func (m *mutation) check(args []string) (ids []core.RowID, err error) {
 	case len(args) > 0 && m.deadFilter != deadFilter{}:
 		return nil, usage("--topic, --type and --tenant are for --all")
 	}
-	if err := m.who.check(); err != nil && !m.dryRun {
+	if err := m.checkUnless(m.dryRun); err != nil {
 		return nil, err
 	}
 	return rowIDs(args)
@@ -288,6 +288,13 @@ func (a *app) mutate(ctx context.Context, m mutation, args []string) error {
 	if !a.json {
 		a.printRadius(done)
 	}
+	leased := 0
+	for _, e := range selected {
+		if e.Leased() && !m.force { // a discard leaves it alone
+			leased++
+			a.note("row %s is leased: a relay publishes it until %s", e.ID, moment(e.LeaseUntil))
+		}
+	}
 	if len(selected) > 0 && !m.dryRun {
 		ask := fmt.Sprintf("%s %s of %s?", m.name, many(len(selected), "event"), db.name)
 		if err := a.confirm(m.yes, ask); err != nil {
@@ -308,8 +315,8 @@ func (a *app) mutate(ctx context.Context, m mutation, args []string) error {
 			done.Events, err)
 	case err != nil:
 		return err
-	case m.dryRun && done.Events < len(ids):
-		return exit(ExitPartial, "%d of %d events would be changed", done.Events, len(ids))
+	case m.dryRun && done.Events-leased < len(ids):
+		return exit(ExitPartial, "%d of %d events would be changed", done.Events-leased, len(ids))
 	case !m.dryRun && (done.Changed < done.Events || done.Events < len(ids)):
 		return exit(ExitPartial, "%d of %d events are changed: the others have changed before, or a relay publishes "+
 			"them; `outbox explain ID` says what an event waits for", done.Changed, max(done.Events, len(ids)))

@@ -205,6 +205,38 @@ func TestAge(t *testing.T) {
 	}
 }
 
+// inOneHour is a time in the SQL of the database.
+func (w *world) inOneHour() string {
+	return map[core.Dialect]string{
+		core.Postgres: "now() + interval '1 hour'", core.MySQL: "UTC_TIMESTAMP(6) + INTERVAL 1 HOUR",
+		core.SQLite: sqliteNow + " + 3600000000",
+	}[w.dialect]
+}
+
+// A reason that cannot be stored is refused by a dry run as by the command.
+func TestWhoOfADryRun(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up", "--tables", "all")
+		w.poison("orders", 1)
+		for _, command := range []string{
+			"redrive --all", "discard --all", "redrive plan", "keys reset", "inbox redrive --consumer c --all",
+			"effects redrive --all", "pause orders", "window declare orders c --keep 1h",
+			"replay plan --dedup-window 1h",
+		} {
+			for _, how := range []string{"--dry-run", "--yes"} {
+				args := strings.Fields(command)
+				if how == "--dry-run" || !strings.Contains(command, " plan") {
+					args = append(args, how)
+				}
+				w.require(w.run(append(args, "--reason", strings.Repeat("x", 1025))...), ExitUsage,
+					"--reason has 1025 bytes, more than 1024")
+				w.require(w.run(append(args, "--reason", "caf\xe9")...), ExitUsage, "--reason is not valid UTF-8")
+			}
+		}
+	})
+}
+
 // A person ends an event that waits. An event that its destination always refuses never becomes
 // dead if nothing else is acknowledged there. An event that a relay holds needs --force.
 func TestDiscardWaiting(t *testing.T) {
@@ -227,10 +259,10 @@ func TestDiscardWaiting(t *testing.T) {
 		w.require(w.run("discard", "--all", "--reason", "x", "--yes"), ExitOK, "discard: 0 dead events of 0 keys")
 		w.require(w.run("discard", first, "--reason", "x"), ExitRefused, "0 dead and 1 waiting event of 1 key")
 
-		w.exec("UPDATE outbox_event SET lease_until = " + map[core.Dialect]string{
-			core.Postgres: "now() + interval '1 hour'", core.MySQL: "UTC_TIMESTAMP(6) + INTERVAL 1 HOUR",
-			core.SQLite: sqliteNow + " + 3600000000",
-		}[w.dialect])
+		w.exec("UPDATE outbox_event SET lease_until = " + w.inOneHour())
+		w.require(w.run("discard", first, second, "--dry-run"), ExitPartial, "row "+first+" is leased",
+			"0 of 2 events would be changed")
+		w.ok("discard", first, "--dry-run", "--force")
 		w.require(w.run("discard", first, "--reason", "x", "--yes"), ExitPartial, "0 of 1 events are changed",
 			"outbox explain ID")
 		w.require(w.run("discard", first, "--reason", "spam", "--yes", "--force"), ExitOK, "1 event changed")

@@ -275,10 +275,8 @@ refused (exit code 5). Exit code 4 says that fewer effects were changed than wer
 			case len(args) > 0 && (m.Channel != "" || m.Tenant != ""):
 				return usage("--channel and --tenant are for --all")
 			}
-			if !m.dryRun {
-				if err := m.check(); err != nil {
-					return err
-				}
+			if err := m.checkUnless(m.dryRun); err != nil {
+				return err
 			}
 			return a.withEffects(c, func(ctx context.Context, db *database, queue *command.Queue) error {
 				return a.effectsMutate(ctx, db, queue, m, args)
@@ -318,12 +316,23 @@ func (m *effectsMutation) try(ctx context.Context, tx core.Transactor, queue *co
 	return would, nil
 }
 
+// distinct returns ids without those that come again.
+func distinct(ids []string) (unique []string) {
+	for _, id := range ids {
+		if !slices.Contains(unique, id) {
+			unique = append(unique, id)
+		}
+	}
+	return unique
+}
+
 func (a *app) effectsMutate(
 	ctx context.Context, db *database, queue *command.Queue, m effectsMutation, ids []string,
 ) (err error) {
 	tx := sqltx.NewTransactor(db.DB, db.dialect)
 	q := m.Query
 	q.Status, q.Limit = command.StatusDead, 1000
+	ids = distinct(ids)
 	would := -1 // effects that are named and would be changed
 	if m.dryRun && len(ids) > 0 {
 		if would, err = m.try(ctx, tx, queue, ids); err != nil {

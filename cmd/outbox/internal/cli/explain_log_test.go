@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,7 +70,7 @@ func TestExplainOfTheLog(t *testing.T) {
 		w.exec("SELECT pg_create_logical_replication_slot('" + name + "', 'pgoutput')")
 		defer w.exec("SELECT pg_drop_replication_slot('" + name + "')")
 		explain(unknown, "Nobody reads slot "+name, "fix: Start its reader (Debezium")
-		w.exec(`CREATE TABLE outbox_log (slot text, node text, repairing boolean, checkpoint xid8,
+		w.exec(`CREATE TABLE outbox_log (slot text, node text, repairing boolean, checkpoint xid8, system_id text,
 			confirmed pg_lsn DEFAULT 'FFFFFF/0', checkpoint_at timestamptz DEFAULT '2026-11-27 16:30:05Z')`)
 		w.exec("INSERT INTO outbox_log VALUES ('" + name + "', 'vm-1', false, '0')")
 		const notYet = "walrelay has not confirmed it yet, as of 2026-11-27 16:30:05Z"
@@ -102,6 +103,15 @@ func TestExplainOfTheLog(t *testing.T) {
 			w.Errorf("there is nothing to do about an event that is published:\n%s", out)
 		}
 		lists(logPublished, "walrelay has published it, from slot "+name)
+
+		// The checkpoint of another server, of which the database is a copy, proves nothing.
+		w.exec("UPDATE outbox_log SET system_id = '1'")
+		explain(unknown, "walrelay has not confirmed it yet:", "Walrelay has read slot "+name+" on another server",
+			"fix: If the events are to be sent from here, start the relay once with --repair-slot always")
+		lists(logUnconfirmed, "walrelay has not confirmed it yet\n")
+		w.requireFinding(levelFailure, "log", "walrelay has read slot gone on another server")
+		w.exec("UPDATE outbox_log SET system_id = system_identifier FROM pg_control_system()")
+		lists(logPublished, "walrelay has published it, from slot "+name)
 		w.publish(core.Event{ID: "0199d7b0-0000-7000-8000-000000000002", Type: "order.placed", Topic: "orders"})
 		w.exec("UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = created_at WHERE status = 0")
 		out = w.ok("explain", "0199d7b0-0000-7000-8000-000000000002")
@@ -125,7 +135,7 @@ func TestLateEventsOfTheLog(t *testing.T) {
 	w.exec("CREATE PUBLICATION p FOR TABLE outbox_event")
 	name := w.readSlot()
 	w.exec(`CREATE TABLE outbox_log (slot text, node text, repairing boolean, checkpoint xid8, confirmed pg_lsn,
-		checkpoint_at timestamptz)`)
+		checkpoint_at timestamptz, system_id text)`)
 	w.exec("INSERT INTO outbox_log VALUES ('" + name + "', 'vm-1', false, '0', 'FFFFFF/0', now())")
 
 	const where, waits = "/readyz of the relay names the destination", "may be stopped, paused or limited"
@@ -183,7 +193,7 @@ func TestLeftoversOfTheLog(t *testing.T) {
 	w.publish(core.Event{Type: "paid", Topic: "orders"})
 	w.exec("UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = created_at")
 	w.exec(`CREATE TABLE outbox_log (slot text, node text, repairing boolean, checkpoint xid8, confirmed pg_lsn,
-		checkpoint_at timestamptz)`)
+		checkpoint_at timestamptz, system_id text)`)
 	w.exec("INSERT INTO outbox_log VALUES ('gone', 'vm-1', false, '0', '0/0', now())")
 	const missing = "slot gone of walrelay is missing"
 	const left = "slot gone of walrelay is gone, and walrelay had published all"
@@ -221,6 +231,15 @@ func TestLeftoversOfTheLog(t *testing.T) {
 		w.Errorf("status has the slots %+v", s.Slots)
 	}
 
+	// Events that nobody has published are behind many that a relay polls.
+	w.publish(core.Event{Type: "paid", Topic: "orders"})
+	w.exec("UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = created_at WHERE id = " +
+		"(SELECT id FROM outbox_event ORDER BY id DESC LIMIT 1)")
+	w.publish(slices.Repeat([]core.Event{{Type: "paid", Topic: "orders"}}, logSample)...)
+	w.requireFinding(levelFailure, "log", missing)
+	w.require(w.run("status"), ExitOK, missing)
+
+	w.exec("UPDATE outbox_log SET checkpoint = pg_snapshot_xmax(pg_current_snapshot())")
 	w.exec(adopt)
 	w.require(w.run("status"), ExitOK, "slot gone of walrelay is gone, and none of the newest events is for it")
 	if out := w.run("doctor").out; strings.Contains(out, "slot gone") {

@@ -368,10 +368,8 @@ fewer messages were changed than were named or selected, or with --dry-run that 
 			case m.all == (len(args) > 0):
 				return usage("name the messages: ids of events, or --all")
 			}
-			if !m.dryRun {
-				if err := m.check(); err != nil {
-					return err
-				}
+			if err := m.checkUnless(m.dryRun); err != nil {
+				return err
 			}
 			return a.withInbox(c, func(ctx context.Context, db *database, store *sqlinbox.Store) error {
 				return a.inboxMutate(ctx, db, store, m, args)

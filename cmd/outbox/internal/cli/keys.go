@@ -166,7 +166,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 --yes, or it is refused (exit code 5).`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := w.check(); err != nil && !dryRun {
+			if err := w.checkUnless(dryRun); err != nil {
 				return err
 			}
 			return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {

@@ -65,9 +65,14 @@ func asOf(t *time.Time) string {
 // pastCheckpoint is true for a row e of which walrelay has written down that it is published, or
 // open in the table: its transaction is before the checkpoint of a slot l. It reads xmin as
 // pgxoutbox/walrelay does for a repair: what is in doubt counts as later. During a repair a
-// checkpoint proves nothing.
-const pastCheckpoint = `NOT l.repairing AND
+// checkpoint proves nothing, nor does that of another server.
+const pastCheckpoint = `NOT l.repairing AND l.slot IN ({slots}) AND
  now.next - (((now.next & 4294967295) - e.xmin::text::bigint) & 4294967295) < l.checkpoint::text::numeric::bigint`
+
+// notConfirmed is true for a row e of a reader of the log of which walrelay has not written that
+// down.
+const notConfirmed = "e.status = 1 AND e.claimed_by = '" + core.LogReader + "' AND NOT EXISTS (SELECT FROM {log} l WHERE " +
+	pastCheckpoint + ")"
 
 const nextTransaction = "(SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) now"
 
@@ -90,7 +95,7 @@ func (db *database) logStates(ctx context.Context, schema, prefix string, events
 	if err != nil || len(bookmarks) == 0 {
 		return states, err
 	}
-	published, err := db.publishedFrom(ctx, schema, prefix, ids)
+	published, err := db.publishedFrom(ctx, schema, prefix, bookmarks, ids)
 	if err != nil {
 		return states, err
 	}
@@ -109,9 +114,9 @@ func (db *database) logStates(ctx context.Context, schema, prefix string, events
 
 // publishedFrom returns the slot of each of the events that walrelay has published, as far as it
 // has written that down.
-func (db *database) publishedFrom(ctx context.Context, schema, prefix string, ids []string,
+func (db *database) publishedFrom(ctx context.Context, schema, prefix string, bookmarks []bookmark, ids []string,
 ) (map[core.RowID]string, error) {
-	rows, err := db.QueryContext(ctx, db.logWords(schema, prefix, `SELECT e.id::text, min(l.slot)
+	rows, err := db.QueryContext(ctx, db.logWords(schema, prefix, bookmarks, `SELECT e.id::text, min(l.slot)
 FROM {log} l, {event} e, `+nextTransaction+`
 WHERE e.id = ANY ($1::text::uuid[]) AND e.status = 1 AND e.claimed_by = '`+core.LogReader+`' AND `+pastCheckpoint+`
 GROUP BY e.id`), "{"+strings.Join(ids, ",")+"}")
@@ -144,23 +149,31 @@ func (a *app) noteUnconfirmed(ctx context.Context, db *database, p ops.Plan) {
 	if err != nil || len(bookmarks) == 0 {
 		return
 	}
-	published, err := db.publishedFrom(ctx, a.schema, a.prefixOf(), converted(p.IDs, core.RowID.String))
+	published, err := db.publishedFrom(ctx, a.schema, a.prefixOf(), bookmarks,
+		converted(p.IDs, core.RowID.String))
 	if n := p.ByLog - len(published); err == nil && n > 0 {
 		a.note("walrelay has not confirmed %d of them yet%s: it publishes them, and a replay sends them twice", n,
 			asOf(writtenAt(bookmarks)))
 	}
 }
 
-// logWords fills in the names of the tables.
-func (db *database) logWords(schema, prefix, query string) string {
-	return strings.NewReplacer("{log}", db.quote(schema, prefix+"log"), "{event}", db.quote(schema, prefix+"event")).
-		Replace(query)
+// logWords fills in the names of the tables, and of the slots that were read on this server.
+func (db *database) logWords(schema, prefix string, bookmarks []bookmark, query string) string {
+	names := []string{"NULL"}
+	for _, b := range bookmarks {
+		if !b.moved {
+			names = append(names, "'"+strings.ReplaceAll(b.slot, "'", "''")+"'")
+		}
+	}
+	return strings.NewReplacer("{log}", db.quote(schema, prefix+"log"), "{event}", db.quote(schema, prefix+"event"),
+		"{slots}", strings.Join(names, ", ")).Replace(query)
 }
 
-// writtenAt is when walrelay was as far as it has written down. Nil: only repairs are written down.
+// writtenAt is when walrelay was as far as it has written down. Nil: only repairs are written down,
+// or what was on another server.
 func writtenAt(bookmarks []bookmark) (at *time.Time) {
 	for _, b := range bookmarks {
-		if !b.repairing && (at == nil || b.checkpointAt.After(*at)) {
+		if !b.repairing && !b.moved && (at == nil || b.checkpointAt.After(*at)) {
 			at = &b.checkpointAt
 		}
 	}
@@ -212,11 +225,10 @@ func (db *database) unconfirmed(ctx context.Context, schema, prefix string) (*un
 		return nil, err
 	}
 	u := &unconfirmedLog{Topics: []string{}, AsOf: writtenAt(bookmarks)}
-	rows, err := db.QueryContext(ctx, db.logWords(schema, prefix, fmt.Sprintf(`SELECT e.topic, count(*),
+	rows, err := db.QueryContext(ctx, db.logWords(schema, prefix, bookmarks, fmt.Sprintf(`SELECT e.topic, count(*),
  max(extract(epoch FROM clock_timestamp() - e.created_at))::float8
 FROM (SELECT topic, status, claimed_by, created_at, xmin FROM {event} ORDER BY id DESC LIMIT %d) e, %s
-WHERE e.status = 1 AND e.claimed_by = '%s' AND NOT EXISTS (SELECT FROM {log} l WHERE %s)
-GROUP BY e.topic`, logSample, nextTransaction, core.LogReader, pastCheckpoint)))
+WHERE %s GROUP BY e.topic`, logSample, nextTransaction, notConfirmed)))
 	if err != nil {
 		return nil, err
 	}

@@ -62,10 +62,12 @@ SELECT count(*) FROM pg_catalog.pg_publication p WHERE
 // log looks for a reader of the log, if the newest events are for one.
 func (x *examination) log(ctx context.Context) (all []finding, err error) {
 	events, err := x.db.byLog(ctx, x.schema, x.prefix)
-	if events == nil || err != nil {
+	if err != nil {
 		return nil, err
 	}
-	all = append(all, fine("log", events.String()))
+	if events != nil {
+		all = append(all, fine("log", events.String()))
+	}
 	if x.db.dialect != core.Postgres {
 		return all, nil
 	}
@@ -75,6 +77,16 @@ func (x *examination) log(ctx context.Context) (all []finding, err error) {
 	}
 	if err != nil {
 		return all, err
+	}
+	if events == nil { // only older events may wait
+		if !someRead(slots) {
+			for _, s := range slots {
+				if s.missing && s.left == nil {
+					all = append(all, s.judge(x.maxBehind))
+				}
+			}
+		}
+		return all, nil
 	}
 	if left := leftovers(slots); len(left) > 0 { // nobody reads the log any more, and nobody has to
 		return converted(left, func(s slot) finding { return s.judge(x.maxBehind) }), nil

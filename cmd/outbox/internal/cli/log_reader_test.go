@@ -85,7 +85,7 @@ func TestLogReader(t *testing.T) {
 
 		// The table of walrelay says which slots are its own.
 		w.exec("CREATE TABLE outbox_log (slot text, node text, repairing boolean, confirmed pg_lsn, " +
-			"checkpoint xid8 DEFAULT '0', checkpoint_at timestamptz DEFAULT now())")
+			"checkpoint xid8 DEFAULT '0', checkpoint_at timestamptz DEFAULT now(), system_id text)")
 		w.exec("INSERT INTO outbox_log VALUES ('" + name + "', 'vm-1', false, '0/0'), ('gone', NULL, false, '0/0')")
 		w.requireFinding(levelOK, "log", "slot "+name+" is read by walrelay on vm-1")
 		w.requireFinding(levelWarning, "log", "the reader of slot "+name, "--max-log-behind", "-1")

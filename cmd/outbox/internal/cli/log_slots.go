@@ -41,6 +41,9 @@ type bookmark struct {
 	table      string // table of the bookmarks, for SQL
 	// checkpointAt is the time before which walrelay has published all that had committed.
 	checkpointAt time.Time
+	// moved: walrelay has read the slot on another server, of which this database is a copy. Its
+	// transactions and positions say nothing here.
+	moved bool
 }
 
 const (
@@ -63,6 +66,12 @@ func (s slot) judge(maxBehind int64) finding {
 	switch {
 	case s.left != nil:
 		return s.leftOver()
+	case s.mark != nil && s.mark.moved && !s.active:
+		f.Found = fmt.Sprintf("walrelay has read slot %s on another server: this database is a copy, or was restored",
+			s.name)
+		f.Cause = "its relay ends with an error, and no event is sent"
+		f.Fix = "if the events are to be sent from here, start the relay once with --repair-slot always " +
+			"(RepairAlways): it sends every event of the log that is in the table: " + relayGuide
 	case s.missing:
 		f.Found = fmt.Sprintf("slot %s of walrelay is missing", s.name)
 		f.Cause, f.Fix = noneSent, mends+byHand
@@ -155,9 +164,11 @@ func (s slot) forget() string {
 // none of them is for a reader of the log.
 func (db *database) findLeft(ctx context.Context, schema, prefix string, slots []slot, e *logEvents) error {
 	published := e == nil || e.Unconfirmed != nil && e.Unconfirmed.N == 0
-	if !published || slices.ContainsFunc(slots, func(s slot) bool { return s.mark != nil && !s.missing }) ||
-		!slices.ContainsFunc(slots, func(s slot) bool { return s.missing }) {
+	if !published || someRead(slots) || !slices.ContainsFunc(slots, func(s slot) bool { return s.missing }) {
 		return nil
+	}
+	if waits, err := db.waitsForLog(ctx, schema, prefix, slots); waits || err != nil {
+		return err
 	}
 	table := db.quote(schema, prefix+"event")
 	left := leftover{
@@ -176,6 +187,35 @@ func (db *database) findLeft(ctx context.Context, schema, prefix string, slots [
 	}
 	return nil
 }
+
+// someRead reports whether one of the slots is one of walrelay and not missing.
+func someRead(slots []slot) bool {
+	return slices.ContainsFunc(slots, func(s slot) bool { return s.mark != nil && !s.missing })
+}
+
+// waitsForLog reports whether an event that was inserted soon after the last checkpoint is not
+// confirmed. The newest events need not show it: a relay that polls may have published many since.
+func (db *database) waitsForLog(ctx context.Context, schema, prefix string, slots []slot) (waits bool, err error) {
+	var bookmarks []bookmark
+	for _, s := range slots {
+		if s.mark != nil {
+			bookmarks = append(bookmarks, *s.mark)
+		}
+	}
+	var since core.RowID
+	if at := writtenAt(bookmarks); at != nil {
+		since = idAt(at.Add(-lookBack))
+	}
+	err = db.QueryRowContext(ctx, db.logWords(schema, prefix, bookmarks, fmt.Sprintf(`SELECT EXISTS (SELECT
+FROM (SELECT status, claimed_by, xmin FROM {event} WHERE id >= $1::uuid ORDER BY id LIMIT %d) e, %s
+WHERE %s)`, lookAhead, nextTransaction, notConfirmed)), since.String()).Scan(&waits)
+	return waits, err
+}
+
+const (
+	lookBack  = 10 * time.Minute // how long before a checkpoint a transaction that was open then may have begun
+	lookAhead = 100_000          // events
+)
 
 // leftovers are the slots that no event waits for.
 func leftovers(slots []slot) []slot {
@@ -235,8 +275,13 @@ func (db *database) bookmarks(ctx context.Context, schema, prefix string) (all [
 		table).Scan(&there); err != nil || !there {
 		return nil, err
 	}
+	here, err := db.system(ctx)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := db.QueryContext(ctx, "SELECT slot, COALESCE(node, '?'), repairing, "+
-		"pg_wal_lsn_diff(confirmed, '0/0')::bigint, "+db.micros("checkpoint_at")+" FROM "+table+" ORDER BY slot")
+		"pg_wal_lsn_diff(confirmed, '0/0')::bigint, "+db.micros("checkpoint_at")+", COALESCE(system_id, '') FROM "+
+		table+" ORDER BY slot")
 	if err != nil {
 		return nil, err
 	}
@@ -244,13 +289,29 @@ func (db *database) bookmarks(ctx context.Context, schema, prefix string) (all [
 	for rows.Next() {
 		b := bookmark{table: table}
 		var at int64
-		if err := rows.Scan(&b.slot, &b.node, &b.repairing, &b.confirmed, &at); err != nil {
+		var system string
+		if err := rows.Scan(&b.slot, &b.node, &b.repairing, &b.confirmed, &at, &system); err != nil {
 			return nil, err
 		}
 		b.checkpointAt = time.UnixMicro(at).UTC()
+		b.moved = here != "" && system != "" && system != here
 		all = append(all, b)
 	}
 	return all, rows.Err()
+}
+
+// system returns the identity of the server, as it tells it to a reader of its log. Empty: the role
+// may not ask.
+func (db *database) system(ctx context.Context) (id string, err error) {
+	const function = "pg_catalog.pg_control_system()"
+	var may bool
+	if err := db.QueryRowContext(ctx, "SELECT has_function_privilege('"+function+"', 'EXECUTE')").
+		Scan(&may); err != nil || !may {
+		return "", err
+	}
+	var n int64
+	err = db.QueryRowContext(ctx, "SELECT system_identifier FROM "+function).Scan(&n)
+	return strconv.FormatUint(uint64(n), 10), err
 }
 
 // readers returns the slots by which events leave: those of walrelay, or else all logical ones if

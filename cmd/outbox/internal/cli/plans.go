@@ -29,7 +29,7 @@ Events that die later are not in the plan. outbox %s apply works it off.`, actio
 		Example: fmt.Sprintf("  outbox %s plan --topic orders --reason 'schema repaired, INC-42'\n"+
 			"  outbox %[1]s plan --group 3f2c1a... --dry-run", action),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := w.check(); err != nil && !dryRun {
+			if err := w.checkUnless(dryRun); err != nil {
 				return err
 			}
 			ids, err := rowIDs(args)
@@ -166,8 +166,10 @@ outbox redrive opens the replay again.`
 		Example: fmt.Sprintf("  outbox %s apply 5f3c9a1b2d4e --rate 100", action),
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			w.find()
-			o.Actor = w.actor
+			if err := w.find(); err != nil {
+				return err
+			}
+			o.Actor, o.DryRun = w.actor, dryRun
 			o.StopShare = stopShare(c, o.StopShare)
 			if f := c.Flag("timeout"); f == nil || !f.Changed {
 				a.timeout = 0 // a plan takes as long as it takes
@@ -178,7 +180,7 @@ outbox redrive opens the replay again.`
 					return err
 				}
 				if dryRun {
-					return a.wouldApply(ctx, api, action, args[0])
+					return a.wouldApply(ctx, api, action, args[0], o)
 				}
 				return a.apply(ctx, api, db.name, action, args[0], w.yes, o)
 			})
@@ -223,10 +225,13 @@ func planToApply(ctx context.Context, api *ops.API, action ops.Action, id string
 }
 
 // wouldApply prints what a plan would work off.
-func (a *app) wouldApply(ctx context.Context, api *ops.API, action ops.Action, id string) error {
+func (a *app) wouldApply(ctx context.Context, api *ops.API, action ops.Action, id string, o ops.RunOptions) error {
 	p, err := planToApply(ctx, api, action, id)
 	if err != nil {
 		return err
+	}
+	if p, err = api.RunPlan(ctx, id, o); err != nil {
+		return afterRun(p, err)
 	}
 	p.IDs = nil
 	return a.print(planEnd{p, true}, func() {
@@ -260,6 +265,11 @@ func (a *app) apply(ctx context.Context, api *ops.API, where string, action ops.
 	if perr := a.printPlan(p); perr != nil {
 		return errors.Join(err, perr)
 	}
+	return afterRun(p, err)
+}
+
+// afterRun is how the command ends if RunPlan has returned p and err.
+func afterRun(p ops.StoredPlan, err error) error {
 	if err != nil && (errors.Is(err, ops.ErrPlanStopped) || p.Changed > 0) {
 		return exit(ExitPartial, "%d of %d events are worked off: %w", p.Position, p.Events, err)
 	}

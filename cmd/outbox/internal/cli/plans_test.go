@@ -96,6 +96,14 @@ func TestPlans(t *testing.T) {
 		w.require(w.run("discard", "apply", p.ID, "--yes"), ExitUsage, "outbox redrive apply "+p.ID)
 		w.require(w.run("redrive", "apply", p.ID), ExitRefused, "--yes")
 		w.require(w.answer("n\n", "redrive", "apply", p.ID), ExitRefused, "redrive 30 events of")
+		for _, how := range []string{"--dry-run", "--yes"} { // they end in the same way
+			w.exec("UPDATE outbox_plan SET state = 'running', worker_until = " + w.inOneHour())
+			w.require(w.run("redrive", "apply", p.ID, how), ExitFailed, "another process runs the plan")
+			w.exec("UPDATE outbox_plan SET state = 'planned', worker_until = NULL")
+			w.require(w.run("redrive", "apply", p.ID, how, "--rate", "-1"), ExitUsage, "-1 is not 0, nor between")
+			w.require(w.run("redrive", "apply", p.ID, how, "--actor", strings.Repeat("x", 256)), ExitUsage,
+				"--actor has 256 bytes, more than 255")
+		}
 
 		var broken atomic.Bool
 		var published atomic.Int64

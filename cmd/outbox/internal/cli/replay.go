@@ -42,7 +42,7 @@ log of PostgreSQL it says how many walrelay has not confirmed yet: their replay 
 		Example: "  outbox replay plan --topic orders --since 2h --reason 'lost, INC-7'\n" +
 			"  outbox replay plan 0192f1c2-... --dedup-window 168h --dry-run",
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := w.check(); err != nil && !dryRun {
+			if err := w.checkUnless(dryRun); err != nil {
 				return err
 			}
 			var err error

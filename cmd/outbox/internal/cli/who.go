@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os/user"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -28,13 +29,13 @@ func (w *who) actorFlag(c *cobra.Command) {
 	c.Flags().StringVar(&w.actor, "actor", "", "who; it is stored (default: the user of the system)")
 }
 
-// check requires a reason, and finds the actor.
+// check requires a reason, and finds the actor. The limits are those of package core. It looks for
+// them here because a dry run stores nothing, and ends as the command would.
 func (w *who) check() error {
 	if w.reason == "" {
 		return usage("--reason is missing: it is stored with the change")
 	}
-	w.find()
-	return nil
+	return w.find()
 }
 
 // checkUnless is check, unless nothing will be changed. Then the actor and the reason may be
@@ -46,13 +47,24 @@ func (w *who) checkUnless(dryRun bool) error {
 	return w.check()
 }
 
-// find finds the actor.
-func (w *who) find() {
-	if w.actor != "" {
-		return
+// find finds the actor, and refuses texts that no audit row can have.
+func (w *who) find() error {
+	if w.actor == "" {
+		w.actor = "unknown"
+		if u, err := user.Current(); err == nil {
+			w.actor = u.Username
+		}
 	}
-	w.actor = "unknown"
-	if u, err := user.Current(); err == nil {
-		w.actor = u.Username
+	for _, text := range []struct {
+		flag, is string
+		most     int
+	}{{"actor", w.actor, 255}, {"reason", w.reason, 1024}} {
+		switch {
+		case len(text.is) > text.most:
+			return usage("--%s has %d bytes, more than %d", text.flag, len(text.is), text.most)
+		case !utf8.ValidString(text.is):
+			return usage("--%s is not valid UTF-8", text.flag)
+		}
 	}
+	return nil
 }

@@ -28,8 +28,8 @@ type RunOptions struct {
 	Wait time.Duration
 	// SkipDead is needed if the relays have DeadPolicy core.SkipDead and this Outbox has not.
 	SkipDead bool
-	// DryRun: the plan is read and checked as ever, and nothing is changed. RunPlan returns the plan
-	// as it is, or the error that it would begin with.
+	// DryRun: the plan is read and checked as ever, and nothing is changed. RunPlan returns the
+	// plan as it is, or the error that it would begin with.
 	DryRun bool
 	// Progress, if not nil, is called after each change of the plan, by the goroutine of RunPlan.
 	Progress func(p StoredPlan)

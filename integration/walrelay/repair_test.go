@@ -136,8 +136,8 @@ func TestRepairSpilled(t *testing.T) {
 	})
 }
 
-// A repair publishes events again that are before a refused one. Nothing of the log is behind that one
-// when the relay asks the table about them. A later event waits for it all the same.
+// A repair publishes events again that are before a refused one. Nothing of the log is behind that
+// one when the relay asks the table about them. A later event waits for it all the same.
 func TestRepairBeforeARefusedEvent(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -194,10 +194,10 @@ func TestSlotMoved(t *testing.T) {
 	})
 }
 
-// The database is a copy on another server, whose transactions and positions have lower numbers. The
-// process that repairs the slot ends before it has published anything, and the next one goes on. The
-// numbers of the first server say nothing to that one either: every event arrives, and later an event
-// that waits in the table.
+// The database is a copy on another server, whose transactions and positions have lower numbers.
+// The process that repairs the slot ends before it has published anything, and the next one goes
+// on. The numbers of the first server say nothing to that one either: every event arrives, and
+// later an event that waits in the table.
 func TestRepairOfACopyGoesOn(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

@@ -85,8 +85,8 @@ func (s *lanes) spilled(most int) (keys []core.KeyID, all int) {
 }
 
 // unspill says that these keys, which spilled has returned, had no open rows when the table was
-// asked. It does nothing about a key of which an event was entered since: that event may have got an
-// open row after the answer.
+// asked. It does nothing about a key of which an event was entered since: that event may have got
+// an open row after the answer.
 func (s *lanes) unspill(keys []core.KeyID) {
 	for _, id := range keys {
 		if l := s.byKey[id]; l != nil && l.idle {

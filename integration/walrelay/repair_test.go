@@ -209,8 +209,8 @@ func TestRepairOfACopyGoesOn(t *testing.T) {
 		stop()
 		w.publish("a", 4, 6)
 		w.dropSlot()
-		fixture.MustExec(t, w.service.Pool,
-			"UPDATE outbox_log SET system_id = '1', checkpoint = '1000000000000', spilled = 'FFFF/0', confirmed = 'FFFF/0'")
+		fixture.MustExec(t, w.service.Pool, "UPDATE outbox_log SET system_id = '1', checkpoint = '1000000000000', "+
+			"spilled = 'FFFF/0', confirmed = 'FFFF/0'")
 
 		cfg.Repair = walrelay.RepairAlways
 		w.pub.Outage("counts", core.Unavailable(errors.New("away")))

@@ -257,8 +257,8 @@ func TestEffectsDiscard(t *testing.T) {
 		w.require(w.run("effects", "discard", ids[0], "--reason", "x"), ExitRefused, "--yes")
 		w.require(w.run("effects", "discard", "--all", "--dry-run"), ExitOK, "3 effects")
 		w.require(w.run("effects", "discard", ids[0], ids[0], "--dry-run"), ExitOK, "discard: 1 effect")
-		w.require(w.run("effects", "discard", ids[0], ids[0], core.NewEventID(), "--reason", "spam", "--actor", "ada", "--yes"),
-			ExitPartial, "1 of 2 effects are changed: the others are not dead")
+		w.require(w.run("effects", "discard", ids[0], ids[0], core.NewEventID(), "--reason", "spam", "--actor", "ada",
+			"--yes"), ExitPartial, "1 of 2 effects are changed: the others are not dead")
 		w.require(w.run("effects", "discard", ids[0], "--dry-run"), ExitPartial,
 			"0 of 1 effects would be changed: the others are not dead")
 		w.require(w.run("effects", "redrive", ids[0], "--reason", "x", "--yes"), ExitPartial, "0 of 1 effects")

@@ -226,11 +226,11 @@ func planToApply(ctx context.Context, api *ops.API, action ops.Action, id string
 
 // wouldApply prints what a plan would work off.
 func (a *app) wouldApply(ctx context.Context, api *ops.API, action ops.Action, id string, o ops.RunOptions) error {
-	p, err := planToApply(ctx, api, action, id)
-	if err != nil {
+	if _, err := planToApply(ctx, api, action, id); err != nil {
 		return err
 	}
-	if p, err = api.RunPlan(ctx, id, o); err != nil {
+	p, err := api.RunPlan(ctx, id, o)
+	if err != nil {
 		return afterRun(p, err)
 	}
 	p.IDs = nil

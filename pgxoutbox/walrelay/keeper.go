@@ -113,16 +113,19 @@ WHERE slot = $1::text AND epoch = $2::bigint`, k.cfg.Slot, k.epoch, done.String(
 // Every transaction before the oldest one that runs has ended, and its end is in the log before the
 // position that is read after that.
 func (k *keeper) look(ctx context.Context, done pglogrepl.LSN) error {
-	if err := k.published(ctx); err != nil {
-		return err
-	}
+	var oldest int64
+	var at pglogrepl.LSN
 	if k.at == 0 || done < k.at && time.Since(k.taken) > 6*k.cfg.CheckpointEvery {
-		var oldest int64
-		var at pglogrepl.LSN
 		if _, err := k.db.row(ctx, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, "+
 			"pg_current_wal_insert_lsn()::text", nil, &oldest, (*lsnText)(&at)); err != nil {
 			return err
 		}
+	}
+	// After the candidate: a publication that is right now had all events before it.
+	if err := k.published(ctx); err != nil {
+		return err
+	}
+	if at != 0 {
 		k.candidate, k.at, k.taken = uint64(oldest), at, time.Now()
 	}
 	keys, _ := k.window.spilledKeys(1000)

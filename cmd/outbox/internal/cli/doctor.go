@@ -54,6 +54,7 @@ type examination struct {
 	limits
 	now      func() time.Time
 	noTables bool // tables or columns are missing
+	differ   bool // the tables are not those of this version, and most checks can read them
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -168,8 +169,8 @@ func (a *app) printFindings(all []finding) {
 	}
 }
 
-// examine runs every check. A check that cannot be run is a warning, but not if it reads tables
-// that are missing: the first check has said so.
+// examine runs every check. A check that cannot be run is a warning, but not if the reason is in
+// the tables: the first check has said so.
 func (x *examination) examine(ctx context.Context) (all []finding) {
 	for _, c := range []struct {
 		name  string
@@ -195,7 +196,8 @@ func (x *examination) examine(ctx context.Context) (all []finding) {
 		{"log", x.log, true},
 	} {
 		found, err := c.run(ctx)
-		if err != nil && (!c.reads || !x.noTables) {
+		said := c.reads && (x.noTables || x.differ && lacksTables(err))
+		if err != nil && !said {
 			found = append(found, finding{
 				Check: c.name, Level: levelWarning, Found: "could not be checked: " + firstLine(err.Error()),
 				Fix: "if a right is missing, grant it; if the database was busy, call doctor again",
@@ -220,7 +222,8 @@ func (x *examination) tables(ctx context.Context) ([]finding, error) {
 	if err == nil {
 		return []finding{fine("tables", "they are those of this version")}, nil
 	}
-	x.noTables = lacksTables(err)
+	x.differ = errors.Is(err, core.ErrTablesDiffer)
+	x.noTables = lacksTables(err) && !x.differ
 	_, list, _ := strings.Cut(err.Error(), "\n") // a difference on each line
 	if list == "" {
 		list = err.Error()

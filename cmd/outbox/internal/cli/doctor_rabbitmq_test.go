@@ -218,4 +218,8 @@ func TestDoctorRabbitMQRefuses(t *testing.T) {
 			t.Errorf("the password is shown: %s%s", r.out, r.err)
 		}
 	}
+	w.exec("DROP INDEX outbox_event_dead") // the failure of one check hides no other
+	for _, part := range []string{"401", "outbox_event_dead"} {
+		w.require(w.run("doctor", "--to", to), ExitUnhealthy, part)
+	}
 }

@@ -157,7 +157,7 @@ func TestRepairBeforeARefusedEvent(t *testing.T) {
 		w.publish("a", 4, 5)
 		w.publish("b", 1, 1)
 		w.awaitLast("b", 1)
-		fixture.Await(t, "the later events wait in the table", func() bool {
+		fixture.AwaitIn(t, 30*time.Second, "the later events wait in the table", func() bool {
 			return w.service.Statuses()[fixture.StatusNew] == 2
 		})
 		w.pub.FailFor(nil)
@@ -225,7 +225,7 @@ func TestRepairOfACopyGoesOn(t *testing.T) {
 		w.refuse("b", 1)
 		relay = w.relay(w.quick())
 		stop = w.runRelay(relay)
-		w.awaitLast("a", 6)
+		fixture.AwaitIn(t, 30*time.Second, "all events arrive", func() bool { return w.last("a") == "6" })
 		w.wantRepeats("a", 6)
 		fixture.Await(t, "the repair has ended", func() bool {
 			s, err := relay.Status(t.Context())
@@ -233,7 +233,7 @@ func TestRepairOfACopyGoesOn(t *testing.T) {
 		})
 		w.awaitCheckpoint(relay)
 		w.publish("b", 1, 3)
-		fixture.Await(t, "the key waits in the table", func() bool {
+		fixture.AwaitIn(t, 30*time.Second, "the key waits in the table", func() bool {
 			return w.service.Statuses()[fixture.StatusNew] == 2
 		})
 		stop()

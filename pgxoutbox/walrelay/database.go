@@ -218,6 +218,7 @@ const (
 	stateInUse         = "55006" // object_in_use: another connection reads the slot
 	stateNotUsable     = "55000" // object_not_in_prerequisite_state: wal_level, a slot that is invalidated
 	stateNoObject      = "42704" // undefined_object
+	stateDuplicate     = "23505" // unique_violation
 	stateNoTable       = "42P01"
 	stateNoRight       = "42501"
 	stateNoLogin       = "28000"

@@ -3,6 +3,7 @@ package walrelay
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,7 +114,11 @@ func (s *session) askTable(ctx context.Context, of *source) error {
 		case err != nil:
 			failures++
 			wait := min(leastPause<<min(failures-1, 10), mostPause)
-			s.log.WarnContext(ctx, "outbox: events cannot be put into the table", "failures", failures,
+			level := slog.LevelWarn
+			if failures == 1 && sqlState(err) == stateDuplicate {
+				level = slog.LevelDebug // the log has a commit a moment before other transactions see its rows
+			}
+			s.log.Log(ctx, level, "outbox: events cannot be put into the table", "failures", failures,
 				"next_try", wait, "err", err)
 			sleep(ctx, wait)
 			continue

@@ -86,8 +86,7 @@ func (r *Relay) makeSlot(ctx context.Context) error {
 func (r *Relay) createTables(ctx context.Context) error {
 	for _, text := range r.Statements()[:2] {
 		if _, err := r.db.exec(ctx, text); err != nil && sqlState(err) != stateExists {
-			// two processes that make the same table at once
-			if sqlState(err) != "23505" {
+			if sqlState(err) != stateDuplicate { // two processes make the same table at once
 				return err
 			}
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -65,16 +66,49 @@ func (t *Table) markdown() string {
 	return b.String()
 }
 
-// updateFile replaces the text between the markers.
+// updateFile replaces the text between the markers, see mergeSections.
 func updateFile(path, text string) error {
 	old, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
 	head, rest, found := strings.Cut(string(old), markerBegin)
-	_, tail, ended := strings.Cut(rest, markerEnd)
+	written, tail, ended := strings.Cut(rest, markerEnd)
 	if !found || !ended {
 		return fmt.Errorf("%s lacks the markers %q and %q", path, markerBegin, markerEnd)
 	}
+	text = mergeSections(strings.Trim(written, "\n"), text)
 	return os.WriteFile(path, []byte(head+markerBegin+"\n\n"+text+"\n"+markerEnd+tail), 0o644)
+}
+
+// mergeSections returns text, which one run has written, with the sections of old that the run has
+// not measured. If there are such sections, each section of the run begins with a line about the
+// run, and the first line of old stays that of the others.
+func mergeSections(old, text string) string {
+	const heading = "\n### "
+	before, measured := strings.Split(old, heading), strings.Split(text, heading)
+	title := func(section string) string {
+		first, _, _ := strings.Cut(section, "\n")
+		return first
+	}
+	has := func(all []string, section string) int {
+		return slices.IndexFunc(all[1:], func(s string) bool { return title(s) == title(section) })
+	}
+	if !slices.ContainsFunc(before[1:], func(s string) bool { return has(measured, s) < 0 }) {
+		return text
+	}
+	merged := before
+	for _, s := range measured[1:] {
+		run, rest := strings.Trim(measured[0], "\n"), strings.TrimPrefix(s, title(s))
+		s = title(s) + "\n\nFrom a run of its own, " + run + "\n\n" + strings.Trim(rest, "\n")
+		if n := has(before, s); n >= 0 {
+			merged[n+1] = s
+		} else {
+			merged = append(merged, s)
+		}
+	}
+	for i := range merged {
+		merged[i] = strings.Trim(merged[i], "\n")
+	}
+	return strings.Join(merged, "\n"+heading) + "\n"
 }

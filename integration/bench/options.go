@@ -67,8 +67,8 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 	f.StringVar(&o.json, "json", "", "write everything to this `file`, with the figures of each round")
 	f.StringVar(&o.markdown, "markdown", "", "write the tables as Markdown to this `file`, and plots into assets "+
 		"beside it")
-	f.StringVar(&o.update, "update", "", "replace what is between the markers of this Markdown `file` by the "+
-		"tables, and write plots into assets beside it")
+	f.StringVar(&o.update, "update", "", "write the tables between the markers of this Markdown `file`, in place of "+
+		"the same sections there, and plots into assets beside it")
 	f.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile to this `file`; its tag \"competitor\" tells "+
 		"whose time it is")
 	f.StringVar(&o.debezium, "debezium", getenv("OUTBOX_BENCH_DEBEZIUM"), "`folder` that scripts/debezium/fetch "+

@@ -107,6 +107,36 @@ func TestUpdateNeedsMarkers(t *testing.T) {
 	}
 }
 
+// A run of some sections leaves the others as they are, and a run of all replaces everything.
+func TestUpdateKeepsOtherSections(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.md")
+	page := func(text string) string {
+		return "# page\n\n" + markerBegin + "\n\n" + text + "\n" + markerEnd + "\n\nend\n"
+	}
+	if err := os.WriteFile(file, []byte(page("Monday.\n\n### A\n\n1\n\n### B\n\n2\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ run, want string }{
+		{"Tuesday.\n\n### B\n\n3\n", "Monday.\n\n### A\n\n1\n\n### B\n\nFrom a run of its own, Tuesday.\n\n3\n"},
+		{
+			"Wednesday.\n\n### C\n\n4\n", "Monday.\n\n### A\n\n1\n\n### B\n\nFrom a run of its own, Tuesday.\n\n3\n" +
+				"\n### C\n\nFrom a run of its own, Wednesday.\n\n4\n",
+		},
+		{"Friday.\n\n### A\n\n5\n\n### B\n\n6\n\n### C\n\n7\n", "Friday.\n\n### A\n\n5\n\n### B\n\n6\n\n### C\n\n7\n"},
+	} {
+		if err := updateFile(file, step.run); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != page(step.want) {
+			t.Errorf("after %q the page is\n%s\nwant\n%s", step.run, got, page(step.want))
+		}
+	}
+}
+
 func TestLedger(t *testing.T) {
 	l := newLedger()
 	for n := range 3 {

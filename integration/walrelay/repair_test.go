@@ -142,15 +142,14 @@ func TestRepairBeforeARefusedEvent(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		w.refuse("a", 3)
-		cfg := w.config()
-		cfg.CheckpointEvery = time.Hour // so that all events are published again
-		relay := w.relay(cfg)
+		relay := w.relay(w.config())
 		stop := w.runRelay(relay)
 		w.publish("a", 1, 3)
 		fixture.Await(t, "the third event is dead", func() bool {
 			return w.service.Statuses()[fixture.StatusDead] == 1
 		})
 		stop()
+		fixture.MustExec(t, w.service.Pool, "UPDATE outbox_log SET checkpoint = '0'") // all events are published again
 		w.dropSlot()
 		w.runRelay(relay)
 		w.await(4)

@@ -18,19 +18,13 @@ import (
 func TestAMQPRefusedPublishIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	topic := fixture.UniqueTopic("narrow")
-	var queue *amqp091.Channel
-	conn, err := amqp091.Dial(topics.RabbitURI(t))
-	if err == nil {
-		queue, err = conn.Channel()
-	}
-	if err == nil {
-		_, err = queue.QueueDeclare(topic, true, false, false, false,
-			amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
-	}
+	queue := topics.RabbitChannel(t)
+	_, err := queue.QueueDeclare(topic, true, false, false, false,
+		amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { queue.QueueDelete(topic, false, false, false); conn.Close() })
+	t.Cleanup(func() { queue.QueueDelete(topic, false, false, false) })
 	take := func() string {
 		var id string
 		fixture.Await(t, "a message is in the queue", func() bool {

@@ -23,21 +23,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
-// rabbitChannel returns a channel on which a test talks to the broker without the publisher.
-func rabbitChannel(t testing.TB) *amqp091.Channel {
-	t.Helper()
-	conn, err := amqp091.Dial(topics.RabbitURI(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ch
-}
-
 // rabbitMessages subscribes with Watermill.
 func rabbitMessages(t testing.TB, cfg amqp.Config, topic string) <-chan *message.Message {
 	t.Helper()
@@ -80,7 +65,7 @@ func TestAMQPProperties(t *testing.T) {
 	if err := publishWithin(t, p, d, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	raw, ok, err := rabbitChannel(t).Get(topic, true)
+	raw, ok, err := topics.RabbitChannel(t).Get(topic, true)
 	if err != nil || !ok {
 		t.Fatalf("no message: %v", err)
 	}
@@ -135,7 +120,7 @@ func TestAMQPUnroutable(t *testing.T) {
 func TestAMQPReturnedMessagesAreTheirOwn(t *testing.T) {
 	t.Parallel()
 	routable, unroutable := topics.Rabbit(t), topics.Rabbit(t)
-	if _, err := rabbitChannel(t).QueueDeclare(routable, true, false, false, false, nil); err != nil {
+	if _, err := topics.RabbitChannel(t).QueueDeclare(routable, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t)), Channels: 3})
@@ -156,7 +141,7 @@ func TestAMQPReturnedMessagesAreTheirOwn(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	q, err := rabbitChannel(t).QueueDeclarePassive(routable, true, false, false, false, nil)
+	q, err := topics.RabbitChannel(t).QueueDeclarePassive(routable, true, false, false, false, nil)
 	if err != nil || q.Messages != 120 {
 		t.Errorf("the queue has %d messages, err %v; want 120", q.Messages, err)
 	}
@@ -176,7 +161,7 @@ func TestAMQPNack(t *testing.T) {
 	if !errors.Is(err, amqpbridge.ErrNack) {
 		t.Errorf("err = %v, want ErrNack", err)
 	}
-	if _, _, err := rabbitChannel(t).Get(topic, true); err != nil {
+	if _, _, err := topics.RabbitChannel(t).Get(topic, true); err != nil {
 		t.Fatal(err)
 	}
 	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
@@ -187,7 +172,7 @@ func TestAMQPNack(t *testing.T) {
 func TestAMQPTopologyTrouble(t *testing.T) {
 	t.Parallel()
 	deleted, other, healthy := topics.Rabbit(t), topics.Rabbit(t), topics.Rabbit(t)
-	ch := rabbitChannel(t)
+	ch := topics.RabbitChannel(t)
 	if err := ch.ExchangeDeclare(other, "direct", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +365,7 @@ func BenchmarkAMQPPublish(b *testing.B) {
 		for _, channels := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("%s/channels=%d", name, channels), func(b *testing.B) {
 				topic := topics.Rabbit(b)
-				if _, err := rabbitChannel(b).QueueDeclare(topic, true, false, false, false, nil); err != nil {
+				if _, err := topics.RabbitChannel(b).QueueDeclare(topic, true, false, false, false, nil); err != nil {
 					b.Fatal(err)
 				}
 				p := open(b, channels)

@@ -77,7 +77,7 @@ func TestCloudEventsThroughRabbitMQ(t *testing.T) {
 	topic := topics.Rabbit(t)
 	cfg := amqpbridge.QueueConfig(topics.RabbitURI(t))
 	d := brokerDelivery(t, topic, "order/o-1")
-	ch := rabbitChannel(t)
+	ch := topics.RabbitChannel(t)
 	for _, m := range []*cloudevents.Mapper{
 		{Source: "/orders"},
 		{Source: "/orders", Binding: cloudevents.AMQPUnderscore},
@@ -108,7 +108,7 @@ func TestCloudEventsOfOthersThroughRabbitMQ(t *testing.T) {
 	t.Parallel()
 	topic := topics.Rabbit(t)
 	messages := rabbitMessages(t, amqpbridge.QueueConfig(topics.RabbitURI(t)), topic)
-	ch := rabbitChannel(t)
+	ch := topics.RabbitChannel(t)
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	want := cloudevents.Event{
 		ID: "1", Source: "/orders", Type: "order.placed", Time: at, DataContentType: "application/json",

@@ -214,7 +214,7 @@ func TestAMQPRelayBeforeFirstConsumer(t *testing.T) {
 		backlog, err := o.ob.Backlog(t.Context())
 		return err == nil && backlog.Pending == 20 && backlog.Dead == 0 && backlog.OldestAge > time.Second
 	})
-	if _, err := rabbitChannel(t).QueueDeclare(topic, true, false, false, false, nil); err != nil {
+	if _, err := topics.RabbitChannel(t).QueueDeclare(topic, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	o.wantStatus(outboxtest.StatusDone, "events leave once there is a queue")
@@ -234,7 +234,7 @@ func TestAMQPFullQueueWithOneKey(t *testing.T) {
 	o := newOutage(t, core.Config{Publisher: p, Retry: eager})
 	o.publish(core.Event{Type: topic, Key: "k"})
 	o.awaitFailures(8)
-	if _, _, err := rabbitChannel(t).Get(topic, true); err != nil {
+	if _, _, err := topics.RabbitChannel(t).Get(topic, true); err != nil {
 		t.Fatal(err)
 	}
 	o.wantStatus(outboxtest.StatusDone, "the event leaves once there is room")

@@ -138,15 +138,7 @@ var brokers = map[string]func(t *testing.T, in *inbound) (to, topic string){
 func rabbitQueue(t *testing.T, in *inbound, arguments amqp091.Table) string {
 	t.Helper()
 	topic := topics.Rabbit(t)
-	conn, err := amqp091.Dial(topics.RabbitURI(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := topics.RabbitChannel(t)
 	if _, err := ch.QueueDeclare(topic, true, false, false, false, arguments); err != nil {
 		t.Fatal(err)
 	}

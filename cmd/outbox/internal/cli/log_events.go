@@ -71,8 +71,10 @@ const pastCheckpoint = `NOT l.repairing AND l.slot IN ({slots}) AND
 
 // notConfirmed is true for a row e of a reader of the log of which walrelay has not written that
 // down.
-const notConfirmed = "e.status = 1 AND e.claimed_by = '" + core.LogReader + "' AND NOT EXISTS (SELECT FROM {log} l WHERE " +
-	pastCheckpoint + ")"
+const notConfirmed = doneByLog + " AND NOT EXISTS (SELECT FROM {log} l WHERE " + pastCheckpoint + ")"
+
+// doneByLog is true for a row e that is left to a reader of the log, and is not open.
+const doneByLog = "e.status = 1 AND e.claimed_by = '" + core.LogReader + "'"
 
 const nextTransaction = "(SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) now"
 
@@ -118,7 +120,7 @@ func (db *database) publishedFrom(ctx context.Context, schema, prefix string, bo
 ) (map[core.RowID]string, error) {
 	rows, err := db.QueryContext(ctx, db.logWords(schema, prefix, bookmarks, `SELECT e.id::text, min(l.slot)
 FROM {log} l, {event} e, `+nextTransaction+`
-WHERE e.id = ANY ($1::text::uuid[]) AND e.status = 1 AND e.claimed_by = '`+core.LogReader+`' AND `+pastCheckpoint+`
+WHERE e.id = ANY ($1::text::uuid[]) AND `+doneByLog+` AND `+pastCheckpoint+`
 GROUP BY e.id`), "{"+strings.Join(ids, ",")+"}")
 	if err != nil {
 		return nil, err

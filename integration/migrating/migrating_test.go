@@ -48,7 +48,8 @@ func migrate(t *testing.T, of func(pool *sql.DB) former) {
 	stop := m.former.publish()
 	m.produce(40, m.writeFormer)
 	m.arrives()
-	stop() // the former solution falls behind
+	m.formerIsDone() // it writes that down after the message has arrived
+	stop()           // the former solution falls behind
 	m.produce(25, m.writeFormer)
 	if n := m.former.waiting(); n != 25*keys {
 		t.Fatalf("%d messages wait, want %d", n, 25*keys)
@@ -64,7 +65,7 @@ func migrate(t *testing.T, of func(pool *sql.DB) former) {
 
 	// The former solution catches up, then the consumers, then the outbox goes on.
 	stop = m.former.publish()
-	fixture.Await(t, "no message waits in the former table", func() bool { return m.former.waiting() == 0 })
+	m.formerIsDone()
 	fixture.Await(t, "the consumers have caught up", func() bool { return m.handled() == 65*keys })
 	stop()
 	m.resume()
@@ -84,6 +85,11 @@ func migrate(t *testing.T, of func(pool *sql.DB) former) {
 	m.arrives()
 	stop()
 	m.compare()
+}
+
+func (m *migration) formerIsDone() {
+	m.Helper()
+	fixture.Await(m.T, "no message waits in the former table", func() bool { return m.former.waiting() == 0 })
 }
 
 // keys is how many keys there are. Each has a writer of its own.

@@ -88,6 +88,10 @@ func (f *fixture) wholeAudit() []core.AuditRecord {
 func planChanged(f *fixture) {
 	first, second := f.addDead(newRow("topic", "")), f.addDead(newRow("topic", "k"))
 	read := f.plan("p", ops.ActionRedrive, first.ID, second.ID)
+	f.eventually("the clock goes on", func() bool { // SQLite counts milliseconds
+		read = f.readPlan("p")
+		return read.ReadAt.After(read.UpdatedAt)
+	})
 
 	next := read
 	next.State, next.Position, next.Worker, next.Stage = ops.PlanRunning, 1, "w", 1

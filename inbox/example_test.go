@@ -353,7 +353,7 @@ func ExampleInbox_Release() {
 	repaired.Store(true)
 	done, err := in.Release(ctx, inbox.ReleaseRequest{
 		From: broker, Topic: "billing_poison", To: broker, Actor: "ada", Reason: "price list corrected",
-		Idle: 100 * time.Millisecond, // enough for Go channels
+		Limit: 1, // one on trial; without a limit, Release ends when the queue is empty
 	})
 	fmt.Printf("%+v %v\n", done, err)
 	stop()

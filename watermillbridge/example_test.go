@@ -170,7 +170,7 @@ func ExamplePublisher_MessagePublisher() {
 	}
 	defer publisher.Close(ctx)
 
-	plain := publisher.MessagePublisher(time.Second)
+	plain := publisher.MessagePublisher(time.Minute)
 	if err := plain.Publish("poison", message.NewMessage("id", []byte("cannot be handled"))); err != nil {
 		fmt.Println(err)
 		return

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -103,35 +104,38 @@ func TestMessagePublisherStopsAtTheFirstError(t *testing.T) {
 // A publisher that hangs costs its caller only the timeout. It may still use its message.
 func TestMessagePublisherIsBounded(t *testing.T) {
 	t.Parallel()
-	release, seen := make(chan struct{}), make(chan string, 1)
-	inner := &scripted{answer: func(msg *message.Message) error {
-		<-release
-		seen <- string(msg.Payload)
-		return nil
-	}}
-	p, err := watermillbridge.NewPublisher(inner, watermillbridge.Config{MaxStuck: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	msg := message.NewMessage("a", []byte("before"))
-	err = p.MessagePublisher(20*time.Millisecond).Publish("t", msg)
-	if !errors.Is(err, watermillbridge.ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("err = %v, want ErrNoAnswer and DeadlineExceeded", err)
-	}
-	if err := p.MessagePublisher(0).Publish("t", msg); !errors.Is(err, watermillbridge.ErrStuck) {
-		t.Errorf("err = %v, want ErrStuck", err)
-	}
-	copy(msg.Payload, "after!")
-	close(release)
-	if got := <-seen; got != "before" {
-		t.Errorf("the call that was left behind sent %q", got)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	msg.SetContext(ended)
-	if err := p.MessagePublisher(0).Publish("other", msg); !errors.Is(err, context.Canceled) {
-		t.Errorf("err = %v, want Canceled", err)
-	}
+	synctest.Test(t, func(t *testing.T) { // so that the time ends in the call, not before it
+		release, seen := make(chan struct{}), make(chan string, 1)
+		inner := &scripted{answer: func(msg *message.Message) error {
+			<-release
+			seen <- string(msg.Payload)
+			return nil
+		}}
+		p, err := watermillbridge.NewPublisher(inner, watermillbridge.Config{MaxStuck: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg, began := message.NewMessage("a", []byte("before")), time.Now()
+		err = p.MessagePublisher(20*time.Millisecond).Publish("t", msg)
+		if !errors.Is(err, watermillbridge.ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) != 20*time.Millisecond {
+			t.Errorf("err = %v after %s, want ErrNoAnswer and DeadlineExceeded after 20ms", err, time.Since(began))
+		}
+		if err := p.MessagePublisher(0).Publish("t", msg); !errors.Is(err, watermillbridge.ErrStuck) {
+			t.Errorf("err = %v, want ErrStuck", err)
+		}
+		copy(msg.Payload, "after!")
+		close(release)
+		if got := <-seen; got != "before" {
+			t.Errorf("the call that was left behind sent %q", got)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		msg.SetContext(ended)
+		if err := p.MessagePublisher(0).Publish("other", msg); !errors.Is(err, context.Canceled) {
+			t.Errorf("err = %v, want Canceled", err)
+		}
+	})
 }
 
 func TestPublisherPassesTheSizeOn(t *testing.T) {

@@ -83,9 +83,9 @@ func TestRetryAfter(t *testing.T) {
 	}{
 		"seconds":                       {429, "30", "", 30 * time.Second},
 		"a date by its own clock":       {503, past(90 * time.Second), past(0), 90 * time.Second},
-		"of an overload":                {529, "5", "", 5 * time.Second},
-		"of a proxy":                    {502, "5", "", 5 * time.Second},
-		"too early":                     {425, "1", "", time.Second},
+		"of an overload":                {529, "50", "", 50 * time.Second},
+		"of a proxy":                    {502, "50", "", 50 * time.Second},
+		"too early":                     {425, "60", "", time.Minute},
 		"longer than is believed":       {503, "604800", "", time.Hour},
 		"a number beyond all":           {503, "18446744073709551615", "", time.Hour},
 		"none":                          {503, "", "", 0},

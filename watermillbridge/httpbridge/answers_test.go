@@ -383,10 +383,9 @@ func TestASilentConnectionIsReplaced(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	var silent atomic.Bool // the first connection loses all bytes
-	var opened atomic.Int32
+	var opened, lost atomic.Int32 // connections; the first lost of them lose all bytes
 	way := raw(t, func(c *net.TCPConn) {
-		first := opened.Add(1) == 1
+		number := opened.Add(1)
 		s, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Error(err)
@@ -401,7 +400,7 @@ func TestASilentConnectionIsReplaced(t *testing.T) {
 				if err != nil {
 					return
 				}
-				if !first || !silent.Load() {
+				if number > lost.Load() {
 					_, _ = to.Write(b[:n])
 				}
 			}
@@ -414,16 +413,18 @@ func TestASilentConnectionIsReplaced(t *testing.T) {
 	cfg.TLS.RootCAs.AddCert(server.Certificate())
 	cfg.Timeout = 2 * time.Second
 	p := newPublisher(t, cfg)
-	if err := p.Publish(t.Context(), delivery(t)); err != nil {
+	publish := func() (err error) {
+		for try := 0; try == 0 || err != nil && try <= 10; try++ { // a busy machine may miss a limit
+			err = p.Publish(t.Context(), delivery(t))
+		}
+		return err
+	}
+	if err := publish(); err != nil {
 		t.Fatal(err)
 	}
-	silent.Store(true)
-	err := p.Publish(t.Context(), delivery(t))
-	for try := 0; err != nil && try < 10; try++ {
-		err = p.Publish(t.Context(), delivery(t))
-	}
-	if n := opened.Load(); err != nil || n < 2 {
-		t.Errorf("after ten more requests: %v, %d connections", err, n)
+	lost.Store(opened.Load())
+	if err := publish(); err != nil || opened.Load() == lost.Load() {
+		t.Errorf("after ten more requests: %v, %d connections of %d are lost", err, lost.Load(), opened.Load())
 	}
 	server.CloseClientConnections() // the client may keep one for a while
 }

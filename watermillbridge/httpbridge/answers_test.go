@@ -25,6 +25,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge"
 )
 
+const nowhere = "http://127.0.0.1:1" // no server listens there
+
 // A server answers with each status.
 func TestClassOfEachStatus(t *testing.T) {
 	t.Parallel()
@@ -270,13 +272,7 @@ func TestServersThatBreak(t *testing.T) {
 			}
 		})
 	}
-	// Nobody listens.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	err = newPublisher(t, to("http://"+l.Addr().String())).Publish(t.Context(), delivery(t))
+	err := newPublisher(t, to(nowhere)).Publish(t.Context(), delivery(t))
 	if class, _ := core.ClassOf(err); class != core.ClassUnavailable || !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("nobody listens: %v, %v", err, class)
 	}
@@ -467,10 +463,8 @@ func TestErrorsHaveNoSecrets(t *testing.T) {
 		http.Error(w, "Cannot POST "+r.URL.RequestURI()+", "+r.URL.Path+" "+r.URL.Query().Get("t")+" by "+token,
 			http.StatusNotFound)
 	}
-	closed := serve(t, nil)
-	closed.Close()
 	for _, at := range []string{
-		serve(t, echo).URL, serve(t, notFound).URL, closed.URL, "http://no-such-host.invalid",
+		serve(t, echo).URL, serve(t, notFound).URL, nowhere, "http://no-such-host.invalid",
 	} {
 		p := newPublisher(t, httpbridge.Config{Endpoints: map[string]httpbridge.Endpoint{"orders": {
 			URL: at + "/hooks/p4th/a%20bl4nk?token=qu3ry&t=in%2Fqu3st", Secrets: []string{vectorSecret},
@@ -493,7 +487,7 @@ func TestErrorsHaveNoSecrets(t *testing.T) {
 	}
 
 	// Errors of http.ProxyFromEnvironment have the address with its password.
-	cfg := to(closed.URL)
+	cfg := to(nowhere)
 	cfg.Proxy = func(*http.Request) (*url.URL, error) {
 		return nil, errors.New("invalid proxy address http://u:pr0xy@host: bad port")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	oncekey "github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
@@ -25,7 +26,7 @@ func TestIdempotency(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		runner, err := oncekey.New(oncekey.Config{Store: store})
+		runner, err := oncekey.New(oncekey.Config{Store: store, Lease: 30 * time.Minute}) // not extended below
 		if err != nil {
 			w.Fatal(err)
 		}

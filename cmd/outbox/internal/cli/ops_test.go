@@ -139,10 +139,12 @@ func TestCommandsOfExplain(t *testing.T) {
 		w.publish(core.Event{ID: held, Type: "mail", Topic: "held"})
 		w.ok("pause", "held", "--reason", "INC-42", "--yes")
 		explain(held, ops.ReasonPaused, 1)
-		w.relays("held")
+		w.relays("held") // and again each time: one that says nothing for 25 s is gone
 		explain(held, ops.ReasonReady, 1)
 		w.ok("rate", "held", "--per-second", "0.5", "--reason", "INC-42", "--yes")
+		w.relays("held")
 		explain(held, ops.ReasonLimited, 1)
+		w.relays("held")
 		explain(held, ops.ReasonReady, 1)
 		w.drain(core.Permanent(errNoTotal), core.BlockKey)
 		explain(held, ops.ReasonDead, 2)

@@ -154,7 +154,8 @@ func TestTail(t *testing.T) {
 		var out, errs output
 		ended := make(chan int, 1)
 		go func() {
-			ended <- Run(ctx, []string{"tail", "--json", "--interval", "20ms", "--topic", "orders", "-d", w.address},
+			ended <- Run(ctx, []string{"tail", "--json", "--interval", "20ms", "--overlap", "10m", "--topic", "orders",
+				"-d", w.address},
 				Environment{
 					In: strings.NewReader(""), Out: &out, Err: &errs,
 					Getenv: func(string) string { return "" },
@@ -193,13 +194,13 @@ func TestTail(t *testing.T) {
 		}
 		seen := map[core.RowID]bool{}
 		for _, e := range lines() {
-			if seen[e.ID] || e.Topic != "orders" || e.Type == "old" || time.Since(e.CreatedAt).Abs() > time.Minute ||
+			if seen[e.ID] || e.Topic != "orders" || e.Type == "old" || time.Since(e.CreatedAt).Abs() > 10*time.Minute ||
 				e.Type == "new" && e.Key != "7" {
 				w.Errorf("%+v", e)
 			}
 			seen[e.ID] = true
 		}
-		r := w.run("tail", "--since", "1m", "--limit", "1", "--type", "old")
+		r := w.run("tail", "--since", "1h", "--limit", "1", "--type", "old")
 		w.require(r, ExitOK, "new         orders  old  -")
 		w.require(w.run("tail", "--overlap", "1ms"), ExitUsage, "--overlap")
 		w.require(w.run("tail", "--prefix", "other_"), ExitFailed, "outbox migrate up")

@@ -38,7 +38,7 @@ func TestProbe(t *testing.T) {
 	if code := w.json(&report, "probe", "--ready"); code != ExitUnhealthy || report.Status != health.Failed {
 		t.Errorf("exit code %d, %+v", code, report)
 	}
-	s.Close()
+	w.env["OUTBOX_LISTEN"] = "127.0.0.1:1" // no server listens there
 	w.require(w.run("probe"), ExitUnhealthy, "does not answer")
 	w.env["OUTBOX_LISTEN"] = ""
 	w.require(w.run("probe"), ExitUsage, "--listen")

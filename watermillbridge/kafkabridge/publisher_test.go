@@ -16,7 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-const timeout = 5 * time.Second // longer than any broker on this machine takes
+// A publish may take so long: a broker of this process is slow while the machine is busy.
+const timeout = 30 * time.Second
 
 func delivery(topic, key string) core.Delivery {
 	e := core.Event{ID: core.NewEventID(), Type: "order.placed", Topic: topic, Key: key, Payload: []byte(`{"total":7}`)}
@@ -61,7 +62,11 @@ func apiVersions(t *testing.T) sarama.MockResponse {
 func newPublisher(t *testing.T, cfg kafkabridge.Config) *watermillbridge.Publisher {
 	t.Helper()
 	cfg.PublishTimeout = timeout
-	cfg.Version = sarama.V2_1_0_0 // fakeBroker has the answers of this version
+	if cfg.Sarama == nil {
+		cfg.Sarama = kafkabridge.SaramaConfig(timeout)
+		cfg.Sarama.Version = sarama.V2_1_0_0 // fakeBroker has the answers of this version
+		cfg.Sarama.Producer.Retry.Backoff, cfg.Sarama.Metadata.Retry.Backoff = 100*time.Millisecond, 250*time.Millisecond
+	}
 	p, err := kafkabridge.NewPublisher(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -222,7 +227,14 @@ func TestKafkaComesLater(t *testing.T) {
 		}
 	}
 
-	b := sarama.NewMockBrokerAddr(t, 1, addr)
+	l, err = net.Listen("tcp", addr)
+	for since := time.Now(); err != nil; l, err = net.Listen("tcp", addr) {
+		if time.Since(since) > time.Minute { // until then a connection of another program may have the port
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	b := sarama.NewMockBrokerListener(t, 1, l)
 	t.Cleanup(b.Close)
 	b.SetHandlerByMap(map[string]sarama.MockResponse{
 		"ApiVersionsRequest":    apiVersions(t),

@@ -37,21 +37,31 @@ func runJSON(t *testing.T, args ...string) (code int, r result) {
 	return code, r
 }
 
+// inTime repeats a demonstration until all kills come in time. On a busy machine, the shop may have
+// ended by itself before its parent reads how far it is.
+func inTime(t *testing.T, kills func() bool) {
+	t.Helper()
+	for range 5 {
+		if kills() || t.Failed() {
+			return
+		}
+	}
+	t.Error("in no run did all kills come in time")
+}
+
 func TestDemoBalances(t *testing.T) {
 	t.Parallel()
-	code, r := runJSON(t, "-orders=80", "-kills=4", "-seed=7")
-	if code != exitBalanced || !r.OK {
-		t.Fatalf("exit code %d, problems %q", code, r.Problems)
-	}
-	if r.Committed != 80 || r.Delivered != 80 || r.Lost != 0 || r.Ghosts != 0 || r.OutOfOrder != 0 {
-		t.Errorf("%+v, want 80 committed and delivered and nothing else", r)
-	}
-	if r.Kills != 4 {
-		t.Errorf("%d kills, want 4", r.Kills)
-	}
-	if r.Hot == 0 || r.Cold == 0 {
-		t.Errorf("%d hot and %d cold events, want both: a kill leaves rows to be found in the table", r.Hot, r.Cold)
-	}
+	inTime(t, func() bool {
+		code, r := runJSON(t, "-orders=80", "-kills=4", "-seed=7")
+		if code != exitBalanced || !r.OK {
+			t.Fatalf("exit code %d, problems %q", code, r.Problems)
+		}
+		if r.Committed != 80 || r.Delivered != 80 || r.Lost != 0 || r.Ghosts != 0 || r.OutOfOrder != 0 {
+			t.Errorf("%+v, want 80 committed and delivered and nothing else", r)
+		}
+		// A kill leaves rows to be found in the table.
+		return r.Kills == 4 && r.Hot > 0 && r.Cold > 0
+	})
 }
 
 func TestDemoIsLaidOutForPeopleAndCleansUp(t *testing.T) {
@@ -59,14 +69,15 @@ func TestDemoIsLaidOutForPeopleAndCleansUp(t *testing.T) {
 	t.Setenv("TMPDIR", tmp)
 	var stdout, stderr bytes.Buffer
 	env := map[string]string{"ORDERS": "40", "KILLS": "2"}
-	code := run(t.Context(), []string{patience}, func(k string) string { return env[k] }, &stdout, &stderr)
-	if code != exitBalanced {
-		t.Fatalf("exit code %d: %s%s", code, stdout.String(), stderr.String())
-	}
+	inTime(t, func() bool {
+		stdout.Reset()
+		code := run(t.Context(), []string{patience}, func(k string) string { return env[k] }, &stdout, &stderr)
+		if code != exitBalanced {
+			t.Fatalf("exit code %d: %s%s", code, stdout.String(), stderr.String())
+		}
+		return strings.Count(stdout.String(), "killed -9") == 2
+	})
 	out := stdout.String()
-	if n := strings.Count(out, "killed -9"); n != 2 {
-		t.Errorf("%d kills shown, want 2", n)
-	}
 	for _, row := range []string{
 		"committed 40", "delivered 40", "lost 0", "ghosts 0", "out of order 0", "duplicates",
 		"kills 2", "The ledger balances",

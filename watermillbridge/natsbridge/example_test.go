@@ -26,7 +26,7 @@ func ExampleNewPublisher() {
 
 // A process that shall not start without its streams asks for them.
 func ExampleCheck() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err := natsbridge.Check(ctx, natsbridge.Config{URL: "nats://127.0.0.1:1"}, "orders.placed")
 	fmt.Println(err)

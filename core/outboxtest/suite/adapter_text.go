@@ -290,6 +290,7 @@ func adapterTextHidden(a *adapterFixture) {
 	if !a.has(a.Booked != nil, nil) { // the database has no tables, and reads no SQL
 		return
 	}
+	a = configuredFixture(a.T, a.AdapterHarness, shortLeases)
 	a.relay()
 	for _, control := range []string{"ROLLBACK", "COMMIT", "ROLLBACK TO SAVEPOINT s1", "END", "ABORT"} {
 		for _, disguise := range []string{

@@ -98,6 +98,7 @@ func (a *adapterFixture) unknownAgain(committed bool) {
 // adapterUnknownRelay leaves events with an unknown outcome to the poller, which publishes the
 // stored ones when their leases have ended.
 func adapterUnknownRelay(a *adapterFixture) {
+	a = configuredFixture(a.T, a.AdapterHarness, shortLeases)
 	a.relay()
 	var want []string
 	for i := range 4 {
@@ -110,8 +111,7 @@ func adapterUnknownRelay(a *adapterFixture) {
 		}
 		a.inTx(func(ctx context.Context) { want = append(want, a.publish(ctx)) })
 	}
-	a.published.Wait(a, len(want))
 	a.waitIdle()
-	a.wantPublished(want)
+	a.wantPublishedAtLeastOnce(want)
 	a.wantStored(want...)
 }

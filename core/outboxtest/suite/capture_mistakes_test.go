@@ -136,7 +136,7 @@ func TestCaptureMistakesAreNoticed(t *testing.T) {
 func TestCaptureWithMistake(t *testing.T) {
 	name := os.Getenv(mistakeVariable)
 	suite.TestCapture(t, suite.CaptureHarness{
-		Statements: 100,
+		Statements: 1000, // with few, some mistakes are not met
 		Refused:    refusedModels(),
 		Open: func(t *testing.T, o suite.CaptureOptions) suite.CaptureORM {
 			w := &captureWorld{wrong: captureMistakes[name].wrong}

@@ -195,12 +195,13 @@ type oldRow struct {
 	ended    bool
 }
 
-// oldRows are the rows of version 1 by their names. A name with a key begins with it.
+// oldRows are the rows of version 1 by their names. A name with a key begins with it. Each row is
+// inserted by a statement of its own, so the times of those that are claimed in order lie far apart.
 var oldRows = map[string]oldRow{
-	"new":       {due: -2 * time.Second},
-	"retried":   {status: 2, attempts: 2, claims: 2, node: "gone", due: -3 * time.Second, message: "no route"},
-	"held":      {claims: 7, node: "living", lease: 10 * time.Minute, due: -4 * time.Second},
-	"lost":      {claims: 3, node: "gone", lease: -time.Minute, due: -time.Second},
+	"new":       {due: -20 * time.Second},
+	"retried":   {status: 2, attempts: 2, claims: 2, node: "gone", due: -30 * time.Second, message: "no route"},
+	"held":      {claims: 7, node: "living", lease: 10 * time.Minute, due: -40 * time.Second},
+	"lost":      {claims: 3, node: "gone", lease: -time.Minute, due: -10 * time.Second},
 	"dead":      {status: 3, attempts: 20, claims: 20, node: "gone", message: "poison"},
 	"done":      {status: 1, claims: 1, node: "gone", receipt: "place 1", ended: true},
 	"discarded": {status: 4, attempts: 20, claims: 21, ended: true},

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/hex"
+	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"modernc.org/sqlite"
 
@@ -388,8 +390,23 @@ func execOn(t testing.TB, db *sql.DB, query string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if _, err := db.ExecContext(ctx, query); err != nil {
-		t.Fatalf("%s: %v (start the servers with `make services-up`)", query, err)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := db.ExecContext(ctx, query)
+		if err == nil {
+			return
+		}
+		// PostgreSQL drops no database that is in use. A process that sent the log of the database
+		// may need a moment until it notices that its client has gone. FORCE does not end it.
+		if inUse, is := errors.AsType[*pgconn.PgError](err); !is || inUse.Code != "55006" {
+			t.Fatalf("%s: %v (start the servers with `make services-up`)", query, err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", query, err)
+		}
 	}
 }
 

@@ -29,14 +29,14 @@ func TestOutage(t *testing.T) {
 			return core.Event{Type: "counted", Topic: "down", Key: "d", Payload: []byte(fmt.Sprint(n))}
 		}
 		w.service.Publish(down(1), down(2))
+		behind := w.lsn("SELECT pg_current_wal_lsn()::text") // both committed before this position
 		w.publish("a", 1, 10)
 		w.await(10)
-		first := w.confirmed()
 		w.publish("b", 1, 30) // more events than the window has room for
 		fixture.Await(t, "the window is full", func() bool { return len(w.copies("b")) == 8 })
 		stop()
-		if got := w.confirmed(); got != first {
-			t.Errorf("confirmed %s, and then %s, although an event before is not published", first, got)
+		if got := w.confirmed(); got >= behind {
+			t.Errorf("confirmed %s, although events before %s are not published", got, behind)
 		}
 		w.run(cfg)
 		w.pub.Restore("down")

@@ -130,9 +130,10 @@ func TestSkipDead(t *testing.T) {
 		if got := w.copies("a"); !slices.Equal(got, []string{"1", "3", "4"}) {
 			t.Errorf("key a: %v", got)
 		}
-		if s := w.service.Statuses(); s[fixture.StatusDead] != 1 || s[fixture.StatusDone] != 3 {
-			t.Errorf("statuses: %v", s)
-		}
+		fixture.Await(t, "one event is dead, and the others are done", func() bool {
+			s := w.service.Statuses()
+			return s[fixture.StatusDead] == 1 && s[fixture.StatusDone] == 3
+		})
 	})
 }
 

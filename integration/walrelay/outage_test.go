@@ -323,7 +323,7 @@ func TestLogBacklog(t *testing.T) {
 			t.Errorf("another process reads it: %+v", b)
 		}
 		stop()
-		fixture.MustExec(t, w.service.Pool, "SELECT pg_drop_replication_slot('"+w.slot+"')")
+		w.dropSlot()
 		if b := ask(reads); b.Known || b.Active || !b.Lost || b.Leading {
 			t.Errorf("it is missing: %+v", b)
 		}

@@ -82,6 +82,9 @@ func TestCommitIsPublishedAtOnce(t *testing.T) {
 		fixture.Await(t, "all are published", func() bool { return len(p.Accepted()) >= len(want) })
 		p.AwaitDone(len(want))
 		p.OnceEach(want)
+		fixture.Await(t, "each publish is counted, which may come after its mark", func() bool {
+			return p.Hot.Load()+p.Cold.Load() >= int64(len(want))
+		})
 		if hot, cold, claimed := p.Hot.Load(), p.Cold.Load(), p.Claimed.Load(); hot != int64(len(want)) || cold != 0 ||
 			claimed != 0 {
 			t.Errorf("%d hot, %d cold, %d claimed, want %d, 0, 0", hot, cold, claimed, len(want))

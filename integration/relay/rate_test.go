@@ -1,7 +1,10 @@
 package relay_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,8 +33,11 @@ func TestRate(t *testing.T) {
 			return nil
 		})
 		var relays [2]*fixture.Process
+		var logs [2]logText
 		for i := range relays {
-			relays[i] = fixture.JoinProcess(t, db, pub, core.Config{PollInterval: 20 * time.Millisecond})
+			relays[i] = fixture.JoinProcess(t, db, pub, core.Config{
+				PollInterval: 20 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&logs[i], nil)),
+			})
 			relays[i].RunHot()
 		}
 		fixture.Await(t, "both relays are alive", func() bool {
@@ -43,7 +49,9 @@ func TestRate(t *testing.T) {
 				Topic: "hooks", PerSecond: 40, InFlight: 4, Actor: "ann", Reason: "contract",
 			}))
 		}
-		<-time.After(100 * time.Millisecond)
+		fixture.Await(t, "each relay keeps to its half", func() bool {
+			return logs[0].has("per_second=20 ") && logs[1].has("per_second=20 ")
+		})
 		var want []string
 		for i := range 40 {
 			by := []*fixture.Process{relays[0], relays[1], operator}[i%3]
@@ -67,4 +75,23 @@ func TestRate(t *testing.T) {
 			t.Errorf("80 events took %s, want two seconds", took)
 		}
 	})
+}
+
+// logText is what a process has logged.
+type logText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *logText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logText) has(part string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), part)
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -23,13 +25,14 @@ func TestBacklogLimitUnderLoad(t *testing.T) {
 		const (
 			producers = 32
 			rows      = 100
-			// Backlog is counted every 5 s, and the time of a count comes on top.
-			between = 5*time.Second + 5*time.Second
 		)
-		p := fixture.NewProcess(t, db, core.Config{
-			BacklogLimit: core.BacklogLimit{Rows: rows}, Logger: slog.New(slog.DiscardHandler),
+		p := fixture.NewProcess(t, db, core.Config{})
+		counts := &counted{Repository: p.Repository}
+		p.NewOutbox(core.Config{
+			Repository: counts, BacklogLimit: core.BacklogLimit{Rows: rows}, Logger: slog.New(slog.DiscardHandler),
 		})
 		var mu sync.Mutex
+		var until int64                      // the number of counts that ends the first part
 		var reached, last, refused time.Time // the limit, the last event that passed, the first that did not
 		passed := map[string]bool{}
 		produce := func(ctx context.Context, worker int) {
@@ -51,7 +54,7 @@ func TestBacklogLimitUnderLoad(t *testing.T) {
 				case full.Backlog.Pending < rows || full.Limit.Rows != rows:
 					t.Errorf("refused with %+v", full)
 				case refused.IsZero():
-					refused = now
+					refused, until = now, counts.n.Load()+1 // one more count
 				}
 				mu.Unlock()
 				<-time.After(20 * time.Millisecond)
@@ -64,7 +67,7 @@ func TestBacklogLimitUnderLoad(t *testing.T) {
 			for worker := range producers {
 				all.Go(func() { produce(ctx, worker) })
 			}
-			fixture.Await(t, "the producers are far enough", until)
+			fixture.AwaitIn(t, 3*time.Minute, "the producers are far enough", until)
 			cancel()
 			all.Wait()
 		}
@@ -75,11 +78,11 @@ func TestBacklogLimitUnderLoad(t *testing.T) {
 				return fn()
 			}
 		}
-		run(locked(func() bool { return !refused.IsZero() && time.Since(refused) > 6*time.Second })) // one more count
+		run(locked(func() bool { return !refused.IsZero() && counts.n.Load() >= until }))
 		over := len(passed) - rows
 		t.Logf("%d events passed, the last one %s after the limit; %d were over it", len(passed), last.Sub(reached),
 			over)
-		if d := last.Sub(reached); d > between || over <= 0 {
+		if d := last.Sub(reached); d > counts.between() || over <= 0 {
 			t.Errorf("events passed for %s after the limit was reached, %d of them", d, over)
 		}
 		if n := len(p.Rows()); n != len(passed) {
@@ -89,7 +92,7 @@ func TestBacklogLimitUnderLoad(t *testing.T) {
 		fixture.NoError(t, p.Outbox.Drain(t.Context()))
 		before, start := len(passed), time.Now()
 		run(locked(func() bool { return len(passed) > before }))
-		if took := time.Since(start); took > between {
+		if took := time.Since(start); took > counts.between() {
 			t.Errorf("events passed again %s after the backlog was gone", took)
 		}
 		fixture.NoError(t, p.Outbox.Drain(t.Context()))
@@ -99,4 +102,29 @@ func TestBacklogLimitUnderLoad(t *testing.T) {
 		}
 		p.OnceEach(want)
 	})
+}
+
+// counted is a repository that measures how long its backlog is counted.
+type counted struct {
+	*sqloutbox.Repository
+
+	n       atomic.Int64 // counts that have ended
+	longest atomic.Int64 // in ns
+}
+
+// Backlog implements core.Repository. Counts do not run at the same time.
+func (c *counted) Backlog(ctx context.Context, limit int) (core.Backlog, error) {
+	start := time.Now()
+	defer func() {
+		c.longest.Store(max(c.longest.Load(), int64(time.Since(start))))
+		c.n.Add(1)
+	}()
+	return c.Repository.Backlog(ctx, limit)
+}
+
+// between is the longest time from one count to the end of the next, with an allowance for a loaded
+// machine. The pause is 5 s, or 20 times as long as a count.
+func (c *counted) between() time.Duration {
+	longest := time.Duration(c.longest.Load())
+	return max(5*time.Second, 20*longest) + longest + 5*time.Second
 }

@@ -16,6 +16,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
 
+// repairLimit is how long a repair may take. It waits for all transactions of the server that run
+// when it makes the slot. A mutant that never repairs has to fail within the minute that mutants
+// have.
+const repairLimit = 40 * time.Second
+
 // quick makes checkpoints often.
 func (w *world) quick() walrelay.Config {
 	cfg := w.config()
@@ -90,7 +95,7 @@ func TestRepairDropped(t *testing.T) {
 		}
 		w.runRelay(relay)
 		w.publish("a", 10, 12)
-		fixture.AwaitIn(t, 2*time.Minute, "all events are there", func() bool {
+		fixture.AwaitIn(t, repairLimit, "all events are there", func() bool {
 			return w.last("a") == "12" && w.last("b") == "3" && w.last("saved") == "1"
 		})
 		w.wantRepeats("a", 12)
@@ -160,7 +165,7 @@ func TestRepairBeforeARefusedEvent(t *testing.T) {
 		w.publish("a", 4, 5)
 		w.publish("b", 1, 1)
 		w.awaitLast("b", 1)
-		fixture.Await(t, "the later events wait in the table", func() bool {
+		fixture.AwaitIn(t, repairLimit, "the later events wait in the table", func() bool {
 			return w.service.Statuses()[fixture.StatusNew] == 2
 		})
 		w.pub.FailFor(nil)
@@ -183,7 +188,7 @@ func TestSlotMoved(t *testing.T) {
 		w.dropSlot()
 		fixture.MustExec(t, w.service.Pool, "SELECT pg_create_logical_replication_slot('"+w.slot+"', 'pgoutput')")
 		w.publish("a", 7, 9)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), repairLimit)
 		defer cancel()
 		err := relay.Run(ctx)
 		if !errors.Is(err, walrelay.ErrSlotMoved) || !strings.Contains(err.Error(), "RepairAlways") {
@@ -228,7 +233,7 @@ func TestRepairOfACopyGoesOn(t *testing.T) {
 		w.refuse("b", 1)
 		relay = w.relay(w.quick())
 		stop = w.runRelay(relay)
-		fixture.AwaitIn(t, 2*time.Minute, "all events arrive", func() bool { return w.last("a") == "6" })
+		fixture.AwaitIn(t, repairLimit, "all events arrive", func() bool { return w.last("a") == "6" })
 		w.wantRepeats("a", 6)
 		fixture.Await(t, "the repair has ended", func() bool {
 			s, err := relay.Status(t.Context())
@@ -236,7 +241,7 @@ func TestRepairOfACopyGoesOn(t *testing.T) {
 		})
 		w.awaitCheckpoint(relay)
 		w.publish("b", 1, 3)
-		fixture.Await(t, "the key waits in the table", func() bool {
+		fixture.AwaitIn(t, repairLimit, "the key waits in the table", func() bool {
 			return w.service.Statuses()[fixture.StatusNew] == 2
 		})
 		stop()

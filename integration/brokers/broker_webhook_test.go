@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge"
 )
@@ -37,20 +38,22 @@ const refusedPayload = `"refuse this"`
 
 func openWebhook(t *testing.T) broker {
 	t.Helper()
-	return newWebhookBroker(t)
+	return newWebhookBroker(t, 0)
 }
 
-func newWebhookBroker(t *testing.T) *webhookBroker {
+func newWebhookBroker(t *testing.T, port int) *webhookBroker {
 	t.Helper()
-	w := &webhookBroker{address: "127.0.0.1:0", requests: map[string][]heldMessage{}}
+	w := &webhookBroker{address: fmt.Sprintf("127.0.0.1:%d", port), requests: map[string][]heldMessage{}}
 	w.Up(t)
 	return w
 }
 
-// startWebhook puts a proxy in front of the receiver, so that it can hang.
+// startWebhook puts a proxy in front of the receiver, so that it can hang. Its port stays reserved
+// while it is down.
 func startWebhook(t *testing.T) (broker, server) {
 	t.Helper()
-	w := newWebhookBroker(t)
+	port, _ := fixture.ReservePorts(t)
+	w := newWebhookBroker(t, port)
 	w.proxy = newBrokerProxy(t, w.address)
 	return w, w
 }

@@ -39,16 +39,16 @@ func TestNATSConsumerStops(t *testing.T) {
 				fixture.NoError(t, p.Publish(t.Context(), d))
 				ids = append(ids, d.ID)
 			}
+			conn, err := nats.Connect(topics.NATSURL(t))
+			fixture.NoError(t, err)
+			defer conn.Close()
+			js, err := conn.JetStream()
+			fixture.NoError(t, err)
 			if tc.made {
-				conn, err := nats.Connect(topics.NATSURL(t))
-				fixture.NoError(t, err)
-				defer conn.Close()
-				js, err := conn.JetStream()
-				fixture.NoError(t, err)
 				for range 2 { // each process may do it
 					_, err = js.AddConsumer(topic, &nats.ConsumerConfig{
 						Durable: "billing", DeliverGroup: "billing", DeliverSubject: "deliver." + topic,
-						FilterSubject: topic, AckPolicy: nats.AckExplicitPolicy, AckWait: time.Second, MaxAckPending: 1,
+						FilterSubject: topic, AckPolicy: nats.AckExplicitPolicy, AckWait: 10 * time.Second, MaxAckPending: 1,
 					})
 					fixture.NoError(t, err)
 				}
@@ -69,7 +69,7 @@ func TestNATSConsumerStops(t *testing.T) {
 			receive(t, messages) // and acknowledges it
 			select {
 			case <-messages: // its handler works
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("no second message")
 			}
 			fixture.NoError(t, first.Close())
@@ -81,10 +81,15 @@ func TestNATSConsumerStops(t *testing.T) {
 				}
 			}
 			if tc.next == nil {
+				fixture.Await(t, "the server has nothing to deliver", func() bool {
+					info, err := js.ConsumerInfo(topic, "billing")
+					fixture.NoError(t, err)
+					return info.NumPending == 0 && info.NumAckPending == 0
+				})
 				select {
 				case msg := <-messages:
 					t.Errorf("got %s", msg.UUID)
-				case <-time.After(3 * time.Second): // three times as long as the server waits
+				default:
 				}
 			}
 			fixture.NoError(t, second.Close())

@@ -273,12 +273,17 @@ func (b features) checkOutcomes(t *testing.T, k broker) {
 	}
 }
 
+// patience is the time limit of a publish where no event may be sent twice.
+const patience = time.Minute
+
 // checkOrder relays events of many keys at once.
 func (b features) checkOrder(t *testing.T, k broker) {
 	t.Helper()
 	const keys, each = 7, 30
 	topic := k.topic(t)
-	o := newOutage(t, core.Config{Publisher: k.publisher(t, 0)})
+	o := newOutage(t, core.Config{
+		Publisher: k.publisher(t, patience), PublishTimeout: patience, HotLease: 2 * patience, ClaimLease: 2 * patience,
+	})
 	for range each {
 		o.publish(keyed(topic, keys)...)
 	}
@@ -305,7 +310,7 @@ func (b features) checkTwoDestinations(t *testing.T, k broker) {
 	t.Helper()
 	const keys, each = 3, 5
 	first, second := k.topic(t), k.topic(t)
-	p := k.publisher(t, 0)
+	p := k.publisher(t, patience)
 	var up atomic.Bool
 	router := core.NewRouter()
 	router.Handle(first, p)
@@ -317,6 +322,7 @@ func (b features) checkTwoDestinations(t *testing.T, k broker) {
 	})
 	o := newOutage(t, core.Config{
 		Publisher: router, Routes: map[string][]string{"counted": {first, second}}, Retry: eager,
+		PublishTimeout: patience, HotLease: 2 * patience, ClaimLease: 2 * patience,
 	})
 	for range each {
 		o.publish(keyed("", keys)...)

@@ -19,7 +19,7 @@ import (
 // repairLimit is how long a repair may take. It waits for all transactions of the server that run
 // when it makes the slot. A mutant that never repairs has to fail within the minute that mutants
 // have.
-const repairLimit = 40 * time.Second
+const repairLimit = 30 * time.Second
 
 // quick makes checkpoints often.
 func (w *world) quick() walrelay.Config {

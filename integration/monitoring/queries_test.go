@@ -126,7 +126,7 @@ func readLog(t *testing.T) *walrelay.Relay {
 // series do not have. It returns the names of the metrics.
 func (s scraped) check(t *testing.T, where, query string) (names []string) {
 	t.Helper()
-	expr, err := parser.ParseExpr(query)
+	expr, err := parser.NewParser(parser.Options{}).ParseExpr(query)
 	if err != nil {
 		t.Errorf("%s: %v\n%s", where, err, query)
 		return nil

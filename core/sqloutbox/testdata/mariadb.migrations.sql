@@ -1,8 +1,10 @@
 -- 0001_init
--- The outbox: one row is one event for one destination. For MariaDB 10.6 or newer and MySQL 8.0.16 or newer.
--- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies ahead. All times are UTC.
--- There are no partial indexes: generated columns that are NULL for most rows keep them out of the ranges that claims read. ready_topic is binary because
--- comparisons of texts ignore blanks at the end.
+-- The outbox: one row is one event for one destination. For MariaDB 10.6 or newer and MySQL 8.0.16
+-- or newer.
+-- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
+-- ahead. All times are UTC. There are no partial indexes: generated columns that are NULL for most
+-- rows keep them out of the ranges that claims read. ready_topic is binary because comparisons of
+-- texts ignore blanks at the end.
 CREATE TABLE IF NOT EXISTS `outbox_event` (
     id                BINARY(16)    NOT NULL,
     event_id          VARCHAR(36)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -56,7 +58,7 @@ CREATE TABLE IF NOT EXISTS `outbox_key` (
     PRIMARY KEY (lane)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- What people did to rows.
+-- Changes of rows by people.
 CREATE TABLE IF NOT EXISTS `outbox_audit` (
     id       BIGINT        NOT NULL AUTO_INCREMENT,
     at       DATETIME(6)   NOT NULL,
@@ -77,12 +79,13 @@ DROP TABLE IF EXISTS `outbox_key`;
 DROP TABLE IF EXISTS `outbox_event`;
 
 -- 0002_lean
--- Two indexes in place of three, and no CHECKs, because each of them cost every insert and every mark. Stop all processes of the
--- version before first: their claims would fail.
+-- Two indexes in place of three, and no CHECKs, because each of them cost every insert and every
+-- mark. Stop all processes of the version before first: their claims would fail.
 --
--- MySQL has no IF EXISTS for columns, keys and constraints. So each change asks information_schema first, and can be repeated
--- wherever it was interrupted. The statements belong together: run them on one connection, as migration tools do.
--- MySQL before 8.0.19 drops a CHECK only by that name, and MariaDB only as a CONSTRAINT.
+-- MySQL has no IF EXISTS for columns, keys and constraints. So each change asks information_schema
+-- first, and can be repeated wherever it was interrupted. The statements belong together: run them
+-- on one connection, as migration tools do. MySQL before 8.0.19 drops a CHECK only by that name,
+-- and MariaDB only as a CONSTRAINT.
 SET @outbox_check = IF(VERSION() LIKE '%MariaDB%', 'CONSTRAINT', 'CHECK');
 SET @outbox_sql = IF(EXISTS (SELECT 1 FROM information_schema.table_constraints WHERE table_schema = DATABASE()
     AND table_name = 'outbox_event' AND constraint_name = 'outbox_event_status'),
@@ -96,12 +99,13 @@ PREPARE outbox_lean FROM @outbox_sql;
 EXECUTE outbox_lean;
 
 -- One statement, so that the table is built again once, and either all of it happens or nothing.
--- event_work has open rows of keys under open_lane and key_seq, in order, dead ones among them: the first row of a key decides
--- whether anything of the key can be claimed. Open rows without a key are at its beginning, by topic and due time. Claims, next
--- due, backlog and the collection of keys use it. event_dead is for the list and the count of dead rows. The cleanup walks the
--- primary key.
--- ready_topic and open_lane stay generated: plain columns that the statements maintain made inserts, claims and marks no faster,
--- and a producer in another language, or a repair by hand, that forgets them would leave events that nobody ever claims.
+-- event_work has open rows of keys under open_lane and key_seq, in order, dead ones among them: the
+-- first row of a key decides whether anything of the key can be claimed. Open rows without a key
+-- are at its beginning, by topic and due time. Claims, next due, backlog and the collection of keys
+-- use it. event_dead is for the list and the count of dead rows. The cleanup walks the primary key.
+-- ready_topic and open_lane stay generated: plain columns that the statements maintain made
+-- inserts, claims and marks no faster, and a producer in another language, or a repair by hand,
+-- that forgets them would leave events that nobody ever claims.
 SET @outbox_sql = IF(EXISTS (SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE()
     AND table_name = 'outbox_event' AND column_name = 'ended'), 'ALTER TABLE `outbox_event`
     DROP KEY `outbox_event_ready`,
@@ -140,8 +144,8 @@ EXECUTE outbox_lean;
 DEALLOCATE PREPARE outbox_lean;
 
 -- 0003_relay
--- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do not use it. Processes of the
--- version before need not stop: they do not know the table.
+-- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do
+-- not use it. Processes of the version before need not stop: they do not know the table.
 CREATE TABLE IF NOT EXISTS `outbox_relay` (
     node         VARCHAR(255) NOT NULL,
     host         VARCHAR(255) NOT NULL,
@@ -157,7 +161,8 @@ CREATE TABLE IF NOT EXISTS `outbox_relay` (
     PRIMARY KEY (node)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it is.
+-- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it
+-- is.
 CREATE TABLE IF NOT EXISTS `outbox_plan` (
     id           VARCHAR(32) NOT NULL,
     state        VARCHAR(32) NOT NULL,
@@ -170,8 +175,9 @@ CREATE TABLE IF NOT EXISTS `outbox_plan` (
     PRIMARY KEY (id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until it is resumed), by whom and why.
--- Relays read it every two seconds. Claims and producers do not use it.
+-- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until
+-- it is resumed), by whom and why. Relays read it every two seconds. Claims and producers do not
+-- use it.
 CREATE TABLE IF NOT EXISTS `outbox_pause` (
     target    VARCHAR(255) NOT NULL,
     paused_at DATETIME(6)  NOT NULL,
@@ -187,12 +193,13 @@ DROP TABLE IF EXISTS `outbox_plan`;
 DROP TABLE IF EXISTS `outbox_relay`;
 
 -- 0004_groups
--- The group of a failure in the table of events, what people said about groups, and limits of destinations. Processes of the
--- version before need not stop: they do not know the columns. The new columns are the last ones, so that the servers change only
--- the catalog (ALGORITHM = INSTANT) where they can.
+-- The group of a failure in the table of events, what people said about groups, and limits of
+-- destinations. Processes of the version before need not stop: they do not know the columns. The
+-- new columns are the last ones, so that the servers change only the catalog (ALGORITHM = INSTANT)
+-- where they can.
 -- The statements belong together, as those of migration 2 do: run them on one connection.
--- error_group is the fingerprint of the last failure. It is NULL in rows that an older process marked, and means nothing in rows
--- without an error: what marks a row done leaves it alone.
+-- error_group is the fingerprint of the last failure. It is NULL in rows that an older process
+-- marked, and means nothing in rows without an error: what marks a row done leaves it alone.
 SET @outbox_sql = IF(EXISTS (SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE()
     AND table_name = 'outbox_event' AND column_name = 'error_group'), 'DO 0', 'ALTER TABLE `outbox_event`
     ADD COLUMN error_group VARCHAR(16)');

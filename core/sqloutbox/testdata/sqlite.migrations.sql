@@ -1,7 +1,7 @@
 -- 0001_init
 -- The outbox: one row is one event for one destination.
--- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies ahead.
--- All times are microseconds since 1970 UTC.
+-- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
+-- ahead. All times are microseconds since 1970 UTC.
 CREATE TABLE IF NOT EXISTS "outbox_event" (
     id                BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     event_id          TEXT    NOT NULL,
@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS "outbox_key" (
     used_at   INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- What people did to rows.
+-- Changes of rows by people.
 CREATE TABLE IF NOT EXISTS "outbox_audit" (
     id       INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     at       INTEGER NOT NULL,
@@ -72,9 +72,10 @@ DROP TABLE IF EXISTS "outbox_key";
 DROP TABLE IF EXISTS "outbox_event";
 
 -- 0002_lean
--- Fewer indexes, because each of them cost every insert and every mark. Stop all processes of the version before first: their
--- claims would have no index any more.
--- The table is copied, because SQLite changes a CHECK only so: a dead row that left its key has a number without a lane.
+-- Fewer indexes, because each of them cost every insert and every mark. Stop all processes of the
+-- version before first: their claims would have no index any more.
+-- The table is copied, because SQLite changes a CHECK only so: a dead row that left its key has a
+-- number without a lane.
 CREATE TABLE IF NOT EXISTS "outbox_event_lean" (
     id                BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     event_id          TEXT    NOT NULL,
@@ -122,9 +123,10 @@ FROM "outbox_event" WHERE id NOT IN (SELECT id FROM "outbox_event_lean");
 DROP TABLE IF EXISTS "outbox_event";
 ALTER TABLE "outbox_event_lean" RENAME TO "outbox_event";
 
--- event_ready: claims without a key, next due, backlog. event_key has the open and the dead rows of each key, in order: the first
--- row of a key decides whether anything of the key can be claimed. Claims of keys, next due, backlog and the collection of keys
--- use it. event_dead: the list and the count of dead rows. The cleanup walks the primary key.
+-- event_ready: claims without a key, next due, backlog. event_key has the open and the dead rows of
+-- each key, in order: the first row of a key decides whether anything of the key can be claimed.
+-- Claims of keys, next due, backlog and the collection of keys use it. event_dead: the list and the
+-- count of dead rows. The cleanup walks the primary key.
 CREATE INDEX IF NOT EXISTS "outbox_event_ready" ON "outbox_event" (topic, available_at, id) WHERE status IN (0, 2) AND lane IS NULL;
 CREATE INDEX IF NOT EXISTS "outbox_event_key" ON "outbox_event" (lane, key_seq) WHERE status IN (0, 2, 3) AND lane IS NOT NULL;
 CREATE INDEX IF NOT EXISTS "outbox_event_dead" ON "outbox_event" (id) WHERE status = 3;
@@ -138,8 +140,8 @@ CREATE INDEX IF NOT EXISTS "outbox_event_done" ON "outbox_event" (done_at) WHERE
 DROP INDEX IF EXISTS "outbox_event_key";
 
 -- 0003_relay
--- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do not use it. Processes of the
--- version before need not stop: they do not know the table.
+-- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do
+-- not use it. Processes of the version before need not stop: they do not know the table.
 CREATE TABLE IF NOT EXISTS "outbox_relay" (
     node         TEXT    NOT NULL PRIMARY KEY,
     host         TEXT    NOT NULL,
@@ -154,7 +156,8 @@ CREATE TABLE IF NOT EXISTS "outbox_relay" (
     published_at INTEGER
 );
 
--- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it is.
+-- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it
+-- is.
 CREATE TABLE IF NOT EXISTS "outbox_plan" (
     id           TEXT    NOT NULL PRIMARY KEY,
     state        TEXT    NOT NULL,
@@ -166,8 +169,9 @@ CREATE TABLE IF NOT EXISTS "outbox_plan" (
     worker_until INTEGER
 );
 
--- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until it is resumed), by whom and why.
--- Relays read it every two seconds. Claims and producers do not use it.
+-- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until
+-- it is resumed), by whom and why. Relays read it every two seconds. Claims and producers do not
+-- use it.
 CREATE TABLE IF NOT EXISTS "outbox_pause" (
     target    TEXT    NOT NULL PRIMARY KEY,
     paused_at INTEGER NOT NULL,
@@ -182,11 +186,13 @@ DROP TABLE IF EXISTS "outbox_plan";
 DROP TABLE IF EXISTS "outbox_relay";
 
 -- 0004_groups
--- The group of a failure in the table of events, what people said about groups, and limits of destinations. Processes of the
--- version before need not stop: they do not know the columns. No row is rewritten.
--- SQLite has no ADD COLUMN IF NOT EXISTS: a second time these statements say that there is such a column.
--- error_group is the fingerprint of the last failure. It is NULL in rows that an older process marked, and means nothing in rows
--- without an error: what marks a row done leaves it alone.
+-- The group of a failure in the table of events, what people said about groups, and limits of
+-- destinations. Processes of the version before need not stop: they do not know the columns. No row
+-- is rewritten.
+-- SQLite has no ADD COLUMN IF NOT EXISTS: a second time these statements say that there is such a
+-- column. error_group is the fingerprint of the last failure. It is NULL in rows that an older
+-- process marked, and means nothing in rows without an error: what marks a row done leaves it
+-- alone.
 ALTER TABLE "outbox_event" ADD COLUMN error_group TEXT;
 -- NULL: no limit.
 ALTER TABLE "outbox_pause" ADD COLUMN per_second REAL;

@@ -1,8 +1,10 @@
--- ARGV: owner, call, fingerprint, lease in us, time to live in ms, longest lease in us, 1 to leave a stale key alone
+-- ARGV: owner, call, fingerprint, lease in us, time to live in ms, longest lease in us, 1 to leave
+-- a stale key alone
 local fingerprint, lease, longest = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[6])
 local attempt, taken, number = 1, 0, now
 if state then
-  -- Not a counter: that would begin anew after an eviction, a restart or a failover, when fences are needed.
+  -- Not a counter: that would begin anew after an eviction, a restart or a failover, when fences
+  -- are needed.
   number = math.max(now, tonumber(fence) + 1)
   if state == 'free' then
     attempt = held[5] + 1

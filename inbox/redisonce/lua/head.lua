@@ -1,4 +1,5 @@
--- What all scripts share. There is one key, a hash; the answer is a list that begins with a word.
+-- The beginning of all scripts. There is one key, a hash; the answer is a list that begins with a
+-- word.
 local key = KEYS[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds, exact in a double until the year 2255

@@ -1,7 +1,8 @@
 -- 0001_init
--- What each handler of each consumer did with an event.
--- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the transaction of its row inserts it as PROCESSED;
--- failures are written after the rollback, in a transaction of their own. A DEAD event waits for a person.
+-- The result of each event for each handler of each consumer.
+-- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the
+-- transaction of its row inserts it as PROCESSED; failures are written after the rollback, in a
+-- transaction of their own. A DEAD event waits for a person.
 CREATE TABLE IF NOT EXISTS `my_inbox_event` (
     consumer          VARBINARY(128) NOT NULL,
     handler           VARBINARY(128) NOT NULL,
@@ -47,9 +48,11 @@ DROP TABLE IF EXISTS `my_inbox_key`;
 DROP TABLE IF EXISTS `my_inbox_event`;
 
 -- 0002_narrow
--- A narrow row for each event that a handler has seen, and the failures in a table of their own, in place of inbox_event.
--- The handlers of consumers, and the number that stands for each in inbox_seen: the first 15 hexadecimal digits of the SHA-256 of the two
--- names with the byte 1F between them.
+-- A narrow row for each event that a handler has seen, and the failures in a table of their own, in
+-- place of inbox_event.
+
+-- The handlers of consumers, and the number that stands for each in inbox_seen: the first 15
+-- hexadecimal digits of the SHA-256 of the two names with the byte 1F between them.
 CREATE TABLE IF NOT EXISTS `my_inbox_handler` (
     handler_id BIGINT         NOT NULL,
     consumer   VARBINARY(128) NOT NULL,
@@ -57,8 +60,9 @@ CREATE TABLE IF NOT EXISTS `my_inbox_handler` (
     PRIMARY KEY (handler_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 
--- The events that handlers have seen. processed_at is NULL for an event that is not processed yet, and inbox_failure says why.
--- source is where the message was read: topic/partition/offset, or the topic alone.
+-- The events that handlers have seen. processed_at is NULL for an event that is not processed yet,
+-- and inbox_failure says why. source is where the message was read: topic/partition/offset, or the
+-- topic alone.
 -- copies counts the further inserts of the row.
 CREATE TABLE IF NOT EXISTS `my_inbox_seen` (
     handler_id   BIGINT         NOT NULL,
@@ -73,8 +77,9 @@ CREATE TABLE IF NOT EXISTS `my_inbox_seen` (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 
 -- The events that handlers have failed with.
--- status: 0 RECEIVED (redriven), 1 PROCESSING, 3 FAILED, 4 DEAD. Failures are written after the rollback, in a transaction of their own.
--- A DEAD event waits for a person. The row of an event that is processed after all is deleted.
+-- status: 0 RECEIVED (redriven), 1 PROCESSING, 3 FAILED, 4 DEAD. Failures are written after the
+-- rollback, in a transaction of their own. A DEAD event waits for a person. The row of an event
+-- that is processed after all is deleted.
 CREATE TABLE IF NOT EXISTS `my_inbox_failure` (
     consumer          VARBINARY(128) NOT NULL,
     handler           VARBINARY(128) NOT NULL,
@@ -130,7 +135,8 @@ CREATE TABLE IF NOT EXISTS `my_inbox_event` (
     CONSTRAINT `my_inbox_event_status` CHECK (status BETWEEN 0 AND 4)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 
--- Processes of an older version write no more rows that would be lost: their INSERT does not name the column seen.
+-- Processes of an older version write no more rows that would be lost: their INSERT does not name
+-- the column seen.
 ALTER TABLE `my_inbox_event` ALTER COLUMN seen DROP DEFAULT;
 INSERT IGNORE INTO `my_inbox_handler` (handler_id, consumer, handler)
 SELECT DISTINCT CAST(CONV(LEFT(SHA2(CONCAT(consumer, X'1F', handler), 256), 15), 16, 10) AS UNSIGNED), consumer, handler

@@ -1,7 +1,8 @@
 -- 0001_init
--- What each handler of each consumer did with an event.
--- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the transaction of its row inserts it as PROCESSED;
--- failures are written after the rollback, in a transaction of their own. A DEAD event waits for a person.
+-- The result of each event for each handler of each consumer.
+-- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the
+-- transaction of its row inserts it as PROCESSED; failures are written after the rollback, in a
+-- transaction of their own. A DEAD event waits for a person.
 CREATE TABLE IF NOT EXISTS "app"."inbox_event" (
     consumer          text        COLLATE "C" NOT NULL,
     handler           text        COLLATE "C" NOT NULL,
@@ -30,7 +31,8 @@ CREATE TABLE IF NOT EXISTS "app"."inbox_event" (
 CREATE INDEX IF NOT EXISTS "inbox_event_done" ON "app"."inbox_event" (consumer, processed_at) WHERE status = 2;
 CREATE INDEX IF NOT EXISTS "inbox_event_open" ON "app"."inbox_event" (consumer, status, received_at) WHERE status <> 2;
 
--- The newest event of each key that a handler has processed. Only the primary key is indexed, so that updates stay on the page.
+-- The newest event of each key that a handler has processed. Only the primary key is indexed, so
+-- that updates stay on the page.
 CREATE TABLE IF NOT EXISTS "app"."inbox_key" (
     consumer      text        COLLATE "C" NOT NULL,
     handler       text        COLLATE "C" NOT NULL,
@@ -47,9 +49,11 @@ DROP TABLE IF EXISTS "app"."inbox_key";
 DROP TABLE IF EXISTS "app"."inbox_event";
 
 -- 0002_narrow
--- A narrow row for each event that a handler has seen, and the failures in a table of their own, in place of inbox_event.
--- The handlers of consumers, and the number that stands for each in inbox_seen: the first 15 hexadecimal digits of the SHA-256 of the two
--- names with the byte 1F between them.
+-- A narrow row for each event that a handler has seen, and the failures in a table of their own, in
+-- place of inbox_event.
+
+-- The handlers of consumers, and the number that stands for each in inbox_seen: the first 15
+-- hexadecimal digits of the SHA-256 of the two names with the byte 1F between them.
 CREATE TABLE IF NOT EXISTS "app"."inbox_handler" (
     handler_id bigint NOT NULL,
     consumer   text   COLLATE "C" NOT NULL,
@@ -57,8 +61,9 @@ CREATE TABLE IF NOT EXISTS "app"."inbox_handler" (
     PRIMARY KEY (handler_id)
 );
 
--- The events that handlers have seen. processed_at is NULL for an event that is not processed yet, and inbox_failure says why.
--- source is where the message was read: topic/partition/offset, or the topic alone.
+-- The events that handlers have seen. processed_at is NULL for an event that is not processed yet,
+-- and inbox_failure says why. source is where the message was read: topic/partition/offset, or the
+-- topic alone.
 CREATE TABLE IF NOT EXISTS "app"."inbox_seen" (
     handler_id   bigint      NOT NULL,
     processed_at timestamptz,
@@ -71,8 +76,9 @@ CREATE TABLE IF NOT EXISTS "app"."inbox_seen" (
 CREATE INDEX IF NOT EXISTS "inbox_seen_processed" ON "app"."inbox_seen" (handler_id, processed_at);
 
 -- The events that handlers have failed with.
--- status: 0 RECEIVED (redriven), 1 PROCESSING, 3 FAILED, 4 DEAD. Failures are written after the rollback, in a transaction of their own.
--- A DEAD event waits for a person. The row of an event that is processed after all is deleted.
+-- status: 0 RECEIVED (redriven), 1 PROCESSING, 3 FAILED, 4 DEAD. Failures are written after the
+-- rollback, in a transaction of their own. A DEAD event waits for a person. The row of an event
+-- that is processed after all is deleted.
 CREATE TABLE IF NOT EXISTS "app"."inbox_failure" (
     consumer          text        COLLATE "C" NOT NULL,
     handler           text        COLLATE "C" NOT NULL,

@@ -1,7 +1,8 @@
 -- 0001_init
--- What each handler of each consumer did with an event.
--- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the transaction of its row inserts it as PROCESSED;
--- failures are written after the rollback, in a transaction of their own. A DEAD event waits for a person.
+-- The result of each event for each handler of each consumer.
+-- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the
+-- transaction of its row inserts it as PROCESSED; failures are written after the rollback, in a
+-- transaction of their own. A DEAD event waits for a person.
 CREATE TABLE IF NOT EXISTS "inbox_event" (
     consumer          TEXT    NOT NULL,
     handler           TEXT    NOT NULL,
@@ -46,9 +47,11 @@ DROP TABLE IF EXISTS "inbox_key";
 DROP TABLE IF EXISTS "inbox_event";
 
 -- 0002_narrow
--- A narrow row for each event that a handler has seen, and the failures in a table of their own, in place of inbox_event.
--- The handlers of consumers, and the number that stands for each in inbox_seen: the two names with the byte 1F between them, which
--- is a text, because SQLite computes no hash.
+-- A narrow row for each event that a handler has seen, and the failures in a table of their own, in
+-- place of inbox_event.
+
+-- The handlers of consumers, and the number that stands for each in inbox_seen: the two names with
+-- the byte 1F between them, which is a text, because SQLite computes no hash.
 CREATE TABLE IF NOT EXISTS "inbox_handler" (
     handler_id TEXT NOT NULL,
     consumer   TEXT NOT NULL,
@@ -56,8 +59,9 @@ CREATE TABLE IF NOT EXISTS "inbox_handler" (
     PRIMARY KEY (handler_id)
 );
 
--- The events that handlers have seen. processed_at is NULL for an event that is not processed yet, and inbox_failure says why.
--- source is where the message was read: topic/partition/offset, or the topic alone.
+-- The events that handlers have seen. processed_at is NULL for an event that is not processed yet,
+-- and inbox_failure says why. source is where the message was read: topic/partition/offset, or the
+-- topic alone.
 CREATE TABLE IF NOT EXISTS "inbox_seen" (
     handler_id   TEXT    NOT NULL,
     tenant_id    TEXT    NOT NULL,
@@ -70,8 +74,9 @@ CREATE TABLE IF NOT EXISTS "inbox_seen" (
 CREATE INDEX IF NOT EXISTS "inbox_seen_processed" ON "inbox_seen" (handler_id, processed_at);
 
 -- The events that handlers have failed with.
--- status: 0 RECEIVED (redriven), 1 PROCESSING, 3 FAILED, 4 DEAD. Failures are written after the rollback, in a transaction of their own.
--- A DEAD event waits for a person. The row of an event that is processed after all is deleted.
+-- status: 0 RECEIVED (redriven), 1 PROCESSING, 3 FAILED, 4 DEAD. Failures are written after the
+-- rollback, in a transaction of their own. A DEAD event waits for a person. The row of an event
+-- that is processed after all is deleted.
 CREATE TABLE IF NOT EXISTS "inbox_failure" (
     consumer          TEXT    NOT NULL,
     handler           TEXT    NOT NULL,

@@ -1,7 +1,9 @@
--- The outbox: one row is one event for one destination. For MariaDB 10.6 or newer and MySQL 8.0.16 or newer.
--- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies ahead. All times are UTC.
--- There are no partial indexes: generated columns that are NULL for most rows keep them out of the ranges that claims read. ready_topic is binary because
--- comparisons of texts ignore blanks at the end.
+-- The outbox: one row is one event for one destination. For MariaDB 10.6 or newer and MySQL 8.0.16
+-- or newer.
+-- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
+-- ahead. All times are UTC. There are no partial indexes: generated columns that are NULL for most
+-- rows keep them out of the ranges that claims read. ready_topic is binary because comparisons of
+-- texts ignore blanks at the end.
 CREATE TABLE IF NOT EXISTS {{event}} (
     id                BINARY(16)    NOT NULL,
     event_id          VARCHAR(36)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -55,7 +57,7 @@ CREATE TABLE IF NOT EXISTS {{key}} (
     PRIMARY KEY (lane)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- What people did to rows.
+-- Changes of rows by people.
 CREATE TABLE IF NOT EXISTS {{audit}} (
     id       BIGINT        NOT NULL AUTO_INCREMENT,
     at       DATETIME(6)   NOT NULL,

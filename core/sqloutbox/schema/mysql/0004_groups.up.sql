@@ -1,9 +1,10 @@
--- The group of a failure in the table of events, what people said about groups, and limits of destinations. Processes of the
--- version before need not stop: they do not know the columns. The new columns are the last ones, so that the servers change only
--- the catalog (ALGORITHM = INSTANT) where they can.
+-- The group of a failure in the table of events, what people said about groups, and limits of
+-- destinations. Processes of the version before need not stop: they do not know the columns. The
+-- new columns are the last ones, so that the servers change only the catalog (ALGORITHM = INSTANT)
+-- where they can.
 -- The statements belong together, as those of migration 2 do: run them on one connection.
--- error_group is the fingerprint of the last failure. It is NULL in rows that an older process marked, and means nothing in rows
--- without an error: what marks a row done leaves it alone.
+-- error_group is the fingerprint of the last failure. It is NULL in rows that an older process
+-- marked, and means nothing in rows without an error: what marks a row done leaves it alone.
 SET @outbox_sql = IF(EXISTS (SELECT 1 FROM information_schema.columns WHERE table_schema = {{schema}}
     AND table_name = {{text:event}} AND column_name = 'error_group'), 'DO 0', 'ALTER TABLE {{event}}
     ADD COLUMN error_group VARCHAR(16)');

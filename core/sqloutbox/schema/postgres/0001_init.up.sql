@@ -1,6 +1,8 @@
--- The outbox: one row is one event for one destination. Half of each page is left free for the new versions that a claim writes:
--- they then need no new index entries, and the table ends up smaller than a full one that was spread by its updates.
--- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies ahead.
+-- The outbox: one row is one event for one destination. Half of each page is left free for the new
+-- versions that a claim writes: they then need no new index entries, and the table ends up smaller
+-- than a full one that was spread by its updates.
+-- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
+-- ahead.
 CREATE TABLE IF NOT EXISTS {{event}} (
     id                uuid        NOT NULL PRIMARY KEY,
     event_id          text        COLLATE "C" NOT NULL,
@@ -43,8 +45,8 @@ CREATE INDEX IF NOT EXISTS {{name:event_blocked}} ON {{event}} (lane, key_seq) W
 CREATE INDEX IF NOT EXISTS {{name:event_dead}} ON {{event}} (id) WHERE status = 3;
 CREATE INDEX IF NOT EXISTS {{name:event_done}} ON {{event}} (done_at) WHERE status IN (1, 4);
 
--- One row for each key in use: it gives out dense numbers in commit order. No column but the key is indexed, so that its
--- updates stay on the page.
+-- One row for each key in use: it gives out dense numbers in commit order. No column but the key is
+-- indexed, so that its updates stay on the page.
 CREATE TABLE IF NOT EXISTS {{key}} (
     lane      bytea       NOT NULL PRIMARY KEY,
     last_seq  bigint      NOT NULL,
@@ -54,7 +56,7 @@ CREATE TABLE IF NOT EXISTS {{key}} (
     used_at   timestamptz NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
--- What people did to rows.
+-- Changes of rows by people.
 CREATE TABLE IF NOT EXISTS {{audit}} (
     id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -1,4 +1,5 @@
--- The ALTER TABLE comes first: its lock excludes everybody, so that no later statement waits while it holds another one.
+-- The ALTER TABLE comes first: its lock excludes everybody, so that no later statement waits while
+-- it holds another one.
 ALTER TABLE {{event}} DROP CONSTRAINT IF EXISTS {{name:event_status}};
 ALTER TABLE {{event}} DROP CONSTRAINT IF EXISTS {{name:event_lane}};
 -- A dead row that left its key becomes one without a key.

@@ -1,9 +1,10 @@
--- The group of a failure in the table of events, what people said about groups, and limits of destinations. Processes of the
--- version before need not stop: they do not know the columns. Nothing is rewritten: a column that may be NULL changes only the
--- catalog. Its lock is asked for with a limit, because everybody waits behind a lock that is waited for.
+-- The group of a failure in the table of events, what people said about groups, and limits of
+-- destinations. Processes of the version before need not stop: they do not know the columns.
+-- Nothing is rewritten: a column that may be NULL changes only the catalog. Its lock is asked for
+-- with a limit, because everybody waits behind a lock that is waited for.
 SELECT set_config('lock_timeout', '3s', true);
--- error_group is the fingerprint of the last failure. It is NULL in rows that an older process marked, and means nothing in rows
--- without an error: what marks a row done leaves it alone.
+-- error_group is the fingerprint of the last failure. It is NULL in rows that an older process
+-- marked, and means nothing in rows without an error: what marks a row done leaves it alone.
 ALTER TABLE {{event}} ADD COLUMN IF NOT EXISTS error_group text COLLATE "C";
 -- NULL: no limit.
 ALTER TABLE {{pause}} ADD COLUMN IF NOT EXISTS per_second double precision;

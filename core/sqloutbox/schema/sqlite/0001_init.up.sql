@@ -1,6 +1,6 @@
 -- The outbox: one row is one event for one destination.
--- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies ahead.
--- All times are microseconds since 1970 UTC.
+-- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
+-- ahead. All times are microseconds since 1970 UTC.
 CREATE TABLE IF NOT EXISTS {{event}} (
     id                BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     event_id          TEXT    NOT NULL,
@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS {{key}} (
     used_at   INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- What people did to rows.
+-- Changes of rows by people.
 CREATE TABLE IF NOT EXISTS {{audit}} (
     id       INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     at       INTEGER NOT NULL,

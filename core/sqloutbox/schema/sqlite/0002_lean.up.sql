@@ -1,6 +1,7 @@
--- Fewer indexes, because each of them cost every insert and every mark. Stop all processes of the version before first: their
--- claims would have no index any more.
--- The table is copied, because SQLite changes a CHECK only so: a dead row that left its key has a number without a lane.
+-- Fewer indexes, because each of them cost every insert and every mark. Stop all processes of the
+-- version before first: their claims would have no index any more.
+-- The table is copied, because SQLite changes a CHECK only so: a dead row that left its key has a
+-- number without a lane.
 CREATE TABLE IF NOT EXISTS {{name:event_lean}} (
     id                BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     event_id          TEXT    NOT NULL,
@@ -48,9 +49,10 @@ FROM {{event}} WHERE id NOT IN (SELECT id FROM {{name:event_lean}});
 DROP TABLE IF EXISTS {{event}};
 ALTER TABLE {{name:event_lean}} RENAME TO {{event}};
 
--- event_ready: claims without a key, next due, backlog. event_key has the open and the dead rows of each key, in order: the first
--- row of a key decides whether anything of the key can be claimed. Claims of keys, next due, backlog and the collection of keys
--- use it. event_dead: the list and the count of dead rows. The cleanup walks the primary key.
+-- event_ready: claims without a key, next due, backlog. event_key has the open and the dead rows of
+-- each key, in order: the first row of a key decides whether anything of the key can be claimed.
+-- Claims of keys, next due, backlog and the collection of keys use it. event_dead: the list and the
+-- count of dead rows. The cleanup walks the primary key.
 CREATE INDEX IF NOT EXISTS {{name:event_ready}} ON {{event}} (topic, available_at, id) WHERE status IN (0, 2) AND lane IS NULL;
 CREATE INDEX IF NOT EXISTS {{name:event_key}} ON {{event}} (lane, key_seq) WHERE status IN (0, 2, 3) AND lane IS NOT NULL;
 CREATE INDEX IF NOT EXISTS {{name:event_dead}} ON {{event}} (id) WHERE status = 3;

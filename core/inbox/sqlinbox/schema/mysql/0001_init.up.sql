@@ -1,6 +1,7 @@
--- What each handler of each consumer did with an event.
--- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the transaction of its row inserts it as PROCESSED;
--- failures are written after the rollback, in a transaction of their own. A DEAD event waits for a person.
+-- The result of each event for each handler of each consumer.
+-- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the
+-- transaction of its row inserts it as PROCESSED; failures are written after the rollback, in a
+-- transaction of their own. A DEAD event waits for a person.
 CREATE TABLE IF NOT EXISTS {{inbox}} (
     consumer          VARBINARY(128) NOT NULL,
     handler           VARBINARY(128) NOT NULL,

@@ -1,6 +1,7 @@
--- What each handler of each consumer did with an event.
--- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the transaction of its row inserts it as PROCESSED;
--- failures are written after the rollback, in a transaction of their own. A DEAD event waits for a person.
+-- The result of each event for each handler of each consumer.
+-- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the
+-- transaction of its row inserts it as PROCESSED; failures are written after the rollback, in a
+-- transaction of their own. A DEAD event waits for a person.
 CREATE TABLE IF NOT EXISTS {{inbox}} (
     consumer          text        COLLATE "C" NOT NULL,
     handler           text        COLLATE "C" NOT NULL,
@@ -29,7 +30,8 @@ CREATE TABLE IF NOT EXISTS {{inbox}} (
 CREATE INDEX IF NOT EXISTS {{name:inbox_event_done}} ON {{inbox}} (consumer, processed_at) WHERE status = 2;
 CREATE INDEX IF NOT EXISTS {{name:inbox_event_open}} ON {{inbox}} (consumer, status, received_at) WHERE status <> 2;
 
--- The newest event of each key that a handler has processed. Only the primary key is indexed, so that updates stay on the page.
+-- The newest event of each key that a handler has processed. Only the primary key is indexed, so
+-- that updates stay on the page.
 CREATE TABLE IF NOT EXISTS {{inbox_key}} (
     consumer      text        COLLATE "C" NOT NULL,
     handler       text        COLLATE "C" NOT NULL,

@@ -1,6 +1,8 @@
--- A narrow row for each event that a handler has seen, and the failures in a table of their own, in place of inbox_event.
--- The handlers of consumers, and the number that stands for each in inbox_seen: the first 15 hexadecimal digits of the SHA-256 of the two
--- names with the byte 1F between them.
+-- A narrow row for each event that a handler has seen, and the failures in a table of their own, in
+-- place of inbox_event.
+
+-- The handlers of consumers, and the number that stands for each in inbox_seen: the first 15
+-- hexadecimal digits of the SHA-256 of the two names with the byte 1F between them.
 CREATE TABLE IF NOT EXISTS {{handler}} (
     handler_id bigint NOT NULL,
     consumer   text   COLLATE "C" NOT NULL,
@@ -8,8 +10,9 @@ CREATE TABLE IF NOT EXISTS {{handler}} (
     PRIMARY KEY (handler_id)
 );
 
--- The events that handlers have seen. processed_at is NULL for an event that is not processed yet, and inbox_failure says why.
--- source is where the message was read: topic/partition/offset, or the topic alone.
+-- The events that handlers have seen. processed_at is NULL for an event that is not processed yet,
+-- and inbox_failure says why. source is where the message was read: topic/partition/offset, or the
+-- topic alone.
 CREATE TABLE IF NOT EXISTS {{seen}} (
     handler_id   bigint      NOT NULL,
     processed_at timestamptz,
@@ -22,8 +25,9 @@ CREATE TABLE IF NOT EXISTS {{seen}} (
 CREATE INDEX IF NOT EXISTS {{name:inbox_seen_processed}} ON {{seen}} (handler_id, processed_at);
 
 -- The events that handlers have failed with.
--- status: 0 RECEIVED (redriven), 1 PROCESSING, 3 FAILED, 4 DEAD. Failures are written after the rollback, in a transaction of their own.
--- A DEAD event waits for a person. The row of an event that is processed after all is deleted.
+-- status: 0 RECEIVED (redriven), 1 PROCESSING, 3 FAILED, 4 DEAD. Failures are written after the
+-- rollback, in a transaction of their own. A DEAD event waits for a person. The row of an event
+-- that is processed after all is deleted.
 CREATE TABLE IF NOT EXISTS {{failure}} (
     consumer          text        COLLATE "C" NOT NULL,
     handler           text        COLLATE "C" NOT NULL,

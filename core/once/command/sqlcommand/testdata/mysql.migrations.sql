@@ -1,7 +1,9 @@
 -- 0001_init
--- Commands to the world outside: each is done once per tenant, channel and idempotency key, after the transaction that wrote it.
--- status: 0 PENDING, 1 PROCESSING, 2 COMPLETED, 3 FAILED (tried again when available), 4 DEAD. A command is held while lease_until lies ahead.
--- due_channel is NULL for what is not to be run, which keeps it out of the range that claims read.
+-- Commands to the world outside: each is done once per tenant, channel and idempotency key, after
+-- the transaction that wrote it.
+-- status: 0 PENDING, 1 PROCESSING, 2 COMPLETED, 3 FAILED (tried again when available), 4 DEAD. A
+-- command is held while lease_until lies ahead. due_channel is NULL for what is not to be run,
+-- which keeps it out of the range that claims read.
 CREATE TABLE IF NOT EXISTS `my_side_effect_command` (
     id              VARCHAR(36)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     tenant_id       VARBINARY(64)  NOT NULL,

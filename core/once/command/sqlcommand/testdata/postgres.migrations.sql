@@ -1,6 +1,8 @@
 -- 0001_init
--- Commands to the world outside: each is done once per tenant, channel and idempotency key, after the transaction that wrote it.
--- status: 0 PENDING, 1 PROCESSING, 2 COMPLETED, 3 FAILED (tried again when available), 4 DEAD. A command is held while lease_until lies ahead.
+-- Commands to the world outside: each is done once per tenant, channel and idempotency key, after
+-- the transaction that wrote it.
+-- status: 0 PENDING, 1 PROCESSING, 2 COMPLETED, 3 FAILED (tried again when available), 4 DEAD. A
+-- command is held while lease_until lies ahead.
 CREATE TABLE IF NOT EXISTS "app"."side_effect_command" (
     id              text        COLLATE "C" NOT NULL PRIMARY KEY,
     tenant_id       text        COLLATE "C" NOT NULL,

@@ -1,7 +1,9 @@
--- Work that is done once per key. For MariaDB 10.6 or newer and MySQL 8.0.16 or newer. All times are UTC.
--- status: 0 FREE (its work failed), 1 HELD, 2 DONE. A key is held while lease_until lies ahead, and forgotten after expires_at.
--- Keys are binary because comparisons of texts ignore blanks at the end. A duplicate counts up seen, so that the number of affected rows tells it
--- from an insert, whatever the driver counts.
+-- Work that is done once per key. For MariaDB 10.6 or newer and MySQL 8.0.16 or newer. All times
+-- are UTC.
+-- status: 0 FREE (its work failed), 1 HELD, 2 DONE. A key is held while lease_until lies ahead, and
+-- forgotten after expires_at. Keys are binary because comparisons of texts ignore blanks at the
+-- end. A duplicate counts up seen, so that the number of affected rows tells it from an insert,
+-- whatever the driver counts.
 CREATE TABLE IF NOT EXISTS {{key}} (
     scope       VARBINARY(255) NOT NULL,
     tenant      VARBINARY(64)  NOT NULL,

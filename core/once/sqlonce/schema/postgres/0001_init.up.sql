@@ -1,5 +1,6 @@
 -- Work that is done once per key.
--- status: 0 FREE (its work failed), 1 HELD, 2 DONE. A key is held while lease_until lies ahead, and forgotten after expires_at.
+-- status: 0 FREE (its work failed), 1 HELD, 2 DONE. A key is held while lease_until lies ahead, and
+-- forgotten after expires_at.
 CREATE TABLE IF NOT EXISTS {{key}} (
     scope       text        COLLATE "C" NOT NULL,
     tenant      text        COLLATE "C" NOT NULL,

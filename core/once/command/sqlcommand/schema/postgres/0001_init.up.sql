@@ -1,5 +1,7 @@
--- Commands to the world outside: each is done once per tenant, channel and idempotency key, after the transaction that wrote it.
--- status: 0 PENDING, 1 PROCESSING, 2 COMPLETED, 3 FAILED (tried again when available), 4 DEAD. A command is held while lease_until lies ahead.
+-- Commands to the world outside: each is done once per tenant, channel and idempotency key, after
+-- the transaction that wrote it.
+-- status: 0 PENDING, 1 PROCESSING, 2 COMPLETED, 3 FAILED (tried again when available), 4 DEAD. A
+-- command is held while lease_until lies ahead.
 CREATE TABLE IF NOT EXISTS {{command}} (
     id              text        COLLATE "C" NOT NULL PRIMARY KEY,
     tenant_id       text        COLLATE "C" NOT NULL,

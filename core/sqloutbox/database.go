@@ -38,6 +38,8 @@ type database interface {
 
 	// read runs one statement that only reads, as a transaction of its own.
 	read(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error
+	// write runs one statement that changes rows, as a transaction of its own.
+	write(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error
 
 	backlog(ctx context.Context, limit int64) (core.Backlog, error)
 	listDead(ctx context.Context, q core.DeadQuery) ([]core.DeadEvent, error)

@@ -172,6 +172,10 @@ func (p *postgres) read(ctx context.Context, what string, fn func(q sqlkit.Queri
 	return p.scan(ctx, what, fn)
 }
 
+func (p *postgres) write(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
+	return p.single(ctx, what, fn)
+}
+
 // plannerSettings are the settings of scan.
 var plannerSettings = map[string]string{
 	"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off", "plan_cache_mode": "force_generic_plan",

@@ -189,11 +189,7 @@ func (r *Repository) PendingTopics(ctx context.Context, sample int) ([]string, e
 
 // change runs one statement that changes rows.
 func (r *Repository) change(ctx context.Context, what, text string, args ...any) (n int, err error) {
-	run := r.single
-	if w, ok := r.database.(*rowwise); ok && w.oneWriter {
-		run = w.inTx
-	}
-	err = run(ctx, what, func(q sqlkit.Querier) error {
+	err = r.database.write(ctx, what, func(q sqlkit.Querier) error {
 		changed, err := q.Exec(ctx, text, args...)
 		n = int(changed)
 		return err

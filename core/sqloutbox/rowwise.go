@@ -66,6 +66,14 @@ func (w *rowwise) read(ctx context.Context, what string, fn func(q sqlkit.Querie
 	return w.single(ctx, what, fn)
 }
 
+// write waits for the other writers of this repository where there is one at a time.
+func (w *rowwise) write(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
+	if w.oneWriter {
+		return w.inTx(ctx, what, fn)
+	}
+	return w.single(ctx, what, fn)
+}
+
 // joined returns the statements for a caller's transaction.
 func (w *rowwise) joined(ctx context.Context, tx core.Tx) (*inserts, error) {
 	if w.guarded == nil {

@@ -362,3 +362,70 @@ func ExampleInbox_Release() {
 	// invoiced
 	// {Sent:1 Processed:1 Done:0 Kept:0} <nil>
 }
+
+// inMemory keeps the inbox of an Example in memory. A program has tables.
+func inMemory() inbox.Option {
+	return inbox.Configure(func(c *inbox.Config) {
+		c.Store, c.Logger = inboxtest.NewStore(), slog.New(slog.DiscardHandler)
+		c.Handler = func(*message.Message) string { return "invoice" } // in a Router the handler has a name
+	})
+}
+
+// A handler that failed is called once more before the broker delivers the message again.
+func ExampleRetry() {
+	twice := func(h message.HandlerFunc) message.HandlerFunc { // a program uses Watermill's middleware.Retry
+		return func(msg *message.Message) ([]*message.Message, error) {
+			if out, err := h(msg); err == nil {
+				return out, nil
+			}
+			return h(msg)
+		}
+	}
+	tx := outboxtest.NewRepository().Transactor()
+	attempts := 0
+	handler := inbox.Middleware(tx, "billing", inbox.Retry(twice), inMemory())(
+		func(*message.Message) ([]*message.Message, error) {
+			if attempts++; attempts == 1 {
+				return nil, errors.New("the printer is on fire") // the transaction is rolled back
+			}
+			return nil, nil
+		})
+	_, err := handler(delivered("e-1"))
+	fmt.Println(attempts, err)
+	// Output: 2 <nil>
+}
+
+// outbox stands for a watermillbridge.OutboxPublisher.
+type outbox struct{}
+
+func (outbox) Publish(topic string, messages ...*message.Message) error {
+	for _, m := range messages {
+		_, ok := core.TxFromContext(m.Context())
+		fmt.Println(topic, string(m.Payload), "in the transaction of the inbox:", ok)
+	}
+	return nil
+}
+
+func (outbox) Close() error { return nil }
+
+// The messages that a handler returns go to the outbox. They are published if the effect of the
+// handler commits.
+func ExamplePublisher() {
+	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	check(err)
+	router.AddMiddleware(inbox.Middleware(outboxtest.NewRepository().Transactor(), "billing",
+		inbox.Publisher(outbox{}), inMemory()))
+	// The Router has nothing left to publish, so the publisher of AddHandler is not used.
+	router.AddHandler("invoice", "orders", channel, "invoices", channel,
+		func(*message.Message) ([]*message.Message, error) {
+			return message.Messages{message.NewMessage(watermill.NewUUID(), []byte(`{"invoice":"9"}`))}, nil
+		})
+	go func() { check(router.Run(context.Background())) }()
+	<-router.Running()
+	for range 2 { // delivery is at least once
+		check(channel.Publish("orders", delivered("e-1")))
+	}
+	check(router.Close())
+	// Output: invoices {"invoice":"9"} in the transaction of the inbox: true
+}

@@ -78,3 +78,35 @@ func ExampleNew() {
 	// order.create order 7
 	// order.placed order 7
 }
+
+// Keys of rows become the aggregate ids of events.
+func ExampleKeyText() {
+	for _, key := range []any{int64(7), "seven", []byte{0xca, 0xfe}} {
+		text, err := adapter.KeyText(key)
+		fmt.Println(text, err)
+	}
+	// Output:
+	// 7 <nil>
+	// seven <nil>
+	// cafe <nil>
+}
+
+// A statement whose row is not known may still write events that name their aggregate.
+func ExampleNamed() {
+	fmt.Println(adapter.Named([]core.Event{{AggregateID: "7"}}), adapter.Named([]core.Event{{}}))
+	// Output: true false
+}
+
+// The Recorder of a model is found by reflection.
+func ExampleRecorderOf() {
+	o := &order{ID: 7}
+	r, ok := adapter.RecorderOf(reflect.ValueOf(o))
+	fmt.Println(ok, r == &o.Recorder)
+	// Output: true true
+}
+
+// An adapter reads the rows of a statement first if a function asks for it.
+func ExampleResolves() {
+	fmt.Println(adapter.Resolves([]adapter.OnOption{adapter.ResolveRows()}), adapter.Resolves(nil))
+	// Output: true false
+}

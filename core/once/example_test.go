@@ -157,3 +157,14 @@ func ExampleAttemptOf() {
 	// attempt 2
 	// <nil>
 }
+
+// A store refuses what its tables cannot hold, before it sends a statement.
+func ExampleCheckLease() {
+	for _, err := range []error{once.CheckLease(30 * time.Second), once.CheckLease(-time.Second), once.CheckTTL(0)} {
+		fmt.Println(errors.Is(err, once.ErrInvalidRequest))
+	}
+	// Output:
+	// false
+	// true
+	// true
+}

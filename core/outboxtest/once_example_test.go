@@ -35,3 +35,23 @@ func ExampleRepository_OnceStore() {
 	// false 1
 	// 1 0
 }
+
+// A key is held while its work runs. In memory, a test lets its lease end.
+func ExampleNewOnceStore() {
+	store, ctx := outboxtest.NewOnceStore(), context.Background()
+	req := once.Request{
+		Key: once.Key{Scope: "mail", ID: "welcome:ada"}, Owner: "a", Lease: time.Minute, TTL: time.Hour,
+	}
+	for range 2 {
+		got, err := store.Acquire(ctx, req)
+		fmt.Println(got.State, err)
+		req.Owner = "b"
+	}
+	store.ShiftClock(2 * time.Minute)
+	got, err := store.Acquire(ctx, req)
+	fmt.Println(got.State, got.TakenOver, err)
+	// Output:
+	// fresh <nil>
+	// in_progress <nil>
+	// fresh true <nil>
+}

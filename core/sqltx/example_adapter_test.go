@@ -52,3 +52,59 @@ func ExampleRunInSavepoint() {
 	// true
 	// <nil> [BEGIN SAVEPOINT inner RELEASE SAVEPOINT inner COMMIT]
 }
+
+// An adapter tracks the transactions of a connection whose pool somebody else has opened.
+func ExampleTrackConn() {
+	pool := sql.OpenDB(newFake()) // without Connector
+	defer pool.Close()
+	ctx := context.Background()
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	tracked, err := sqltx.TrackConn(ctx, conn, core.Postgres)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer tracked.Close()
+	begun, err := tracked.BeginTx(ctx, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer begun.Rollback()
+	tx, err := sqltx.TxOf(ctx, begun)
+	fmt.Println(tx.Tracked(), err)
+	// Output: true <nil>
+}
+
+// An adapter asks for the name of the dialect where the driver does not tell it.
+func ExampleDialectOf() {
+	pool := sql.OpenDB(newFake())
+	defer pool.Close()
+	dialect, err := sqltx.DialectOf(pool)
+	if err != nil { // pgx, go-sql-driver/mysql and SQLite's drivers are known
+		dialect = core.Postgres // from the adapter's configuration
+	}
+	fmt.Println(dialect, err != nil)
+	// Output: postgres true
+}
+
+// The error of a savepoint says that its transaction is over.
+func ExampleOverError() {
+	err := sqltx.OverError(sql.ErrTxDone)
+	fmt.Println(errors.Is(err, core.ErrNoTransaction), errors.Is(err, sql.ErrTxDone))
+	// Output: true true
+}
+
+// A method that cannot return an error gets it with its context.
+func ExampleContextWithError() {
+	pool := sql.OpenDB(newFake())
+	defer pool.Close()
+	ctx := sqltx.ContextWithError(context.Background(), core.ErrUntracked)
+	err := pool.QueryRowContext(ctx, "SELECT 1").Err()
+	fmt.Println(errors.Is(err, core.ErrUntracked))
+	// Output: true
+}

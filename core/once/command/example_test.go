@@ -111,3 +111,38 @@ func ExampleQueue_Discard() {
 	// discarded: true
 	// discarded <nil>
 }
+
+// The relay of a service executes effects: their events are in topics of the channel. A crash after
+// the commit loses no mail, because the relay of another process executes it.
+func ExampleNewWorker() {
+	ctx, repo := context.Background(), outboxtest.NewRepository()
+	store := newMemory() // in an application: sqlcommand.New
+	worker, err := command.NewWorker(command.WorkerConfig{
+		Store: store,
+		Handlers: map[string]command.Handler{
+			"mail": func(_ context.Context, e command.Effect) (string, error) {
+				fmt.Println("mail", e.Key) // give e.IdempotencyKey() to a server that recognises copies
+				return "queued as 250", nil
+			},
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	router := core.NewRouter()
+	worker.AddTo(router)
+	outbox, _ := core.New(core.Config{Repository: repo, Publisher: router})
+	queue, _ := command.NewQueue(command.QueueConfig{Store: store, Outbox: outbox})
+
+	_ = repo.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		_, _, err := queue.Enqueue(ctx, tx, command.Effect{Channel: "mail", Key: "welcome:ada"})
+		return err
+	})
+	_ = outbox.Drain(ctx) // a service calls go outbox.Run(ctx)
+	rec, _ := queue.Find(ctx, "", "mail", "welcome:ada")
+	fmt.Println(command.Topic("mail"), rec.Status, rec.ExternalRef)
+	// Output:
+	// mail welcome:ada
+	// effect.mail completed queued as 250
+}

@@ -84,10 +84,16 @@ NEWER ?= bun command crash ent gorm inbox once ops repository sql walrelay
 NEWER_PACKAGES = $(addprefix ./integration/,$(NEWER))
 NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|ManyInFlight|Kafka|Redis
 
-.PHONY: test
-test: services-up gotestsum promtool ## the tests of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=, LONG_FOLLOWS=yes)
+# These come before the servers, which may take a minute to start.
+.PHONY: time-of-test time-of-test-long
+time-of-test:
 	@echo 'make test: about 8 minutes on two idle cores, and longer the first time, when everything is compiled;' \
 		'packages are printed as they end'
+time-of-test-long:
+	@echo 'make test-long: about 17 minutes on two idle cores; packages are printed as they end'
+
+.PHONY: test
+test: time-of-test services-up gotestsum promtool ## the tests of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=, LONG_FOLLOWS=yes)
 	@eval "$$(scripts/services env)"; status=0; \
 	scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '^($(LONG)$(if $(LONG_FOLLOWS),|$(WHOLE)))$$' $(TESTFLAGS) $(LONGEST) work || status=$$?; \
 	echo "ran with $$(go env GOVERSION), over $$(scripts/modules | wc -l) modules: $$(scripts/modules | xargs)"; \
@@ -95,8 +101,7 @@ test: services-up gotestsum promtool ## the tests of every module against real s
 	exit $$status
 
 .PHONY: test-long
-test-long: services-up gotestsum ## the tests that take long: kills, ten thousand schedules, every way to open an ORM, big tables
-	@echo 'make test-long: about 17 minutes on two idle cores; packages are printed as they end'
+test-long: time-of-test-long services-up gotestsum ## the tests that take long: kills, ten thousand schedules, every way to open an ORM, big tables
 	@eval "$$(scripts/services env)"; status=0; \
 	scripts/gotest -timeout=$(LONGTIMEOUT) -run '^($(SIMULATION))$$' $(TESTFLAGS) ./core ./pgxoutbox/walrelay || status=$$?; \
 	scripts/gotest $(RACE) -shuffle=on -timeout=$(LONGTIMEOUT) $(AT_ONCE) -run '^($(LONG)|$(WHOLE))$$' $(TESTFLAGS) $(LONG_PACKAGES) || status=$$?; \

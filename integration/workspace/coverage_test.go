@@ -71,6 +71,32 @@ func TestCoverageTable(t *testing.T) {
 	}
 }
 
+// The tests that a page names exist.
+func TestPagesNameTests(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob(filepath.Join(fixture.Root(t), "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := testsOfRepository(t)
+	n := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(string(text), -1) {
+			n++
+			if tests[m[1]] == nil {
+				t.Errorf("%s names %s, which does not exist", filepath.Base(page), m[1])
+			}
+		}
+	}
+	if n < 20 {
+		t.Errorf("the pages name %d tests", n)
+	}
+}
+
 // The tests that the Makefile moves from one run to another exist.
 func TestLongTestsAreThere(t *testing.T) {
 	t.Parallel()

@@ -27,6 +27,18 @@ type statement struct {
 	elements []element
 	dest     *core.Recorder // of the model with the changes: db.Model(&stored).Updates(&changed)
 	slice    bool
+	certainty
+
+	association bool // GORM saves the elements along with a parent
+	rows        *resolvedRows
+
+	tx      core.Tx
+	session *gorm.DB // a session in the transaction
+	adapter.Captured
+}
+
+// certainty says what is known of the rows that a statement changes.
+type certainty struct {
 	stored   bool  // every model is stored, even if the database counts none
 	reread   bool  // On functions get the rows as read after the statement, not the models
 	replaced bool  // RETURNING * puts the changed rows in place of the elements
@@ -34,14 +46,7 @@ type statement struct {
 	doubt    error // why the changed rows cannot be known
 	stale    error // why the models will not have the stored values
 	exists   bool  // an update of one row by its key alone; MySQL may not count the row
-
-	association bool // GORM saves the elements along with a parent
-	expect      int  // rows that must be affected, -1: any number
-	rows        *resolvedRows
-
-	tx      core.Tx
-	session *gorm.DB // a session in the transaction
-	adapter.Captured
+	expect   int   // rows that must be affected, -1: any number
 }
 
 // element is one model of a statement.
@@ -109,7 +114,7 @@ func (o *Outbox) plan(db *gorm.DB, op core.Op) error {
 	if mappers == nil && !has {
 		return nil
 	}
-	s := &statement{ob: o, db: db, op: op, mappers: mappers, resolves: resolves, expect: -1}
+	s := &statement{ob: o, db: db, op: op, mappers: mappers, resolves: resolves, certainty: certainty{expect: -1}}
 	_, s.association = stmt.Settings.LoadAndDelete(associationKey{o, stmt})
 	if err := s.prepare(); err != nil {
 		return err

@@ -1,24 +1,77 @@
 package docs
 
 import (
+	"go/ast"
 	"os"
-	"reflect"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// The page of settings has each field of core.Config.
+// elsewhere are configurations that the page of settings does not list.
+var elsewhere = map[string]string{
+	"adapter.Config":               "core.Config, with fields that the page's first lines name",
+	"sqloutbox.OpenConfig":         "core.Config, with fields that the page's first lines name",
+	"metrics.Config":               "for authors of modules like promoutbox",
+	"contract.HandlersConfig":      "docs/schema-evolution.md",
+	"contractoutbox.Config":        "docs/schema-evolution.md",
+	"inbox.ChainConfig":            "the parts of a chain, not settings",
+	"watermillbridge.OutboxConfig": "docs/watermill.md",
+}
+
+// configured are types of fields of core.Config with settings of their own.
+var configured = []string{"RetryPolicy", "BreakerPolicy"}
+
+// The page of settings has each field of each exported configuration.
 func TestConfigurationPageIsComplete(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(root + "/docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[core.Config]()) {
-		if !strings.Contains(string(page), "`"+field.Name+"`") {
-			t.Errorf("docs/configuration.md does not mention %s", field.Name)
+	told := map[string]bool{}
+	for _, text := range span.FindAllString(string(page), -1) {
+		told[strings.Trim(text, "`")] = true
+	}
+	isConfig := regexp.MustCompile(`^[A-Z]?\w*Config$`)
+	looked := 0
+	for _, file := range goFiles(t) {
+		if file.test() || strings.Contains(file.path, "/suite/") || strings.HasPrefix(file.path, "cmd/") {
+			continue
 		}
+		for _, d := range file.ast.Decls {
+			decl, ok := d.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, s := range decl.Specs {
+				spec, ok := s.(*ast.TypeSpec)
+				if !ok || !spec.Name.IsExported() {
+					continue
+				}
+				fields, ok := spec.Type.(*ast.StructType)
+				name := spec.Name.Name
+				full := filepath.Base(filepath.Dir(file.path)) + "." + name
+				if !ok || !isConfig.MatchString(name) && !slices.Contains(configured, name) || elsewhere[full] != "" {
+					continue
+				}
+				looked++
+				if !told[full] && !slices.Contains(configured, name) {
+					t.Errorf("docs/configuration.md does not mention %s", full)
+				}
+				for _, field := range fields.Fields.List {
+					for _, id := range field.Names {
+						if id.IsExported() && !told[id.Name] {
+							t.Errorf("docs/configuration.md does not mention %s of %s", id.Name, full)
+						}
+					}
+				}
+			}
+		}
+	}
+	if looked < 20 {
+		t.Errorf("%d configurations were looked at", looked)
 	}
 }

@@ -127,14 +127,16 @@ func files(t *testing.T, db testdb.DB, format string) string {
 func requireTables(t *testing.T, db testdb.DB, there bool) {
 	t.Helper()
 	out, errs, code := outbox(t, db, "migrate", "status", "--tables", "all", "--json")
-	var states []struct {
-		Tables, Problem string
-		OK, Recorded    bool
+	var states struct {
+		Tables []struct {
+			Name, Problem string
+			OK, Recorded  bool
+		}
 	}
-	if err := json.Unmarshal([]byte(out), &states); err != nil || code != 0 || len(states) != 4 {
+	if err := json.Unmarshal([]byte(out), &states); err != nil || code != 0 || len(states.Tables) != 4 {
 		t.Fatalf("exit code %d, %v\n%s%s", code, err, out, errs)
 	}
-	for _, s := range states {
+	for _, s := range states.Tables {
 		if s.OK != there || s.Recorded {
 			t.Errorf("the tables are wanted: %v; %+v", there, s)
 		}

@@ -127,14 +127,12 @@ func TestOperatorOfAPoisonedDeploy(t *testing.T) {
 		to.repaired = true
 		to.mu.Unlock()
 		do(0, "redrive", "apply", plan.ID, "--yes", "--actor", "bob")
-		var dead []struct {
-			ID string `json:"id"`
+		var dead ops.Page
+		if read(&dead, "dead"); len(dead.Events) != after-before { // the events that failed again
+			t.Fatalf("%d events are dead, want %d", len(dead.Events), after-before)
 		}
-		if read(&dead, "dead"); len(dead) != after-before { // the events that failed again
-			t.Fatalf("%d events are dead, want %d", len(dead), after-before)
-		}
-		for _, d := range dead { // one by one
-			do(0, "redrive", d.ID, "--reason", "INC-42", "--yes", "--actor", "bob")
+		for _, d := range dead.Events { // one by one
+			do(0, "redrive", d.ID.String(), "--reason", "INC-42", "--yes", "--actor", "bob")
 		}
 		fixture.AwaitIn(t, 5*time.Minute, "all arrive", func() bool {
 			_, arrived := to.state()
@@ -163,19 +161,18 @@ func TestOperatorOfAPoisonedDeploy(t *testing.T) {
 // audited returns the audit rows of an action, as JSON.
 func audited(t *testing.T, db testdb.DB, action string) (all string) {
 	t.Helper()
-	for before := int64(0); ; {
-		out, errs, code := outbox(t, db, "audit", "--action", action, "--limit", "1000", "--before", fmt.Sprint(before),
-			"--json")
+	for after := "0"; ; {
+		out, errs, code := outbox(t, db, "audit", "--action", action, "--limit", "1000", "--after", after, "--json")
 		var page struct {
-			Before int64 `json:"before"`
+			Next string `json:"next"`
 		}
 		if err := json.Unmarshal([]byte(out), &page); code != 0 || err != nil {
 			t.Fatalf("outbox audit: %d %v\n%s%s", code, err, out, errs)
 		}
-		if all += out; page.Before == 0 {
+		if all += out; page.Next == "" {
 			return all
 		}
-		before = page.Before
+		after = page.Next
 	}
 }
 

@@ -43,14 +43,14 @@ func idOrNone(id core.RowID) string {
 // auditPage is a page of `outbox audit`.
 type auditPage struct {
 	Records []auditRow `json:"records"`
-	Before  int64      `json:"before,omitempty"` // of the next page; 0: there is none
+	paging
 }
 
 // auditFilter selects audit rows.
 type auditFilter struct {
 	row, action, actor, topic string
 	since                     time.Duration
-	before                    int64
+	after                     int64 // the last number of the page before
 	limit                     int
 }
 
@@ -79,7 +79,7 @@ A redrive, a discard and a replay have a row for each event, and other actions h
 			"  outbox audit --row 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			q := core.AuditQuery{Before: f.before}
+			q := core.AuditQuery{Before: f.after}
 			if f.limit < 1 || f.limit > 1000 {
 				return usage("--limit %d: it is 1 to 1000", f.limit)
 			}
@@ -105,7 +105,7 @@ A redrive, a discard and a replay have a row for each event, and other actions h
 	flags.Var((*selector)(&f.actor), "actor", "only what this person did")
 	flags.Var((*selector)(&f.topic), "topic", "only events of this topic")
 	flags.DurationVar(&f.since, "since", 0, "only of this last time")
-	flags.Int64Var(&f.before, "before", 0, "the next page: what the last line of the page before says")
+	flags.Int64Var(&f.after, "after", 0, "the next page: what the last line of the page before says")
 	flags.IntVar(&f.limit, "limit", 100, "rows on a page, up to 1000")
 	return c
 }
@@ -127,11 +127,10 @@ func (a *app) auditPage(
 		}
 		for _, r := range records {
 			if r.At.Before(from) {
-				page.Before = 0
 				return page, nil
 			}
 			if len(page.Records) == f.limit {
-				page.Before = q.Before
+				page.paging = pageBehind(q.Before)
 				return page, nil
 			}
 			q.Before = r.No
@@ -144,9 +143,12 @@ func (a *app) auditPage(
 		}
 		looked += len(records)
 	}
-	page.Before = q.Before
+	page.paging = pageBehind(q.Before)
 	return page, nil
 }
+
+// pageBehind is the paging behind the row with a number.
+func pageBehind(no int64) paging { return paging{More: true, Next: strconv.FormatInt(no, 10)} }
 
 func (a *app) printAudit(page auditPage) {
 	if len(page.Records) == 0 {
@@ -160,7 +162,5 @@ func (a *app) printAudit(page auditPage) {
 		}
 		t.write(a.Out)
 	}
-	if page.Before > 0 {
-		a.note("there may be more: --before %d", page.Before)
-	}
+	a.notePaging(page.paging)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,16 +24,16 @@ func TestAudit(t *testing.T) {
 		w.ok("discard", "--all", "--topic", "mails", "--actor", "bob", "--reason", "not needed", "--yes")
 
 		var page auditPage
-		if w.json(&page, "audit"); len(page.Records) != 3 || page.Before != 0 || page.Records[0].Action != "discard" ||
+		if w.json(&page, "audit"); len(page.Records) != 3 || page.Next != "" || page.Records[0].Action != "discard" ||
 			page.Records[0].Actor != "bob" || page.Records[0].Reason != "not needed" ||
 			page.Records[0].Topic != "mails" {
 			w.Fatalf("%+v", page)
 		}
 		row := page.Records[2]
-		if w.json(&page, "audit", "--limit", "1", "--actor", "ada"); len(page.Records) != 1 || page.Before == 0 {
+		if w.json(&page, "audit", "--limit", "1", "--actor", "ada"); len(page.Records) != 1 || page.Next == "" {
 			w.Fatalf("%+v", page)
 		}
-		w.require(w.run("audit", "--limit", "2"), ExitOK, "there may be more: --before")
+		w.require(w.run("audit", "--limit", "2"), ExitOK, "there may be more: --after")
 		page = auditPage{}
 		w.json(&page, "audit", "--row", row.Row)
 		if len(page.Records) != 1 || page.Records[0] != row {
@@ -68,7 +67,7 @@ func TestAuditPages(t *testing.T) {
 			for _, r := range page.Records {
 				seen[r.Row] = true
 			}
-			args = []string{"audit", "--limit", "2", "--before", strconv.FormatInt(page.Before, 10)}
+			args = []string{"audit", "--limit", "2", "--after", page.Next}
 		}
 		if len(seen) != 5 {
 			w.Errorf("three pages have %d rows, want 5", len(seen))

@@ -59,6 +59,12 @@ func deadRowOf(d core.DeadEvent) deadRow {
 	}
 }
 
+// deadPage is a page of `outbox dead`.
+type deadPage struct {
+	Events []deadRow `json:"events"`
+	paging
+}
+
 func (a *app) deadCommand() *cobra.Command {
 	var f deadFilter
 	var limit int
@@ -101,8 +107,9 @@ prints the next page.`,
 			if api, err := ops.New(ob); err == nil && len(events) == 0 {
 				a.hintUnseen(ctx, api, f.filter())
 			}
-			rows := converted(events, deadRowOf)
-			return a.print(rows, func() { a.printDead(rows, limit) })
+			page := deadPage{Events: converted(events, deadRowOf)}
+			page.paging = pageAfter(page.Events, limit, func(r deadRow) string { return r.ID })
+			return a.print(page, func() { a.printDead(page) })
 		},
 	}
 	f.flags(c)
@@ -111,21 +118,19 @@ prints the next page.`,
 	return c
 }
 
-func (a *app) printDead(rows []deadRow, limit int) {
-	if len(rows) == 0 {
+func (a *app) printDead(page deadPage) {
+	if len(page.Events) == 0 {
 		a.sayf("no event is dead\n")
 		return
 	}
 	t := &table{}
 	t.add("ID", "TOPIC", "TYPE", "KEY", "ATTEMPTS", "CREATED", "CODE", "ERROR")
-	for _, r := range rows {
+	for _, r := range page.Events {
 		t.add(r.ID, r.Topic, r.Type, orDash(r.Key), strconv.Itoa(r.Attempts), moment(r.CreatedAt), r.ErrorCode,
 			short(r.Error))
 	}
 	t.write(a.Out)
-	if len(rows) == limit {
-		a.note("there may be more: --after %s", rows[len(rows)-1].ID)
-	}
+	a.notePaging(page.paging)
 }
 
 // short is a text in one line of a table.

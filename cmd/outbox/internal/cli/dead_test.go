@@ -135,12 +135,12 @@ func TestDeadAndRedrive(t *testing.T) {
 		w.golden("dead.json", w.ok("dead", "--json"))
 		w.poison("mails", 3)
 		var rows []deadRow
-		w.json(&rows, "dead", "--topic", "mails", "--limit", "2")
+		w.list(&rows, "events", "dead", "--topic", "mails", "--limit", "2")
 		if len(rows) != 2 || rows[0].Topic != "mails" {
 			w.Fatalf("%+v", rows)
 		}
 		first, second := rows[0].ID, rows[1].ID
-		w.json(&rows, "dead", "--topic", "mails", "--after", second)
+		w.list(&rows, "events", "dead", "--topic", "mails", "--after", second)
 		if len(rows) != 1 || rows[0].ID <= second {
 			w.Errorf("the next page is %+v", rows)
 		}
@@ -177,7 +177,7 @@ func TestDeadAndRedrive(t *testing.T) {
 			w.Errorf("%d rows of the audit, %v", n, err)
 		}
 
-		w.json(&rows, "dead")
+		w.list(&rows, "events", "dead")
 		var c change
 		code := w.json(&c, "discard", rows[0].ID, first, rows[0].ID, "--yes", "--reason", "lost")
 		if code != ExitPartial || c.Changed != 1 || c.Events != 1 || c.Topics["orders"] != 1 {
@@ -291,7 +291,7 @@ func TestWrongNames(t *testing.T) {
 				w.Errorf("the advice is that for programs: %s", r.err)
 			}
 			var all []finding
-			w.json(&all, "doctor")
+			w.list(&all, "findings", "doctor")
 			for _, f := range all {
 				if strings.Contains(f.Found, "could not be checked") {
 					w.Errorf("the tables are missing, and doctor says %+v too", f)

@@ -29,6 +29,11 @@ type finding struct {
 	Fix   string `json:"fix,omitempty"`
 }
 
+// findings are what doctor prints.
+type findings struct {
+	Findings []finding `json:"findings"`
+}
+
 func fine(check, found string) finding { return finding{Check: check, Level: levelOK, Found: found} }
 
 // limits are those of doctor's flags.
@@ -117,7 +122,7 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 				x.rabbitAPI = a.Getenv("OUTBOX_RABBITMQ_API")
 			}
 			all := x.examine(ctx)
-			if err := a.print(all, func() { a.printFindings(all) }); err != nil {
+			if err := a.print(findings{all}, func() { a.printFindings(all) }); err != nil {
 				return err
 			}
 			if n := count(all, levelFailure); n > 0 {

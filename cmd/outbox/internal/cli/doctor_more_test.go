@@ -104,7 +104,7 @@ func TestDoctorKafka(t *testing.T) {
 	w.publish(core.Event{Type: "order.placed", Topic: topic}, core.Event{Type: "mail", Topic: unique()})
 	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(50 * time.Millisecond) {
 		var all []finding // the topic is known a moment after it was made
-		w.json(&all, "doctor")
+		w.list(&all, "findings", "doctor")
 		if found(all, "broker", "topic "+topic+" has one replica").Level == levelWarning {
 			break
 		}

@@ -128,7 +128,7 @@ func TestDoctorRabbitMQSettings(t *testing.T) {
 				w.requireFinding(levelWarning, "broker", part, args...)
 			}
 			var all []finding
-			w.json(&all, append([]string{"doctor"}, args...)...)
+			w.list(&all, "findings", append([]string{"doctor"}, args...)...)
 			n := 0
 			for _, f := range all {
 				if f.Check == "broker" {

@@ -23,7 +23,7 @@ func found(all []finding, check, part string) (f finding) {
 func (w *world) requireFinding(level, check, part string, args ...string) {
 	w.Helper()
 	var all []finding
-	code := w.json(&all, append([]string{"doctor"}, args...)...)
+	code := w.list(&all, "findings", append([]string{"doctor"}, args...)...)
 	f := found(all, check, part)
 	if f.Level != level || (level != levelOK) != (f.Cause != "" && f.Fix != "") {
 		w.Errorf("%s with %q is not a %s: %+v", check, part, level, all)
@@ -155,7 +155,7 @@ func TestDoctorServer(t *testing.T) {
 		// MariaDB repeats its last answer until nobody has asked for 100 ms.
 		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(300 * time.Millisecond) {
 			var all []finding
-			w.json(&all, "doctor", "--max-transaction", "1us")
+			w.list(&all, "findings", "doctor", "--max-transaction", "1us")
 			f := found(all, "transactions", "has been open for")
 			if f.Level == levelWarning && f.Cause != "" && f.Fix != "" {
 				break

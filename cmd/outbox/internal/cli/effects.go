@@ -30,6 +30,11 @@ type effectState struct {
 	Capped     bool    `json:"capped"`         // there may be more than was counted
 }
 
+// effectStates is what `outbox effects` prints.
+type effectStates struct {
+	Channels []effectState `json:"channels"`
+}
+
 // effectRow is an effect as list prints it. The payload is not among its fields.
 type effectRow struct {
 	ID          string     `json:"id"`
@@ -46,6 +51,12 @@ type effectRow struct {
 	CreatedAt   time.Time  `json:"created_at"`
 	UpdatedAt   time.Time  `json:"updated_at"`
 	DoneAt      *time.Time `json:"done_at,omitempty"`
+}
+
+// effectPage is a page of `outbox effects list`.
+type effectPage struct {
+	Effects []effectRow `json:"effects"`
+	paging
 }
 
 func effectRowOf(r command.Record) effectRow {
@@ -91,7 +102,7 @@ At most 100,000 of a channel are counted; a plus behind a number says that there
 					Capped: b.Pending >= b.Limit || b.Dead >= b.Limit,
 				}
 			})
-			if err := a.print(states, func() { a.printEffectStates(states) }); err != nil {
+			if err := a.print(effectStates{states}, func() { a.printEffectStates(states) }); err != nil {
 				return err
 			}
 			switch {
@@ -182,8 +193,9 @@ func (a *app) effectsListCommand() *cobra.Command {
 				if len(list) == 0 {
 					a.hintChannel(ctx, db, q.Channel)
 				}
-				rows := converted(list, effectRowOf)
-				return a.print(rows, func() { a.printEffects(rows, q.Limit) })
+				page := effectPage{Effects: converted(list, effectRowOf)}
+				page.paging = pageAfter(page.Effects, q.Limit, func(r effectRow) string { return r.ID })
+				return a.print(page, func() { a.printEffects(page) })
 			})
 		},
 	}
@@ -198,21 +210,19 @@ func (a *app) effectsListCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) printEffects(rows []effectRow, limit int) {
-	if len(rows) == 0 {
+func (a *app) printEffects(page effectPage) {
+	if len(page.Effects) == 0 {
 		a.sayf("no effect\n")
 		return
 	}
 	t := &table{}
 	t.add("ID", "CHANNEL", "TENANT", "KEY", "STATUS", "ATTEMPTS", "CREATED", "CODE", "ERROR")
-	for _, r := range rows {
+	for _, r := range page.Effects {
 		t.add(r.ID, r.Channel, orDash(r.Tenant), short(r.Key), r.Status, strconv.Itoa(r.Attempts), moment(r.CreatedAt),
 			orDash(r.ErrorCode), orDash(short(r.Error)))
 	}
 	t.write(a.Out)
-	if len(rows) == limit {
-		a.note("there may be more: --after %s", rows[len(rows)-1].ID)
-	}
+	a.notePaging(page.paging)
 }
 
 func (a *app) hintChannel(ctx context.Context, db *database, channel string) {

@@ -208,7 +208,7 @@ func TestLeftoversOfTheLog(t *testing.T) {
 		w.Helper()
 		w.requireFinding(level, "log", found)
 		var all []finding
-		w.json(&all, "doctor")
+		w.list(&all, "findings", "doctor")
 		n := 0
 		for _, f := range all {
 			if f.Check == "log" {

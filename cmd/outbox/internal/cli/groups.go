@@ -14,8 +14,10 @@ import (
 
 // groupList is what `outbox groups` prints.
 type groupList struct {
-	ops.Groups
-	Muted int `json:"muted"` // groups that are left out, because they are muted
+	Groups []ops.Group `json:"groups"`
+	Muted  int         `json:"muted"`  // groups that are left out, because they are muted
+	Capped bool        `json:"capped"` // there are more events than were read and counted
+	paging
 }
 
 func (a *app) groupsCommand() *cobra.Command {
@@ -36,14 +38,14 @@ other command count its events as before.`,
 				if err != nil {
 					return err
 				}
-				list := groupList{Groups: g}
+				list := groupList{Groups: g.Groups, Capped: g.Truncated, paging: paging{More: g.Truncated}}
 				if !muted {
-					list.Groups.Groups = slices.DeleteFunc(g.Groups, func(g ops.Group) bool { return g.Muted })
-					list.Muted = len(g.Groups) - len(list.Groups.Groups)
+					list.Groups = slices.DeleteFunc(g.Groups, func(g ops.Group) bool { return g.Muted })
+					list.Muted = len(g.Groups) - len(list.Groups)
 				}
-				if len(list.Groups.Groups) == 0 {
+				if len(list.Groups) == 0 {
 					a.hintUnseen(ctx, api, f)
-					list.Groups.Groups = []ops.Group{}
+					list.Groups = []ops.Group{}
 				}
 				return a.print(list, func() { a.printGroups(list) })
 			})
@@ -56,14 +58,14 @@ other command count its events as before.`,
 }
 
 func (a *app) printGroups(g groupList) {
-	if len(g.Groups.Groups) == 0 && g.Muted == 0 {
+	if len(g.Groups) == 0 && g.Muted == 0 {
 		a.sayf("no event has failed\n")
 		return
 	}
-	if len(g.Groups.Groups) > 0 {
+	if len(g.Groups) > 0 {
 		t := &table{}
 		t.add("GROUP", "DEAD", "RETRYING", "BLOCKED", "FIRST", "LAST", "TOPIC", "TYPE", "CODE", "ERROR", "NOTE")
-		for _, v := range g.Groups.Groups {
+		for _, v := range g.Groups {
 			t.add(v.Fingerprint, strconv.Itoa(v.Dead), strconv.Itoa(v.Retrying), strconv.Itoa(v.BlockedKeys),
 				moment(v.First), moment(v.Last), v.Topic, v.Type, v.ErrorCode, short(v.Pattern), groupNote(v))
 		}
@@ -72,7 +74,7 @@ func (a *app) printGroups(g groupList) {
 	if g.Muted > 0 {
 		a.sayf("%d muted (--muted shows them)\n", g.Muted)
 	}
-	if g.Truncated {
+	if g.Capped {
 		a.note("there are more events than were read: the numbers are those of the events that were read")
 	}
 }

@@ -23,10 +23,10 @@ func TestGroupNotes(t *testing.T) {
 			return list
 		}
 		list := listed()
-		if len(list.Groups.Groups) != 2 || list.Groups.Groups[0].Topic != "orders" {
+		if len(list.Groups) != 2 || list.Groups[0].Topic != "orders" {
 			w.Fatalf("%+v", list)
 		}
-		group := list.Groups.Groups[0].Fingerprint
+		group := list.Groups[0].Fingerprint
 		by := func(args ...string) result { return w.run(append(args, "--actor", "ann")...) }
 
 		w.require(by("groups", "note", group), ExitUsage)
@@ -46,7 +46,7 @@ func TestGroupNotes(t *testing.T) {
 		if w.json(&would, "groups", "unmute", group, "--dry-run"); !would.DryRun || would.Events != 2 {
 			w.Errorf("%+v", would)
 		}
-		if list = listed(); list.Muted != 0 || list.Groups.Groups[0].Stored.Actor != "" {
+		if list = listed(); list.Muted != 0 || list.Groups[0].Stored.Actor != "" {
 			w.Fatalf("refused commands or dry runs have changed %+v", list)
 		}
 
@@ -58,19 +58,19 @@ func TestGroupNotes(t *testing.T) {
 		if out := w.ok("groups"); strings.Contains(out, group) {
 			w.Errorf("the muted group is listed: %s", out)
 		}
-		if list = listed(); list.Muted != 1 || len(list.Groups.Groups) != 1 {
+		if list = listed(); list.Muted != 1 || len(list.Groups) != 1 {
 			w.Errorf("%+v", list)
 		}
 		w.require(w.run("groups", "--muted"), ExitOK, "billing drops v1, muted until 20", group)
-		if list = listed("--muted"); list.Muted != 0 || len(list.Groups.Groups) != 2 ||
-			!list.Groups.Groups[0].Muted || list.Groups.Groups[0].Stored.Note != "billing drops v1" {
+		if list = listed("--muted"); list.Muted != 0 || len(list.Groups) != 2 ||
+			!list.Groups[0].Muted || list.Groups[0].Stored.Note != "billing drops v1" {
 			w.Errorf("%+v", list)
 		}
 		w.require(w.run("status"), ExitOK, "dead 3") // muted events are counted
 		w.require(by("groups", "unmute", group, "--reason", "back again"), ExitOK, "is shown again")
 		w.require(w.run("groups"), ExitOK, group, "billing drops v1 (ann)")
 		w.require(by("groups", "note", group, ""), ExitOK)
-		if list = listed(); list.Groups.Groups[0].Stored.Actor != "" {
+		if list = listed(); list.Groups[0].Stored.Actor != "" {
 			w.Errorf("nothing is left to remember, but there is %+v", list)
 		}
 		w.require(w.run("audit", "--actor", "ann", "--topic", "orders"), ExitOK, "note-group", "mute-group",

@@ -28,6 +28,11 @@ type scopeState struct {
 	Capped    bool   `json:"capped"` // older keys were not counted
 }
 
+// scopeList is what `outbox idempotency` prints.
+type scopeList struct {
+	Scopes []scopeState `json:"scopes"`
+}
+
 // keyRow is an idempotency key as list prints it. The stored result is not among its fields.
 type keyRow struct {
 	Scope      string     `json:"scope"`
@@ -39,6 +44,12 @@ type keyRow struct {
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 	DoneAt     *time.Time `json:"done_at,omitempty"`
 	ExpiresAt  time.Time  `json:"expires_at"`
+}
+
+// keyPage is what `outbox idempotency list` prints.
+type keyPage struct {
+	Keys []keyRow `json:"keys"`
+	paging
 }
 
 // keyFilter selects rows of idempotency_key.
@@ -72,7 +83,7 @@ key is deleted by the cleanup of the services.`,
 				return err
 			}
 			states := scopeStates(rows)
-			return a.print(states, func() { a.printScopes(states) })
+			return a.print(scopeList{states}, func() { a.printScopes(states) })
 		})
 	}
 	return c
@@ -164,7 +175,8 @@ code 1 says that no key has that id, or none that the other flags select.`,
 				if len(rows) == 0 {
 					a.hintUnlisted(ctx, db, a.prefix+"idempotency_key", "scope", f.scope, "outbox idempotency")
 				}
-				err = a.print(rows, func() { a.printKeyRows(rows, f.limit) })
+				page := keyPage{Keys: rows, paging: paging{More: len(rows) == f.limit}}
+				err = a.print(page, func() { a.printKeyRows(page) })
 				if err == nil && f.id != "" && len(rows) == 0 {
 					err = exit(ExitFailed, "no such key has the id %s", short(f.id))
 				}
@@ -242,8 +254,8 @@ func (a *app) keyRows(ctx context.Context, db *database, f keyFilter) ([]keyRow,
 	return all, rows.Err()
 }
 
-func (a *app) printKeyRows(rows []keyRow, limit int) {
-	if len(rows) == 0 {
+func (a *app) printKeyRows(page keyPage) {
+	if len(page.Keys) == 0 {
 		a.sayf("no key\n")
 		return
 	}
@@ -255,12 +267,10 @@ func (a *app) printKeyRows(rows []keyRow, limit int) {
 	}
 	t := &table{}
 	t.add("SCOPE", "TENANT", "ID", "STATUS", "ATTEMPTS", "CREATED", "LEASE UNTIL", "DONE", "EXPIRES")
-	for _, r := range rows {
+	for _, r := range page.Keys {
 		t.add(short(r.Scope), orDash(short(r.Tenant)), short(r.ID), r.Status, strconv.Itoa(r.Attempts),
 			moment(r.CreatedAt), orNone(r.LeaseUntil), orNone(r.DoneAt), moment(r.ExpiresAt))
 	}
 	t.write(a.Out)
-	if len(rows) == limit {
-		a.note("there may be more: raise --limit, or give a filter")
-	}
+	a.notePaging(page.paging)
 }

@@ -47,7 +47,7 @@ func TestIdempotency(t *testing.T) {
 		want := func(held, abandoned int64) {
 			w.Helper()
 			var states []scopeState
-			w.json(&states, "idempotency")
+			w.list(&states, "scopes", "idempotency")
 			if len(states) != 1 || states[0] != (scopeState{
 				Scope: "POST /orders", Held: held, Abandoned: abandoned, Failed: 1, Done: 1,
 			}) {
@@ -61,7 +61,7 @@ func TestIdempotency(t *testing.T) {
 			want(0, 1)
 			w.require(w.run("idempotency", "list", "--status", "held"), ExitOK, "abandoned", "3", "POST /orders")
 			var rows []keyRow
-			w.json(&rows, "idempotency", "list", "--status", "abandoned")
+			w.list(&rows, "keys", "idempotency", "list", "--status", "abandoned")
 			if len(rows) != 1 || rows[0].ID != "3" || rows[0].Status != abandoned {
 				w.Errorf("abandoned: %+v", rows)
 			}
@@ -73,21 +73,21 @@ func TestIdempotency(t *testing.T) {
 		r := w.run("idempotency", "list", "--scope", "POST /orders", "--id", "1", "--json")
 		w.require(r, ExitOK, `"status": "done"`, `"tenant_id": "acme"`, `"expires_at": "20`)
 		var rows []keyRow
-		if w.json(&rows, "idempotency", "list", "--tenant", "acme"); len(rows) != 1 || rows[0].ID != "1" ||
+		if w.list(&rows, "keys", "idempotency", "list", "--tenant", "acme"); len(rows) != 1 || rows[0].ID != "1" ||
 			rows[0].DoneAt == nil || rows[0].LeaseUntil != nil || rows[0].Attempts != 1 {
 			w.Errorf("%+v", rows)
 		}
-		if w.json(&rows, "idempotency", "list", "--status", "failed"); len(rows) != 2 {
+		if w.list(&rows, "keys", "idempotency", "list", "--status", "failed"); len(rows) != 2 {
 			w.Errorf("%+v", rows)
 		}
-		if w.json(&rows, "idempotency", "list", "--limit", "1"); len(rows) != 1 {
+		if w.list(&rows, "keys", "idempotency", "list", "--limit", "1"); len(rows) != 1 {
 			w.Errorf("%+v", rows)
 		}
 		w.require(w.run("idempotency", "list", "--scope", "POST /order"), ExitOK, "no key",
 			`has the scope "POST /order": is that its name?`)
 		w.require(w.run("idempotency", "list", "--id", "nothing"), ExitFailed, "no key\n",
 			"no such key has the id nothing")
-		if code := w.json(&rows, "idempotency", "list", "--id", "1", "--status", "failed"); code != ExitFailed ||
+		if code := w.list(&rows, "keys", "idempotency", "list", "--id", "1", "--status", "failed"); code != ExitFailed ||
 			len(rows) != 0 {
 			w.Errorf("exit code %d, %+v", code, rows)
 		}

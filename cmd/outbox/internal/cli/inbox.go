@@ -67,6 +67,12 @@ type inboxRow struct {
 	FailedAt   *time.Time `json:"failed_at,omitempty"`
 }
 
+// inboxPage is what `outbox inbox list` prints.
+type inboxPage struct {
+	Messages []inboxRow `json:"messages"`
+	paging
+}
+
 // inboxFilter selects rows of inbox_failure.
 type inboxFilter struct{ consumer, handler, tenant, eventID, status string }
 
@@ -233,7 +239,8 @@ they are in the broker, or in its dead-letter queue.`,
 				if len(rows) == 0 {
 					a.hintInbox(ctx, db, f)
 				}
-				return a.print(rows, func() { a.printInboxRows(rows, limit) })
+				page := inboxPage{Messages: rows, paging: paging{More: len(rows) == limit}}
+				return a.print(page, func() { a.printInboxRows(page) })
 			})
 		},
 	}
@@ -291,21 +298,19 @@ func (a *app) inboxRows(ctx context.Context, db *database, f inboxFilter, limit 
 	return all, rows.Err()
 }
 
-func (a *app) printInboxRows(rows []inboxRow, limit int) {
-	if len(rows) == 0 {
+func (a *app) printInboxRows(page inboxPage) {
+	if len(page.Messages) == 0 {
 		a.sayf("no message\n")
 		return
 	}
 	t := &table{}
 	t.add("CONSUMER", "HANDLER", "EVENT", "STATUS", "TOPIC", "TYPE", "KEY", "ATTEMPTS", "RECEIVED", "CODE", "ERROR")
-	for _, r := range rows {
+	for _, r := range page.Messages {
 		t.add(r.Consumer, r.Handler, r.EventID, r.Status, orDash(r.Topic), orDash(r.Type), orDash(short(r.Key)),
 			strconv.Itoa(r.Attempts), moment(r.ReceivedAt), orDash(r.ErrorCode), orDash(short(r.Error)))
 	}
 	t.write(a.Out)
-	if len(rows) == limit {
-		a.note("there may be more: raise --limit, or give a filter")
-	}
+	a.notePaging(page.paging)
 }
 
 // hintInbox says which name of a filter no message has.

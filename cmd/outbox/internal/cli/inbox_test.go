@@ -61,12 +61,12 @@ func TestInbox(t *testing.T) {
 		}
 		w.require(w.run("inbox"), ExitOK, "biller    send     0       1")
 		var rows []inboxRow
-		if w.json(&rows, "inbox", "list", "--status", "failed"); len(rows) != 1 || rows[0].EventID != ids[2] ||
+		if w.list(&rows, "messages", "inbox", "list", "--status", "failed"); len(rows) != 1 || rows[0].EventID != ids[2] ||
 			rows[0].Error != errNoTotal.Error() || rows[0].FailedAt == nil ||
 			time.Since(rows[0].ReceivedAt).Abs() > time.Minute {
 			w.Errorf("%+v", rows)
 		}
-		if w.json(&rows, "inbox", "list", "--event", ids[3]); len(rows) != 1 || rows[0].Consumer != "biller" {
+		if w.list(&rows, "messages", "inbox", "list", "--event", ids[3]); len(rows) != 1 || rows[0].Consumer != "biller" {
 			w.Errorf("%+v", rows)
 		}
 		w.require(w.run("inbox", "list", "--limit", "1"), ExitOK, "there may be more")
@@ -94,7 +94,7 @@ func TestInbox(t *testing.T) {
 		if code := w.json(&done, append(redrive, "--all")...); code != ExitOK || done.Changed != 1 {
 			w.Errorf("exit code %d, %+v", code, done)
 		}
-		if w.json(&rows, "inbox", "list", "--status", "redriven"); len(rows) != 2 ||
+		if w.list(&rows, "messages", "inbox", "list", "--status", "redriven"); len(rows) != 2 ||
 			!strings.Contains(rows[0].Error, "ada: repaired") {
 			w.Errorf("%+v", rows)
 		}
@@ -135,11 +135,11 @@ func TestInboxDiscard(t *testing.T) {
 			w.Errorf("discarded messages are counted: %+v", b)
 		}
 		var rows []inboxRow
-		if w.json(&rows, "inbox", "list", "--status", "discarded"); len(rows) != 2 ||
+		if w.list(&rows, "messages", "inbox", "list", "--status", "discarded"); len(rows) != 2 ||
 			rows[0].Status != "discarded" || rows[0].Error != "ada: spam" {
 			w.Errorf("%+v", rows)
 		}
-		if w.json(&rows, "inbox", "list", "--status", "redriven"); len(rows) != 0 {
+		if w.list(&rows, "messages", "inbox", "list", "--status", "redriven"); len(rows) != 0 {
 			w.Errorf("%+v", rows)
 		}
 	})
@@ -197,17 +197,17 @@ func TestEffects(t *testing.T) {
 		ids := []string{w.deadEffect("1"), w.deadEffect("2"), w.deadEffect("3")}
 
 		var states []effectState
-		code := w.json(&states, "effects", "--max-dead", "0")
+		code := w.list(&states, "channels", "effects", "--max-dead", "0")
 		if code != ExitUnhealthy || len(states) != 1 || states[0].Channel != "mail" || states[0].Dead != 3 {
 			w.Errorf("exit code %d, %+v", code, states)
 		}
 		w.require(w.run("effects"), ExitOK, "mail     0        3     0s")
 		var rows []effectRow
-		if w.json(&rows, "effects", "list", "--limit", "2"); len(rows) != 2 || rows[0].Key != "1" ||
+		if w.list(&rows, "effects", "effects", "list", "--limit", "2"); len(rows) != 2 || rows[0].Key != "1" ||
 			rows[0].Status != "dead" || rows[0].Error != errNoTotal.Error() {
 			w.Errorf("%+v", rows)
 		}
-		if w.json(&rows, "effects", "list", "--after", rows[1].ID); len(rows) != 1 || rows[0].ID != ids[2] {
+		if w.list(&rows, "effects", "effects", "list", "--after", rows[1].ID); len(rows) != 1 || rows[0].ID != ids[2] {
 			w.Errorf("%+v", rows)
 		}
 		if out := w.ok("effects", "list", "--json"); strings.Contains(out, "secret") || strings.Contains(out, "c2Vj") {
@@ -224,7 +224,7 @@ func TestEffects(t *testing.T) {
 		w.ok("effects", "redrive", ids[0], ids[1], "--dry-run")
 		w.require(w.run("effects", "redrive", ids[0], core.NewEventID(), "--dry-run"), ExitPartial,
 			"1 of 2 effects would be changed: the others do not exist")
-		if w.json(&states, "effects"); states[0].Dead != 3 || states[0].Pending != 0 {
+		if w.list(&states, "channels", "effects"); states[0].Dead != 3 || states[0].Pending != 0 {
 			w.Errorf("a dry run has changed %+v", states)
 		}
 		w.require(w.run("effects", "redrive", ids[0]), ExitUsage, "--reason")
@@ -236,7 +236,7 @@ func TestEffects(t *testing.T) {
 			"--yes"); code != ExitOK || done.Changed != 2 {
 			w.Errorf("exit code %d, %+v", code, done)
 		}
-		if w.json(&states, "effects"); states[0].Dead != 0 || states[0].Pending != 3 {
+		if w.list(&states, "channels", "effects"); states[0].Dead != 0 || states[0].Pending != 3 {
 			w.Errorf("%+v", states)
 		}
 		var s outboxState // the event of the first enqueue, and that of the redrive
@@ -269,11 +269,11 @@ func TestEffectsDiscard(t *testing.T) {
 		}
 		w.require(w.run("effects"), ExitOK, "no effect waits, and none is dead")
 		var rows []effectRow
-		if w.json(&rows, "effects", "list", "--status", "discarded"); len(rows) != 3 || rows[0].ID != ids[0] ||
+		if w.list(&rows, "effects", "effects", "list", "--status", "discarded"); len(rows) != 3 || rows[0].ID != ids[0] ||
 			rows[0].Status != "discarded" || rows[0].Error != "ada: spam" || rows[0].DoneAt == nil {
 			w.Errorf("%+v", rows)
 		}
-		if w.json(&rows, "effects", "list", "--status", "completed"); len(rows) != 0 {
+		if w.list(&rows, "effects", "effects", "list", "--status", "completed"); len(rows) != 0 {
 			w.Errorf("discarded effects are completed: %+v", rows)
 		}
 		var s outboxState // the events of the enqueues

@@ -29,7 +29,7 @@ type blockedKey struct {
 // blockedKeys is what `outbox keys` prints.
 type blockedKeys struct {
 	Keys []blockedKey `json:"keys"`
-	More bool         `json:"more"` // there may be more keys
+	paging
 }
 
 func (a *app) keysCommand() *cobra.Command {
@@ -130,9 +130,7 @@ func (a *app) printKeys(all blockedKeys) {
 			moment(k.Head.CreatedAt), orDash(k.Head.ErrorCode), orDash(short(k.Head.Error)))
 	}
 	t.write(a.Out)
-	if all.More {
-		a.note("there may be more keys")
-	}
+	a.notePaging(all.paging)
 }
 
 // keysReset is what `outbox keys reset` prints.

@@ -14,7 +14,7 @@ func TestLogReader(t *testing.T) {
 		w.ok("migrate", "up")
 		w.publish(core.Event{Type: "order.placed", Topic: "orders"})
 		var all []finding
-		if w.json(&all, "doctor"); found(all, "log", "").Level != "" {
+		if w.list(&all, "findings", "doctor"); found(all, "log", "").Level != "" {
 			w.Errorf("a reader of the log that nobody needs: %+v", all)
 		}
 		var s outboxState

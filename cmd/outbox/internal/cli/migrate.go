@@ -37,6 +37,12 @@ type migrationState struct {
 	AppliedAt *time.Time `json:"applied_at,omitempty"`
 }
 
+// migrationChange is what `migrate up` and `migrate down` print.
+type migrationChange struct {
+	DryRun     bool             `json:"dry_run"`
+	Migrations []migrationState `json:"migrations"`
+}
+
 // states compares the migrations of a kind with its table of versions.
 func (db *database) states(ctx context.Context, k kind, p place) (all []migrationState, recorded bool, err error) {
 	migrations, err := k.migrations(p)
@@ -113,7 +119,7 @@ may do that at once. docs/migrations.md says what each version changes, and what
 			if dryRun && !a.json {
 				return nil
 			}
-			return a.print(done, func() {
+			return a.print(migrationChange{dryRun, done}, func() {
 				for _, m := range done {
 					a.sayf("applied %s %04d_%s\n", m.Tables, m.Version, m.Name)
 				}
@@ -212,7 +218,7 @@ func (a *app) down(ctx context.Context, db *database, k kind, to int, dryRun, ye
 		}
 	}
 	if dryRun {
-		return a.print(undone, func() {
+		return a.print(migrationChange{dryRun, undone}, func() {
 			for _, m := range undo {
 				a.sayf("-- %s %04d_%s\n%s\n", k.name, m.Version, m.Name, m.Down)
 			}
@@ -231,7 +237,7 @@ func (a *app) down(ctx context.Context, db *database, k kind, to int, dryRun, ye
 			return err
 		}
 	}
-	return a.print(undone, func() {
+	return a.print(migrationChange{dryRun, undone}, func() {
 		for _, m := range undone {
 			a.sayf("undone %s %04d_%s\n", m.Tables, m.Version, m.Name)
 		}
@@ -268,9 +274,14 @@ func (a *app) mayUndo(ctx context.Context, db *database, k kind, p place, undo [
 	return a.confirm(yes, "Go on?")
 }
 
-// tableState is what `migrate status` and `migrate validate` print of a kind.
+// tableStates is what `migrate status` and `migrate validate` print.
+type tableStates struct {
+	Tables []tableState `json:"tables"`
+}
+
+// tableState is a kind of tables.
 type tableState struct {
-	Tables     string           `json:"tables"`
+	Name       string           `json:"name"`
 	OK         bool             `json:"ok"`
 	Problem    string           `json:"problem,omitempty"`
 	Recorded   bool             `json:"recorded"` // there is a table of versions
@@ -291,7 +302,7 @@ it. status succeeds whatever it finds; "migrate validate" does not.`,
 			if err != nil {
 				return err
 			}
-			return a.print(all, func() { a.printStates(all) })
+			return a.print(tableStates{all}, func() { a.printStates(all) })
 		},
 	}
 	tablesFlag(c, &names)
@@ -309,7 +320,7 @@ func (a *app) migrateValidate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.print(all, func() { a.printProblems(all) }); err != nil {
+			if err := a.print(tableStates{all}, func() { a.printProblems(all) }); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(all, func(s tableState) bool { return !s.OK }) {
@@ -337,7 +348,7 @@ func (a *app) tableStates(c *cobra.Command, names []string) (all []tableState, e
 	defer func() { _ = db.Close() }()
 	for _, k := range chosen {
 		p := a.placeOf(k, db.dialect)
-		s := tableState{Tables: k.name, OK: true}
+		s := tableState{Name: k.name, OK: true}
 		if s.Migrations, s.Recorded, err = db.states(ctx, k, p); err != nil {
 			return nil, err
 		}
@@ -376,9 +387,9 @@ func (a *app) printStates(all []tableState) {
 func (a *app) printProblems(all []tableState) {
 	for _, s := range all {
 		if s.OK {
-			a.sayf("%s: %s\n", s.Tables, a.paint(green, "the tables are those of this version"))
+			a.sayf("%s: %s\n", s.Name, a.paint(green, "the tables are those of this version"))
 			continue
 		}
-		a.sayf("%s: %s\n", s.Tables, a.paint(red, s.Problem))
+		a.sayf("%s: %s\n", s.Name, a.paint(red, s.Problem))
 	}
 }

@@ -19,6 +19,11 @@ type file struct {
 	Content string `json:"content"`
 }
 
+// fileList is what `migrate get` prints.
+type fileList struct {
+	Files []file `json:"files"`
+}
+
 // formats are the tools whose files `migrate get` writes. number and name are those of the file.
 var formats = map[string]func(number uint64, name string, m migration) []file{
 	"goose": func(n uint64, name string, m migration) []file {
@@ -105,7 +110,7 @@ golang-migrate on MariaDB and MySQL needs multiStatements=true in its DSN. Atlas
 			if above > 0 && len(chosen) > 1 {
 				return usage("--above is for one kind of tables: name it with --tables")
 			}
-			var files []file
+			files := []file{}
 			for _, k := range chosen {
 				all, err := k.migrations(a.placeOf(k, d))
 				if err != nil {
@@ -134,7 +139,7 @@ golang-migrate on MariaDB and MySQL needs multiStatements=true in its DSN. Atlas
 					return err
 				}
 			}
-			return a.print(files, func() {
+			return a.print(fileList{files}, func() {
 				for _, f := range files {
 					switch {
 					case dir != "":

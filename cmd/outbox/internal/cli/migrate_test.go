@@ -44,7 +44,7 @@ func TestMigrate(t *testing.T) {
 		w.ok("migrate", "validate")
 		var undone []migrationState
 		for _, k := range kinds {
-			if code := w.json(&undone, "migrate", "down", "--to", "0", "--yes", "--tables", k.name); code != ExitOK ||
+			if code := w.list(&undone, "migrations", "migrate", "down", "--to", "0", "--yes", "--tables", k.name); code != ExitOK ||
 				len(undone) == 0 || undone[len(undone)-1].Version != 1 {
 				w.Errorf("down of %s: exit code %d, %+v", k.name, code, undone)
 			}
@@ -141,7 +141,7 @@ func TestMigrateGet(t *testing.T) {
 		var files []file
 		dir := t.TempDir()
 		args := []string{"migrate", "get", "--dialect", "sqlite", "--format", format, "--first", "7", "--dir", dir}
-		w.json(&files, args...)
+		w.list(&files, "files", args...)
 		for i, name := range want {
 			if files[i].Name != name {
 				t.Errorf("%s: %s, want %s", format, files[i].Name, name)
@@ -156,7 +156,7 @@ func TestMigrateGet(t *testing.T) {
 		}
 		w.require(w.run(args...), ExitFailed, "different", want[1])
 		if format != "golang-migrate" && format != "bun" {
-			w.json(&files, "migrate", "get", "--dialect", "sqlite", "--format", format, "--above", "1")
+			w.list(&files, "files", "migrate", "get", "--dialect", "sqlite", "--format", format, "--above", "1")
 			if slices.ContainsFunc(files, func(f file) bool { return strings.Contains(f.Name, "init") }) ||
 				!strings.Contains(files[0].Name, "outbox_0002_lean") {
 				t.Errorf("%s --above 1: %+v", format, files)

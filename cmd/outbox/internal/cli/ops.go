@@ -128,9 +128,8 @@ func (m *moments) Type() string { return "time" }
 
 // eventPage is what `outbox list` prints: an ops.Page.
 type eventPage struct {
-	Events    []listedEvent `json:"events"`
-	Next      string        `json:"next,omitempty"`
-	Truncated bool          `json:"truncated,omitempty"`
+	Events []listedEvent `json:"events"`
+	paging
 }
 
 func (a *app) listCommand() *cobra.Command {
@@ -165,7 +164,7 @@ done, and "log": unconfirmed, unknown or published. --status done selects them a
 				if err != nil {
 					return err
 				}
-				page := eventPage{Next: found.Next, Truncated: found.Truncated}
+				page := eventPage{paging: paging{More: found.Next != "", Next: found.Next}}
 				if page.Events, err = a.listed(ctx, db, found.Events); err != nil {
 					return err
 				}
@@ -174,9 +173,7 @@ done, and "log": unconfirmed, unknown or published. --status done selects them a
 				}
 				return a.print(page, func() {
 					a.printEvents(page.Events)
-					if page.Next != "" {
-						a.note("there may be more: --after %s", page.Next)
-					}
+					a.notePaging(page.paging)
 				})
 			})
 		},
@@ -239,7 +236,7 @@ each. The payload and the headers are left out, because they may be confidential
 					}
 					all[i] = details{d, states[i]}
 				}
-				return a.print(all, func() {
+				return a.print(detailsList{all}, func() {
 					for _, d := range all {
 						a.printDetails(d, payload)
 					}
@@ -255,6 +252,11 @@ each. The payload and the headers are left out, because they may be confidential
 type details struct {
 	ops.Details
 	logState
+}
+
+// detailsList is what `outbox show` prints.
+type detailsList struct {
+	Events []details `json:"events"`
 }
 
 func (a *app) printDetails(d details, payload bool) {
@@ -338,7 +340,7 @@ a replay is a second copy. Exit code 1 says that no row has that id.`,
 				if err != nil {
 					return err
 				}
-				err = a.print(all, func() {
+				err = a.print(explanations{all}, func() {
 					for _, x := range all {
 						a.sayf("%s\n", x.Text)
 						if x.Fix != "" {

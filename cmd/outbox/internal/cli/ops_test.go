@@ -58,7 +58,7 @@ func TestListShowExplainGroups(t *testing.T) {
 
 		w.require(w.run("explain", dead), ExitOK, "fix: ")
 		var why []ops.Explanation
-		if w.json(&why, "explain", mail); len(why) != 1 || why[0].Reason != ops.ReasonUnrelayed {
+		if w.list(&why, "explanations", "explain", mail); len(why) != 1 || why[0].Reason != ops.ReasonUnrelayed {
 			w.Errorf("explain: %+v", why)
 		}
 		w.require(w.run("explain", core.NewEventID()), ExitFailed, "No event has the id")
@@ -86,7 +86,7 @@ func TestCommandsOfExplain(t *testing.T) {
 		explain := func(id string, reason ops.Reason, commands int) {
 			w.Helper()
 			var why []ops.Explanation
-			w.json(&why, "explain", id)
+			w.list(&why, "explanations", "explain", id)
 			if len(why) != 1 || why[0].Reason != reason {
 				w.Fatalf("%+v, want %s", why, reason)
 			}

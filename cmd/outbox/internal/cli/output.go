@@ -22,6 +22,31 @@ func (a *app) print(v any, people func()) error {
 	return e.Encode(v)
 }
 
+// paging ends what a command that lists prints with --json. The rows are in a field with the name
+// of the things.
+type paging struct {
+	More bool   `json:"more"`           // there may be more
+	Next string `json:"next,omitempty"` // the next page, for --after; empty: there is none, or no such flag
+}
+
+// pageAfter is the paging behind rows, of which a page has at most limit. id is that of a row.
+func pageAfter[R any](rows []R, limit int, id func(R) string) (p paging) {
+	if p.More = len(rows) >= limit; p.More {
+		p.Next = id(rows[len(rows)-1])
+	}
+	return p
+}
+
+// notePaging says how a person gets the rest.
+func (a *app) notePaging(p paging) {
+	switch {
+	case p.Next != "":
+		a.note("there may be more: --after %s", shellWord(p.Next))
+	case p.More:
+		a.note("there may be more: raise --limit, or give a filter")
+	}
+}
+
 // table is a table for people: its columns are as wide as they need to be.
 type table struct {
 	rows [][]string

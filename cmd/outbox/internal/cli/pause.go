@@ -16,11 +16,17 @@ import (
 type pauseRow struct {
 	All    bool       `json:"all"`
 	Topic  string     `json:"topic,omitempty"`
-	Tenant string     `json:"tenant,omitempty"`
+	Tenant string     `json:"tenant_id,omitempty"`
 	Since  time.Time  `json:"since"`
 	Until  *time.Time `json:"until,omitempty"` // missing: until it is resumed
 	Actor  string     `json:"actor"`
 	Reason string     `json:"reason"`
+}
+
+// pauseList is what `outbox pauses` prints.
+type pauseList struct {
+	Pauses []pauseRow `json:"pauses"`
+	paging
 }
 
 func pauseRowOf(p core.Pause) pauseRow {
@@ -255,7 +261,7 @@ func (a *app) end(lasts time.Duration, until string) (time.Time, error) {
 type resumed struct {
 	All     bool   `json:"all"`
 	Topic   string `json:"topic,omitempty"`
-	Tenant  string `json:"tenant,omitempty"`
+	Tenant  string `json:"tenant_id,omitempty"`
 	Paused  bool   `json:"paused"`  // it was paused before
 	Resumed bool   `json:"resumed"` // false: it was not paused, or this is a dry run
 	reach
@@ -335,7 +341,7 @@ func (a *app) pausesCommand() *cobra.Command {
 					return err
 				}
 				rows := converted(list, pauseRowOf)
-				return a.print(rows, func() { a.printPauses(rows) })
+				return a.print(pauseList{Pauses: rows}, func() { a.printPauses(rows) })
 			})
 		},
 	}

@@ -44,19 +44,19 @@ func TestPause(t *testing.T) {
 		w.require(command("pause", "orders", "--for", "1m", "--until", "2030-01-01T00:00:00Z", "--yes"), ExitUsage,
 			"both")
 		var rows []pauseRow
-		if w.json(&rows, "pauses"); len(rows) != 0 {
+		if w.list(&rows, "pauses", "pauses"); len(rows) != 0 {
 			w.Fatalf("refused commands have paused %+v", rows)
 		}
 
 		w.ok("pause", "orders", "--reason", "broker upgrade", "--yes") // by the user of the system
-		if w.json(&rows, "pauses"); len(rows) != 1 || rows[0].Actor == "" {
+		if w.list(&rows, "pauses", "pauses"); len(rows) != 1 || rows[0].Actor == "" {
 			w.Fatalf("without an actor: %+v", rows)
 		}
 		w.ok("resume", "orders", "--reason", "upgraded", "--yes")
 		w.require(command("pause", "orders", "--for", "1h", "--yes"), ExitOK, "destination orders is paused until 20")
 		w.drain(nil, core.BlockKey)
 		w.require(w.answer("y\n", append([]string{"pause", "--all"}, why...)...), ExitOK, "everything is paused")
-		w.json(&rows, "pauses")
+		w.list(&rows, "pauses", "pauses")
 		if len(rows) != 2 || !rows[0].All || rows[0].Until != nil || rows[1].Topic != "orders" ||
 			rows[1].Actor != "ann" || rows[1].Reason != "broker upgrade" || rows[1].Until == nil ||
 			time.Until(*rows[1].Until) < 50*time.Minute {
@@ -71,7 +71,7 @@ func TestPause(t *testing.T) {
 		w.require(w.run("doctor"), ExitUnhealthy, "pauses: destination orders is paused",
 			"outbox resume --all --reason")
 		var reasons []ops.Explanation
-		if w.json(&reasons, "explain", id); len(reasons) != 1 || reasons[0].Reason != ops.ReasonPaused {
+		if w.list(&reasons, "explanations", "explain", id); len(reasons) != 1 || reasons[0].Reason != ops.ReasonPaused {
 			w.Fatalf("%+v", reasons)
 		}
 
@@ -82,7 +82,7 @@ func TestPause(t *testing.T) {
 		w.require(command("pause", "--all", "--tenant", tenant, "--yes"), ExitUsage, "--tenant")
 		w.require(command("pause", "--tenant", tenant, "--yes"), ExitOK, "tenant it's acme is paused until `outbox "+
 			`resume --tenant 'it'\''s acme' --reason WHY`+"`")
-		w.json(&rows, "pauses")
+		w.list(&rows, "pauses", "pauses")
 		if len(rows) != 3 || rows[2].Tenant != tenant || rows[2].Topic != "" || rows[2].All {
 			w.Fatalf("%+v", rows)
 		}
@@ -111,7 +111,7 @@ func TestPause(t *testing.T) {
 		w.require(command("resume", "--all", "--yes"), ExitOK, "everything goes on")
 		w.require(command("resume", "--all", "--yes"), ExitOK, "was not paused", "`outbox pauses`")
 		w.require(command("resume", "orders", "--yes"), ExitOK, "destination orders goes on")
-		if w.json(&reasons, "explain", waits); len(reasons) != 1 || reasons[0].Reason != ops.ReasonPaused {
+		if w.list(&reasons, "explanations", "explain", waits); len(reasons) != 1 || reasons[0].Reason != ops.ReasonPaused {
 			w.Fatalf("%+v", reasons)
 		}
 		w.require(command("resume", "--tenant", tenant, "--yes"), ExitOK, "tenant it's acme goes on")

@@ -321,7 +321,8 @@ func (a *app) plansListCommand() *cobra.Command {
 				if plans == nil {
 					plans = []ops.StoredPlan{}
 				}
-				return a.print(plans, func() { a.printPlans(plans) })
+				page := planPage{Plans: plans, paging: paging{More: len(plans) == limit}}
+				return a.print(page, func() { a.printPlans(page) })
 			})
 		},
 	}
@@ -329,14 +330,20 @@ func (a *app) plansListCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) printPlans(plans []ops.StoredPlan) {
-	if len(plans) == 0 {
+// planPage is what `outbox plans` prints.
+type planPage struct {
+	Plans []ops.StoredPlan `json:"plans"`
+	paging
+}
+
+func (a *app) printPlans(page planPage) {
+	if len(page.Plans) == 0 {
 		a.sayf("no plan is stored\n")
 		return
 	}
 	t := &table{}
 	t.add("PLAN", "ACTION", "STATE", "EVENTS", "WORKED OFF", "FAILED AGAIN", "BY", "CREATED", "REASON")
-	for _, p := range plans {
+	for _, p := range page.Plans {
 		state := string(p.State)
 		if p.State == ops.PlanRunning && !p.Running() {
 			state = "interrupted"
@@ -345,6 +352,9 @@ func (a *app) printPlans(plans []ops.StoredPlan) {
 			p.Actor, moment(p.CreatedAt), short(p.Reason))
 	}
 	t.write(a.Out)
+	if page.More {
+		a.note("there may be older ones: raise --limit")
+	}
 }
 
 func (a *app) plansShowCommand() *cobra.Command {

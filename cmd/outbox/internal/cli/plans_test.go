@@ -147,7 +147,7 @@ func TestPlans(t *testing.T) {
 		w.json(&p, "discard", "plan", "--topic", "mails", "--reason", "test mails")
 		w.require(w.run("discard", "apply", p.ID, "--yes", "--rate", "1000"), ExitOK, "is done", "1 changed")
 		var dead []deadRow
-		if w.json(&dead, "dead"); len(dead) != 1 || dead[0].Topic != "orders" {
+		if w.list(&dead, "events", "dead"); len(dead) != 1 || dead[0].Topic != "orders" {
 			t.Errorf("%+v are dead", dead)
 		}
 		audit := w.ok("audit")

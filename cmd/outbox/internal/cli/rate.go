@@ -22,6 +22,12 @@ type rateRow struct {
 	Reason    string    `json:"reason"`
 }
 
+// rateList is what `outbox rates` prints.
+type rateList struct {
+	Rates []rateRow `json:"rates"`
+	paging
+}
+
 func rateRowOf(r core.Rate) rateRow { return rateRow(r) }
 
 // limits says in words what the destination gets.
@@ -131,12 +137,15 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 	return c
 }
 
-// isLimited reports whether a destination has a rate. Rates lists at most 1000. If there are so
+// maxRates is how many rates Rates lists at most.
+const maxRates = 1000
+
+// isLimited reports whether a destination has a rate. If there are so
 // many, any destination may have one.
 func isLimited(ctx context.Context, ob *core.Outbox, topic string) (bool, error) {
 	all, err := ob.Rates(ctx)
 	of := func(r core.Rate) bool { return r.Topic == topic }
-	return len(all) >= 1000 || slices.ContainsFunc(all, of), err
+	return len(all) >= maxRates || slices.ContainsFunc(all, of), err
 }
 
 func (a *app) ratesCommand() *cobra.Command {
@@ -150,8 +159,8 @@ func (a *app) ratesCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				rows := converted(list, rateRowOf)
-				return a.print(rows, func() { a.printRates(rows) })
+				page := rateList{Rates: converted(list, rateRowOf), paging: paging{More: len(list) >= maxRates}}
+				return a.print(page, func() { a.printRates(page.Rates) })
 			})
 		},
 	}

@@ -38,13 +38,13 @@ func TestRate(t *testing.T) {
 			"invalid request: --per-second -2 is not 0", "see outbox rate --help")
 		w.require(command("rate", "hooks", "--in-flight", "-2", "--yes"), ExitUsage, "--in-flight -2 is not")
 		var rows []rateRow
-		if w.json(&rows, "rates"); len(rows) != 0 {
+		if w.list(&rows, "rates", "rates"); len(rows) != 0 {
 			w.Fatalf("refused commands have set %+v", rows)
 		}
 
 		w.require(command("rate", "hooks", "--per-second", "0.5", "--in-flight", "4", "--yes"), ExitOK,
 			"destination hooks gets at most 0.5 events a second and 4 in flight")
-		w.json(&rows, "rates")
+		w.list(&rows, "rates", "rates")
 		if len(rows) != 1 || rows[0].Topic != "hooks" || rows[0].PerSecond != 0.5 || rows[0].InFlight != 4 ||
 			rows[0].Actor != "ann" || rows[0].Reason != "partner's limit" || rows[0].Since.IsZero() {
 			w.Fatalf("%+v", rows)
@@ -56,7 +56,7 @@ func TestRate(t *testing.T) {
 		id := core.NewEventID()
 		w.publish(core.Event{ID: id, Type: "placed", Topic: "hooks"})
 		var reasons []ops.Explanation
-		if w.json(&reasons, "explain", id); len(reasons) != 1 || reasons[0].Reason != ops.ReasonUnrelayed {
+		if w.list(&reasons, "explanations", "explain", id); len(reasons) != 1 || reasons[0].Reason != ops.ReasonUnrelayed {
 			w.Fatalf("without a relay: %+v", reasons)
 		}
 		w.drain(nil, core.BlockKey)

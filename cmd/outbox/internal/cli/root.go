@@ -122,8 +122,19 @@ The database is that of --database-url, or of the environment variable DATABASE_
   user:password@tcp(host:3306)/database
   sqlite:path/to/file.db
 
-Data goes to the standard output, and everything else to the standard error. Every command has
---json. NO_COLOR turns colors off.
+Data goes to the standard output, and everything else to the standard error. NO_COLOR turns colors
+off.
+
+Every command has --json, and prints one object with it. tail prints one on a line for each event,
+and relay writes its log as JSON.
+
+  - What is listed is in a field with the name of the things, such as events, keys or plans. It is
+    [] if there is nothing, and null if that is not known.
+  - Beside a list of rows is "more": it is true if there may be more of them. Then --after with
+    "next" prints the next page. Without "next", raise --limit, or give a filter.
+  - "capped" says that there may be more than the number beside it.
+  - Times are in RFC 3339.
+  - New versions may add fields.
 
 Exit codes:
   0  done

@@ -29,6 +29,12 @@ type windowChange struct {
 	Before *windowRow `json:"before"`
 }
 
+// windowList is what `outbox window list` prints.
+type windowList struct {
+	Windows []windowRow `json:"windows"`
+	paging
+}
+
 // declaredWindow returns what a consumer of a topic has declared, or nil.
 func declaredWindow(ctx context.Context, api *ops.API, topic, consumer string) (*windowRow, error) {
 	all, err := api.Windows(ctx)
@@ -171,7 +177,7 @@ func (a *app) windowListCommand() *cobra.Command {
 					return err
 				}
 				rows := converted(list, windowRowOf)
-				return a.print(rows, func() { a.printWindows(rows) })
+				return a.print(windowList{Windows: rows}, func() { a.printWindows(rows) })
 			})
 		},
 	}

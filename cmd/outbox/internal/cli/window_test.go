@@ -34,7 +34,7 @@ func TestWindow(t *testing.T) {
 		w.requireFinding(levelOK, "retention", "for ever")
 		w.require(command("window", "declare", "orders", "search", "--yes", "--keep", "168h"), ExitOK, "168h0m0s")
 		var rows []windowRow
-		w.json(&rows, "window", "list")
+		w.list(&rows, "windows", "window", "list")
 		if len(rows) != 2 || rows[0].Consumer != "mails" || rows[0].Keep != "forever" ||
 			rows[1].Keep != "168h0m0s" || rows[1].Actor != "ann" || rows[1].Since.IsZero() {
 			w.Fatalf("%+v", rows)
@@ -70,13 +70,13 @@ func TestWindow(t *testing.T) {
 		}
 		w.require(w.run("window", "withdraw", "orders", "search", "--dry-run"), ExitOK, "1µs is declared since 20",
 			"would be withdrawn")
-		if w.json(&rows, "window", "list"); len(rows) != 2 {
+		if w.list(&rows, "windows", "window", "list"); len(rows) != 2 {
 			w.Errorf("after dry runs %+v are left", rows)
 		}
 		w.require(command("window", "withdraw", "orders", "search", "--yes"), ExitOK, "is withdrawn")
 		w.require(w.run("audit", "--actor", "ann", "--topic", "orders"), ExitOK, "declare-window", "withdraw-window",
 			"its inbox (consumer search")
-		if w.json(&rows, "window", "list"); len(rows) != 1 {
+		if w.list(&rows, "windows", "window", "list"); len(rows) != 1 {
 			w.Errorf("%+v are left", rows)
 		}
 	})

@@ -97,6 +97,17 @@ func (w *world) json(v any, args ...string) int {
 	return r.code
 }
 
+// list executes a command with --json, and reads what it lists into v. It returns the exit code.
+func (w *world) list(v any, field string, args ...string) int {
+	w.Helper()
+	var object map[string]json.RawMessage
+	code := w.json(&object, args...)
+	if err := json.Unmarshal(object[field], v); err != nil {
+		w.Fatalf("outbox %s --json: field %s: %v\n%s", strings.Join(args, " "), field, err, object)
+	}
+	return code
+}
+
 // require checks a result: its exit code, and parts of what it printed.
 func (w *world) require(r result, code int, parts ...string) {
 	w.Helper()

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// jsonStep is a command of the walk over all commands.
+type jsonStep struct {
+	args string // {event}, {message}, {effect}, {group} and {plan} are ids
+	list string // the field with what it lists; empty: it lists nothing
+	// rows: the list is one of rows that may not be all, and has "more" beside it.
+	rows bool
+	// empty: nothing is in the tables yet.
+	empty bool
+}
+
+// lists are the commands that list.
+var jsonLists = []jsonStep{
+	{args: "list", list: "events", rows: true},
+	{args: "dead", list: "events", rows: true},
+	{args: "audit", list: "records", rows: true},
+	{args: "keys", list: "keys", rows: true},
+	{args: "groups", list: "groups", rows: true},
+	{args: "inbox list", list: "messages", rows: true},
+	{args: "effects list", list: "effects", rows: true},
+	{args: "idempotency list", list: "keys", rows: true},
+	{args: "plans", list: "plans", rows: true},
+	{args: "plans list", list: "plans", rows: true},
+	{args: "pauses", list: "pauses", rows: true},
+	{args: "rates", list: "rates", rows: true},
+	{args: "window list", list: "windows", rows: true},
+	{args: "inbox", list: "handlers"},
+	{args: "effects", list: "channels"},
+	{args: "idempotency", list: "scopes"},
+	{args: "status", list: "topics"},
+}
+
+// jsonSteps are other commands, before and after those that list are called again.
+var jsonBefore, jsonAfter = []jsonStep{
+	{args: "doctor", list: "findings"},
+	{args: "version"},
+	{args: "migrate up", list: "migrations", empty: true},
+	{args: "migrate status", list: "tables"},
+	{args: "migrate validate", list: "tables"},
+	{args: "migrate get --dialect sqlite --above 99", list: "files", empty: true},
+	{args: "migrate get", list: "files"},
+	{args: "show {event}", list: "events"},
+	{args: "explain {event}", list: "explanations"},
+	{args: "tail --since 1h --limit 1"},
+	{args: "probe --listen {listen}"},
+	{args: "pause orders --reason x --yes"},
+	{args: "resume orders --reason x --yes"},
+	{args: "pause --tenant acme --reason x --yes"},
+	{args: "rate orders --per-second 5 --reason x --yes"},
+	{args: "window declare orders search --keep 1h --reason x --yes"},
+	{args: "window withdraw orders search --reason x --yes"},
+	{args: "window declare orders search --keep 1h --reason x --yes"},
+	{args: "groups note {group} x"},
+	{args: "groups mute {group} --for 1h --reason x"},
+	{args: "groups unmute {group} --reason x"},
+	{args: "keys reset --reason x --yes"},
+	{args: "inbox redrive {message} --consumer mailer --reason x --dry-run"},
+	{args: "inbox discard {message} --consumer mailer --reason x --dry-run"},
+	{args: "effects redrive {effect} --reason x --dry-run"},
+	{args: "effects discard {effect} --reason x --dry-run"},
+	{args: "redrive {event} --reason x --dry-run"},
+	{args: "discard {event} --reason x --dry-run"},
+	{args: "redrive plan --reason x"},
+	{args: "plans show {plan}"},
+	{args: "redrive apply {plan} --dry-run"},
+	{args: "plans pause {plan} --reason x --yes"},
+}, []jsonStep{
+	{args: "plans cancel {plan} --reason x --yes"},
+	{args: "discard plan --reason x"},
+	{args: "discard apply {plan} --yes"},
+	{args: "replay plan --topic mails --reason x"},
+	{args: "replay apply {plan} --dry-run"},
+	{args: "migrate down --to 0 --tables keys --yes", list: "migrations"},
+	{args: "migrate down --to 0 --tables inbox --yes --dry-run", list: "migrations"},
+}
+
+// With --json every command prints one object. What it lists is in a field with the name of the
+// things, also if there is nothing, and rows that may not be all have "more".
+func TestJSONOfEveryCommand(t *testing.T) {
+	t.Parallel()
+	address, dialect := newSQLite(t)
+	w := &world{T: t, name: "sqlite", address: address, dialect: dialect, env: map[string]string{}}
+	w.ok("migrate", "up", "--tables", "all")
+	names := map[string]string{}
+	walked := map[string]bool{}
+	walk := func(s jsonStep) map[string]json.RawMessage {
+		t.Helper()
+		args := strings.Fields(s.args)
+		for i := range args {
+			if name := strings.Trim(args[i], "{}"); name != args[i] {
+				args[i] = names[name]
+			}
+		}
+		c, _, err := NewRoot().Find(args)
+		if err != nil {
+			t.Fatalf("%s: %v", s.args, err)
+		}
+		walked[c.CommandPath()] = true
+		var object map[string]json.RawMessage
+		if code := w.json(&object, args...); code != ExitOK && code != ExitUnhealthy {
+			t.Errorf("outbox %s: exit code %d\n%s", s.args, code, w.run(args...).err)
+		}
+		if s.list == "" {
+			return object
+		}
+		var list []map[string]any
+		if err := json.Unmarshal(object[s.list], &list); err != nil || list == nil || len(list) == 0 != s.empty {
+			t.Errorf("outbox %s: field %q is %.200s, %v", s.args, s.list, object[s.list], err)
+		}
+		if _, more := object["more"]; more != s.rows {
+			t.Errorf("outbox %s: there is a field more: %t, want %t", s.args, more, s.rows)
+		}
+		return object
+	}
+	for _, s := range jsonLists {
+		s.empty = true
+		walk(s)
+	}
+
+	w.ok("window", "declare", "mails", "search", "--keep", "1h", "--reason", "x", "--yes")
+	w.publish(core.Event{Type: "sent", Topic: "mails", Payload: []byte("{}")})
+	w.drain(nil, core.BlockKey)
+	w.publish(core.Event{Type: "order.placed", Topic: "orders", Key: "7", Payload: []byte("{}")})
+	w.drain(core.Permanent(errNoTotal), core.BlockKey)
+	names["message"] = core.NewEventID()
+	w.failInbox("mailer", names["message"], true)
+	names["effect"] = w.deadEffect("1")
+	w.exec("INSERT INTO idempotency_key (scope, tenant, id, fingerprint, status, owner, fence, attempts, " +
+		"created_at, updated_at, expires_at) VALUES ('POST /orders', '', '1', x'', 0, '', 1, 1, 1, 1, 1)")
+	health := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = rw.Write([]byte(`{"status":"ok"}`))
+	}))
+	t.Cleanup(health.Close)
+	_, port, err := net.SplitHostPort(health.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	names["listen"] = "127.0.0.1:" + port
+	var dead deadPage
+	w.json(&dead, "dead")
+	names["event"] = dead.Events[0].ID
+	var groups groupList
+	w.json(&groups, "groups")
+	names["group"] = groups.Groups[0].Fingerprint
+	for _, s := range slices.Concat(jsonBefore, jsonLists, jsonAfter) {
+		object := walk(s)
+		var id string
+		if json.Unmarshal(object["id"], &id) == nil && strings.Contains(s.args, " plan ") {
+			names["plan"] = id
+		}
+	}
+
+	walked["outbox relay"] = true // it runs until it is stopped, and logs JSON
+	for _, c := range leaves(NewRoot()) {
+		if !walked[c.CommandPath()] {
+			t.Errorf("%s is not among the commands that are tried here", c.CommandPath())
+		}
+	}
+}

@@ -28,7 +28,6 @@ type database struct {
 	name    string          // where it is, without a password
 	pgx     *pgx.ConnConfig // on PostgreSQL
 	missing bool            // the file of SQLite does not exist yet
-	where   string          // the flags of the person that name its tables
 }
 
 // howToName is the advice if no database can be read from an address.
@@ -51,7 +50,6 @@ func (a *app) openFile(ctx context.Context, absent, create bool) (*database, err
 			return nil, err
 		}
 	}
-	db.where = a.where()
 	db.SetMaxOpenConns(8)
 	if err := db.PingContext(ctx); err != nil {
 		return nil, errors.Join(db.unreachable(err), db.Close())

@@ -102,7 +102,7 @@ prints the next page.`,
 			}
 			events, err := ob.ListDead(ctx, q)
 			if err != nil {
-				return db.withTables(ctx, err)
+				return a.noOutbox(ctx, db, err)
 			}
 			if api, err := ops.New(ob); err == nil && len(events) == 0 {
 				a.hintUnseen(ctx, api, f.filter())
@@ -284,7 +284,7 @@ func (a *app) mutate(ctx context.Context, m mutation, args []string) error {
 	}
 	selected, err := a.selected(ctx, ob, m, ids)
 	if err != nil {
-		return db.withTables(ctx, err)
+		return a.noOutbox(ctx, db, err)
 	}
 	if api, err := ops.New(ob); err == nil && len(selected) == 0 {
 		a.hintUnseen(ctx, api, m.filter())

@@ -64,28 +64,6 @@ func (w *world) relays(topic string) {
 	}
 }
 
-// A person who forgets the prefix is told which ones there are.
-func TestTablesElsewhere(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up", "--prefix", "shop_")
-		hint := "this database has tables of an outbox with --prefix shop_)"
-		w.require(w.run("status"), ExitFailed, hint, "`outbox migrate up` creates or upgrades the tables")
-		w.require(w.run("list"), ExitFailed, hint)
-		w.require(w.run("list", "--prefix", "shop2_"), ExitFailed,
-			"`outbox migrate up --prefix shop2_` creates or upgrades")
-		w.require(w.run("dead"), ExitFailed, hint)
-		w.ok("status", "--prefix", "shop_")
-		if w.dialect != core.Postgres {
-			return
-		}
-		w.exec("CREATE SCHEMA app")
-		w.ok("migrate", "up", "--schema", "app")
-		w.require(w.run("status"), ExitFailed, "--prefix shop_, or --schema app --prefix outbox_)")
-		w.ok("status", "--schema", "app", "--prefix", "outbox_")
-	})
-}
-
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {

@@ -229,6 +229,14 @@ func (x *examination) tables(ctx context.Context) ([]finding, error) {
 	}
 	x.differ = errors.Is(err, core.ErrTablesDiffer)
 	x.noTables = lacksTables(err) && !x.differ
+	if x.noTables {
+		var none *noTablesError
+		err = x.db.withTables(ctx, kinds[0], x.schema, x.prefix, err)
+		if errors.As(err, &none) && none.table != "" {
+			return []finding{none.finding()}, nil
+		}
+		err = errors.Unwrap(err)
+	}
 	_, list, _ := strings.Cut(err.Error(), "\n") // a difference on each line
 	if list == "" {
 		list = err.Error()
@@ -237,9 +245,35 @@ func (x *examination) tables(ctx context.Context) ([]finding, error) {
 		Check: "tables", Level: levelFailure, Found: strings.ReplaceAll(list, "\n", "; "),
 		Cause: "without a column or a table the relay does not start; without an index each claim reads the whole " +
 			"table",
-		Fix: "run `outbox migrate up`, or apply the files of `outbox migrate get`; create an index that is " +
-			"missing or not valid again",
+		Fix: "run `outbox migrate up" + x.flags() + "`, or apply the files of `outbox migrate get`; create an index " +
+			"that is missing or not valid again",
 	}}, nil
+}
+
+// flags are those that name the tables of the outbox.
+func (x *examination) flags() string { return flagsOf(x.schema, trimDefault(x.prefix, kinds[0])) }
+
+// finding is that of a database without an outbox. It is a failure, unless other tables of
+// ormoutbox are there and none of an outbox: then it may be right.
+func (e *noTablesError) finding() finding {
+	f := finding{
+		Check: "tables", Level: levelFailure, Found: "there is no table " + e.table,
+		Cause: "a service cannot publish from this database, and doctor looks at no event",
+		Fix:   "see whether this is the right database; `outbox migrate up" + e.where + "` creates the tables",
+	}
+	outbox := func(p present) bool { return p.kind.name == e.kind.name }
+	switch {
+	case slices.ContainsFunc(e.present, outbox):
+		f.Fix = "give doctor the flags of the outbox that is there; `outbox migrate up" + e.where + "` makes another one"
+	case len(e.present) > 0:
+		f.Level = levelWarning
+		f.Fix = "if services publish from this database, `outbox migrate up" + e.where + "` creates the tables; " +
+			"otherwise nothing is wrong"
+	}
+	if len(e.present) > 0 {
+		f.Found += "; the database has " + e.others()
+	}
+	return f
 }
 
 // setting is a setting of a server, with the values that are safe.

@@ -139,8 +139,7 @@ func (a *app) withEffects(
 		}
 		err = fn(ctx, db, q)
 		if err != nil && codeOf(err) == ExitFailed {
-			err = db.missingTable(ctx, a.schema, a.effectsPrefix+"side_effect_command",
-				"effects"+flagsOf(a.schema, a.effectsPrefix), err)
+			err = db.withTables(ctx, kindNamed("effects"), a.schema, a.effectsPrefix, err)
 		}
 		return err
 	})

@@ -99,7 +99,7 @@ func (a *app) withKeys(c *cobra.Command, fn func(ctx context.Context, db *databa
 	}
 	defer func() { _ = db.Close() }()
 	if err = fn(ctx, db); err != nil && codeOf(err) == ExitFailed {
-		err = db.missingTable(ctx, a.schema, a.prefix+"idempotency_key", "keys"+a.where(), err)
+		err = db.withTables(ctx, kindNamed("keys"), a.schema, a.prefix, err)
 	}
 	return err
 }

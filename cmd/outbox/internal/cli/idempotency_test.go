@@ -17,9 +17,9 @@ func TestIdempotency(t *testing.T) {
 	each(t, func(w *world) {
 		w.ok("migrate", "up")
 		w.require(w.run("idempotency", "--prefix", "p_"), ExitFailed, "there is no table p_idempotency_key",
-			"`outbox migrate up --tables keys --prefix p_` creates it")
+			"`outbox migrate up --tables keys --prefix p_` creates the tables")
 		w.require(w.run("idempotency"), ExitFailed, "there is no table idempotency_key",
-			"`outbox migrate up --tables keys` creates it")
+			"`outbox migrate up --tables keys` creates the tables")
 		w.ok("migrate", "up", "--tables", "keys")
 		w.require(w.run("idempotency"), ExitOK, "no key is stored")
 		store, err := sqlonce.New(w.open(), sqlonce.Config{Dialect: w.dialect})

@@ -129,7 +129,7 @@ func (a *app) withInbox(
 		return usage("%w", err)
 	}
 	if err = fn(ctx, db, store); err != nil && codeOf(err) == ExitFailed {
-		err = db.missingTable(ctx, a.schema, a.prefix+"inbox_failure", "inbox"+a.where(), err)
+		err = db.withTables(ctx, kindNamed("inbox"), a.schema, a.prefix, err)
 	}
 	return err
 }

@@ -189,9 +189,9 @@ func TestEffects(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		w.ok("migrate", "up")
-		w.require(w.run("effects"), ExitFailed, "`outbox migrate up --tables effects` creates it")
+		w.require(w.run("effects"), ExitFailed, "`outbox migrate up --tables effects` creates the tables")
 		w.require(w.run("effects", "--effects-prefix", "p_"), ExitFailed, "there is no table p_side_effect_command",
-			"`outbox migrate up --tables effects --prefix p_` creates it")
+			"`outbox migrate up --tables effects --prefix p_` creates the tables")
 		w.ok("migrate", "up", "--tables", "effects")
 		w.require(w.run("effects"), ExitOK, "no effect waits")
 		ids := []string{w.deadEffect("1"), w.deadEffect("2"), w.deadEffect("3")}

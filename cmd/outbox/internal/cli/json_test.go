@@ -87,8 +87,8 @@ var jsonBefore, jsonAfter = []jsonStep{
 	{args: "migrate down --to 0 --tables inbox --yes --dry-run", list: "migrations"},
 }
 
-// With --json every command prints one object. What it lists is in a field with the name of the
-// things, also if there is nothing, and rows that may not be all have "more".
+// With --json every command prints one object. A list is in a field with the name of its things,
+// even an empty list. Beside rows that may not be all is "more".
 func TestJSONOfEveryCommand(t *testing.T) {
 	t.Parallel()
 	address, dialect := newSQLite(t)

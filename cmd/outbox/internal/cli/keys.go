@@ -170,7 +170,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 			return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
 				n, err := a.countKeys(ctx, db)
 				if err != nil {
-					return db.missingTable(ctx, a.schema, a.prefixOf()+"key", "outbox"+a.where(), err)
+					return db.withTables(ctx, kinds[0], a.schema, a.prefix, err)
 				}
 				if !a.json {
 					a.sayf("reset: %s\n", many(n, "key"))

@@ -357,7 +357,7 @@ func (a *app) tableStates(c *cobra.Command, names []string) (all []tableState, e
 			return nil, err
 		}
 		if err := on.Check(ctx); err != nil {
-			s.OK, s.Problem = false, err.Error()
+			s.OK, s.Problem = false, withoutPackages(withoutAdvice(err.Error()))
 		}
 		all = append(all, s)
 	}
@@ -391,5 +391,6 @@ func (a *app) printProblems(all []tableState) {
 			continue
 		}
 		a.sayf("%s: %s\n", s.Name, a.paint(red, s.Problem))
+		a.note("`outbox migrate up%s%s` creates or upgrades the tables", kindNamed(s.Name).tablesFlag(), a.where())
 	}
 }

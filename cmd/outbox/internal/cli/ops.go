@@ -54,7 +54,7 @@ func (a *app) withOutbox(
 	case errors.Is(err, ops.ErrNoPlan):
 		return fmt.Errorf("%w: `outbox plans` lists them", err)
 	case err != nil:
-		return db.withTables(ctx, err)
+		return a.noOutbox(ctx, db, err)
 	}
 	return nil
 }

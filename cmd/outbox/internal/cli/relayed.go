@@ -261,9 +261,7 @@ func (o *relayed) run(ctx context.Context) error {
 	err := run(ctx)
 	switch {
 	case errors.Is(err, core.ErrNoTables):
-		return o.wrap(&noTablesError{
-			err: err, elsewhere: o.db.elsewhere(context.WithoutCancel(ctx)), where: flagsOf(o.schema, o.prefix),
-		})
+		return o.wrap(o.db.withTables(context.WithoutCancel(ctx), kinds[0], o.schema, o.prefix, err))
 	case err != nil && o.log != nil:
 		return o.wrap(errors.New(inFlags(err)))
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -266,7 +265,7 @@ With --max-dead or --max-age it ends with exit code 3 when there are more dead e
 			defer func() { _ = db.Close() }()
 			s, err := a.state(ctx, db)
 			if err != nil {
-				return db.withTables(ctx, err)
+				return a.noOutbox(ctx, db, err)
 			}
 			if err := a.print(s, func() { a.printState(s) }); err != nil {
 				return err
@@ -284,84 +283,6 @@ With --max-dead or --max-age it ends with exit code 3 when there are more dead e
 	c.Flags().Int64Var(&maxDead, "max-dead", -1, "exit code 3 if more events are dead; -1: any number")
 	c.Flags().DurationVar(&maxAge, "max-age", 0, "exit code 3 if an event has waited longer; 0: any time")
 	return c
-}
-
-// withTables adds to an error of missing tables where else this database has tables of an outbox,
-// and the command that creates them.
-func (db *database) withTables(ctx context.Context, err error) error {
-	if !lacksTables(err) {
-		return err
-	}
-	return &noTablesError{err: err, elsewhere: db.elsewhere(ctx), where: db.where}
-}
-
-// elsewhere returns the flags that name the outboxes of this database. If it cannot be asked, there
-// are none.
-func (db *database) elsewhere(ctx context.Context) (flags []string) {
-	query := "SELECT '', name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%claim_no%' ORDER BY 2 LIMIT 5"
-	switch db.dialect {
-	case core.Postgres:
-		query = "SELECT CASE WHEN table_schema = current_schema() THEN '' ELSE table_schema END, table_name FROM " +
-			"information_schema.columns WHERE column_name = 'claim_no' ORDER BY 1, 2 LIMIT 5"
-	case core.MySQL:
-		query = "SELECT '', table_name FROM information_schema.columns WHERE column_name = 'claim_no' AND " +
-			"table_schema = DATABASE() ORDER BY 2 LIMIT 5"
-	case core.SQLite:
-	}
-	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return nil
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var schema, table string
-		if err := rows.Scan(&schema, &table); err != nil {
-			return nil
-		}
-		prefix, ok := strings.CutSuffix(table, "event")
-		if !ok {
-			continue
-		}
-		flag := "--prefix " + shellWord(prefix)
-		if schema != "" {
-			flag = "--schema " + shellWord(schema) + " " + flag
-		}
-		flags = append(flags, flag)
-	}
-	if rows.Err() != nil {
-		return nil
-	}
-	return flags
-}
-
-// lacksTables reports whether tables or columns are missing.
-func lacksTables(err error) bool {
-	return errors.Is(err, core.ErrNoTables) || err != nil && strings.Contains(err.Error(), adviceForCode)
-}
-
-// adviceForCode begins the advice that errors of missing tables have for programs. Here a command
-// does it.
-const adviceForCode = " (create or upgrade the tables with "
-
-// noTablesError is an error of missing tables with the advice for the command line.
-type noTablesError struct {
-	err       error
-	elsewhere []string // flags that name other outboxes of the database
-	where     string   // flags that name this one
-}
-
-func (e *noTablesError) Unwrap() error { return e.err }
-
-func (e *noTablesError) Error() string {
-	text := e.err.Error()
-	if before, rest, found := strings.Cut(text, adviceForCode); found {
-		_, after, _ := strings.Cut(rest, ")")
-		text = before + after
-	}
-	if len(e.elsewhere) > 0 {
-		text += "\n(this database has tables of an outbox with " + strings.Join(e.elsewhere, ", or ") + ")"
-	}
-	return text + "\n(`outbox migrate up" + e.where + "` creates or upgrades the tables)"
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

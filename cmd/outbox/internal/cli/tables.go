@@ -40,6 +40,10 @@ type store interface {
 // kind is one of the groups of tables that ormoutbox has.
 type kind struct {
 	name       string
+	things     string // the tables in words
+	command    string // that looks at them
+	table      string // the one that is always there, after the prefix
+	column     string // of it, by which a table of that name is one of ormoutbox
 	prefix     string // of the tables, unless it is set
 	versions   string // the table of versions, after the prefix
 	migrations func(place) ([]migration, error)
@@ -48,7 +52,8 @@ type kind struct {
 
 var kinds = []kind{
 	{
-		name: "outbox", prefix: sqloutbox.DefaultPrefix, versions: "migration",
+		name: "outbox", things: "an outbox", command: "status", table: "event", column: "claim_no",
+		prefix: sqloutbox.DefaultPrefix, versions: "migration",
 		migrations: func(p place) ([]migration, error) {
 			all, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: p.Dialect, Schema: p.Schema, Prefix: p.Prefix})
 			return converted(all, func(m sqloutbox.Migration) migration { return migration(m) }), err
@@ -58,7 +63,7 @@ var kinds = []kind{
 		},
 	},
 	{
-		name: "inbox", versions: "inbox_migration",
+		name: "inbox", things: "an inbox", command: "inbox", table: "inbox_failure", column: "handler", versions: "inbox_migration",
 		migrations: func(p place) ([]migration, error) {
 			all, err := sqlinbox.Migrations(sqlinbox.Config(p))
 			return converted(all, func(m sqlinbox.Migration) migration { return migration(m) }), err
@@ -66,7 +71,8 @@ var kinds = []kind{
 		store: func(db *sql.DB, p place) (store, error) { return sqlinbox.New(db, sqlinbox.Config(p)) },
 	},
 	{
-		name: "keys", versions: "once_migration",
+		name: "keys", things: "idempotency keys", command: "idempotency", table: "idempotency_key",
+		column: "fingerprint", versions: "once_migration",
 		migrations: func(p place) ([]migration, error) {
 			all, err := sqlonce.Migrations(sqlonce.Config(p))
 			return converted(all, func(m sqlonce.Migration) migration { return migration(m) }), err
@@ -74,7 +80,8 @@ var kinds = []kind{
 		store: func(db *sql.DB, p place) (store, error) { return sqlonce.New(db, sqlonce.Config(p)) },
 	},
 	{
-		name: "effects", versions: "command_migration",
+		name: "effects", things: "effects", command: "effects", table: "side_effect_command",
+		column: "external_ref", versions: "command_migration",
 		migrations: func(p place) ([]migration, error) {
 			all, err := sqlcommand.Migrations(sqlcommand.Config(p))
 			return converted(all, func(m sqlcommand.Migration) migration { return migration(m) }), err

@@ -114,7 +114,7 @@ func (a *app) tail(c *cobra.Command, t tail) error {
 		return a.tailOnce(ctx, db, &t, back, show)
 	}
 	if _, err := ask(t.overlap, false); err != nil {
-		return db.withTables(opening, db.missingTable(opening, a.schema, a.prefixOf()+"event", "outbox"+a.where(), err))
+		return db.withTables(opening, kinds[0], a.schema, a.prefix, err)
 	}
 	if t.since > 0 {
 		clear(t.seen)
@@ -278,15 +278,6 @@ func (db *database) micros(column string) string {
 	default:
 		return column
 	}
-}
-
-// missingTable replaces the error of a statement whose table is missing.
-func (db *database) missingTable(ctx context.Context, schema, name, kind string, err error) error {
-	there, asked := db.hasTable(ctx, schema, name)
-	if asked == nil && !there {
-		return exit(ExitFailed, "there is no table %s: `outbox migrate up --tables %s` creates it", name, kind)
-	}
-	return err
 }
 
 // where returns the flags of the person's schema and prefix, for a command that is printed.

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// A person who forgets the prefix is told which outboxes there are.
+func TestTablesElsewhere(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up", "--prefix", "shop_")
+		hint := "(the database has an outbox: `outbox status --prefix shop_`)"
+		w.require(w.run("status"), ExitFailed, "there is no table outbox_event in ", hint,
+			"if an outbox should be there, `outbox migrate up` creates the tables")
+		w.require(w.run("list"), ExitFailed, hint)
+		w.require(w.run("list", "--prefix", "shop2_"), ExitFailed, "`outbox migrate up --prefix shop2_` creates")
+		w.require(w.run("dead"), ExitFailed, hint)
+		w.require(w.run("doctor"), ExitUnhealthy, "the database has an outbox: `outbox status --prefix shop_`",
+			"give doctor the flags of the outbox that is there")
+		w.ok("status", "--prefix", "shop_")
+		if w.dialect != core.Postgres {
+			return
+		}
+		w.exec("CREATE SCHEMA app")
+		w.ok("migrate", "up", "--schema", "app")
+		w.require(w.run("status"), ExitFailed, "--prefix shop_`; an outbox: `outbox status --schema app`)")
+		w.ok("status", "--schema", "app")
+		w.require(w.run("status", "--schema", "nowhere"), ExitFailed, "`outbox status --schema app`",
+			"`outbox migrate up --schema nowhere` creates")
+	})
+}
+
+// In a database without an outbox, a person is told what it has, and that this may be right.
+func TestDatabaseWithoutOutbox(t *testing.T) {
+	t.Parallel()
+	for tables, has := range map[string]string{
+		"inbox": "an inbox: `outbox inbox", "keys": "idempotency keys: `outbox idempotency",
+		"effects": "effects: `outbox effects",
+	} {
+		t.Run(tables, func(t *testing.T) {
+			t.Parallel()
+			each(t, func(w *world) {
+				if w.dialect != core.SQLite { // there is no file
+					w.require(w.run("status"), ExitFailed, "nor any other table of ormoutbox", "is it the right database?",
+						"`outbox migrate up` creates the tables")
+					w.require(w.run("doctor"), ExitUnhealthy, "there is no table outbox_event\n", "right database")
+				}
+				w.ok("migrate", "up", "--tables", tables)
+				for _, command := range []string{"status", "audit", "list", "plans", "pauses", "window list", "keys"} {
+					w.require(w.run(strings.Fields(command)...), ExitFailed, "there is no table outbox_event",
+						"(the database has "+has+"`)", "if an outbox should be there")
+				}
+				_, command, _ := strings.Cut(has, "`outbox ")
+				w.ok(command)
+				code := ExitOK
+				if w.dialect == core.Postgres { // the server of the tests does not sync
+					code = ExitUnhealthy
+				}
+				w.require(w.run("doctor"), code, "warning  tables: there is no table outbox_event; the database has "+has,
+					"otherwise nothing is wrong")
+				w.require(w.run("doctor", "--strict"), ExitUnhealthy, "warning")
+				w.requireFinding(levelWarning, "tables", has)
+
+				w.ok("migrate", "up", "--tables", tables, "--prefix", "p_")
+				flag := " --prefix p_`"
+				if tables == "effects" {
+					flag = " --effects-prefix p_`"
+				}
+				w.require(w.run("status"), ExitFailed, has+flag)
+			})
+		})
+	}
+}
+
+// In a database with an outbox alone, commands about other tables say so.
+func TestDatabaseWithoutOtherTables(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		for command, tables := range map[string]string{
+			"inbox": "inbox", "inbox list": "inbox", "effects": "effects", "idempotency": "keys",
+		} {
+			w.require(w.run(strings.Fields(command)...), ExitFailed, "(the database has an outbox: `outbox status`)",
+				"`outbox migrate up --tables "+tables+"` creates the tables")
+		}
+	})
+}
+
+// Tables of an earlier version are not called missing.
+func TestTablesOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.ok("migrate", "down", "--to", "2", "--yes")
+		w.require(w.run("pauses"), ExitFailed, "the tables are not those of this version",
+			"`outbox migrate validate` says what differs, and `outbox migrate up` upgrades them")
+		w.require(w.run("migrate", "validate"), ExitUnhealthy, "`outbox migrate up` creates or upgrades the tables")
+		if r := w.run("migrate", "validate"); strings.Contains(r.out, "AutoCreate") {
+			w.Errorf("the advice is for programs: %s", r.out)
+		}
+		w.ok("migrate", "up")
+		w.ok("pauses")
+	})
+}

@@ -175,6 +175,14 @@ type amqpSettings struct {
 	quorum   bool   // the queues that are declared are quorum queues
 }
 
+// arguments are those with which queues are declared.
+func (s amqpSettings) arguments() amqp091.Table {
+	if s.quorum {
+		return amqp091.Table{"x-queue-type": "quorum"}
+	}
+	return nil
+}
+
 // takeAMQP takes its settings out of an address.
 func takeAMQP(u *url.URL) (s amqpSettings, err error) {
 	set, err := settings(u, amqpParameters, "topology", "exchange", "queue")
@@ -206,9 +214,7 @@ func openAMQP(_ context.Context, u *url.URL, s brokerSettings) (publisher, error
 	switch set.topology {
 	case "queue":
 		cfg.AMQP, cfg.DeclareQueues = amqpbridge.QueueConfig(u.String()), true
-		if set.quorum {
-			cfg.AMQP.Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}
-		}
+		cfg.AMQP.Queue.Arguments = set.arguments()
 	case "topic":
 		cfg.AMQP = amqpbridge.TopicConfig(u.String(), set.exchange, "")
 	default:

@@ -88,8 +88,9 @@ func (a *app) doctorCommand() *cobra.Command {
   retention     events that are kept for longer than consumers have declared to remember them (outbox
                 window), or than --dedup-window
   broker        with --to kafka://...: topics that lose events that they have accepted; with
-                --to amqp://...: exchanges and queues that are missing, and with --rabbitmq-api those
-                that lose events that they have accepted
+                --to amqp://...: exchanges and queues that are missing, or that RabbitMQ does not let
+                the relay declare, because they are different, and with --rabbitmq-api those that
+                lose events that they have accepted
   log           where walrelay or Debezium reads the events from the log of the database: on
                 PostgreSQL whether a publication and a slot are there, how far its reader is, and
                 whether events wait there for long

@@ -22,11 +22,14 @@ const (
 	rabbitDepth   = 8       // exchanges that are bound behind each other
 )
 
-// rabbitTarget is where the events of a topic go.
+// rabbitTarget is where the events of a topic go. The relay declares it with the first event of the
+// topic: durable, and without auto-delete.
 type rabbitTarget struct {
 	topic    string
 	exchange string // empty: to the queue
 	key      string // the routing key
+	kind     string // of the exchange, or of the queue
+	args     amqp091.Table
 }
 
 // rabbitMQ asks RabbitMQ whether exchanges and queues keep what they have accepted. The management
@@ -48,11 +51,15 @@ func (x *examination) rabbitMQ(ctx context.Context) ([]finding, error) {
 	for _, topic := range topics {
 		switch set.topology {
 		case "fanout":
-			targets = append(targets, rabbitTarget{topic: topic, exchange: topic})
+			targets = append(targets, rabbitTarget{topic: topic, exchange: topic, kind: "fanout"})
 		case "topic":
-			targets = append(targets, rabbitTarget{topic: topic, exchange: set.exchange, key: topic})
+			targets = append(targets, rabbitTarget{topic: topic, exchange: set.exchange, key: topic, kind: "topic"})
 		default:
-			targets = append(targets, rabbitTarget{topic: topic, key: topic})
+			t := rabbitTarget{topic: topic, key: topic, kind: "classic", args: set.arguments()}
+			if set.quorum {
+				t.kind = "quorum"
+			}
+			targets = append(targets, t)
 		}
 	}
 	where, err := amqp091.ParseURI(u.String())
@@ -70,7 +77,8 @@ func (x *examination) rabbitMQ(ctx context.Context) ([]finding, error) {
 	return api.examine(ctx, targets)
 }
 
-// askRabbit asks a client's questions: whether exchanges and queues exist. It makes none.
+// askRabbit asks a client's questions: whether exchanges and queues exist, and if they do, whether
+// they are as the relay declares them. It makes none.
 func askRabbit(address string, targets []rabbitTarget) (all []finding, err error) {
 	conn, err := amqp091.DialConfig(address, amqp091.Config{
 		Dial: amqp091.DefaultDial(rabbitTimeout), Heartbeat: rabbitTimeout,
@@ -84,15 +92,20 @@ func askRabbit(address string, targets []rabbitTarget) (all []finding, err error
 		if err != nil {
 			return all, err
 		}
-		if t.exchange != "" {
-			err = ch.ExchangeDeclarePassive(t.exchange, "fanout", true, false, false, false, nil)
-		} else {
-			_, err = ch.QueueDeclarePassive(t.key, true, false, false, false, nil)
-		}
+		err = t.declare(ch)
 		_ = ch.Close()
-		if refusal, ok := errors.AsType[*amqp091.Error](err); ok && refusal.Code == amqp091.NotFound {
+		refusal, _ := errors.AsType[*amqp091.Error](err)
+		switch {
+		case err == nil:
+		case refusal == nil:
+			return all, err
+		case refusal.Code == amqp091.NotFound:
 			all = append(all, t.missing())
-		} else if err != nil {
+		case slices.Contains([]int{
+			amqp091.PreconditionFailed, amqp091.AccessRefused, amqp091.ResourceLocked,
+		}, refusal.Code):
+			all = append(all, t.refused(refusal.Reason))
+		default:
 			return all, err
 		}
 	}
@@ -114,14 +127,62 @@ func askRabbit(address string, targets []rabbitTarget) (all []finding, err error
 	return all, nil
 }
 
-func (t rabbitTarget) missing() finding {
-	what := fmt.Sprintf("exchange %q", short(t.exchange))
+// declare declares an exchange or a queue as the relay does, if there is one of that name. RabbitMQ
+// compares it with what is there, and changes nothing. It compares nothing of a passive
+// declaration, which only says whether there is one.
+func (t rabbitTarget) declare(ch *amqp091.Channel) (err error) {
+	if t.exchange != "" {
+		if err = ch.ExchangeDeclarePassive(t.exchange, t.kind, true, false, false, false, nil); err == nil {
+			err = ch.ExchangeDeclare(t.exchange, t.kind, true, false, false, false, nil)
+		}
+		return err
+	}
+	if _, err = ch.QueueDeclarePassive(t.key, true, false, false, false, nil); err == nil {
+		_, err = ch.QueueDeclare(t.key, true, false, false, false, t.args)
+	}
+	return err
+}
+
+// name names the exchange or the queue.
+func (t rabbitTarget) name() string {
 	if t.exchange == "" {
-		what = fmt.Sprintf("queue %q", short(t.key))
+		return fmt.Sprintf("queue %q", short(t.key))
+	}
+	return fmt.Sprintf("exchange %q", short(t.exchange))
+}
+
+// refused says that RabbitMQ does not let the relay declare what it publishes to, and why.
+func (t rabbitTarget) refused(why string) finding {
+	declares := "a durable " + t.kind + " queue without other arguments"
+	fix := "give the relay the topology of this queue; set TTLs, limits and dead-letter exchanges by a policy, which " +
+		"is not compared, and not by arguments; or let the relay publish to an exchange to which the queue is bound " +
+		"(topology=topic&exchange=NAME)"
+	switch {
+	case t.exchange != "":
+		declares = "a durable exchange of type " + t.kind
+		fix = "give the relay the topology of this exchange (topology=fanout or topic in --to), or another exchange"
+	case strings.Contains(why, "x-queue-type") && t.kind == "classic" && strings.Contains(why, "'quorum'"):
+		fix = "the queue is a quorum queue: write queue=quorum into --to of the relay (topology=queue&queue=quorum)"
+	case strings.Contains(why, "x-queue-type") && t.kind == "quorum" && !strings.Contains(why, "'stream'"):
+		fix = "the queue is a classic queue: leave queue=quorum out of --to of the relay, or have consumers empty the " +
+			"queue, delete it while the topic is paused, and declare it as a quorum queue"
+	case strings.HasPrefix(why, "ACCESS_REFUSED"):
+		fix = "give the user of the relay the right to configure this queue, or an exchange (topology=topic&exchange=NAME)"
 	}
 	return finding{
+		Check: "broker", Level: levelFailure,
+		Found: fmt.Sprintf("RabbitMQ does not let the relay declare %s of the topic %s: %s", t.name(), short(t.topic),
+			within(200, why)),
+		Cause: "the relay declares it with the first event, as " + declares + "; until RabbitMQ accepts that, the " +
+			"events of the topic wait",
+		Fix: fix,
+	}
+}
+
+func (t rabbitTarget) missing() finding {
+	return finding{
 		Check: "broker", Level: levelWarning,
-		Found: fmt.Sprintf("RabbitMQ has no %s for the topic %s", what, short(t.topic)),
+		Found: fmt.Sprintf("RabbitMQ has no %s for the topic %s", t.name(), short(t.topic)),
 		Cause: "its events wait until there is one, unless the publisher declares it with its first event",
 		Fix:   "start the consumer, which declares it, or declare it durable",
 	}
@@ -168,6 +229,33 @@ func (q rabbitQueue) set(name string) any {
 	return q.Policy[name]
 }
 
+// comparedArguments are arguments that RabbitMQ compares with those of a declaration.
+var comparedArguments = []string{
+	"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-expires", "x-max-length", "x-max-length-bytes",
+	"x-max-priority", "x-message-ttl", "x-overflow", "x-queue-mode", "x-single-active-consumer",
+}
+
+// differs says why RabbitMQ refuses a declaration of the queue with this type and without other
+// arguments. Empty: it accepts it.
+func (q rabbitQueue) differs(kind string) string {
+	switch {
+	case q.Type != kind:
+		return "its x-queue-type is '" + q.Type + "'"
+	case !q.Durable:
+		return "it is not durable"
+	case q.Exclusive:
+		return "it is exclusive"
+	case q.AutoDelete:
+		return "it is removed with its last consumer"
+	}
+	for _, name := range comparedArguments {
+		if v, ok := q.Arguments[name]; ok {
+			return fmt.Sprintf("its argument %s is %v", name, v)
+		}
+	}
+	return ""
+}
+
 // get reads a thing of the virtual host. It returns false if there is none.
 func (a rabbitAPI) get(ctx context.Context, v any, path ...string) (found bool, err error) {
 	escaped := []string{"api", path[0], url.PathEscape(a.vhost)}
@@ -206,10 +294,20 @@ func (a rabbitAPI) get(ctx context.Context, v any, path ...string) (found bool, 
 
 // examine follows each topic to its queues, and judges all that it meets.
 func (a rabbitAPI) examine(ctx context.Context, targets []rabbitTarget) (all []finding, err error) {
+	var vhost struct {
+		DefaultType string `json:"default_queue_type"`
+	}
+	if _, err := a.get(ctx, &vhost, "vhosts"); err != nil {
+		return nil, err
+	}
 	exchanges, queues := map[string]rabbitExchange{}, map[string]bool{}
+	declared := map[string]rabbitTarget{} // queues that the relay declares
 	for _, t := range targets {
 		if t.exchange == "" {
-			queues[t.key] = true
+			if t.args == nil && slices.Contains([]string{"quorum", "stream"}, vhost.DefaultType) {
+				t.kind = vhost.DefaultType
+			}
+			queues[t.key], declared[t.key] = true, t
 			continue
 		}
 		reached := map[string]bool{}
@@ -230,6 +328,10 @@ func (a rabbitAPI) examine(ctx context.Context, targets []rabbitTarget) (all []f
 	}
 	for _, name := range slices.Sorted(maps.Keys(exchanges)) {
 		all = append(all, judgeExchange(exchanges[name])...)
+		i := slices.IndexFunc(targets, func(t rabbitTarget) bool { return t.exchange == name })
+		if i >= 0 && exchanges[name].Type != targets[i].kind {
+			all = append(all, targets[i].refused("its type is '"+exchanges[name].Type+"'"))
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
 		var q rabbitQueue
@@ -241,6 +343,9 @@ func (a rabbitAPI) examine(ctx context.Context, targets []rabbitTarget) (all []f
 			all = append(all, rabbitTarget{topic: name, key: name}.missing())
 		default:
 			all = append(all, judgeQueue(q)...)
+			if t, ok := declared[name]; ok && q.differs(t.kind) != "" {
+				all = append(all, t.refused(q.differs(t.kind)))
+			}
 		}
 	}
 	if len(all) == 0 {

@@ -39,10 +39,10 @@ func TestDoctorRabbitMQ(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ch.ExchangeDeclare(here, "fanout", false, true, false, false, nil); err != nil {
+	if err := ch.ExchangeDeclare(here, "fanout", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ch.QueueDeclare(here, false, true, false, false, nil); err != nil {
+	if _, err := ch.QueueDeclare(here, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
@@ -56,6 +56,105 @@ func TestDoctorRabbitMQ(t *testing.T) {
 	w.exec("DELETE FROM outbox_event WHERE topic = '" + missing + "'")
 	w.requireFinding(levelWarning, "broker", "no client can see whether queues are bound", "--to", address)
 	w.requireFinding(levelOK, "broker", "the queues of 1 topic;", "--to", address+"/?topology=queue")
+}
+
+// deleteQueue deletes a queue with a connection of its own.
+func deleteQueue(t *testing.T, address, name string) {
+	t.Helper()
+	onChannel(t, address, func(ch *amqp091.Channel) error {
+		_, err := ch.QueueDelete(name, false, false, false)
+		return err
+	})
+}
+
+func deleteExchange(t *testing.T, address, name string) {
+	t.Helper()
+	onChannel(t, address, func(ch *amqp091.Channel) error { return ch.ExchangeDelete(name, false, false) })
+}
+
+// onChannel runs fn with a channel of a new connection.
+func onChannel(t *testing.T, address string, fn func(*amqp091.Channel) error) {
+	t.Helper()
+	conn, err := amqp091.Dial(address + "/")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err == nil {
+		err = fn(ch)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// An exchange or a queue that is not as the relay declares it is a failure: RabbitMQ refuses the
+// declaration, and the events wait. The queue stays as it is.
+func TestDoctorRabbitMQComparesDeclarations(t *testing.T) {
+	t.Parallel()
+	address, api := strings.TrimSuffix(server(t, "OUTBOX_TEST_RABBITMQ"), "/"), server(t, "OUTBOX_TEST_RABBITMQ_API")
+	conn, err := amqp091.Dial(address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		asQueue  = "/?topology=queue"
+		asQuorum = "/?topology=queue&queue=quorum"
+	)
+	type ask struct {
+		to  string
+		fix string // empty: RabbitMQ accepts it
+	}
+	for name, c := range map[string]struct {
+		durable bool
+		args    amqp091.Table
+		asks    []ask
+	}{
+		"quorum": {true, amqp091.Table{"x-queue-type": "quorum"}, []ask{
+			{asQueue, "write queue=quorum into --to"}, {asQuorum, ""},
+		}},
+		"classic": {true, nil, []ask{{asQueue, ""}, {asQuorum, "leave queue=quorum out of --to"}}},
+		"stream": {true, amqp091.Table{"x-queue-type": "stream"}, []ask{
+			{asQueue, "topology=topic"}, {asQuorum, "topology=topic"},
+		}},
+		"ttl":    {true, amqp091.Table{"x-message-ttl": int32(60000)}, []ask{{asQueue, "by a policy"}}},
+		"memory": {false, nil, []ask{{asQueue, "topology=topic"}}},
+	} {
+		topic := unique() + name
+		if _, err := ch.QueueDeclare(topic, c.durable, false, false, false, c.args); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { deleteQueue(t, address, topic) })
+		if err := ch.ExchangeDeclare(topic, "direct", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { deleteExchange(t, address, topic) })
+		w := rabbitWorld(t, topic)
+		for _, more := range [][]string{nil, {"--rabbitmq-api", api}} {
+			for _, a := range c.asks {
+				args := append([]string{"--to", address + a.to}, more...)
+				if a.fix != "" {
+					w.requireFinding(levelFailure, "broker", "RabbitMQ does not let the relay declare queue", args...)
+					w.require(w.run(append([]string{"doctor"}, args...)...), ExitUnhealthy, a.fix)
+				} else if r := w.run(append([]string{"doctor"}, args...)...); strings.Contains(r.out, "does not let") {
+					t.Errorf("%s %v: %s", name, args, r.out)
+				}
+			}
+			w.requireFinding(levelFailure, "broker", "RabbitMQ does not let the relay declare exchange",
+				append([]string{"--to", address}, more...)...)
+		}
+		left, err := ch.QueueDeclare(topic, c.durable, false, false, false, c.args)
+		if err != nil || left.Name != topic {
+			t.Fatalf("%s is not as it was: %v", name, err)
+		}
+	}
 }
 
 // rabbitRecorded answers as the management API of RabbitMQ 3.10 did: testdata/rabbitmq-api.json has
@@ -110,7 +209,7 @@ func TestDoctorRabbitMQSettings(t *testing.T) {
 		{"nowhere", "", []string{`no exchange "nowhere"`}},
 		{"temp", "?topology=queue", []string{"queue temp is not durable"}},
 		{"nowhere", "?topology=queue", []string{`no queue "nowhere"`}},
-		{"safe", "?topology=queue", nil},
+		{"safe", "?topology=queue&queue=quorum", nil},
 		{"order.placed", "?topology=topic&exchange=events", nil},
 		{"order.placed.late", "?topology=topic&exchange=events", []string{"no queue of RabbitMQ takes"}},
 		{"stock", "?topology=topic&exchange=events", []string{
@@ -131,7 +230,7 @@ func TestDoctorRabbitMQSettings(t *testing.T) {
 			w.list(&all, "findings", append([]string{"doctor"}, args...)...)
 			n := 0
 			for _, f := range all {
-				if f.Check == "broker" {
+				if f.Check == "broker" && f.Level != levelFailure { // of another declaration
 					n++
 				}
 			}

@@ -203,6 +203,7 @@ func TestLeftoversOfTheLog(t *testing.T) {
 	const missing = "slot gone of walrelay is missing"
 	const left = "slot gone of walrelay is gone, and walrelay had published all"
 	w.requireFinding(levelFailure, "log", missing) // walrelay had not published the event
+	w.mentionsLog(true)
 	w.exec("UPDATE outbox_log SET checkpoint = pg_snapshot_xmax(pg_current_snapshot())")
 	one := func(level, found string) {
 		w.Helper()
@@ -226,6 +227,7 @@ func TestLeftoversOfTheLog(t *testing.T) {
 
 	w.publish(core.Event{Type: "paid", Topic: "orders"})
 	one(levelOK, left)
+	w.mentionsLog(false) // walrelay has published all of its events
 	const adopt = `UPDATE "outbox_event" SET claimed_by = NULL WHERE claimed_by = 'log'`
 	const forget = `DELETE FROM "outbox_log" WHERE slot = 'gone'`
 	w.require(w.run("doctor"), ExitUnhealthy, "if you have moved back to a relay that polls, leave these events to it",
@@ -243,6 +245,7 @@ func TestLeftoversOfTheLog(t *testing.T) {
 	w.publish(slices.Repeat([]core.Event{{Type: "paid", Topic: "orders"}}, logSample)...)
 	w.requireFinding(levelFailure, "log", missing)
 	w.require(w.run("status"), ExitOK, missing)
+	w.mentionsLog(true)
 
 	w.exec("UPDATE outbox_log SET checkpoint = pg_snapshot_xmax(pg_current_snapshot())")
 	w.exec(adopt)
@@ -250,7 +253,9 @@ func TestLeftoversOfTheLog(t *testing.T) {
 	if out := w.run("doctor").out; strings.Contains(out, "slot gone") {
 		w.Errorf("doctor has something to say about the log: %s", out)
 	}
+	w.mentionsLog(false)
 	w.exec(forget)
+	w.mentionsLog(false)
 	if out := w.ok("status"); strings.Contains(out, "slot gone") {
 		w.Errorf("the slot is not forgotten: %s", out)
 	}

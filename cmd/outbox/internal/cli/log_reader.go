@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -20,6 +21,8 @@ type logEvents struct {
 	// Unconfirmed are those that walrelay has not confirmed. Null: walrelay has no slot for the
 	// table, and which of the events are published is not known.
 	Unconfirmed *unconfirmedLog `json:"unconfirmed,omitempty"`
+
+	newest time.Time // of those of a reader of the log
 }
 
 // String says what is known about the events.
@@ -35,16 +38,45 @@ func (e logEvents) String() string {
 // byLog returns nil if none of the newest events is for a reader of the log.
 func (db *database) byLog(ctx context.Context, schema, prefix string) (*logEvents, error) {
 	var e logEvents
-	err := db.QueryRowContext(ctx, "SELECT COALESCE(SUM(CASE WHEN status = 1 AND claimed_by = '"+core.LogReader+
-		"' THEN 1 ELSE 0 END), 0), COUNT(*) FROM (SELECT status, claimed_by FROM "+db.quote(schema, prefix+"event")+
-		" ORDER BY id DESC LIMIT "+strconv.Itoa(logSample)+") newest").Scan(&e.ByLog, &e.Of)
+	var newest nullMicros
+	const ours = "CASE WHEN status = 1 AND claimed_by = '" + core.LogReader + "' THEN "
+	err := db.QueryRowContext(ctx, "SELECT COALESCE(SUM("+ours+"1 ELSE 0 END), 0), COUNT(*), MAX("+ours+
+		db.micros("created_at")+" END) FROM (SELECT status, claimed_by, created_at FROM "+
+		db.quote(schema, prefix+"event")+" ORDER BY id DESC LIMIT "+strconv.Itoa(logSample)+") newest").
+		Scan(&e.ByLog, &e.Of, &newest)
 	if err != nil || e.ByLog == 0 {
 		return nil, err
 	}
+	e.newest = newest.Time
 	if e.Unconfirmed, err = db.unconfirmed(ctx, schema, prefix); e.Unconfirmed != nil {
 		e.ByLog = max(e.ByLog, e.Unconfirmed.N) // events that came between the two questions
 	}
 	return &e, err
+}
+
+// mayWaitInLog reports whether events may wait in the log of the database for its reader. After a
+// move back to a relay that polls, that is so until they are published.
+func (db *database) mayWaitInLog(ctx context.Context, schema, prefix string) (bool, error) {
+	e, err := db.byLog(ctx, schema, prefix)
+	if err != nil || e != nil && e.Unconfirmed != nil && e.Unconfirmed.N > 0 {
+		return err == nil, err
+	}
+	if db.pgx != nil {
+		slots, err := db.slots(ctx, schema, prefix)
+		switch {
+		case err != nil:
+			return false, err
+		case slices.ContainsFunc(slots, func(s slot) bool { return s.mark != nil }):
+			return db.waitsForLog(ctx, schema, prefix, slots)
+		case e != nil && len(slots) > 0: // what its reader has published is in no table
+			return true, nil
+		}
+	}
+	if e == nil {
+		return false, nil
+	}
+	now, err := db.now(ctx)
+	return now.Sub(e.newest) < lookBack, err
 }
 
 // publicationsOf counts the publications with the inserts of the table, or of all its partitions. A

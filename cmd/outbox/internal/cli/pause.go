@@ -143,9 +143,10 @@ func (a *app) reachOf(ctx context.Context, api *ops.API, what string, f ops.Filt
 	return r, nil
 }
 
-// noteByLog says that the events of a reader of the log are not among those that wait.
+// noteByLog says that the events of a reader of the log are not among those that wait, if some of
+// them may wait. A failure of the question is no failure of the command.
 func (a *app) noteByLog(ctx context.Context, db *database) {
-	if e, err := db.byLog(ctx, a.schema, a.prefixOf()); err == nil && e != nil {
+	if waits, err := db.mayWaitInLog(ctx, a.schema, a.prefixOf()); err == nil && waits {
 		a.note("events for a program that reads the log of the database are not among them: `outbox status` says how " +
 			"far it is")
 	}

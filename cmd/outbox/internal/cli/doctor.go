@@ -92,8 +92,8 @@ func (a *app) doctorCommand() *cobra.Command {
                 the relay declare, because they are different, and with --rabbitmq-api those that
                 lose events that they have accepted
   log           where walrelay or Debezium reads the events from the log of the database: on
-                PostgreSQL whether a publication and a slot are there, how far its reader is, and
-                whether events wait there for long
+                PostgreSQL whether a publication and a slot are there, whether the publication of
+                walrelay has all events, how far its reader is, and whether events wait for long
 
 The table of keys has the lease of keys that are held now, and how long work took that succeeded at
 once; --lease gives the lease that you have set. How long effects, publishes and handlers of the inbox

@@ -110,12 +110,13 @@ func (x *examination) log(ctx context.Context) (all []finding, err error) {
 	if err != nil {
 		return all, err
 	}
-	if events == nil { // only older events may wait
-		if !someRead(slots) {
-			for _, s := range slots {
-				if s.missing && s.left == nil {
-					all = append(all, s.judge(x.maxBehind))
-				}
+	if events == nil { // only older events may wait, or those to come
+		if someRead(slots) {
+			return x.publications(ctx, slots)
+		}
+		for _, s := range slots {
+			if s.missing && s.left == nil {
+				all = append(all, s.judge(x.maxBehind))
 			}
 		}
 		return all, nil
@@ -136,7 +137,7 @@ func (x *examination) log(ctx context.Context) (all []finding, err error) {
 	if err := x.db.QueryRowContext(ctx, publicationsOf, table).Scan(&publications); err != nil {
 		return all, err
 	}
-	if publications == 0 {
+	if publications == 0 { // whatever its name is
 		all = append(all, finding{
 			Check: "log", Level: levelFailure, Found: "no publication has the inserts of " + table,
 			Cause: "no program can read all events from the log; a publication of the table that now is one of its " +
@@ -144,6 +145,10 @@ func (x *examination) log(ctx context.Context) (all []finding, err error) {
 			Fix: "make one (CREATE PUBLICATION), or ALTER PUBLICATION ... SET TABLE, as docs/debezium.md and " +
 				relayGuide + " show; walrelay makes it with Create (`outbox relay --slot NAME --create-slot`)",
 		})
+	}
+	changed, err := x.publications(ctx, slots)
+	if all = append(all, changed...); err != nil {
+		return all, err
 	}
 	var ours []string
 	for _, s := range slots {

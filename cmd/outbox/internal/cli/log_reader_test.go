@@ -2,6 +2,7 @@ package cli
 
 import (
 	"database/sql"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,6 +115,62 @@ func TestLogReader(t *testing.T) {
 		w.exec("INSERT INTO outbox_log VALUES ('" + second + "', 'vm-2', false, '0/0')")
 		w.requireFinding(levelWarning, "log", "walrelay has more than one slot for \"outbox_event\"")
 	})
+}
+
+// A publication of walrelay that somebody has changed is a failure before the next event is lost,
+// whether a relay runs or not.
+func TestDoctorComparesThePublication(t *testing.T) {
+	t.Parallel()
+	address, dialect := newPostgres(t)
+	w := &world{T: t, address: address, dialect: dialect, env: map[string]string{}}
+	w.ok("migrate", "up")
+	slot := w.readSlot()
+	w.exec(`CREATE TABLE outbox_log (slot text, node text, repairing boolean, confirmed pg_lsn,
+		checkpoint xid8 DEFAULT '0', checkpoint_at timestamptz DEFAULT now(), system_id text)`)
+	w.exec("INSERT INTO outbox_log VALUES ('" + slot + "', 'vm-1', false, '0/0')")
+	w.exec("CREATE PUBLICATION other FOR TABLE outbox_event") // as another program has it
+	w.exec("CREATE PUBLICATION " + slot + " FOR TABLE outbox_event WHERE (claimed_by = 'log') " +
+		"WITH (publish = 'insert', publish_via_partition_root = true)")
+	about := func() (f []finding) {
+		w.Helper()
+		var all []finding
+		w.list(&all, "findings", "doctor")
+		return slices.DeleteFunc(all, func(f finding) bool {
+			return f.Check != "log" || !strings.HasPrefix(f.Found, "publication")
+		})
+	}
+	for _, events := range []bool{false, true} {
+		if events {
+			w.publish(core.Event{Type: "order.placed", Topic: "orders"})
+			w.exec("UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = created_at")
+		}
+		for _, c := range [][2]string{
+			{"SET (publish = 'update')", "does not have the inserts of"},
+			{"DROP TABLE outbox_event", "does not have the table"},
+			{"SET TABLE outbox_event WHERE (topic = 'orders')", "has only rows with"},
+			{"SET TABLE outbox_event (id, topic)", "lacks columns of \"outbox_event\": event_id"},
+		} {
+			if f := about(); len(f) != 0 {
+				t.Fatalf("the publication is right: %+v", f)
+			}
+			w.exec("ALTER PUBLICATION " + slot + " " + c[0])
+			f := about()
+			if len(f) != 1 || f[0].Level != levelFailure || !strings.Contains(f[0].Found, slot+" "+c[1]) {
+				t.Fatalf("after %s: %+v", c[0], f)
+			}
+			statements, _, _ := strings.Cut(f[0].Fix, ": docs")
+			for statement := range strings.SplitSeq(statements, "; ") {
+				w.exec(statement) // mends it
+			}
+		}
+		if f := about(); len(f) != 0 {
+			t.Fatalf("the publication is right again: %+v", f)
+		}
+		w.exec("ALTER PUBLICATION " + slot + " SET TABLE outbox_event") // without the condition it has more
+		if f := about(); len(f) != 0 {
+			t.Fatalf("the publication has all rows: %+v", f)
+		}
+	}
 }
 
 // mentionsLog checks whether changes of what is published say that events in the log are not

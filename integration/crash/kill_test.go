@@ -211,7 +211,7 @@ func (c cell) life(ctx context.Context, s crash.Spec, more time.Duration) error 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if s.Point != crash.Never {
 		select {

@@ -22,7 +22,8 @@ func TestParseInsert(t *testing.T) {
 		`INSERT INTO "t" ("a") VALUES (1) on conflict (a, "B") do nothing`: {
 			values: true, upsert: true, skips: true, targets: []string{"a", "B"},
 		},
-		`INSERT INTO "t" ("a") VALUES (1) ON CONFLICT (lower(a)) DO UPDATE SET a = (SELECT 1 WHERE (TRUE)) WHERE "t"."a" = ' DO NOTHING'`: {
+		`INSERT INTO "t" ("a") VALUES (1) ON CONFLICT (lower(a)) ` +
+			`DO UPDATE SET a = (SELECT 1 WHERE (TRUE)) WHERE "t"."a" = ' DO NOTHING'`: {
 			values: true, upsert: true,
 		},
 		"INSERT INTO `t` (`a`) VALUES (1) ON DUPLICATE KEY UPDATE a = 1":    {values: true, upsert: true},
@@ -40,12 +41,14 @@ func TestParseInsert(t *testing.T) {
 
 func TestParseChange(t *testing.T) {
 	for query, want := range map[string]parsed{
-		`UPDATE "t" AS "a" SET "x" = 1, y = 'it''s, WHERE' WHERE ("a"."id" = 1) AND (b IN (SELECT 1 FROM u WHERE id = 2)) RETURNING "a"."x", *`: {
+		`UPDATE "t" AS "a" SET "x" = 1, y = 'it''s, WHERE' ` +
+			`WHERE ("a"."id" = 1) AND (b IN (SELECT 1 FROM u WHERE id = 2)) RETURNING "a"."x", *`: {
 			verb: "UPDATE", target: `"t" AS "a"`, set: []assignment{{"x", "1"}, {"y", "'it''s, WHERE'"}},
 			where:     `("a"."id" = 1) AND (b IN (SELECT 1 FROM u WHERE id = 2))`,
 			returning: columns{any: true, all: true, names: map[string]bool{"x": true}},
 		},
-		`WITH "_data" ("id") AS (VALUES (1)) UPDATE "t" AS "a" SET "x" = _data."x" FROM _data WHERE ("a"."id" = _data."id")`: {
+		`WITH "_data" ("id") AS (VALUES (1)) ` +
+			`UPDATE "t" AS "a" SET "x" = _data."x" FROM _data WHERE ("a"."id" = _data."id")`: {
 			verb: "UPDATE", with: `WITH "_data" ("id") AS (VALUES (1)) `, target: `"t" AS "a"`, others: true,
 			set: []assignment{{"x", `_data."x"`}}, where: `("a"."id" = _data."id")`,
 		},

@@ -101,7 +101,8 @@ const postgresShort = `$19::bigint`
 // follow them, up to the first that cannot be claimed. A row that another transaction holds, or
 // that has changed since, ends the run of its key. $8 is the longest run.
 const postgresRun = `, cand AS MATERIALIZED (
-  SELECT r.tid, r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
+  SELECT r.tid, r.id, h.lane, r.key_seq, r.size,
+    bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
   FROM (SELECT lane FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
     SELECT e.ctid AS tid, e.id, e.key_seq, octet_length(e.payload) AS size, ` + postgresOK + ` AS ok
     FROM {event} e WHERE e.lane = h.lane AND ` + postgresInLane + `
@@ -115,7 +116,8 @@ const postgresRun = `, cand AS MATERIALIZED (
 ), held AS MATERIALIZED (
   SELECT {and_id}e.ctid AS tid FROM {event} e WHERE {rows:picked} FOR UPDATE SKIP LOCKED
 ), take AS MATERIALIZED (
-  SELECT {row} FROM (SELECT p.{row}, bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
+  SELECT {row} FROM (SELECT p.{row},
+    bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
     FROM picked p LEFT JOIN held h ON {same}h.tid = p.tid) r WHERE ok
 )`
 
@@ -137,7 +139,8 @@ func postgresScan(found, more string) string {
   (SELECT ` + row + `1 AS n, ` + found + ` AS total FROM {event} e
    WHERE ` + postgresInLane + ` AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found FROM lanes
+  SELECT h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found
+    FROM lanes
     l CROSS JOIN LATERAL (
     SELECT ` + row + found + ` AS found FROM {event} e
     WHERE ` + postgresInLane + ` AND e.lane > CASE
@@ -169,7 +172,8 @@ SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT `+
 
 // postgresClaimKey is the same for the one lane $9.
 var postgresClaimKey = renumber(`WITH lanes AS (
-  SELECT e.lane, e.topic, e.tenant_id, `+postgresOK+` AS ok FROM {event} e WHERE e.lane = $9::bytea AND `+postgresInLane+`
+  SELECT e.lane, e.topic, e.tenant_id, `+postgresOK+` AS ok FROM {event} e WHERE e.lane = $9::bytea
+    AND `+postgresInLane+`
   ORDER BY e.lane, e.key_seq LIMIT 1
 ), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`
 `+postgresTake+`, NULL::bytea, 0::bigint, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 17, 19)

@@ -175,7 +175,8 @@ func (q *eventQuery) events(from cursor, look, want int) string {
 			columns += ", e.id"
 		}
 	}
-	text := "SELECT " + rowColumns + " FROM (SELECT " + columns + q.looked(from) + " LIMIT " + q.limit(look) + ")" + join
+	text := "SELECT " + rowColumns + " FROM (SELECT " + columns + q.looked(from) + " LIMIT " + q.limit(look) + ")" +
+		join
 	conds := make([]string, len(q.wheres))
 	for i, cond := range q.wheres {
 		conds[i] = cond()
@@ -285,7 +286,8 @@ func (q *eventQuery) orderBy(columns []string) string {
 
 // content is the statement for the content of a row.
 func (q *eventQuery) content(id core.RowID) string {
-	return "SELECT e.payload, COALESCE(e.content_type,''), e.headers FROM {event} e{use:primary} WHERE e.id = " + q.id(id)
+	return "SELECT e.payload, COALESCE(e.content_type,''), e.headers FROM {event} e{use:primary} " +
+		"WHERE e.id = " + q.id(id)
 }
 
 // audit is the statement for the manual actions on a row.

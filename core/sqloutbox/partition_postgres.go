@@ -20,7 +20,8 @@ WHERE c.oid = to_regclass('{event}')`
 
 	// postgresPartitions lists the partitions, and the tables that were detached. $1 is how the
 	// names of these begin.
-	postgresPartitions = `SELECT c.oid::bigint, quote_ident(s.nspname) || '.', quote_ident(s.nspname) || '.' || quote_ident(c.relname),
+	postgresPartitions = `SELECT c.oid::bigint, quote_ident(s.nspname) || '.',
+		quote_ident(s.nspname) || '.' || quote_ident(c.relname),
   (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_attribute b ON b.attrelid = c.oid AND b.attname = a.attname
     WHERE a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),

@@ -62,7 +62,8 @@ func TestPartitionBound(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"FOR VALUES IN ('" + a + "')", "FOR VALUES FROM ('2026-01-01') TO ('2026-01-02')", "FOR VALUES WITH (modulus 2, remainder 0)",
+		"FOR VALUES IN ('" + a + "')", "FOR VALUES FROM ('2026-01-01') TO ('2026-01-02')",
+		"FOR VALUES WITH (modulus 2, remainder 0)",
 	} {
 		if err := new(partition).setBound(text); err == nil {
 			t.Errorf("%q was read", text)

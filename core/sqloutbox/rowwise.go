@@ -153,7 +153,8 @@ func newRowStatements(n names) *rowStatements {
 			`{lane} > ? ORDER BY {lane}, e.key_seq LIMIT ?`)
 	}
 	rows := func(more string) string {
-		return text(`SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, {octets}, CASE WHEN ` + rowOK + ` THEN 1 ELSE 0 END{address}
+		return text(`SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, {octets},
+			CASE WHEN ` + rowOK + ` THEN 1 ELSE 0 END{address}
 FROM {event} e{use:event_lanes} WHERE {inlane}` + more + `{lane} = ? ORDER BY e.key_seq LIMIT ?`)
 	}
 	return &rowStatements{
@@ -167,7 +168,8 @@ FROM {event} e{use:event_lanes} WHERE {inlane}` + more + `{lane} = ? ORDER BY e.
 			`{ready}{topic} ` +
 			`= ? AND ` +
 			rowDue + ` AND ` + rowFree + `{tenants} ORDER BY e.available_at, e.id LIMIT ?`),
-		heads: list(`SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), {octets}, CASE WHEN ` + rowDue + ` AND ` + rowFree + ` THEN 1 ELSE 0 END,
+		heads: list(`SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), {octets}, CASE WHEN ` + rowDue + `
+			AND ` + rowFree + ` THEN 1 ELSE 0 END,
   CASE WHEN ` + rowFree +
 			` OR e.lease_until < e.available_at THEN {us:e.available_at} ELSE {us:e.lease_until} END - {clock}{address}
 FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2)`),

@@ -132,7 +132,8 @@ const bellLane = "X'00000000000000000000000000000000'"
 func newBell(p pool, n names) waker {
 	return bell{
 		pool: p,
-		ring: n.expand("INSERT INTO {key} (lane, last_seq, first_seq, used_at) VALUES (" + bellLane + ", 1, 1, {now}) " +
+		ring: n.expand("INSERT INTO {key} (lane, last_seq, first_seq, used_at) " +
+			"VALUES (" + bellLane + ", 1, 1, {now}) " +
 			"ON DUPLICATE KEY UPDATE last_seq = last_seq + 1, used_at = {now}"),
 		read: n.expand("SELECT last_seq FROM {key} WHERE lane = " + bellLane),
 	}

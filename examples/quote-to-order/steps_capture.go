@@ -190,7 +190,8 @@ func (s *story) orderCaptured(ctx context.Context) error {
 // ordered waits until a quote knows its order.
 func (s *story) ordered(ctx context.Context, quote string) error {
 	return errors.Join(
-		s.rows(ctx, s.quotesDB, 1, quote+" is ordered", "SELECT count(*) FROM quote WHERE id = $1 AND status = $2", quote,
+		s.rows(ctx, s.quotesDB, 1, quote+" is ordered", "SELECT count(*) FROM quote WHERE id = $1 "+
+			"AND status = $2", quote,
 			quotes.StatusOrdered),
 		s.consumed(ctx, quotes.Consumer, contract.OrderEvents))
 }

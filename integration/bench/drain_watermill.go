@@ -54,7 +54,8 @@ func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]rela
 	}
 	if err := e.exec(ctx,
 		fmt.Sprintf(`CREATE TABLE watermill_seed AS SELECT "offset", uuid, created_at, payload, metadata,
-  (pg_snapshot_xmin(pg_current_snapshot())::text::bigint - %d + row_number() OVER (ORDER BY "offset"))::text::xid8 AS transaction_id FROM %s`,
+  (pg_snapshot_xmin(pg_current_snapshot())::text::bigint - %d
+    + row_number() OVER (ORDER BY "offset"))::text::xid8 AS transaction_id FROM %s`,
 			e.opts.Events+1, wmTable)); err != nil {
 		return both, err
 	}

@@ -59,7 +59,8 @@ func (b *outboxBacklog) fill(ctx context.Context, n int) error {
 		fmt.Sprintf(`INSERT INTO %sevent (id, event_id, event_type, topic, content_type, payload, status, claim_no,
   available_at, occurred_at, created_at, done_at)
 SELECT id, id::text, '%s', '%s', 'application/json', '%s', 1, 1, at, at, at, at FROM (
-  SELECT (lpad(to_hex(i), 12, '0') || '70008000000000000000')::uuid AS id, now() - interval '1 hour' + i * interval '1 ms' AS at
+  SELECT (lpad(to_hex(i), 12, '0') || '70008000000000000000')::uuid AS id,
+    now() - interval '1 hour' + i * interval '1 ms' AS at
   FROM generate_series(1, %d) i) r`, b.prefix, benchType, benchTopic, newPayload(0), n),
 		"VACUUM (ANALYZE) "+b.prefix+"event")
 }

@@ -140,7 +140,8 @@ func (l *logSection) slot() string { return l.name + logSlot }
 
 // dropSlot deletes the slot as soon as no process reads it.
 func (l *logSection) dropSlot(ctx context.Context) error {
-	const drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND NOT active"
+	const drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 " +
+		"AND NOT active"
 	const count = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = $1"
 	ok, err := await(ctx, 20*time.Second, 20*time.Millisecond, func() (bool, error) {
 		_, _ = l.db.ExecContext(ctx, drop, l.slot()) // the slot may be in use again

@@ -150,7 +150,8 @@ func (b *logBacklog) insert(ctx context.Context, seed string) (wal int64, err er
 	for _, statement := range []string{
 		"SET synchronous_commit = off", // only the drain is measured
 		"DO $$ DECLARE at tid; BEGIN FOR at IN SELECT ctid FROM " + b.prefix + seed + " ORDER BY " + numberColumn +
-			" LOOP INSERT INTO " + table + " SELECT * FROM " + b.prefix + seed + " WHERE ctid = at; COMMIT; END LOOP; END $$",
+			" LOOP INSERT INTO " + table + " SELECT * FROM " + b.prefix + seed +
+			" WHERE ctid = at; COMMIT; END LOOP; END $$",
 		"RESET synchronous_commit",
 	} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {

@@ -54,7 +54,8 @@ func (d wakeDatabase) fillOperate(ctx context.Context, pool *sql.DB, prefix stri
 	fill := fmt.Sprintf("INSERT INTO %sevent (%s) SELECT %s FROM %s", prefix, strings.Join(names, ", "),
 		strings.Join(values, ", "), fmt.Sprintf(w.series, rows))
 	//nolint:gosec // every part is a constant of this program
-	audit := fmt.Sprintf("INSERT INTO %saudit (at, action, actor, reason, row_id, event_id, topic) SELECT %s, 'redrive', "+
+	audit := fmt.Sprintf("INSERT INTO %saudit (at, action, actor, reason, row_id, event_id, topic) "+
+		"SELECT %s, 'redrive', "+
 		"'ada', 'schema registered', %s, %s, 'orders-0' FROM %s", prefix, w.at, w.id, w.eventID,
 		fmt.Sprintf(w.series, max(rows/operateAudited, ops.DefaultLimit)))
 	for _, statement := range []string{fill, audit, fmt.Sprintf(w.analyze, prefix+"event")} {

@@ -41,7 +41,8 @@ type pgxClient struct {
 // order inserts an order, calls more, and commits.
 func (c *pgxClient) order(ctx context.Context, more func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "INSERT INTO bench_order (customer, amount, created_at) VALUES ($1, $2, $3)", "ada", 4200,
+		_, err := tx.Exec(ctx, "INSERT INTO bench_order (customer, amount, created_at) "+
+			"VALUES ($1, $2, $3)", "ada", 4200,
 			time.Now())
 		if err != nil {
 			return err

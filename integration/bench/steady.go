@@ -231,7 +231,8 @@ func (e *env) steadyByHand(ctx context.Context, client ormClient, pool *pgxpool.
 // claimSecondRows claims a batch with a lease, publishes it and marks it.
 func claimSecondRows(ctx context.Context, pool *pgxpool.Pool, l *ledger) (int, error) {
 	res, err := pool.Query(ctx, `UPDATE bench_outbox SET claimed_by = $1, lease_until = now() + interval '30 seconds'
-WHERE id IN (SELECT id FROM bench_outbox WHERE status = 0 AND available_at <= now() AND (lease_until IS NULL OR lease_until <= now())
+WHERE id IN (SELECT id FROM bench_outbox WHERE status = 0 AND available_at <= now()
+  AND (lease_until IS NULL OR lease_until <= now())
   ORDER BY available_at, id LIMIT $2 FOR UPDATE SKIP LOCKED)
 RETURNING id, topic, type, key, payload, attempts`, "hand", handBatch)
 	if err != nil {

@@ -156,8 +156,10 @@ type outboxRow struct {
 func (c *e2eCell) outbox() []outboxRow {
 	c.t.Helper()
 	return fixture.Query(c.t, c.pool,
-		`SELECT event_id, event_type, COALESCE(tenant_id, ''), COALESCE(partition_key, ''), aggregate_version, COALESCE(headers, 'null'),
-		payload, COALESCE(key_seq, 0), status, attempts, lost_claims, topic, COALESCE(receipt, ''), COALESCE(last_error, '') FROM outbox_event`,
+		`SELECT event_id, event_type, COALESCE(tenant_id, ''), COALESCE(partition_key, ''), aggregate_version,
+			COALESCE(headers, 'null'),
+		payload, COALESCE(key_seq, 0), status, attempts, lost_claims, topic, COALESCE(receipt, ''),
+		COALESCE(last_error, '') FROM outbox_event`,
 		func(r *sql.Rows) (o outboxRow, err error) {
 			err = r.Scan(&o.told.EventID, &o.told.Type, &o.told.Tenant, &o.told.Key, &o.told.Version, &o.told.Headers,
 				&o.told.Payload,

@@ -31,7 +31,8 @@ import (
 // creating them.
 var describe = map[core.Dialect][]string{
 	core.Postgres: {
-		`SELECT concat_ws(' ', 'column', table_name, column_name, ordinal_position, data_type, is_nullable, column_default, collation_name,
+		`SELECT concat_ws(' ', 'column', table_name, column_name, ordinal_position, data_type, is_nullable,
+			column_default, collation_name,
 		 is_identity, identity_generation) FROM information_schema.columns WHERE table_name LIKE 'outbox%'`,
 		`SELECT 'index ' || indexdef FROM pg_indexes WHERE tablename LIKE 'outbox%'`,
 		`SELECT concat_ws(' ', 'constraint', conrelid::regclass, conname, pg_get_constraintdef(oid)) FROM ` +
@@ -40,20 +41,27 @@ var describe = map[core.Dialect][]string{
 			`LIKE 'outbox%' AND relkind = 'r'`,
 	},
 	core.MySQL: {
-		`SELECT concat_ws(' ', 'column', table_name, column_name, ordinal_position, column_type, is_nullable, column_default, collation_name, extra,
-		 generation_expression) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name LIKE 'outbox%'`,
-		`SELECT concat_ws(' ', 'index', table_name, index_name, non_unique, seq_in_index, column_name) FROM information_schema.statistics
+		`SELECT concat_ws(' ', 'column', table_name, column_name, ordinal_position, column_type, is_nullable,
+			column_default, collation_name, extra,
+		 generation_expression) FROM information_schema.columns WHERE table_schema = DATABASE()
+		   AND table_name LIKE 'outbox%'`,
+		`SELECT concat_ws(' ', 'index', table_name, index_name, non_unique, seq_in_index, column_name)
+			FROM information_schema.statistics
 		 WHERE table_schema = DATABASE() AND table_name LIKE 'outbox%'`,
-		`SELECT concat_ws(' ', 'check', t.table_name, c.constraint_name, c.check_clause) FROM information_schema.check_constraints c
-		 JOIN information_schema.table_constraints t ON t.constraint_schema = c.constraint_schema AND t.constraint_name = c.constraint_name
+		`SELECT concat_ws(' ', 'check', t.table_name, c.constraint_name, c.check_clause)
+			FROM information_schema.check_constraints c
+		 JOIN information_schema.table_constraints t ON t.constraint_schema = c.constraint_schema
+		   AND t.constraint_name = c.constraint_name
 		 WHERE c.constraint_schema = DATABASE() AND t.constraint_type = 'CHECK' AND t.table_name LIKE 'outbox%'`,
 		`SELECT concat_ws(' ', 'table', table_name, engine, row_format, table_collation) FROM information_schema.tables
 		 WHERE table_schema = DATABASE() AND table_name LIKE 'outbox%'`,
 	},
 	core.SQLite: {
-		`SELECT concat_ws(' ', 'column', m.name, c.cid, c.name, lower(c.type), c."notnull", c.dflt_value, c.pk) FROM sqlite_master m, pragma_table_info(m.name) c
+		`SELECT concat_ws(' ', 'column', m.name, c.cid, c.name, lower(c.type), c."notnull", c.dflt_value, c.pk)
+			FROM sqlite_master m, pragma_table_info(m.name) c
 		 WHERE m.type = 'table' AND m.name LIKE 'outbox%'`,
-		`SELECT 'index ' || sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND tbl_name LIKE 'outbox%'`,
+		`SELECT 'index ' || sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL
+			AND tbl_name LIKE 'outbox%'`,
 		`SELECT 'table ' || sql FROM sqlite_master WHERE type = 'table' AND name LIKE 'outbox%'`,
 	},
 }

@@ -330,7 +330,8 @@ func (m *migration) compare() {
 			m.Errorf("%d events are missing, want %d", got, want)
 		}
 		// Another program has lost a message.
-		fixture.MustExec(m.T, m.pool, `DELETE FROM inbox_seen WHERE event_id = (SELECT min(event_id) FROM outbox_event)`)
+		fixture.MustExec(m.T, m.pool, `DELETE FROM inbox_seen WHERE event_id = (SELECT min(event_id)
+			FROM outbox_event)`)
 	}
 }
 

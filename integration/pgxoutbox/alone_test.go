@@ -337,7 +337,8 @@ func TestPgxClaimAfterTheConnectionDied(t *testing.T) {
 				fixture.NoError(t, conn.Close())
 			}
 			list := strings.Join(pids, ", ")
-			fixture.MustExec(t, f.direct, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid IN ("+list+")")
+			fixture.MustExec(t, f.direct, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "+
+				"WHERE pid IN ("+list+")")
 			fixture.Await(t, "the connections have ended", func() bool {
 				return fixture.Count(t, f.direct, "SELECT COUNT(*) FROM pg_stat_activity WHERE pid IN ("+list+")") == 0
 			})

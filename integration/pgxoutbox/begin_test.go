@@ -190,7 +190,9 @@ func TestPgxBeginIsRefused(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, always %t", m.mode, always), func(t *testing.T) {
 				t.Parallel()
 				f := newFlights(t, m.mode)
-				for _, first := range [][]any{{"INSERT INTO item (id) VALUES ($1)", 1}, {"INSERT INTO item (id) VALUES (1)"}} {
+				for _, first := range [][]any{
+					{"INSERT INTO item (id) VALUES ($1)", 1}, {"INSERT INTO item (id) VALUES (1)"},
+				} {
 					for _, next := range afterRefusal {
 						what := fmt.Sprintf("%v, %s", first, next.name)
 						pool, last := f.open(pgxoutbox.Config{})

@@ -152,7 +152,8 @@ func (f *flights) stalled(write, read int, late bool) (there bool, heard core.Ou
 		}()
 	})
 	fixture.Await(f.T, "the server has ended the connection", func() bool {
-		return fixture.Count(f.T, f.direct, fmt.Sprintf("SELECT COUNT(*) FROM pg_stat_activity WHERE pid = %d", pid)) == 0
+		return fixture.Count(f.T, f.direct, fmt.Sprintf("SELECT COUNT(*) FROM pg_stat_activity "+
+			"WHERE pid = %d", pid)) == 0
 	})
 	there = fixture.Count(f.T, f.direct, fmt.Sprintf("SELECT COUNT(*) FROM item WHERE id = %d", f.n.Load())) == 1
 	what := fmt.Sprintf("write %d, read %d, late %t: heard %s, row %t, event %t, Commit: %v", write, read, late, heard,

@@ -130,7 +130,8 @@ func TestArchiveIntoATable(t *testing.T) {
 		fixture.MustExec(t, pool, "CREATE TABLE archived (id VARCHAR(36) PRIMARY KEY)")
 		hook := func(ctx context.Context, rows []core.ArchivedEvent) error {
 			for _, row := range rows {
-				if _, err := pool.ExecContext(ctx, "INSERT INTO archived (id) VALUES ('"+row.ID.String()+"')"); err != nil {
+				if _, err := pool.ExecContext(ctx, "INSERT INTO archived (id) "+
+					"VALUES ('"+row.ID.String()+"')"); err != nil {
 					return err
 				}
 			}

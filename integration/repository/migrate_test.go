@@ -146,37 +146,57 @@ func schemaOf(db testdb.DB) string {
 // Check names every missing and every wrong part of the tables.
 func TestCheckNamesDrift(t *testing.T) {
 	t.Parallel()
-	common := map[string]string{
-		"ALTER TABLE outbox_event DROP COLUMN receipt": "column outbox_event.receipt is missing",
-		"ALTER TABLE outbox_key DROP COLUMN prev_id":   "column outbox_key.prev_id is missing",
-		"DROP TABLE outbox_audit":                      "table outbox_audit is missing",
+	type drift struct{ change, want string }
+	common := []drift{
+		{"ALTER TABLE outbox_event DROP COLUMN receipt", "column outbox_event.receipt is missing"},
+		{"ALTER TABLE outbox_key DROP COLUMN prev_id", "column outbox_key.prev_id is missing"},
+		{"DROP TABLE outbox_audit", "table outbox_audit is missing"},
 	}
-	special := map[core.Dialect]map[string]string{
+	special := map[core.Dialect][]drift{
 		core.Postgres: {
-			"DROP INDEX outbox_event_ready": "index outbox_event_ready on " +
-				"outbox_event is missing",
-			"ALTER TABLE outbox_event ALTER COLUMN lease_until TYPE timestamp": "column outbox_event.lease_until " +
-				"has type timestamp without time zone, want timestamptz",
-			"ALTER TABLE outbox_event ALTER COLUMN key_seq TYPE integer": "column outbox_event.key_seq has type " +
-				"integer, want bigint",
+			{
+				"DROP INDEX outbox_event_ready",
+				"index outbox_event_ready on outbox_event is missing",
+			},
+			{
+				"ALTER TABLE outbox_event ALTER COLUMN lease_until TYPE timestamp",
+				"column outbox_event.lease_until has type timestamp without time zone, want timestamptz",
+			},
+			{
+				"ALTER TABLE outbox_event ALTER COLUMN key_seq TYPE integer",
+				"column outbox_event.key_seq has type integer, want bigint",
+			},
 		},
 		core.MySQL: {
-			"ALTER TABLE outbox_event DROP KEY outbox_event_work":                                              "index outbox_event_work on outbox_event is missing",
-			"ALTER TABLE outbox_event DROP KEY outbox_event_dead":                                              "index outbox_event_dead on outbox_event is missing",
-			"ALTER TABLE outbox_event MODIFY available_at DATETIME NOT NULL":                                   "column outbox_event.available_at has type datetime, want datetime(6)",
-			"ALTER TABLE outbox_key ENGINE = MyISAM":                                                           "table outbox_key has engine MyISAM",
-			"ALTER TABLE outbox_event MODIFY tenant_id VARCHAR(64) COLLATE utf8mb4_general_ci":                 "column outbox_event.tenant_id has a collation",
-			"ALTER TABLE outbox_event MODIFY last_error TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci": "",
+			{
+				"ALTER TABLE outbox_event DROP KEY outbox_event_work",
+				"index outbox_event_work on outbox_event is missing",
+			},
+			{
+				"ALTER TABLE outbox_event DROP KEY outbox_event_dead",
+				"index outbox_event_dead on outbox_event is missing",
+			},
+			{
+				"ALTER TABLE outbox_event MODIFY available_at DATETIME NOT NULL",
+				"column outbox_event.available_at has type datetime, want datetime(6)",
+			},
+			{"ALTER TABLE outbox_key ENGINE = MyISAM", "table outbox_key has engine MyISAM"},
+			{
+				"ALTER TABLE outbox_event MODIFY tenant_id VARCHAR(64) COLLATE utf8mb4_general_ci",
+				"column outbox_event.tenant_id has a collation",
+			},
+			{"ALTER TABLE outbox_event MODIFY last_error TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", ""},
 		},
 		core.SQLite: {
-			"DROP INDEX outbox_event_key": "index outbox_event_key on outbox_event is missing",
+			{"DROP INDEX outbox_event_key", "index outbox_event_key on outbox_event is missing"},
 		},
 	}
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		n := 0
-		for _, cases := range []map[string]string{common, special[db.Dialect]} {
-			for change, want := range cases {
+		for _, cases := range [][]drift{common, special[db.Dialect]} {
+			for _, c := range cases {
+				change, want := c.change, c.want
 				n++
 				prefix := fmt.Sprintf("d%d_", n)
 				repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect, Prefix: prefix})

@@ -162,7 +162,8 @@ func mustInsert(t *testing.T, pool *sql.DB, repo *sqloutbox.Repository, rows ...
 // tableOf returns the partition that has a row.
 func tableOf(t *testing.T, pool *sql.DB, row core.NewRow) (name string) {
 	t.Helper()
-	err := pool.QueryRowContext(t.Context(), "SELECT tableoid::regclass::text FROM outbox_event WHERE id = $1::text::uuid",
+	err := pool.QueryRowContext(t.Context(), "SELECT tableoid::regclass::text FROM outbox_event "+
+		"WHERE id = $1::text::uuid",
 		row.ID.String()).Scan(&name)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		t.Fatal(err)
@@ -400,7 +401,8 @@ func TestPartitionAndAnEventAtEachStatement(t *testing.T) {
 					come := func() {
 						err := insertRows(t.Context(), pool, repo, late)
 						if err == nil {
-							err = pool.QueryRowContext(t.Context(), "SELECT tableoid::regclass::text FROM outbox_event "+
+							err = pool.QueryRowContext(t.Context(), "SELECT tableoid::regclass::text "+
+								"FROM outbox_event "+
 								"WHERE id = $1::text::uuid", late.ID.String()).Scan(&where)
 						}
 						if err == nil && published {

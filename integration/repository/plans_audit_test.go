@@ -23,8 +23,10 @@ func TestAuditPlans(t *testing.T) {
 		fixture.NoError(t, err)
 		fixture.NoError(t, repo.Migrate(t.Context()))
 		fixture.MustExec(t, pool, map[core.Dialect]string{
-			core.Postgres: columns + "now(), 'redrive', 'ada', 'r', gen_random_uuid(), 'e', 't' FROM generate_series(1, 20000)",
-			core.MySQL: columns + "UTC_TIMESTAMP(6), 'redrive', 'ada', 'r', UNHEX(LPAD(HEX(n), 32, '0')), 'e', 't' FROM " +
+			core.Postgres: columns + "now(), 'redrive', 'ada', 'r', gen_random_uuid(), 'e', 't' " +
+				"FROM generate_series(1, 20000)",
+			core.MySQL: columns +
+				"UTC_TIMESTAMP(6), 'redrive', 'ada', 'r', UNHEX(LPAD(HEX(n), 32, '0')), 'e', 't' FROM " +
 				fixture.Numbers(20000),
 			core.SQLite: "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000) " + columns +
 				"0, 'redrive', 'ada', 'r', randomblob(16), 'e', 't' FROM s",

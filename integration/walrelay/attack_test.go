@@ -353,7 +353,8 @@ func TestPartitions(t *testing.T) {
 		w.publish("b", 1, 5)
 		// A partition for ids of the far future is added.
 		fixture.MustExec(t, pool, "BEGIN; CREATE TABLE later (LIKE outbox_event INCLUDING ALL); "+
-			"ALTER TABLE outbox_event ATTACH PARTITION later FOR VALUES FROM ('ff000000-0000-0000-0000-000000000000') TO "+
+			"ALTER TABLE outbox_event ATTACH PARTITION later FOR VALUES "+
+			"FROM ('ff000000-0000-0000-0000-000000000000') TO "+
 			"('ffff0000-0000-0000-0000-000000000000'); COMMIT")
 		w.publish("a", 6, 9)
 		w.await(9 + 1)
@@ -422,7 +423,8 @@ func TestChaos(t *testing.T) {
 				if err != nil { // the table knows whether it committed
 					for {
 						var last int64
-						if w.service.Pool.QueryRowContext(context.Background(), "SELECT count(*) FROM outbox_event WHERE "+
+						if w.service.Pool.QueryRowContext(context.Background(), "SELECT count(*) "+
+							"FROM outbox_event WHERE "+
 							"partition_key = $1", key).Scan(&last) == nil {
 							committed[k].Store(last)
 							break
@@ -525,7 +527,8 @@ func TestStrangeRows(t *testing.T) {
 		row := func(id, columns, values string) {
 			fixture.MustExec(t, w.service.Pool, fmt.Sprintf(`INSERT INTO outbox_event (id, event_id, event_type, topic,
   payload, status, claimed_by, done_at, schema_version, occurred_at, created_at, available_at, attempts%s)
-VALUES (gen_random_uuid(), '%s', 't', 'counts', 'x', 1, 'log', now(), 1, now(), now(), now(), 0%s)`, columns, id, values))
+VALUES (gen_random_uuid(), '%s', 't', 'counts', 'x', 1, 'log', now(), 1, now(), now(), now(), 0%s)`,
+				columns, id, values))
 		}
 		for i, c := range []struct{ columns, values string }{
 			{", headers", `, '{"a": {"b": 1}}'`},

@@ -139,7 +139,8 @@ func TestFailover(t *testing.T) {
 			w.awaitCheckpoint(relay)
 			if follows {
 				fixture.Await(t, "the standby has the slot", func() bool {
-					return second.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = $1 AND synced AND "+
+					return second.text("SELECT count(*)::text FROM pg_replication_slots WHERE slot_name = $1 "+
+						"AND synced AND "+
 						"NOT temporary", w.slot) == "1"
 				})
 			}
@@ -171,7 +172,8 @@ func TestFailover(t *testing.T) {
 				s, err := relay.Status(t.Context())
 				return err == nil && s.Leading && s.Active && !s.Repairing && s.Failover == follows
 			})
-			if got := strings.Count(second.text("SELECT string_agg(slot_name, ' ') FROM pg_replication_slots"), w.slot); got != 1 {
+			if got := strings.Count(second.text("SELECT string_agg(slot_name, ' ') "+
+				"FROM pg_replication_slots"), w.slot); got != 1 {
 				t.Errorf("%d slots", got)
 			}
 		})

@@ -115,7 +115,8 @@ func TestRepairDropped(t *testing.T) {
 // insertText is an INSERT of an event for the log, as another program writes it.
 func (w *world) insertText(key string) string {
 	return fmt.Sprintf(`INSERT INTO outbox_event (id, event_id, event_type, topic, partition_key, payload, status,
-		claimed_by, available_at, occurred_at, created_at, done_at) VALUES (gen_random_uuid(), '%s', 'counted', 'counts',
+		claimed_by, available_at, occurred_at, created_at, done_at) VALUES (gen_random_uuid(), '%s',
+		'counted', 'counts',
 		'%s', '1', 1, 'log', now(), now(), now(), now())`, core.NewEventID(), key)
 }
 
@@ -311,7 +312,8 @@ func TestSlotLost(t *testing.T) {
 		fixture.MustExec(t, w.service.Pool, text)
 	}
 	fixture.Await(t, "the slot is lost", func() bool {
-		fixture.MustExec(t, w.service.Pool, "INSERT INTO noise SELECT repeat(md5(i::text), 30) FROM generate_series(1, 5000) i")
+		fixture.MustExec(t, w.service.Pool, "INSERT INTO noise SELECT repeat(md5(i::text), 30) "+
+			"FROM generate_series(1, 5000) i")
 		fixture.MustExec(t, w.service.Pool, "SELECT pg_switch_wal()")
 		fixture.MustExec(t, w.service.Pool, "CHECKPOINT")
 		s, err := relay.Status(t.Context())

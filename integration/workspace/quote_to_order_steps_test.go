@@ -36,7 +36,8 @@ func (r *storyReader) inbox() {
 		r.Errorf("copies %v, want 3 of one event", got)
 	}
 	r.allRead(quoteGroup, quoteEvents)
-	r.want(r.orders, "SELECT consumer, handler, tenant_id, event_id, attempts, processed_at IS NOT NULL FROM inbox_seen "+
+	r.want(r.orders, "SELECT consumer, handler, tenant_id, event_id, attempts, processed_at IS NOT NULL "+
+		"FROM inbox_seen "+
 		"JOIN inbox_handler USING (handler_id)", "order-service quote-events acme "+r.event("Q-1")+" 1 true")
 	source := r.one(r.orders, "SELECT source FROM inbox_seen")
 	if m := r.topic(quoteEvents)[0]; source != strings.ReplaceAll(m.place, "@", "/") {
@@ -132,7 +133,8 @@ func (r *storyReader) replay() {
 		}
 	}
 	slices.Sort(again)
-	r.want(r.quotes, "SELECT replay_of, event_id FROM outbox_event WHERE replay_of IS NOT NULL AND status = 1 ORDER BY 1",
+	r.want(r.quotes, "SELECT replay_of, event_id FROM outbox_event WHERE replay_of IS NOT NULL AND status = 1 "+
+		"ORDER BY 1",
 		again...)
 	if len(again) != 2 {
 		r.Errorf("%d replays, want those of Q-1 and Q-3", len(again))
@@ -219,7 +221,8 @@ func (r *storyReader) invariants() {
 	r.want(r.orders, "SELECT indexrelid::regclass::text FROM pg_index WHERE indisunique AND NOT indisprimary AND "+
 		"indrelid IN ('customer_order'::regclass, 'order_line'::regclass, 'invoice'::regclass) ORDER BY 1",
 		"invoice_order_id_key", "uq_order_line", "uq_order_source_quote")
-	r.want(r.quotes, "SELECT conname FROM pg_constraint WHERE conrelid = 'quote'::regclass AND contype = 'c' ORDER BY 1",
+	r.want(r.quotes, "SELECT conname FROM pg_constraint WHERE conrelid = 'quote'::regclass AND contype = 'c' "+
+		"ORDER BY 1",
 		"ck_quote_accepted", "ck_quote_ordered", "ck_quote_status")
 	for _, row := range []string{
 		"uq_order_source_quote (23505)", "ck_order_completed (23514)", "invoice_order_id_key (23505)",
@@ -228,7 +231,8 @@ func (r *storyReader) invariants() {
 			r.Errorf("%s is not shown", row)
 		}
 	}
-	r.want(r.orders, "SELECT source_quote_id, status, open_lines, (SELECT cents FROM invoice WHERE order_id = o.id) FROM "+
+	r.want(r.orders, "SELECT source_quote_id, status, open_lines, (SELECT cents FROM invoice "+
+		"WHERE order_id = o.id) FROM "+
 		"customer_order o ORDER BY 1", "Q-1 completed 0 34600", "Q-3 completed 0 34600", "Q-4 completed 0 34600",
 		"Q-5 completed 0 34600", "Q-6 completed 0 34600")
 	// Eleven requests were carried out, and one of them changed the quote.
@@ -246,7 +250,8 @@ func (r *storyReader) latency() {
 	r.want(r.orders, "SELECT count(*) FROM invoice", "105")
 	r.want(r.orders, "SELECT channel, status, count(*) FROM side_effect_command GROUP BY 1, 2 ORDER BY 1",
 		"fulfilment 2 210", "mail 2 105")
-	r.want(r.orders, "SELECT event_type, count(*) FROM outbox_event WHERE topic NOT LIKE 'effect.%' GROUP BY 1 ORDER BY 1",
+	r.want(r.orders, "SELECT event_type, count(*) FROM outbox_event WHERE topic NOT LIKE 'effect.%' GROUP BY 1 "+
+		"ORDER BY 1",
 		"OrderCaptured 105", "OrderCompleted 105")
 
 	// This process has also captured.
@@ -255,12 +260,14 @@ func (r *storyReader) latency() {
 	}
 
 	waits := map[string][]string{
-		"order captured": r.rows(r.orders, "SELECT extract(epoch FROM captured_at - quote_accepted_at) FROM customer_order "+
+		"order captured": r.rows(r.orders, "SELECT extract(epoch FROM captured_at - quote_accepted_at) "+
+			"FROM customer_order "+
 			"WHERE source_quote_id LIKE 'R-%'"),
 		"order completed": r.rows(r.orders, "SELECT extract(epoch FROM completed_at - quote_accepted_at) FROM "+
 			"customer_order WHERE source_quote_id LIKE 'R-%'"),
 		"notification sent": r.rows(r.orders, "SELECT extract(epoch FROM e.done_at - o.quote_accepted_at) FROM "+
-			"side_effect_command e JOIN customer_order o ON idempotency_key = 'OrderCaptured:' || o.id || ':ada@example.com' "+
+			"side_effect_command e "+
+			"JOIN customer_order o ON idempotency_key = 'OrderCaptured:' || o.id || ':ada@example.com' "+
 			"WHERE source_quote_id LIKE 'R-%'"),
 	}
 	for until, rows := range waits {

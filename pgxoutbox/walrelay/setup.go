@@ -97,10 +97,11 @@ func (r *Relay) createTables(ctx context.Context) error {
 // checkTables looks for the table of slots and the publication, and makes them if it may.
 func (r *Relay) checkTables(ctx context.Context) error {
 	var there bool
-	if _, err := r.db.row(ctx, "SELECT to_regclass($1::text) IS NOT NULL", []any{r.db.table("log")}, &there); err != nil {
+	_, err := r.db.row(ctx, "SELECT to_regclass($1::text) IS NOT NULL", []any{r.db.table("log")}, &there)
+	if err != nil {
 		return err
 	}
-	err := errNoTable
+	err = errNoTable
 	if there {
 		err = r.checkPublication(ctx)
 	}

@@ -97,7 +97,8 @@ func newStatements(n sqlstore.Names) *statements {
 		cleanup:          v.cleanup(n),
 		cleanupDiscarded: v.cleanupDiscarded(n),
 		old: text("SELECT s.tenant_id, s.event_id, COALESCE(s.source,''), s.attempts, {us:s.processed_at}, " +
-			"CASE WHEN f.status IS NULL THEN 0 ELSE 1 END, COALESCE(f.last_error,'') FROM {seen} s LEFT JOIN {failure} f " +
+			"CASE WHEN f.status IS NULL THEN 0 ELSE 1 END, COALESCE(f.last_error,'') FROM {seen} s " +
+			"LEFT JOIN {failure} f " +
 			"ON f.consumer = ? AND f.handler = ? AND f.tenant_id = s.tenant_id AND f.event_id = s.event_id AND " +
 			"f.status = 0 AND f.last_error_code = 'discarded' WHERE s.handler_id = ? AND s.processed_at < {ago} " +
 			"ORDER BY s.processed_at LIMIT ?"),
@@ -108,7 +109,8 @@ func newStatements(n sqlstore.Names) *statements {
 		remove: func(rows int) string {
 			return text("DELETE FROM {seen} WHERE " + sqlstore.AnyOf(seenIs+" AND {us:processed_at} = ?", rows))
 		},
-		forget:   text("DELETE FROM {failure} WHERE " + failureIs + " AND status = 0 AND last_error_code = 'discarded'"),
+		forget: text("DELETE FROM {failure} WHERE " + failureIs + " AND status = 0 " +
+			"AND last_error_code = 'discarded'"),
 		database: v.database(n),
 	}
 }

@@ -122,7 +122,8 @@ SELECT fingerprint, note, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',muted_
 FROM `outbox_group` ORDER BY updated_at DESC, fingerprint LIMIT 1000
 
 -- heads
-SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), OCTET_LENGTH(e.payload), CASE WHEN e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END,
+SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), OCTET_LENGTH(e.payload), CASE WHEN e.available_at <= UTC_TIMESTAMP(6)
+			AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END,
   CASE WHEN (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) OR e.lease_until < e.available_at THEN TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at) ELSE TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until) END - TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))
 FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status IN (0,2)
 
@@ -168,7 +169,8 @@ SELECT lane, last_seq, first_seq, prev_id FROM `outbox_key` WHERE lane IN (?,?)
 SELECT k.lane FROM `outbox_key` k WHERE k.lane > ? ORDER BY k.lane LIMIT ?
 
 -- lane_rows
-SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, OCTET_LENGTH(e.payload), CASE WHEN e.status <> 3 AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END
+SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, OCTET_LENGTH(e.payload),
+			CASE WHEN e.status <> 3 AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END
 FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane = ? ORDER BY e.key_seq LIMIT ?
 
 -- list events by id
@@ -220,7 +222,8 @@ FROM `outbox_event` e FORCE INDEX (`outbox_event_dead`) WHERE e.dead = 1 AND e.i
 SELECT e.open_lane, e.key_seq, e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.status <> 3 AND e.open_lane > ? ORDER BY e.open_lane, e.key_seq LIMIT ?
 
 -- live_rows
-SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, OCTET_LENGTH(e.payload), CASE WHEN e.status <> 3 AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END
+SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, OCTET_LENGTH(e.payload),
+			CASE WHEN e.status <> 3 AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END
 FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.status <> 3 AND e.open_lane = ? ORDER BY e.key_seq LIMIT ?
 
 -- lock

@@ -61,7 +61,8 @@ WITH RECURSIVE lanes AS (
     SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT $17::bigint) r) ELSE 0 END AS total FROM "app"."outbox_event" e
    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3) AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found FROM lanes
+  SELECT h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found
+    FROM lanes
     l CROSS JOIN LATERAL (
     SELECT e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok, CASE WHEN (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AND COALESCE(e.tenant_id, '') <> ALL ($16::text[]) THEN (SELECT count(*) FROM (
     SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT $17::bigint) r) ELSE 0 END AS found FROM "app"."outbox_event" e
@@ -76,7 +77,8 @@ WITH RECURSIVE lanes AS (
   WHERE l.n < $10::bigint AND l.total < $3::bigint
 ), heads AS MATERIALIZED (SELECT e.lane FROM lanes e WHERE e.ok AND COALESCE(e.tenant_id, '') <> ALL ($16::text[])
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($14::text[]))), cand AS MATERIALIZED (
-  SELECT r.tid, r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
+  SELECT r.tid, r.id, h.lane, r.key_seq, r.size,
+    bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
   FROM (SELECT lane FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
     SELECT e.ctid AS tid, e.id, e.key_seq, octet_length(e.payload) AS size, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok
     FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3)
@@ -90,7 +92,8 @@ WITH RECURSIVE lanes AS (
 ), held AS MATERIALIZED (
   SELECT e.id, e.ctid AS tid FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) AND e.id >= (SELECT id FROM picked ORDER BY id LIMIT 1) AND e.id <= (SELECT id FROM picked ORDER BY id DESC LIMIT 1) FOR UPDATE SKIP LOCKED
 ), take AS MATERIALIZED (
-  SELECT id FROM (SELECT p.id, bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
+  SELECT id FROM (SELECT p.id,
+    bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
     FROM picked p LEFT JOIN held h ON h.id = p.id AND h.tid = p.tid) r WHERE ok
 ), taken AS (UPDATE "app"."outbox_event" e SET claim_no = $15::bigint,
   lost_claims = abs(e.lost_claims) +
@@ -107,11 +110,13 @@ SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT '0
 
 -- claim_lane
 WITH lanes AS (
-  SELECT e.lane, e.topic, e.tenant_id, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok FROM "app"."outbox_event" e WHERE e.lane = $9::bytea AND e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $10::boolean OR e.status <> 3)
+  SELECT e.lane, e.topic, e.tenant_id, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok FROM "app"."outbox_event" e WHERE e.lane = $9::bytea
+    AND e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $10::boolean OR e.status <> 3)
   ORDER BY e.lane, e.key_seq LIMIT 1
 ), heads AS MATERIALIZED (SELECT e.lane FROM lanes e WHERE e.ok AND COALESCE(e.tenant_id, '') <> ALL ($13::text[])
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($11::text[]))), cand AS MATERIALIZED (
-  SELECT r.tid, r.id, h.lane, r.key_seq, r.size, bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
+  SELECT r.tid, r.id, h.lane, r.key_seq, r.size,
+    bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
   FROM (SELECT lane FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
     SELECT e.ctid AS tid, e.id, e.key_seq, octet_length(e.payload) AS size, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok
     FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $10::boolean OR e.status <> 3)
@@ -125,7 +130,8 @@ WITH lanes AS (
 ), held AS MATERIALIZED (
   SELECT e.id, e.ctid AS tid FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) AND e.id >= (SELECT id FROM picked ORDER BY id LIMIT 1) AND e.id <= (SELECT id FROM picked ORDER BY id DESC LIMIT 1) FOR UPDATE SKIP LOCKED
 ), take AS MATERIALIZED (
-  SELECT id FROM (SELECT p.id, bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
+  SELECT id FROM (SELECT p.id,
+    bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
     FROM picked p LEFT JOIN held h ON h.id = p.id AND h.tid = p.tid) r WHERE ok
 )
 UPDATE "app"."outbox_event" e SET claim_no = $12::bigint,
@@ -371,7 +377,8 @@ WITH RECURSIVE all_topics AS (
   (SELECT e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond')) AS ok, 1 AS n, 0::bigint AS total FROM "app"."outbox_event" e
    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $8::boolean OR e.status <> 3) AND e.lane > $4::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found FROM lanes
+  SELECT h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found
+    FROM lanes
     l CROSS JOIN LATERAL (
     SELECT e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond')) AS ok, 0::bigint AS found FROM "app"."outbox_event" e
     WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $8::boolean OR e.status <> 3) AND e.lane > CASE

@@ -122,7 +122,8 @@ SELECT fingerprint, note, muted_until, actor, updated_at
 FROM "outbox_group" ORDER BY updated_at DESC, fingerprint LIMIT 1000
 
 -- heads
-SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), LENGTH(e.payload), CASE WHEN e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END,
+SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), LENGTH(e.payload), CASE WHEN e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
+			AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END,
   CASE WHEN (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) OR e.lease_until < e.available_at THEN e.available_at ELSE e.lease_until END - (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), e.rowid
 FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2)
 
@@ -162,7 +163,8 @@ INSERT INTO "outbox_key" (lane, last_seq, first_seq, last_id, used_at) VALUES (?
 SELECT k.lane FROM "outbox_key" k WHERE k.lane > ? ORDER BY k.lane LIMIT ?
 
 -- lane_rows
-SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, LENGTH(e.payload), CASE WHEN e.status <> 3 AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END, e.rowid
+SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, LENGTH(e.payload),
+			CASE WHEN e.status <> 3 AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END, e.rowid
 FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane = ? ORDER BY e.key_seq LIMIT ?
 
 -- list events by id
@@ -214,7 +216,8 @@ FROM "outbox_event" e WHERE e.status = 3 AND e.id > ? AND (? = '' OR e.topic = ?
 SELECT e.lane, e.key_seq, e.id FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3 AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
 
 -- live_rows
-SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, LENGTH(e.payload), CASE WHEN e.status <> 3 AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END, e.rowid
+SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, LENGTH(e.payload),
+			CASE WHEN e.status <> 3 AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END, e.rowid
 FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3 AND e.lane = ? ORDER BY e.key_seq LIMIT ?
 
 -- lock

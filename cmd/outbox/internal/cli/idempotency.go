@@ -221,7 +221,8 @@ func (a *app) keyRows(ctx context.Context, db *database, f keyFilter) ([]keyRow,
 		conds = append(conds, "k.status = "+strconv.Itoa(keyStatuses[f.status]))
 	}
 	query := "SELECT k.scope, k.tenant, k.id, k.status, k.attempts, " + db.micros("k.created_at") + ", " +
-		db.micros("k.lease_until") + ", " + db.micros("k.done_at") + ", " + db.micros("k.expires_at") + " FROM " + from + " k"
+		db.micros("k.lease_until") + ", " + db.micros("k.done_at") + ", " + db.micros("k.expires_at") +
+		" FROM " + from + " k"
 	if len(conds) > 0 {
 		query += " WHERE " + strings.Join(conds, " AND ")
 	}

@@ -19,10 +19,12 @@ const tailPage = 1000
 
 // tailRows reads rows in the order of their ids, from one id to another.
 var tailRows = map[core.Dialect]string{
-	core.Postgres: `SELECT id, event_id, topic, event_type, COALESCE(tenant_id, ''), COALESCE(partition_key, ''), status,
+	core.Postgres: `SELECT id, event_id, topic, event_type, COALESCE(tenant_id, ''), COALESCE(partition_key, ''),
+ status,
  COALESCE(claimed_by, ''), {created} FROM {event} WHERE id > $1::uuid AND id < $2::uuid ORDER BY id LIMIT {limit}`,
 	core.MySQL: `SELECT id, event_id, topic, event_type, COALESCE(tenant_id, ''), COALESCE(partition_key, ''), status,
- COALESCE(claimed_by, ''), {created} FROM {event} FORCE INDEX (PRIMARY) WHERE id > ? AND id < ? ORDER BY id LIMIT {limit}`,
+ COALESCE(claimed_by, ''), {created} FROM {event} FORCE INDEX (PRIMARY) WHERE id > ? AND id < ? ORDER BY id
+ LIMIT {limit}`,
 	core.SQLite: `SELECT id, event_id, topic, event_type, COALESCE(tenant_id, ''), COALESCE(partition_key, ''), status,
  COALESCE(claimed_by, ''), {created} FROM {event} WHERE id > ? AND id < ? ORDER BY id LIMIT {limit}`,
 }

@@ -61,7 +61,8 @@ func ExampleFreshRowID() {
 // A table publishes replayed events of a key in a sequence of their own.
 func ExampleReplayKeyID() {
 	key := core.NewKeyID("acme", "orders", "order/7")
-	fmt.Println(core.ReplayKeyID(key) != key, core.ReplayKeyID(key) == core.ReplayKeyID(key))
+	replays := core.ReplayKeyID(key)
+	fmt.Println(replays != key, replays == core.ReplayKeyID(core.NewKeyID("acme", "orders", "order/7")))
 	// Output: true true
 }
 

@@ -178,7 +178,7 @@ func (s scraped) find(selector *parser.VectorSelector) (found []map[string]strin
 	for _, of := range s[selector.Name] {
 		if !slices.ContainsFunc(selector.LabelMatchers, func(m *labels.Matcher) bool {
 			value, ok := of[m.Name]
-			return m.Name != labels.MetricName && (!ok || !m.Matches(value))
+			return m.Name != model.MetricNameLabel && (!ok || !m.Matches(value))
 		}) {
 			found = append(found, of)
 		}

@@ -153,8 +153,9 @@ func TestTail(t *testing.T) {
 		var out, errs output
 		ended := make(chan int, 1)
 		go func() {
-			ended <- Run(ctx, []string{"tail", "--json", "--interval", "20ms", "--overlap", "10m", "--topic", "orders",
-				"-d", w.address},
+			ended <- Run(ctx, []string{
+				"tail", "--json", "--interval", "20ms", "--overlap", "10m", "--topic", "orders", "-d", w.address,
+			},
 				Environment{
 					In: strings.NewReader(""), Out: &out, Err: &errs,
 					Getenv: func(string) string { return "" },

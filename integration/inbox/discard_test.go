@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -17,10 +15,9 @@ func TestInboxDiscardedRow(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		in := w.another(named, func(c *inbox.Config) { c.Retention, c.BrokerRetention = 2*time.Hour, time.Hour })
-		park := func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(errOnce) }
 		var keys []inbox.Key
 		for _, id := range []string{"old", "young", "dead", "redriven"} {
-			_, _ = in.Middleware(park)(inboxMessage(id))
+			park(t, in, errOnce, id)
 			keys = append(keys, inbox.Key{Consumer: "billing", Handler: "h", EventID: id})
 		}
 		n, err := in.Discard(t.Context(), inbox.DiscardRequest{Keys: keys[:2], Actor: "ada", Reason: "spam"})

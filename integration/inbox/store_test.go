@@ -214,16 +214,14 @@ func TestInboxDeadAreListedInPages(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		in := w.another(named)
-		reason := errOnce
-		park := func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(reason) }
 		for n := range 25 {
-			_, _ = in.Middleware(park)(inboxMessage(fmt.Sprintf("e%02d", n)))
+			park(t, in, errOnce, fmt.Sprintf("e%02d", n))
 		}
-		reason = errors.New("because of the tenant")
-		_, _ = in.Middleware(park)(inboxMessage("e03", "tenant_id", "acme"))
+		reason := errors.New("because of the tenant")
+		park(t, in, reason, "e03", "tenant_id", "acme")
 		// The error of a redelivery names the earlier failure and what to do about it.
 		for tenant, want := range map[string]string{"": errOnce.Error(), "acme": reason.Error()} {
-			_, err := in.Middleware(park)(inboxMessage("e03", "tenant_id", tenant))
+			_, err := in.Middleware(w.handler)(inboxMessage("e03", "tenant_id", tenant))
 			if !errors.Is(err, inbox.ErrDead) || !strings.Contains(err.Error(), want) ||
 				!strings.Contains(err.Error(), "Redrive") {
 				t.Errorf("tenant %q: %v", tenant, err)
@@ -276,8 +274,7 @@ func TestInboxCleanup(t *testing.T) {
 				fixture.NoError(t, err)
 			}
 		}
-		park := func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(errOnce) }
-		_, _ = in.Middleware(park)(inboxMessage("parked"))
+		park(t, in, errOnce, "parked")
 		if n, err := in.Cleanup(t.Context()); n != 0 || err != nil {
 			t.Errorf("young ones: deleted %d, %v", n, err)
 		}

@@ -166,6 +166,17 @@ func (w *inboxWorld) status(id string) (status, attempts int) {
 	return status, attempts
 }
 
+// park lets an event fail until it is dead. On a slow machine a failure may not be recorded, and the
+// message then comes again.
+func park(t *testing.T, in *inbox.Inbox, reason error, id string, metadata ...string) {
+	t.Helper()
+	h := in.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(reason) })
+	fixture.Await(t, "the event is dead", func() bool {
+		_, err := h(inboxMessage(id, metadata...))
+		return errors.Is(err, inbox.ErrDead)
+	})
+}
+
 func inboxMessage(id string, metadata ...string) *message.Message {
 	msg := message.NewMessage(watermill.NewUUID(), nil)
 	msg.Metadata.Set(core.HeaderEventID, id)

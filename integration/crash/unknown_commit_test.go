@@ -28,7 +28,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-const silence = 2 * time.Second // how long a client waits for an answer
+// silence is how long a client waits for an answer. It is also the time that a transaction has on
+// PostgreSQL, so it is longer than a slow machine may stand still.
+const silence = 6 * time.Second
 
 // The connection ends around a COMMIT. The caller gets core.ErrCommitUnknown and never success, and
 // no event takes the fast path. The poller publishes the events that did commit, once. The other
@@ -98,7 +100,7 @@ func newUnknownWorld(t *testing.T, db testdb.DB) *unknownWorld {
 		return nil
 	}), "direct")
 	// The leases outlive the silence, so that only the outcome decides which path an event takes.
-	cfg.HotLease, cfg.ClaimLease = 2*silence, 2*silence
+	cfg.HotLease, cfg.ClaimLease, cfg.PublishTimeout = 2*silence, 2*silence, silence
 	cfg.Observer = &core.Observer{Published: func(i core.PublishInfo) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -123,7 +125,7 @@ func newUnknownWorld(t *testing.T, db testdb.DB) *unknownWorld {
 
 // run makes every kind of cut several times. Before each cut, a commit succeeds.
 func (w *unknownWorld) run(t *testing.T, name string, cuts int, commit commitFunc) {
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	type written struct {
 		cut wireproxy.Cut

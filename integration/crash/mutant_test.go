@@ -23,7 +23,7 @@ func TestCrashProofNoticesMutants(t *testing.T) { // not parallel: its processes
 			t.Parallel()
 			c := newCell(t, testdb.DB{Name: "postgres"}, mutant.point, 5)
 			c.name, c.spec.Mutant = "mutant: "+string(mutant.Mutant), mutant.Mutant
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			v, err := c.run(ctx)
 			t.Log(crash.Table([]crash.Verdict{v}))

@@ -56,7 +56,7 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		run, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)

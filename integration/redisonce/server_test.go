@@ -68,7 +68,7 @@ func TestRedisHangs(t *testing.T) {
 	server := fixture.StartPrivate(t, "redis")
 	client := fixture.RedisAt(t, server.Address+"?read_timeout=10m") // longer than any context of the test
 	s := newRedisStore(t, client, redisonce.Config{})
-	const lease = time.Second
+	const lease = 10 * time.Second // half of it is the limit of each request
 	var worked time.Duration
 	_, _, err := redisRunner(t, s, lease, nil).Do(t.Context(), redisKey, once.Fingerprint{},
 		func(ctx context.Context) (once.Result, error) {

@@ -179,7 +179,7 @@ func TestRedisReplicas(t *testing.T) {
 
 	// The replica hangs with its connection open. A command that is repeated through another
 	// connection has to wait for the replica too.
-	slow := redisAbandon(t, safe, key("slow"), time.Minute)
+	slow := redisAbandon(t, patient, key("slow"), time.Minute)
 	second.Pause(t)
 	for range 2 {
 		s := newRedisStore(t, fixture.RedisAt(t, first.Address),

@@ -268,7 +268,7 @@ func TestRedisScriptFlush(t *testing.T) {
 // The handler is run once.
 func TestRedisHeartbeatKeepsTheKey(t *testing.T) {
 	t.Parallel()
-	const lease, asking = 6 * time.Second, 15
+	const lease, asking = 9 * time.Second, 15
 	client, prefix := fixture.RedisClient(t)
 	s := newRedisStore(t, client, redisonce.Config{Prefix: prefix})
 	var runs atomic.Int32

@@ -123,9 +123,13 @@ func TestRelayOfTheLog(t *testing.T) {
 		!strings.Contains(got, `"relaying":false`) {
 		t.Errorf("/readyz of the process that stands by: %d %s", code, got)
 	}
-	if got := third.get("/metrics"); !strings.Contains(got, `outbox_log_slot_active{slot="`+slot+`"} 1`) ||
-		strings.Contains(got, "outbox_log_spilled_keys{") {
-		t.Errorf("the process that stands by has other gauges:\n%s", got)
+	var gauges string
+	fixture.Await(t, "the gauges of the process that stands by", func() bool {
+		gauges = third.get("/metrics")
+		return strings.Contains(gauges, `outbox_log_slot_active{slot="`+slot+`"} 1`)
+	})
+	if strings.Contains(gauges, "outbox_log_spilled_keys{") {
+		t.Errorf("the process that stands by has other gauges:\n%s", gauges)
 	}
 	publish(50)
 	second.terminate()
@@ -141,6 +145,11 @@ func TestRelayOfTheLog(t *testing.T) {
 		t.Errorf("status:\n%s%s", out, errs)
 	}
 	third.terminate()
+	pool := db.Open(t)
+	fixture.Await(t, "the server has noticed the end of the last reader", func() bool {
+		return fixture.Count(t, pool, "SELECT COUNT(*) FROM pg_replication_slots WHERE active AND slot_name = '"+slot+
+			"'") == 0
+	})
 	if out, errs, _ := outbox(t, db, "status"); !strings.Contains(out, "nobody reads slot "+slot) {
 		t.Errorf("status without a relay:\n%s%s", out, errs)
 	}
@@ -149,7 +158,6 @@ func TestRelayOfTheLog(t *testing.T) {
 	}
 
 	// An operator moves back to polling. The slot is dropped, and the bookmark stays.
-	pool := db.Open(t)
 	fixture.MustExec(t, pool, "SELECT pg_drop_replication_slot('"+slot+"')")
 	fixture.MustExec(t, pool, "DROP PUBLICATION "+slot)
 	doctor := func(says, not string) {

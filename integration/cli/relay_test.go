@@ -280,7 +280,8 @@ var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
 
 func startRelay(t *testing.T, db testdb.DB, to string) *relayProcess {
 	t.Helper()
-	return startRelayWith(t, "DATABASE_URL="+address(t, db), "OUTBOX_TO="+to)
+	// A publish that is given up because the machine is slow would leave a copy.
+	return startRelayWith(t, "DATABASE_URL="+address(t, db), "OUTBOX_TO="+to, "OUTBOX_PUBLISH_TIMEOUT=8s")
 }
 
 func startRelayWith(t *testing.T, env ...string) *relayProcess {

@@ -49,7 +49,9 @@ func newShop(t *testing.T, cfg oteloutbox.TracesConfig) *shop {
 	cfg.TracerProvider, cfg.System = provider, "kafka"
 	traces := oteloutbox.NewTraces(cfg)
 	s.process = fixture.NewProcess(t, testdb.Postgres(t), core.Config{
-		Publisher: topics.KafkaPublisher(t, kafkabridge.Config{}), Tracer: traces.Outbox(),
+		Publisher: topics.KafkaPublisher(t, kafkabridge.Config{PublishTimeout: time.Minute}), Tracer: traces.Outbox(),
+		// A publish that is given up because the machine is slow would have two spans.
+		PublishTimeout: time.Minute, HotLease: 2 * time.Minute, ClaimLease: 2 * time.Minute,
 	})
 	s.process.Run()
 

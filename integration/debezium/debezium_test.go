@@ -208,7 +208,7 @@ func (w *world) replay() {
 		w.Errorf("plan %+v", done)
 	}
 	var all []*sarama.ConsumerMessage
-	fixture.Await(w, "both copies", func() bool { all = w.read(topic); return len(all) == 2 })
+	fixture.AwaitIn(w, 3*time.Minute, "both copies", func() bool { all = w.read(topic); return len(all) == 2 })
 	again := first
 	again.RowID, again.ReplayOf = stored.ReplayID(first.RowID), first.RowID
 	again.Headers = maps.Clone(e.Headers)
@@ -252,7 +252,7 @@ func (w *world) inbox() {
 	}
 	c := newConsumer(w)
 	c.consume(topic)
-	fixture.Await(w, "each message is handled", func() bool { return c.heard() >= int64(len(want)+copies) })
+	fixture.AwaitIn(w, 3*time.Minute, "each message is handled", func() bool { return c.heard() >= int64(len(want)+copies) })
 	if got := c.effects(); !maps.Equal(got, want) {
 		w.Errorf("%d effects, want %d: %v", len(got), len(want), got)
 	}
@@ -280,7 +280,7 @@ func (w *world) moved() {
 		}
 	}
 	arrive := func() {
-		fixture.AwaitIn(w, time.Minute, "all events arrive", func() bool { return w.events(topic) == sent })
+		fixture.AwaitIn(w, 3*time.Minute, "all events arrive", func() bool { return w.events(topic) == sent })
 	}
 	pause := func() {
 		fixture.NoError(w.T, w.relay.Outbox.Pause(w.Context(), core.PauseRequest{

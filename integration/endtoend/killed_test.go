@@ -77,7 +77,7 @@ func TestBrokerKilled(t *testing.T) {
 				t.Run(cmp.Or(names[c], c.services[0].db.Name()), func(t *testing.T) {
 					c.t = t
 					c.produce(2, 10, nil)
-					c.finish(90 * time.Second)
+					c.finish(3 * time.Minute)
 					c.compare(1)
 				})
 			}

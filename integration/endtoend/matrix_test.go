@@ -27,7 +27,7 @@ func TestEndToEnd(t *testing.T) {
 				t.Parallel()
 				c := newE2ECell(t, open(t), connect())
 				c.produce(8, 60, nil)
-				c.finish(time.Minute)
+				c.finish(3 * time.Minute)
 				c.compare(0)
 			})
 		}

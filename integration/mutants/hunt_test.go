@@ -107,7 +107,7 @@ var diffs = map[string]struct {
 		"TestServer/answers", "@@ -9 +9 @@\n-\tp.coins += n\n+\tp.coins--\n",
 		redTest, "TestServer fails without the mutant, too: no server",
 	},
-	"endless": {"TestPut", "@@ -9 +9 @@\n-\tp.coins += n\n+\tselect {}\n", endless, "TestPut did not end in 5s"},
+	"endless": {"TestPut", "@@ -9 +9 @@\n-\tp.coins += n\n+\tselect {}\n", endless, "TestPut did not end in 15s"},
 	"crashed": {
 		"TestPut", "@@ -9 +9,2 @@\n-\tp.coins += n\n+\tgo func() { panic(p) }()\n+\tselect {}\n",
 		crashed, "neither failed nor passed",
@@ -143,7 +143,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	root := makeRepository(t, names...)
 	var out, errs bytes.Buffer
-	code := run(t.Context(), []string{"-root", root, "-json", "-timeout", "5s"}, &out, &errs)
+	code := run(t.Context(), []string{"-root", root, "-json", "-timeout", "15s"}, &out, &errs)
 	if code != exitSurvived || errs.Len() > 0 {
 		t.Errorf("exit %d, %s", code, &errs)
 	}

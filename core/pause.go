@@ -230,8 +230,11 @@ func (r *relay) setPauses(list []Pause) {
 	for _, p := range list {
 		if !was.has(p) {
 			r.notices.add(func() {
-				r.cfg.Logger.Info("outbox: paused: the events wait and spend no attempts", "component", "outbox",
-					pauseName(p), "actor", p.Actor, "reason", p.Reason, "until", p.Until)
+				args := []any{"component", "outbox", pauseName(p), "actor", p.Actor, "reason", p.Reason}
+				if !p.Until.IsZero() { // otherwise until it is resumed
+					args = append(args, "until", p.Until)
+				}
+				r.cfg.Logger.Info("outbox: paused: the events wait and spend no attempts", args...)
 			})
 		}
 	}

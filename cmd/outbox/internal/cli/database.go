@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,11 +52,33 @@ func (a *app) openFile(ctx context.Context, absent, create bool) (*database, err
 		}
 	}
 	db.SetMaxOpenConns(8)
-	if err := db.PingContext(ctx); err != nil {
-		return nil, errors.Join(db.unreachable(err), db.Close())
+	limit := connectTimeout
+	if a.timeout > 0 {
+		limit = min(limit, a.timeout)
 	}
-	return db, nil
+	asking, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err = db.PingContext(asking); err == nil {
+		return db, nil
+	}
+	if errors.Is(asking.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("%s does not answer within %s: is it the address of such a database?", db.name, limit)
+	} else {
+		err = db.unreachable(err)
+	}
+	return nil, errors.Join(err, db.Close())
 }
+
+// noteDatabase tells the person which database a command is about: it may be the wrong one.
+func (a *app) noteDatabase(db *database) {
+	if !a.json {
+		a.note("database: %s", db.name)
+	}
+}
+
+// connectTimeout is how long a database may take to accept a connection. The port of another kind
+// of server often says nothing.
+const connectTimeout = 15 * time.Second
 
 // unreachable tells a server that refuses from one that does not answer.
 func (db *database) unreachable(err error) error {
@@ -65,7 +88,22 @@ func (db *database) unreachable(err error) error {
 	if _, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return fmt.Errorf("%s refuses the connection: %w", db.name, err)
 	}
-	return fmt.Errorf("%s does not answer: %w", db.name, err)
+	return fmt.Errorf("%s does not answer: %w", db.name, &linesError{err})
+}
+
+// linesError has each line of the text of an error once. pgx repeats one for each way to connect.
+type linesError struct{ err error }
+
+func (e *linesError) Unwrap() error { return e.err }
+
+func (e *linesError) Error() string {
+	var lines []string
+	for line := range strings.SplitSeq(e.err.Error(), "\n") {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // hintUnlisted tells the person that no row of a table has the name that a command was given,
@@ -82,13 +120,25 @@ func (a *app) hintUnlisted(ctx context.Context, db *database, table, column, nam
 	}
 }
 
+// address is the address of the database of the command. A file or a secret often ends with a line
+// break, and a file of variables has quotes that are not part of the value.
+func (a *app) address() string {
+	address := strings.TrimSpace(a.databaseURL)
+	if address == "" {
+		address = strings.TrimSpace(a.Getenv("DATABASE_URL"))
+	}
+	for _, quote := range []string{`"`, "'"} {
+		if inside, ok := strings.CutPrefix(address, quote); ok {
+			address = strings.TrimSuffix(inside, quote)
+		}
+	}
+	return address
+}
+
 // connect reads the address of the command. It sends nothing. The file of SQLite must be there,
 // unless absent is set.
 func (a *app) connect(absent bool) (*database, error) {
-	address := a.databaseURL
-	if address == "" {
-		address = a.Getenv("DATABASE_URL")
-	}
+	address := a.address()
 	if address == "" {
 		return nil, usage("no database: set DATABASE_URL or --database-url (%s)", howToName)
 	}
@@ -97,7 +147,8 @@ func (a *app) connect(absent bool) (*database, error) {
 		return nil, err
 	}
 	if db.missing && !absent {
-		err := exit(ExitFailed, "there is no %s: `outbox migrate up` makes it, with the tables", db.name)
+		err := exit(ExitFailed, "there is no %s: is that its path? `outbox migrate up` makes a new one, with the tables",
+			db.name)
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil

@@ -114,6 +114,7 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 			if err != nil {
 				return err
 			}
+			a.noteDatabase(db)
 			x := &examination{db: db, ob: ob, schema: a.schema, prefix: a.prefixOf(), limits: l, now: a.now}
 			x.effectsPrefix = a.effectsPrefix
 			if x.to == "" {
@@ -204,9 +205,13 @@ func (x *examination) examine(ctx context.Context) (all []finding) {
 		found, err := c.run(ctx)
 		said := c.reads && (x.noTables || x.differ && lacksTables(err))
 		if err != nil && !said {
+			fix := "if a right is missing, grant it; if the database was busy, call doctor again"
+			if c.name == "broker" {
+				fix = "see whether the addresses are right and something answers there, as it does for the relay"
+			}
 			found = append(found, finding{
 				Check: c.name, Level: levelWarning, Found: "could not be checked: " + firstLine(err.Error()),
-				Fix: "if a right is missing, grant it; if the database was busy, call doctor again",
+				Cause: "what this check would find is not known", Fix: fix,
 			})
 		}
 		all = append(all, found...)

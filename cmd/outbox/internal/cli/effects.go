@@ -304,8 +304,10 @@ refused (exit code 5). Exit code 4 says that fewer effects were changed than wer
 // errTried rolls a transaction back.
 var errTried = errors.New("this was a dry run")
 
-// try counts which of the effects would be changed. It changes each, and rolls that back.
+// try counts which of the effects would be changed. It changes each, and rolls that back. It calls
+// unknown with ids that no effect has.
 func (m *effectsMutation) try(ctx context.Context, tx core.Transactor, queue *command.Queue, ids []string,
+	unknown func(id string),
 ) (would int, err error) {
 	for _, id := range ids {
 		var changed bool
@@ -315,7 +317,10 @@ func (m *effectsMutation) try(ctx context.Context, tx core.Transactor, queue *co
 			}
 			return errTried
 		})
-		if !errors.Is(err, errTried) && !errors.Is(err, command.ErrNoEffect) {
+		switch {
+		case errors.Is(err, command.ErrNoEffect):
+			unknown(id)
+		case !errors.Is(err, errTried):
 			return would, err
 		}
 		if changed {
@@ -342,9 +347,10 @@ func (a *app) effectsMutate(
 	q := m.Query
 	q.Status, q.Limit = command.StatusDead, 1000
 	ids = distinct(ids)
+	unknown := func(id string) { a.note("no effect has the id %s", short(id)) }
 	would := -1 // effects that are named and would be changed
 	if m.dryRun && len(ids) > 0 {
-		if would, err = m.try(ctx, tx, queue, ids); err != nil {
+		if would, err = m.try(ctx, tx, queue, ids, unknown); err != nil {
 			return err
 		}
 	}
@@ -377,6 +383,7 @@ func (a *app) effectsMutate(
 				return err
 			})
 			if errors.Is(err, command.ErrNoEffect) {
+				unknown(id)
 				err = nil
 				continue
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,6 +86,11 @@ may do that at once. docs/migrations.md says what each version changes, and what
 				return err
 			}
 			defer func() { _ = db.Close() }()
+			a.noteDatabase(db)
+			if a.prefix != "" && !strings.HasSuffix(a.prefix, "_") {
+				a.note("the prefix %q has no _ at its end: the tables are named %s and so on", a.prefix,
+					a.prefix+chosen[0].table)
+			}
 			done := []migrationState{}
 			for _, k := range chosen {
 				p := a.placeOf(k, db.dialect)
@@ -208,6 +214,9 @@ func (a *app) down(ctx context.Context, db *database, k kind, to int, dryRun, ye
 	migrations, err := k.migrations(p)
 	if err != nil {
 		return err
+	}
+	if newest := migrations[len(migrations)-1].Version; to > newest {
+		return usage("--to %d: this program knows the versions 0 to %d", to, newest)
 	}
 	undo := []migration{}
 	undone := []migrationState{}
@@ -346,6 +355,7 @@ func (a *app) tableStates(c *cobra.Command, names []string) (all []tableState, e
 		return nil, err
 	}
 	defer func() { _ = db.Close() }()
+	a.noteDatabase(db)
 	for _, k := range chosen {
 		p := a.placeOf(k, db.dialect)
 		s := tableState{Name: k.name, OK: true}

@@ -177,10 +177,7 @@ func (a *app) dialectFor(name string) (core.Dialect, error) {
 		}
 		return d, nil
 	}
-	address := a.databaseURL
-	if address == "" {
-		address = a.Getenv("DATABASE_URL")
-	}
+	address := a.address()
 	if address == "" {
 		return "", usage("--dialect is missing: postgres, mysql, mariadb or sqlite")
 	}

@@ -149,6 +149,9 @@ done, and "log": unconfirmed, unknown or published. --status done selects them a
 			"  outbox list --newest --since 10m",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if len(statuses) == 0 && c.Flag("status").Changed {
+				return usage("--status: it is empty")
+			}
 			for _, name := range statuses {
 				s, err := ops.ParseStatus(name)
 				if err != nil {

@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
@@ -120,7 +124,23 @@ func trimDefault(prefix string, k kind) string {
 
 // lacksTables reports whether tables or columns are missing.
 func lacksTables(err error) bool {
-	return errors.Is(err, core.ErrNoTables) || err != nil && strings.Contains(err.Error(), adviceForCode)
+	if err == nil {
+		return false
+	}
+	return errors.Is(err, core.ErrNoTables) || strings.Contains(err.Error(), adviceForCode) || lacksColumn(err)
+}
+
+// lacksColumn reports whether a statement failed because of a column that does not exist, as with
+// tables of an earlier version.
+func lacksColumn(err error) bool {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code == "42703"
+	}
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return e.Number == 1054
+	}
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && strings.Contains(e.Error(), "no such column")
 }
 
 // adviceForCode begins the advice that errors of missing tables have for programs. Here a command

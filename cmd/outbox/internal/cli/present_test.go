@@ -97,6 +97,9 @@ func TestTablesOfAnEarlierVersion(t *testing.T) {
 		w.ok("migrate", "down", "--to", "2", "--yes")
 		w.require(w.run("pauses"), ExitFailed, "the tables are not those of this version",
 			"`outbox migrate validate` says what differs, and `outbox migrate up` upgrades them")
+		for _, command := range []string{"list", "groups", "pause orders --reason x --yes"} { // a column is missing
+			w.require(w.run(strings.Fields(command)...), ExitFailed, "the tables are not those of this version")
+		}
 		w.require(w.run("migrate", "validate"), ExitUnhealthy, "`outbox migrate up` creates or upgrades the tables")
 		if r := w.run("migrate", "validate"); strings.Contains(r.out, "AutoCreate") {
 			w.Errorf("the advice is for programs: %s", r.out)

@@ -52,6 +52,9 @@ func Run(ctx context.Context, args []string, env Environment) int {
 		text := withoutPackages(strings.TrimSpace(err.Error()))
 		if code == ExitUsage {
 			text = withFlags(c, text)
+			if m := noArgument.FindStringSubmatch(text); m != nil && !c.HasSubCommands() { // cobra calls it a command
+				text = fmt.Sprintf("%s takes no arguments, and got %s: what it selects is in its flags", m[2], m[1])
+			}
 			if strings.Contains(text, " arg(s), ") { // cobra counts them, and does not say which
 				text += ": " + strings.TrimSuffix(c.UseLine(), " [flags]")
 			}
@@ -63,6 +66,9 @@ func Run(ctx context.Context, args []string, env Environment) int {
 	}
 	return code
 }
+
+// noArgument is the error about an argument of a command that takes none.
+var noArgument = regexp.MustCompile(`^unknown command ("[^"]*") for "([^"]*)"$`)
 
 // packages are names of packages before an error, or before the error in it.
 var packages = regexp.MustCompile(`(^|: )(?:(?:outbox|ops|sqloutbox|config): )+`)

@@ -23,7 +23,7 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"migrat"}, "Did you mean this?\n\tmigrate"},
 		{[]string{"migrate", "upp"}, "Did you mean this?\n\tup"},
 		{[]string{"migrate", "up", "--jsn"}, "unknown flag: --jsn"},
-		{[]string{"migrate", "up", "now"}, "unknown command"},
+		{[]string{"migrate", "up", "now"}, `outbox migrate up takes no arguments, and got "now"`},
 		{[]string{"explain"}, "received 0: outbox explain ID\noutbox: see outbox explain --help"},
 		{[]string{"plans", "list", "--limit", "1001"}, "it is 1 to 1000\noutbox: see outbox plans list --help"},
 		{[]string{"migrate", "up"}, "DATABASE_URL"},

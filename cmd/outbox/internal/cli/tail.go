@@ -118,6 +118,11 @@ func (a *app) tail(c *cobra.Command, t tail) error {
 	if _, err := ask(t.overlap, false); err != nil {
 		return db.withTables(opening, kinds[0], a.schema, a.prefix, err)
 	}
+	if ob, err := a.outbox(db, core.BlockKey); err == nil {
+		if api, err := ops.New(ob); err == nil {
+			a.hintUnseen(opening, api, ops.Filter{Topic: t.topic, Type: t.eventType, TenantID: t.tenant})
+		}
+	}
 	if t.since > 0 {
 		clear(t.seen)
 		if done, err := ask(max(t.since, t.overlap), true); err != nil || done {

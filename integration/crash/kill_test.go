@@ -212,7 +212,7 @@ func (c cell) life(ctx context.Context, s crash.Spec, more time.Duration) error 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if s.Point != crash.Never {
 		select {

@@ -109,7 +109,7 @@ test-long: time-of-test-long services-up gotestsum ## the tests that take long: 
 
 .PHONY: test-newer
 test-newer: services-up gotestsum ## the tests of databases once more, on MySQL 9.7 and PostgreSQL 18 (NEWER=packages)
-	@echo 'make test-newer: packages are printed as they end'
+	@echo 'make test-newer: about 10 minutes on two idle cores; packages are printed as they end'
 	@eval "$$(scripts/services env)"; OUTBOX_TEST_DATABASES='mysql postgres18' \
 		scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '$(NEWER_NOT)' $(TESTFLAGS) $(NEWER_PACKAGES)
 

@@ -196,7 +196,7 @@ type oldRow struct {
 }
 
 // oldRows are the rows of version 1 by their names. A name with a key begins with it. Each row is
-// inserted by a statement of its own, so the times of those that are claimed in order lie far apart.
+// inserted by a statement of its own, so the times of rows that are claimed in order lie far apart.
 var oldRows = map[string]oldRow{
 	"new":       {due: -20 * time.Second},
 	"retried":   {status: 2, attempts: 2, claims: 2, node: "gone", due: -30 * time.Second, message: "no route"},

@@ -161,8 +161,8 @@ func TestGroupNotes(t *testing.T) {
 			g["dead.sent"].Stored.Note != "" {
 			t.Errorf("%+v", g)
 		}
-		// A mute ends when its time is over by the database's clock. On a slow machine a short time may
-		// be over before the call looks at it.
+		// A mute ends when its time is over by the database's clock. On a slow machine a short time
+		// may be over before the call looks at it.
 		for d := 100 * time.Millisecond; ; d *= 2 {
 			over := time.Now().Add(d)
 			err := w.api.MuteGroup(ctx, over, req)

@@ -360,8 +360,8 @@ func TestPartitionAndAnOpenTransaction(t *testing.T) {
 		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: []core.NewRow{late}}); err != nil {
 			t.Fatal(err)
 		}
-		// The janitor has seen only events that have ended, and cannot get the lock. On a slow machine
-		// the time of a call may be over before that.
+		// The janitor has seen only events that have ended, and cannot get the lock. On a slow
+		// machine the time of a call may be over before that.
 		fixture.Await(t, "the janitor fails", func() bool {
 			_, err = repo.Cleanup(t.Context(), retention, 10)
 			return err != nil

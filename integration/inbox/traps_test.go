@@ -197,8 +197,8 @@ func TestInboxWithTheTimeoutMiddleware(t *testing.T) {
 			}
 			return nil, nil
 		}
-		// On a slow machine the limit may end before the handler is called, and a failure may not be
-		// recorded. The limit then doubles. No attempt is limited after that.
+		// On a slow machine the limit may end before the handler is called, and a failure may not
+		// be recorded. The limit then doubles. No attempt is limited after that.
 		limit := 300 * time.Millisecond
 		once := func(h message.HandlerFunc) message.HandlerFunc {
 			return func(msg *message.Message) ([]*message.Message, error) {

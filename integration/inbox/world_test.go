@@ -166,8 +166,8 @@ func (w *inboxWorld) status(id string) (status, attempts int) {
 	return status, attempts
 }
 
-// park lets an event fail until it is dead. On a slow machine a failure may not be recorded, and the
-// message then comes again.
+// park lets an event fail until it is dead. On a slow machine a failure may not be recorded, and
+// the message then comes again.
 func park(t *testing.T, in *inbox.Inbox, reason error, id string, metadata ...string) {
 	t.Helper()
 	h := in.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(reason) })

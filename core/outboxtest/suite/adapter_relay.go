@@ -60,8 +60,8 @@ func (a *adapterFixture) wantPublished(want []string) {
 	a.must(slices.Equal(got, want), "published were %d events %q, want %d %q", len(got), got, len(want), want)
 }
 
-// wantPublishedAtLeastOnce requires that exactly these events were accepted. With shortLeases a busy
-// machine may publish an event again.
+// wantPublishedAtLeastOnce requires that exactly these events were accepted. With shortLeases a
+// busy machine may publish an event again.
 func (a *adapterFixture) wantPublishedAtLeastOnce(want []string) {
 	a.Helper()
 	got := slices.Compact(a.publishedIDs())

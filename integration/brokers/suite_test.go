@@ -362,7 +362,7 @@ func (b features) checkTwoDestinations(t *testing.T, k broker) {
 func (b features) checkSlow(t *testing.T, k broker) {
 	t.Helper()
 	const each, delay = 2, 500 * time.Millisecond
-	keys := 12
+	keys := 24
 	if b.oneByOne {
 		keys = 3
 	}
@@ -372,16 +372,21 @@ func (b features) checkSlow(t *testing.T, k broker) {
 	o.publish(core.Event{Type: "first", Topic: topic}) // connects
 	o.wantStatus(outboxtest.StatusDone, "the first event")
 	answers.Delay(delay)
-	began := time.Now()
-	for range each {
-		o.publish(keyed(topic, keys)...)
+	serial, took := time.Duration(keys)*each*delay, time.Duration(0)
+	for range 3 { // a machine that stands still may need as long as events one after another
+		began := time.Now()
+		for range each {
+			o.publish(keyed(topic, keys)...)
+		}
+		o.wantStatus(outboxtest.StatusDone, "all answers came")
+		if took = time.Since(began); took < each*delay {
+			t.Errorf("took %s: no answer was waited for", took)
+		}
+		if b.oneByOne || took < serial {
+			break
+		}
 	}
-	o.wantStatus(outboxtest.StatusDone, "all answers came")
-	took := time.Since(began)
-	if took < each*delay {
-		t.Errorf("took %s: no answer was waited for", took)
-	}
-	if serial := time.Duration(keys) * each * delay; (took >= serial) != b.oneByOne {
+	if (took >= serial) != b.oneByOne {
 		t.Errorf("took %s, one after another takes %s; want that %v", took, serial, b.oneByOne)
 	}
 	if most := o.compare(k, topic); most != 1 {

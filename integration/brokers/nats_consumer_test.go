@@ -48,7 +48,8 @@ func TestNATSConsumerStops(t *testing.T) {
 				for range 2 { // each process may do it
 					_, err = js.AddConsumer(topic, &nats.ConsumerConfig{
 						Durable: "billing", DeliverGroup: "billing", DeliverSubject: "deliver." + topic,
-						FilterSubject: topic, AckPolicy: nats.AckExplicitPolicy, AckWait: 10 * time.Second, MaxAckPending: 1,
+						FilterSubject: topic, AckPolicy: nats.AckExplicitPolicy, AckWait: 10 * time.Second,
+						MaxAckPending: 1,
 					})
 					fixture.NoError(t, err)
 				}

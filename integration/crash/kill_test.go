@@ -196,7 +196,8 @@ func (c cell) run(ctx context.Context) (v crash.Verdict, err error) {
 	all := c.ledger.Note("last", "unanswered")
 	for n := range c.kills {
 		name := fmt.Sprintf("life-%d", n)
-		// A copy also follows an answer that was lost or late, and the end of a lease on a slow machine.
+		// A copy also follows an answer that was lost or late, and the end of a lease on a slow
+		// machine.
 		more := c.ledger.Note(name, "unanswered") + c.ledger.Note(name, "late acks")
 		limits[name], limits[crash.Poller(name)] = c.spec.HotPerKill()+more, crash.ColdPerKill+more
 		all += c.spec.DuplicatesPerKill() + more

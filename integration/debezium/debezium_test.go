@@ -252,7 +252,9 @@ func (w *world) inbox() {
 	}
 	c := newConsumer(w)
 	c.consume(topic)
-	fixture.AwaitIn(w, 3*time.Minute, "each message is handled", func() bool { return c.heard() >= int64(len(want)+copies) })
+	fixture.AwaitIn(w, 3*time.Minute, "each message is handled", func() bool {
+		return c.heard() >= int64(len(want)+copies)
+	})
 	if got := c.effects(); !maps.Equal(got, want) {
 		w.Errorf("%d effects, want %d: %v", len(got), len(want), got)
 	}

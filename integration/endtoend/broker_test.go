@@ -160,7 +160,8 @@ func (k kafkaBroker) config() *sarama.Config {
 	c := kafka.DefaultSaramaSubscriberConfig()
 	c.Version = sarama.V2_8_0_0
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
-	// On a slow machine a consumer may be silent for some seconds. The group would deliver again then.
+	// On a slow machine a consumer may be silent for some seconds. The group would deliver again
+	// then.
 	c.Consumer.Group.Session.Timeout, c.Consumer.Group.Heartbeat.Interval = 30*time.Second, time.Second
 	c.Metadata.Retry.Max, c.Metadata.Retry.Backoff = 2, 200*time.Millisecond
 	return c

@@ -120,9 +120,9 @@ func TestRedisLeaseLostWhileWorking(t *testing.T) {
 			runs.Add(1)
 			c, _ := once.ClaimOf(ctx)
 			fence1.Store(c.Fence)
-			// The key is gone, as after an eviction, or after a failover that lost the lease. On a slow
-			// machine a heartbeat may come in between and hold the key again.
-			err := error(once.ErrInProgress)
+			// The key is gone, as after an eviction, or after a failover that lost the lease. On a
+			// slow machine a heartbeat may come in between and hold the key again.
+			err := once.ErrInProgress
 			for errors.Is(err, once.ErrInProgress) {
 				if err := client.Del(context.WithoutCancel(ctx), s.Name(redisKey)).Err(); err != nil {
 					t.Error(err)

@@ -113,7 +113,8 @@ func TestOneProcessForManyDatabases(t *testing.T) {
 	removed := len(working) / 10
 	for _, n := range working[:removed] {
 		fixture.NoError(t, n.stop())
-		// database/sql gives a connection back a moment after the context of its transaction has ended.
+		// database/sql gives a connection back a moment after the context of its transaction has
+		// ended.
 		fixture.Await(t, "an outbox that ended holds no connection", func() bool { return n.pool.Stats().InUse == 0 })
 		fixture.NoError(t, n.pool.Close())
 	}

@@ -147,8 +147,8 @@ func (a *app) connect(absent bool) (*database, error) {
 		return nil, err
 	}
 	if db.missing && !absent {
-		err := exit(ExitFailed, "there is no %s: is that its path? `outbox migrate up` makes a new one, with the tables",
-			db.name)
+		err := exit(ExitFailed, "there is no %s: is that its path? `outbox migrate up` makes a new one, with the "+
+			"tables", db.name)
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil

@@ -270,7 +270,7 @@ func (e *noTablesError) finding() finding {
 	outbox := func(p present) bool { return p.kind.name == e.kind.name }
 	switch {
 	case slices.ContainsFunc(e.present, outbox):
-		f.Fix = "give doctor the flags of the outbox that is there; `outbox migrate up" + e.where + "` makes another one"
+		f.Fix = "give doctor the flags of the outbox that is there; `outbox migrate up" + e.where + "` makes another"
 	case len(e.present) > 0:
 		f.Level = levelWarning
 		f.Fix = "if services publish from this database, `outbox migrate up" + e.where + "` creates the tables; " +

@@ -164,10 +164,11 @@ func (t rabbitTarget) refused(why string) finding {
 	case strings.Contains(why, "x-queue-type") && t.kind == "classic" && strings.Contains(why, "'quorum'"):
 		fix = "the queue is a quorum queue: write queue=quorum into --to of the relay (topology=queue&queue=quorum)"
 	case strings.Contains(why, "x-queue-type") && t.kind == "quorum" && !strings.Contains(why, "'stream'"):
-		fix = "the queue is a classic queue: leave queue=quorum out of --to of the relay, or have consumers empty the " +
-			"queue, delete it while the topic is paused, and declare it as a quorum queue"
+		fix = "the queue is a classic queue: leave queue=quorum out of --to of the relay, or have consumers empty " +
+			"the queue, delete it while the topic is paused, and declare it as a quorum queue"
 	case strings.HasPrefix(why, "ACCESS_REFUSED"):
-		fix = "give the user of the relay the right to configure this queue, or an exchange (topology=topic&exchange=NAME)"
+		fix = "give the user of the relay the right to configure this queue, or let the relay publish to an exchange " +
+			"(topology=topic&exchange=NAME)"
 	}
 	return finding{
 		Check: "broker", Level: levelFailure,

@@ -87,8 +87,8 @@ func TestIdempotency(t *testing.T) {
 			`has the scope "POST /order": is that its name?`)
 		w.require(w.run("idempotency", "list", "--id", "nothing"), ExitFailed, "no key\n",
 			"no such key has the id nothing")
-		if code := w.list(&rows, "keys", "idempotency", "list", "--id", "1", "--status", "failed"); code != ExitFailed ||
-			len(rows) != 0 {
+		code := w.list(&rows, "keys", "idempotency", "list", "--id", "1", "--status", "failed")
+		if code != ExitFailed || len(rows) != 0 {
 			w.Errorf("exit code %d, %+v", code, rows)
 		}
 		w.require(w.run("idempotency", "list", "--status", "free"), ExitUsage, "held, abandoned, failed or done")

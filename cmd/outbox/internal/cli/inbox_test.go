@@ -61,12 +61,13 @@ func TestInbox(t *testing.T) {
 		}
 		w.require(w.run("inbox"), ExitOK, "biller    send     0       1")
 		var rows []inboxRow
-		if w.list(&rows, "messages", "inbox", "list", "--status", "failed"); len(rows) != 1 || rows[0].EventID != ids[2] ||
-			rows[0].Error != errNoTotal.Error() || rows[0].FailedAt == nil ||
+		if w.list(&rows, "messages", "inbox", "list", "--status", "failed"); len(rows) != 1 ||
+			rows[0].EventID != ids[2] || rows[0].Error != errNoTotal.Error() || rows[0].FailedAt == nil ||
 			time.Since(rows[0].ReceivedAt).Abs() > time.Minute {
 			w.Errorf("%+v", rows)
 		}
-		if w.list(&rows, "messages", "inbox", "list", "--event", ids[3]); len(rows) != 1 || rows[0].Consumer != "biller" {
+		if w.list(&rows, "messages", "inbox", "list", "--event", ids[3]); len(rows) != 1 ||
+			rows[0].Consumer != "biller" {
 			w.Errorf("%+v", rows)
 		}
 		w.require(w.run("inbox", "list", "--limit", "1"), ExitOK, "there may be more")
@@ -269,8 +270,9 @@ func TestEffectsDiscard(t *testing.T) {
 		}
 		w.require(w.run("effects"), ExitOK, "no effect waits, and none is dead")
 		var rows []effectRow
-		if w.list(&rows, "effects", "effects", "list", "--status", "discarded"); len(rows) != 3 || rows[0].ID != ids[0] ||
-			rows[0].Status != "discarded" || rows[0].Error != "ada: spam" || rows[0].DoneAt == nil {
+		if w.list(&rows, "effects", "effects", "list", "--status", "discarded"); len(rows) != 3 ||
+			rows[0].ID != ids[0] || rows[0].Status != "discarded" ||
+			rows[0].Error != "ada: spam" || rows[0].DoneAt == nil {
 			w.Errorf("%+v", rows)
 		}
 		if w.list(&rows, "effects", "effects", "list", "--status", "completed"); len(rows) != 0 {

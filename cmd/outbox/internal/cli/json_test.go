@@ -22,7 +22,7 @@ type jsonStep struct {
 	empty bool
 }
 
-// lists are the commands that list.
+// jsonLists are commands that list.
 var jsonLists = []jsonStep{
 	{args: "list", list: "events", rows: true},
 	{args: "dead", list: "events", rows: true},
@@ -43,7 +43,7 @@ var jsonLists = []jsonStep{
 	{args: "status", list: "topics"},
 }
 
-// jsonSteps are other commands, before and after those that list are called again.
+// jsonBefore and jsonAfter are other commands. Those that list are called between them.
 var jsonBefore, jsonAfter = []jsonStep{
 	{args: "doctor", list: "findings"},
 	{args: "version"},

@@ -39,9 +39,9 @@ func (x *examination) publications(ctx context.Context, slots []slot) (all []fin
 			name := quoted(s.name)
 			all = append(all, finding{
 				Check: "log", Level: levelFailure, Found: fmt.Sprintf("publication %s %s", s.name, lacks),
-				Cause: "walrelay gets no event that commits meanwhile, or not all of it; if it runs, it publishes them " +
-					"from the table when the publication is right again; those that committed while it did not run " +
-					"have to be replayed",
+				Cause: "walrelay gets no event that commits meanwhile, or not all of it; if it runs, it publishes " +
+					"them from the table when the publication is right again; those that committed while it did not " +
+					"run have to be replayed",
 				Fix: "ALTER PUBLICATION " + name + " SET TABLE " + table + " WHERE (claimed_by = '" + core.LogReader +
 					"'); ALTER PUBLICATION " + name + " SET (publish = 'insert', publish_via_partition_root = true): " +
 					relayGuide,

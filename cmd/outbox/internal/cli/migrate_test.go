@@ -44,8 +44,8 @@ func TestMigrate(t *testing.T) {
 		w.ok("migrate", "validate")
 		var undone []migrationState
 		for _, k := range kinds {
-			if code := w.list(&undone, "migrations", "migrate", "down", "--to", "0", "--yes", "--tables", k.name); code != ExitOK ||
-				len(undone) == 0 || undone[len(undone)-1].Version != 1 {
+			code := w.list(&undone, "migrations", "migrate", "down", "--to", "0", "--yes", "--tables", k.name)
+			if code != ExitOK || len(undone) == 0 || undone[len(undone)-1].Version != 1 {
 				w.Errorf("down of %s: exit code %d, %+v", k.name, code, undone)
 			}
 			w.require(w.run("migrate", "validate", "--tables", k.name), ExitUnhealthy)

@@ -111,7 +111,8 @@ func TestPause(t *testing.T) {
 		w.require(command("resume", "--all", "--yes"), ExitOK, "everything goes on")
 		w.require(command("resume", "--all", "--yes"), ExitOK, "was not paused", "`outbox pauses`")
 		w.require(command("resume", "orders", "--yes"), ExitOK, "destination orders goes on")
-		if w.list(&reasons, "explanations", "explain", waits); len(reasons) != 1 || reasons[0].Reason != ops.ReasonPaused {
+		if w.list(&reasons, "explanations", "explain", waits); len(reasons) != 1 ||
+			reasons[0].Reason != ops.ReasonPaused {
 			w.Fatalf("%+v", reasons)
 		}
 		w.require(command("resume", "--tenant", tenant, "--yes"), ExitOK, "tenant it's acme goes on")

@@ -163,8 +163,8 @@ func (e *noTablesError) Error() string {
 	up := "`outbox migrate up" + e.kind.tablesFlag() + e.where + "`"
 	if e.table == "" {
 		return withoutAdvice(e.err.Error()) + "\n(the tables are not those of this version: `outbox migrate validate" +
-			e.kind.tablesFlag() + e.where + "` says what differs, and " + up + " upgrades them; docs/migrations.md says " +
-			"which processes have to stop before)"
+			e.kind.tablesFlag() + e.where + "` says what differs, and " + up + " upgrades them; docs/migrations.md " +
+			"says which processes have to stop before)"
 	}
 	text := "there is no table " + e.table + " in " + e.db
 	if len(e.present) == 0 {

@@ -44,8 +44,8 @@ func TestDatabaseWithoutOutbox(t *testing.T) {
 			t.Parallel()
 			each(t, func(w *world) {
 				if w.dialect != core.SQLite { // there is no file
-					w.require(w.run("status"), ExitFailed, "nor any other table of ormoutbox", "is it the right database?",
-						"`outbox migrate up` creates the tables")
+					w.require(w.run("status"), ExitFailed, "nor any other table of ormoutbox",
+						"is it the right database?", "`outbox migrate up` creates the tables")
 					w.require(w.run("doctor"), ExitUnhealthy, "there is no table outbox_event\n", "right database")
 				}
 				w.ok("migrate", "up", "--tables", tables)
@@ -59,7 +59,8 @@ func TestDatabaseWithoutOutbox(t *testing.T) {
 				if w.dialect == core.Postgres { // the server of the tests does not sync
 					code = ExitUnhealthy
 				}
-				w.require(w.run("doctor"), code, "warning  tables: there is no table outbox_event; the database has "+has,
+				w.require(w.run("doctor"), code,
+					"warning  tables: there is no table outbox_event; the database has "+has,
 					"otherwise nothing is wrong")
 				w.require(w.run("doctor", "--strict"), ExitUnhealthy, "warning")
 				w.requireFinding(levelWarning, "tables", has)

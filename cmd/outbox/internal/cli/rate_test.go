@@ -56,7 +56,8 @@ func TestRate(t *testing.T) {
 		id := core.NewEventID()
 		w.publish(core.Event{ID: id, Type: "placed", Topic: "hooks"})
 		var reasons []ops.Explanation
-		if w.list(&reasons, "explanations", "explain", id); len(reasons) != 1 || reasons[0].Reason != ops.ReasonUnrelayed {
+		if w.list(&reasons, "explanations", "explain", id); len(reasons) != 1 ||
+			reasons[0].Reason != ops.ReasonUnrelayed {
 			w.Fatalf("without a relay: %+v", reasons)
 		}
 		w.drain(nil, core.BlockKey)

@@ -63,7 +63,8 @@ var kinds = []kind{
 		},
 	},
 	{
-		name: "inbox", things: "an inbox", command: "inbox", table: "inbox_failure", column: "handler", versions: "inbox_migration",
+		name: "inbox", things: "an inbox", command: "inbox", table: "inbox_failure", column: "handler",
+		versions: "inbox_migration",
 		migrations: func(p place) ([]migration, error) {
 			all, err := sqlinbox.Migrations(sqlinbox.Config(p))
 			return converted(all, func(m sqlinbox.Migration) migration { return migration(m) }), err

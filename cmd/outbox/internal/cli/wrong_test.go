@@ -18,7 +18,7 @@ func TestWrongArguments(t *testing.T) {
 	each(t, func(w *world) {
 		w.ok("migrate", "up")
 		for command, says := range map[string]string{
-			"list dead":                   `outbox list takes no arguments, and got "dead": what it selects is in its flags`,
+			"list dead":                   `takes no arguments, and got "dead": what it selects is in its flags`,
 			"dead orders":                 `outbox dead takes no arguments, and got "orders"`,
 			"audit --since -1h":           "not negative",
 			"audit --after -1":            "not negative",
@@ -34,7 +34,9 @@ func TestWrongArguments(t *testing.T) {
 				w.Errorf("outbox %s prints data: %s", command, r.out)
 			}
 		}
-		for _, command := range []string{"migrate up --tables effects", "migrate status", "migrate validate", "doctor"} {
+		for _, command := range []string{
+			"migrate up --tables effects", "migrate status", "migrate validate", "doctor",
+		} {
 			r := w.run(strings.Fields(command)...) // it may be the wrong database
 			if _, name, _ := strings.Cut(w.address, "//"); !strings.Contains(r.err, "database: ") || name != "" &&
 				!strings.Contains(r.err, path.Base(strings.Split(name, "?")[0])) {
@@ -46,11 +48,13 @@ func TestWrongArguments(t *testing.T) {
 				w.require(w.run("effects", change, "7", "--reason", "x", how), ExitPartial, "no effect has the id 7")
 			}
 		}
-		w.require(w.run("migrate", "up", "--prefix", "shop"), ExitOK, `the prefix "shop" has no _ at its end`, "shopevent")
+		w.require(w.run("migrate", "up", "--prefix", "shop"), ExitOK, `the prefix "shop" has no _ at its end`,
+			"shopevent")
 		if r := w.run("migrate", "up", "--prefix", "shop_"); strings.Contains(r.err, "at its end") {
 			w.Errorf("the prefix is a usual one: %s", r.err)
 		}
-		w.requireFinding(levelWarning, "broker", "could not be checked: --to names no broker that is known", "--to", "orders")
+		w.requireFinding(levelWarning, "broker", "could not be checked: --to names no broker that is known",
+			"--to", "orders")
 		w.address = "'" + w.address + "'\n" // as files of variables and secrets have it
 		w.ok("status")
 		w.address = strings.Trim(w.address, "'\n")

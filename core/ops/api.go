@@ -118,7 +118,8 @@ func (a *API) Count(ctx context.Context, f Filter) (Count, error) {
 }
 
 // Show returns all about an event. id is that of a row, or that of an event: an event with several
-// destinations has one row for each. The error wraps ErrNotFound if there is none.
+// destinations has one row for each. The error wraps ErrNotFound if there is none, and
+// core.ErrInvalidRequest if id is empty or cannot be that of an event.
 func (a *API) Show(ctx context.Context, id string) ([]Details, error) {
 	events, err := a.find(ctx, id)
 	if err != nil {
@@ -163,6 +164,9 @@ func (a *API) details(ctx context.Context, e Event) (d Details, err error) {
 
 // find returns the row with that id, or the rows of the event with that id.
 func (a *API) find(ctx context.Context, id string) ([]Event, error) {
+	if id == "" { // as a filter it would select every event
+		return nil, invalid("the id is empty")
+	}
 	f := Filter{EventID: id}
 	if err := f.check(); err != nil {
 		return nil, err

@@ -51,7 +51,8 @@ type Explanation struct {
 
 // Explain says why an event is where it is. id is that of a row, or that of an event: an event with
 // several destinations has an explanation for each. If no row has that id, the one explanation has
-// ReasonUnknown.
+// ReasonUnknown. If id is empty or cannot be that of an event, the error wraps
+// core.ErrInvalidRequest.
 //
 // A destination is known to be stopped if the relay of this process has stopped it. If the relay of
 // another process has, the events tell that it tried, see Outage.

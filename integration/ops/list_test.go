@@ -250,6 +250,10 @@ func TestListShowsTheRow(t *testing.T) {
 		}
 		_, err = w.api.Show(t.Context(), core.NewEventID())
 		fixture.WantError(t, err, ops.ErrNotFound)
+		_, err = w.api.Show(t.Context(), "") // it is not every event
+		fixture.WantError(t, err, core.ErrInvalidRequest)
+		_, err = w.api.Explain(t.Context(), "")
+		fixture.WantError(t, err, core.ErrInvalidRequest)
 	})
 }
 

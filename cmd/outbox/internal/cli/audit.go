@@ -83,8 +83,8 @@ A redrive, a discard and a replay have a row for each event, and other actions h
 			if f.limit < 1 || f.limit > 1000 {
 				return usage("--limit %d: it is 1 to 1000", f.limit)
 			}
-			if f.since < 0 || f.after < 0 {
-				return usage("--since and --after are not negative")
+			if f.after < 0 {
+				return usage("--after %d: it is negative", f.after)
 			}
 			if f.row != "" {
 				id, err := core.ParseRowID(f.row)

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 )
 
@@ -151,7 +152,10 @@ Exit codes:
   5  refused: nobody confirmed it, so nothing was done`,
 		SilenceUsage: true, SilenceErrors: true,
 		SuggestionsMinimumDistance: 2,
-		PersistentPreRun:           func(*cobra.Command, []string) { a.began = true },
+		PersistentPreRunE: func(c *cobra.Command, args []string) error {
+			a.began = true
+			return plausible(c, args)
+		},
 	}
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetIn(a.In)
@@ -173,6 +177,22 @@ Exit codes:
 		c.SuggestionsMinimumDistance = root.SuggestionsMinimumDistance
 	}
 	return root
+}
+
+// plausible refuses what can only be a mistake. An argument is empty if a variable of a shell is not
+// set. The text of a note may be empty.
+func plausible(c *cobra.Command, args []string) (err error) {
+	for i, arg := range args {
+		if arg == "" && (c.Name() != "note" || i == 0) {
+			return usage("argument %d is empty: %s", i+1, strings.TrimSuffix(c.UseLine(), " [flags]"))
+		}
+	}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if d, perr := time.ParseDuration(f.Value.String()); perr == nil && f.Value.Type() == "duration" && d < 0 {
+			err = usage("--%s %s: it is negative", f.Name, d)
+		}
+	})
+	return err
 }
 
 // group makes a command that only has commands below it. Without this cobra prints the help for a

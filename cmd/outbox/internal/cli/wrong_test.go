@@ -20,8 +20,11 @@ func TestWrongArguments(t *testing.T) {
 		for command, says := range map[string]string{
 			"list dead":                   `takes no arguments, and got "dead": what it selects is in its flags`,
 			"dead orders":                 `outbox dead takes no arguments, and got "orders"`,
-			"audit --since -1h":           "not negative",
-			"audit --after -1":            "not negative",
+			"audit --since -1h":           "--since -1h0m0s: it is negative",
+			"audit --after -1":            "--after -1: it is negative",
+			"status --max-age -5m":        "--max-age -5m0s: it is negative",
+			"doctor --dedup-window -1h":   "--dedup-window -1h0m0s: it is negative",
+			"status --timeout -1s":        "--timeout -1s: it is negative",
 			"migrate down --to 99 --yes":  "--to 99: this program knows the versions 0 to",
 			"groups lst":                  `unknown command "lst" for "outbox groups"`,
 			"list --key 7":                "needs the topic too",
@@ -32,6 +35,15 @@ func TestWrongArguments(t *testing.T) {
 			w.require(r, ExitUsage, says, "--help")
 			if r.out != "" {
 				w.Errorf("outbox %s prints data: %s", command, r.out)
+			}
+		}
+		for _, command := range []string{"show", "explain", "plans show", "redrive", "effects redrive", "pause", "rate"} {
+			args := append(strings.Fields(command), "", "--reason", "x", "--yes") // "$ID", and there is no such variable
+			if command == "show" || command == "explain" || command == "plans show" {
+				args = args[:len(args)-3]
+			}
+			if r := w.run(args...); r.code != ExitUsage || !strings.Contains(r.err, "argument 1 is empty") || r.out != "" {
+				w.Errorf("outbox %s '': exit code %d\n%s%s", command, r.code, r.out, r.err)
 			}
 		}
 		for _, command := range []string{

@@ -179,8 +179,8 @@ Exit codes:
 	return root
 }
 
-// plausible refuses what can only be a mistake. An argument is empty if a variable of a shell is not
-// set. The text of a note may be empty.
+// plausible refuses what can only be a mistake. An argument is empty if a variable of a shell is
+// not set. The text of a note may be empty.
 func plausible(c *cobra.Command, args []string) (err error) {
 	for i, arg := range args {
 		if arg == "" && (c.Name() != "note" || i == 0) {

@@ -37,12 +37,15 @@ func TestWrongArguments(t *testing.T) {
 				w.Errorf("outbox %s prints data: %s", command, r.out)
 			}
 		}
-		for _, command := range []string{"show", "explain", "plans show", "redrive", "effects redrive", "pause", "rate"} {
-			args := append(strings.Fields(command), "", "--reason", "x", "--yes") // "$ID", and there is no such variable
+		for _, command := range []string{
+			"show", "explain", "plans show", "redrive", "effects redrive", "pause", "rate",
+		} {
+			args := append(strings.Fields(command), "", "--reason", "x", "--yes") // "$ID" of a variable that is not set
 			if command == "show" || command == "explain" || command == "plans show" {
 				args = args[:len(args)-3]
 			}
-			if r := w.run(args...); r.code != ExitUsage || !strings.Contains(r.err, "argument 1 is empty") || r.out != "" {
+			if r := w.run(args...); r.code != ExitUsage || r.out != "" ||
+				!strings.Contains(r.err, "argument 1 is empty") {
 				w.Errorf("outbox %s '': exit code %d\n%s%s", command, r.code, r.out, r.err)
 			}
 		}

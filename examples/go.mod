@@ -28,6 +28,8 @@ require (
 
 require (
 	ariga.io/atlas v0.32.1-0.20250325101103-175b25e1c1b9 // indirect
+	github.com/ThreeDotsLabs/watermill-nats/v2 v2.1.3 // indirect
+	github.com/ThreeDotsLabs/watermill-redisstream v1.4.5 // indirect
 	github.com/agext/levenshtein v1.2.3 // indirect
 	github.com/apparentlymart/go-textseg/v15 v15.0.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -58,12 +60,18 @@ require (
 	github.com/klauspost/compress v1.20.1 // indirect
 	github.com/mitchellh/go-wordwrap v1.0.1 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/nats-io/nats.go v1.55.0 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
+	github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge v0.0.0 // indirect
+	github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge v0.0.0 // indirect
 	github.com/pierrec/lz4/v4 v4.1.31 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/puzpuzpuz/xsync/v3 v3.5.1 // indirect
 	github.com/rcrowley/go-metrics v0.0.0-20250401214520-65e299d6c5c9 // indirect
+	github.com/redis/go-redis/v9 v9.23.0 // indirect
 	github.com/sony/gobreaker v1.0.0 // indirect
 	github.com/tmthrgd/go-hex v0.0.0-20190904060850-447a3041c3bc // indirect
 	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
@@ -73,6 +81,7 @@ require (
 	go.opentelemetry.io/otel v1.29.0 // indirect
 	go.opentelemetry.io/otel/metric v1.29.0 // indirect
 	go.opentelemetry.io/otel/trace v1.29.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/net v0.59.0 // indirect
@@ -113,6 +122,10 @@ replace github.com/ormoutbox/ormoutbox/watermillbridge => ../watermillbridge
 replace github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge => ../watermillbridge/kafkabridge
 
 replace github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge => ../watermillbridge/amqpbridge
+
+replace github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge => ../watermillbridge/natsbridge
+
+replace github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge => ../watermillbridge/redisbridge
 
 replace github.com/ormoutbox/ormoutbox/entoutbox => ../entoutbox
 

@@ -1,47 +1,32 @@
-// Command gorm is an idempotent consumer on GORM: each payment is delivered three times and
-// credited once.
+// Command gorm is an idempotent consumer on GORM and RabbitMQ: a payment is delivered three times
+// and credited once.
 //
+//	docker run --rm -p 5672:5672 rabbitmq:4
 //	go run ./examples/consumer/gorm
+//
+// AMQP_URL names another server than amqp://guest:guest@localhost:5672/.
 package main
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"github.com/rabbitmq/amqp091-go"
 	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
-	_ "modernc.org/sqlite" // the driver
 
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/examples/consumer/internal/payments"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
-
-func main() {
-	db := open()
-	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
-	router := check(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
-
-	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), "bank", inbox.CreateTables()))
-	router.AddConsumerHandler("credit", "payments", channel, func(msg *message.Message) error {
-		tx, err := gormoutbox.FromContext(msg.Context())
-		if err != nil {
-			return err
-		}
-		return tx.Model(&Account{ID: "ada"}).Update("cents", gorm.Expr("cents + 100")).Error
-	})
-
-	go func() { check(0, router.Run(context.Background())) }()
-	<-router.Running()
-	for range 3 {
-		check(0, channel.Publish("payments", message.NewMessage("payment-1", nil)))
-	}
-	check(0, router.Close())
-	fmt.Println(cents(db), "cents")
-}
 
 // Account is a row.
 type Account struct {
@@ -49,29 +34,74 @@ type Account struct {
 	Cents int
 }
 
-func open() *gorm.DB {
-	return check(gorm.Open(sqlite.Dialector{DriverName: "sqlite", Conn: pool()}, &gorm.Config{}))
-}
-
-func cents(db *gorm.DB) int {
-	var a Account
-	check(0, db.First(&a, "id = ?", "ada").Error)
-	return a.Cents
-}
-
-// pool opens a database in memory, and makes the table.
-func pool() *sql.DB {
-	db := check(sql.Open("sqlite",
-		"file:shop?mode=memory&cache=shared&_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"))
-	check(db.Exec("CREATE TABLE accounts (id TEXT PRIMARY KEY, cents INTEGER NOT NULL); INSERT INTO accounts VALUES " +
-		"('ada', 0)"))
-	return db
-}
-
-// check ends the program after an error.
-func check[T any](v T, err error) T {
+// credit handles a payment. Its writes commit together with the id of the event.
+func credit(msg *message.Message) error {
+	tx, err := gormoutbox.FromContext(msg.Context())
 	if err != nil {
-		panic(err)
+		return err
 	}
-	return v
+	return tx.Model(&Account{ID: "ada"}).Update("cents", gorm.Expr("cents + 100")).Error
+}
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "gorm:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	bank, err := payments.OpenBank()
+	if err != nil {
+		return err
+	}
+	db, err := gorm.Open(sqlite.Dialector{DriverName: "sqlite", Conn: bank}, &gorm.Config{})
+	if err != nil {
+		return err
+	}
+
+	// A topic is a durable queue.
+	url, topic := cmp.Or(os.Getenv("AMQP_URL"), "amqp://guest:guest@localhost:5672/"), payments.NewTopic()
+	config, logger := amqpbridge.QueueConfig(url), watermill.NewSlogLogger(core.DefaultLogger())
+	subscriber, err := amqp.NewSubscriber(config, logger)
+	if err != nil {
+		return fmt.Errorf("%w: start RabbitMQ (docker run --rm -p 5672:5672 rabbitmq:4), or set AMQP_URL", err)
+	}
+	defer func() { err = errors.Join(err, deleteQueue(url, topic)) }()
+	if err := send(ctx, config, topic); err != nil {
+		return err
+	}
+
+	router, err := message.NewRouter(message.RouterConfig{}, logger)
+	if err != nil {
+		return err
+	}
+	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), "bank", inbox.CreateTables()))
+	router.AddConsumerHandler("credit", topic, subscriber, credit)
+	return payments.Run(ctx, router, bank) // a service: router.Run(ctx)
+}
+
+// send is the other service.
+func send(ctx context.Context, config amqp.Config, topic string) (err error) {
+	publisher, err := amqpbridge.NewPublisher(amqpbridge.Config{AMQP: config, DeclareQueues: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, publisher.Close(ctx)) }()
+	return payments.Send(ctx, publisher, topic)
+}
+
+// deleteQueue leaves nothing of this demonstration behind.
+func deleteQueue(url, name string) error {
+	conn, err := amqp091.Dial(url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	channel, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	_, err = channel.QueueDelete(name, false, false, false)
+	return err
 }

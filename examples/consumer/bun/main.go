@@ -1,48 +1,33 @@
-// Command bun is an idempotent consumer on Bun: each payment is delivered three times and credited
-// once.
+// Command bun is an idempotent consumer on Bun and NATS JetStream: a payment is delivered three
+// times and credited once.
 //
+//	docker run --rm -p 4222:4222 nats:2 -js
 //	go run ./examples/consumer/bun
+//
+// NATS_URL names another server than nats://localhost:4222.
 package main
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
+	"errors"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"github.com/nats-io/nats.go"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
-	_ "modernc.org/sqlite" // the driver
 
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/examples/consumer/internal/payments"
 	"github.com/ormoutbox/ormoutbox/inbox"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge"
 )
-
-func main() {
-	db := open()
-	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
-	router := check(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
-
-	router.AddMiddleware(inbox.Middleware(bunoutbox.Transactor(db), "bank", inbox.CreateTables()))
-	router.AddConsumerHandler("credit", "payments", channel, func(msg *message.Message) error {
-		tx, err := bunoutbox.FromContext(msg.Context())
-		if err != nil {
-			return err
-		}
-		_, err = tx.NewUpdate().Model(&Account{ID: "ada"}).Set("cents = cents + 100").WherePK().Exec(msg.Context())
-		return err
-	})
-
-	go func() { check(0, router.Run(context.Background())) }()
-	<-router.Running()
-	for range 3 {
-		check(0, channel.Publish("payments", message.NewMessage("payment-1", nil)))
-	}
-	check(0, router.Close())
-	fmt.Println(cents(db), "cents")
-}
 
 // Account is a row.
 type Account struct {
@@ -50,27 +35,86 @@ type Account struct {
 	Cents int
 }
 
-func open() *bun.DB { return bun.NewDB(pool(), sqlitedialect.New()) }
-
-func cents(db *bun.DB) int {
-	a := Account{ID: "ada"}
-	check(0, db.NewSelect().Model(&a).WherePK().Scan(context.Background()))
-	return a.Cents
-}
-
-// pool opens a database in memory, and makes the table.
-func pool() *sql.DB {
-	db := check(sql.Open("sqlite",
-		"file:shop?mode=memory&cache=shared&_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"))
-	check(db.Exec("CREATE TABLE accounts (id TEXT PRIMARY KEY, cents INTEGER NOT NULL); INSERT INTO accounts VALUES " +
-		"('ada', 0)"))
-	return db
-}
-
-// check ends the program after an error.
-func check[T any](v T, err error) T {
+// credit handles a payment. Its writes commit together with the id of the event.
+func credit(msg *message.Message) error {
+	tx, err := bunoutbox.FromContext(msg.Context())
 	if err != nil {
-		panic(err)
+		return err
 	}
-	return v
+	_, err = tx.NewUpdate().Model(&Account{ID: "ada"}).Set("cents = cents + 100").WherePK().Exec(msg.Context())
+	return err
+}
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "bun:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	bank, err := payments.OpenBank()
+	if err != nil {
+		return err
+	}
+	db := bun.NewDB(bank, sqlitedialect.New())
+
+	url, topic := cmp.Or(os.Getenv("NATS_URL"), nats.DefaultURL), payments.NewTopic()
+	conn, err := nats.Connect(url)
+	if err != nil {
+		return fmt.Errorf("%w: start NATS (docker run --rm -p 4222:4222 nats:2 -js), or set NATS_URL", err)
+	}
+	defer conn.Close()
+	js, err := conn.JetStream()
+	if err != nil {
+		return err
+	}
+	if _, err := js.AddStream(&nats.StreamConfig{Name: topic, Subjects: []string{topic}}); err != nil {
+		return fmt.Errorf("%w: does the server at NATS_URL run with -js?", err)
+	}
+	defer func() { err = errors.Join(err, js.DeleteStream(topic)) }()
+	if err := send(ctx, url, topic); err != nil {
+		return err
+	}
+
+	subscriber, err := subscribe(js, url, topic)
+	if err != nil {
+		return err
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NewSlogLogger(core.DefaultLogger()))
+	if err != nil {
+		return err
+	}
+	router.AddMiddleware(inbox.Middleware(bunoutbox.Transactor(db), "bank", inbox.CreateTables()))
+	router.AddConsumerHandler("credit", topic, subscriber, credit)
+	return payments.Run(ctx, router, bank) // a service: router.Run(ctx)
+}
+
+// subscribe makes the consumer on the server, where it stays when the process ends, and a
+// subscriber that does not acknowledge a message whose handler was cut short. docs/nats.md says
+// what happens without either.
+func subscribe(js nats.JetStreamContext, url, topic string) (message.Subscriber, error) {
+	_, err := js.AddConsumer(topic, &nats.ConsumerConfig{
+		Durable: "bank", DeliverGroup: "bank", DeliverSubject: "deliver." + topic, FilterSubject: topic,
+		AckPolicy: nats.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return wmnats.NewSubscriber(wmnats.SubscriberConfig{
+		URL: url, Unmarshaler: &wmnats.NATSMarshaler{}, QueueGroupPrefix: "bank", AckWaitTimeout: time.Minute,
+		JetStream: wmnats.JetStreamConfig{
+			DurablePrefix: "bank", SubscribeOptions: []nats.SubOpt{nats.ManualAck()},
+		},
+	}, watermill.NewSlogLogger(core.DefaultLogger()))
+}
+
+// send is the other service.
+func send(ctx context.Context, url, topic string) (err error) {
+	publisher, err := natsbridge.NewPublisher(natsbridge.Config{URL: url})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, publisher.Close(ctx)) }()
+	return payments.Send(ctx, publisher, topic)
 }

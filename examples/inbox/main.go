@@ -1,8 +1,11 @@
-// Command inbox is a consumer that credits accounts, on four libraries. Every payment is delivered
-// three times. One of them fails half-way at first, and one message is not a payment at all. Each
-// account is credited once.
+// Command inbox is a consumer of RabbitMQ that credits accounts, on four libraries. Every payment is
+// delivered three times. One of them fails half-way at first, and one message is not a payment at
+// all. Each account is credited once.
 //
+//	docker run --rm -p 5672:5672 rabbitmq:4
 //	go run ./examples/inbox
+//
+// AMQP_URL names another server than amqp://guest:guest@localhost:5672/.
 //
 // Compare sql.go, gorm.go, bun.go and ent.go: only the Transactor and the handler's own statements
 // differ.
@@ -10,39 +13,45 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
-	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/examples/internal/demo"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
 func main() {
-	dir, err := os.MkdirTemp("", "outbox-inbox-")
-	if err == nil {
-		for _, name := range []string{"sql", "gorm", "bun", "ent"} {
-			err = errors.Join(err, run(context.Background(), os.Stdout, name, dir))
-		}
-		err = errors.Join(err, os.RemoveAll(dir))
-	}
-	if err != nil {
+	if err := runAll(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "inbox:", err)
 		os.Exit(1)
 	}
+}
+
+func runAll(ctx context.Context) (err error) {
+	dir, err := os.MkdirTemp("", "outbox-inbox-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for _, name := range []string{"sql", "gorm", "bun", "ent"} {
+		if err := run(ctx, name, dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Payment is the payload of a message.
@@ -60,7 +69,12 @@ type bank interface {
 	Credit(ctx context.Context, p Payment) error
 }
 
-func run(ctx context.Context, out io.Writer, name, dir string) (err error) {
+func run(ctx context.Context, name, dir string) (err error) {
+	broker, err := openBroker()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, broker.close(ctx)) }()
 	pool, err := openSQLite(filepath.Join(dir, name+".db"))
 	if err != nil {
 		return err
@@ -83,16 +97,7 @@ func run(ctx context.Context, out io.Writer, name, dir string) (err error) {
 		return err
 	}
 
-	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
-	defer func() { err = errors.Join(err, channel.Close()) }()
-	var credited atomic.Int64
-	outbox, err := core.New(core.Config{
-		Repository: repo,
-		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
-			credited.Add(1) // the broker, for this example; several workers call it
-			return nil
-		}),
-	})
+	outbox, err := core.New(core.Config{Repository: repo, Publisher: broker.publisher})
 	if err != nil {
 		return err
 	}
@@ -108,35 +113,26 @@ func run(ctx context.Context, out io.Writer, name, dir string) (err error) {
 		return err
 	}
 
-	poisoned := &poisonQueue{}
-	router, err := newRouter(in, b, channel, poisoned)
+	router, err := newRouter(in, b, broker)
 	if err != nil {
 		return err
 	}
-	routed := make(chan error, 1)
-	go func() { routed <- router.Run(ctx) }()
-	<-router.Running()
-	err = deliver(channel)
-	err = errors.Join(err, router.Close(), <-routed, outbox.Drain(ctx))
-
-	fmt.Fprintf(out, "%s: ", name)
-	for _, account := range []string{"ada", "bob"} {
-		var cents int
-		err = errors.Join(err, pool.QueryRowContext(ctx, "SELECT cents FROM accounts WHERE id = ?",
-			account).Scan(&cents))
-		fmt.Fprintf(out, "%s has %d, ", account, cents)
+	if err := deliver(broker); err != nil {
+		return err
 	}
-	parked, listErr := in.ListDead(ctx, inbox.DeadQuery{})
-	fmt.Fprintf(out, "%d events of credits, %d parked, %d in the poison queue\n", credited.Load(), len(parked),
-		poisoned.messages)
-	return errors.Join(err, listErr)
+	if err := demo.Run(ctx, router, deliveries); err != nil { // a service: router.Run(ctx)
+		return err
+	}
+	if err := outbox.Drain(ctx); err != nil { // a service has outbox.Run beside the router
+		return err
+	}
+	return report(ctx, name, pool, in, broker)
 }
 
 // newRouter wires Poison(Retry(Inbox(handler))).
-func newRouter(in *inbox.Inbox, b bank, channel *gochannel.GoChannel,
-	poisoned message.Publisher,
-) (*message.Router, error) {
-	poison, err := middleware.PoisonQueueWithFilter(poisoned, "payments_poison", inbox.Final)
+func newRouter(in *inbox.Inbox, b bank, broker *broker) (*message.Router, error) {
+	publisher := broker.publisher.MessagePublisher(0)
+	poison, err := middleware.PoisonQueueWithFilter(publisher, broker.poison, inbox.Final)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +144,7 @@ func newRouter(in *inbox.Inbox, b bank, channel *gochannel.GoChannel,
 	if err != nil {
 		return nil, err
 	}
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NewSlogLogger(core.DefaultLogger()))
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +152,7 @@ func newRouter(in *inbox.Inbox, b bank, channel *gochannel.GoChannel,
 	failed := false
 	// The Router's own publisher gets no messages: those that the handler returns go to the outbox,
 	// in its transaction.
-	router.AddHandler("credit", "payments", channel, "credits", channel,
+	router.AddHandler("credit", broker.payments, broker.subscriber, broker.credits, publisher,
 		func(msg *message.Message) ([]*message.Message, error) {
 			var p Payment
 			if err := json.Unmarshal(msg.Payload, &p); err != nil {
@@ -176,8 +172,11 @@ func newRouter(in *inbox.Inbox, b bank, channel *gochannel.GoChannel,
 	return router, nil
 }
 
+// deliveries is how many messages deliver sends.
+const deliveries = 9
+
 // deliver sends every message three times, as a broker may.
-func deliver(to message.Publisher) error {
+func deliver(to *broker) error {
 	for range 3 {
 		for id, payload := range []string{
 			`{"account":"ada","cents":4200}`, `{"account":"bob","cents":100}`,
@@ -185,7 +184,7 @@ func deliver(to message.Publisher) error {
 		} {
 			msg := message.NewMessage(watermill.NewUUID(), []byte(payload))
 			msg.Metadata.Set(core.HeaderEventID, fmt.Sprint("payment-", id)) // the outbox of the sender does so
-			if err := to.Publish("payments", msg); err != nil {
+			if err := to.publisher.MessagePublisher(0).Publish(to.payments, msg); err != nil {
 				return err
 			}
 		}
@@ -193,12 +192,18 @@ func deliver(to message.Publisher) error {
 	return nil
 }
 
-// poisonQueue counts the messages that cannot be processed.
-type poisonQueue struct{ messages int }
-
-func (q *poisonQueue) Publish(_ string, msgs ...*message.Message) error {
-	q.messages += len(msgs)
+// report prints what the accounts hold, and what came into the queues.
+func report(ctx context.Context, name string, pool *sql.DB, in *inbox.Inbox, broker *broker) error {
+	var ada, bob int
+	err := pool.QueryRowContext(ctx, "SELECT (SELECT cents FROM accounts WHERE id = 'ada'), "+
+		"(SELECT cents FROM accounts WHERE id = 'bob')").Scan(&ada, &bob)
+	parked, listErr := in.ListDead(ctx, inbox.DeadQuery{})
+	credits, creditsErr := broker.drop(broker.credits)
+	poisoned, poisonErr := broker.drop(broker.poison)
+	if err := errors.Join(err, listErr, creditsErr, poisonErr); err != nil {
+		return err
+	}
+	fmt.Printf("%s: ada has %d, bob has %d, %d events of credits, %d parked, %d in the poison queue\n",
+		name, ada, bob, credits, len(parked), poisoned)
 	return nil
 }
-
-func (*poisonQueue) Close() error { return nil }

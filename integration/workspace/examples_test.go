@@ -5,8 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -42,18 +44,47 @@ consumer: order.paid order-1 {"order_id":"order-1"}
 	}
 }
 
-// The example consumers of each library are whole programs that run on SQLite.
+// The example consumers are whole programs, each on another library and another broker. One payment
+// comes three times, and is credited once. Without the broker a program ends, and says what to
+// start.
 func TestExamplesOfConsumers(t *testing.T) {
 	t.Parallel()
 	root, _ := workspace(t)
-	for _, name := range []string{"bun", "ent", "gorm", "sql"} {
-		t.Run(name, func(t *testing.T) {
+	const credited = "the payment was delivered 3 times, ada has 100 cents\n"
+	inbox := ""
+	for _, name := range []string{"sql", "gorm", "bun", "ent"} {
+		inbox += name + ": ada has 4200, bob has 100, 2 events of credits, 1 parked, 3 in the poison queue\n"
+	}
+	for folder, tc := range map[string]struct {
+		variable     string
+		address      func(testing.TB) string
+		nobody, hint string
+		want         string
+	}{
+		"consumer/bun":  {"NATS_URL", topics.NATSURL, "nats://127.0.0.1:1", "start NATS", credited},
+		"consumer/ent":  {"KAFKA_BROKERS", topics.KafkaAddress, "127.0.0.1:1", "start Kafka", credited},
+		"consumer/gorm": {"AMQP_URL", topics.RabbitURI, "amqp://127.0.0.1:1", "start RabbitMQ", credited},
+		"consumer/sql":  {"REDIS_URL", topics.RedisURL, "redis://127.0.0.1:1", "start Redis", credited},
+		"inbox":         {"AMQP_URL", topics.RabbitURI, "amqp://127.0.0.1:1", "start RabbitMQ", inbox},
+	} {
+		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
-			program := filepath.Join(t.TempDir(), name)
-			goTool(t, filepath.Join(root, "examples"), "build", "-o", program, "./consumer/"+name)
-			out, err := exec.CommandContext(t.Context(), program).CombinedOutput()
-			if err != nil || string(out) != "100 cents\n" {
-				t.Errorf("%v, printed:\n%s", err, out)
+			program := filepath.Join(t.TempDir(), filepath.Base(folder))
+			goTool(t, filepath.Join(root, "examples"), "build", "-o", program, "./"+folder)
+			run := func(address string) (out, log string, err error) {
+				cmd := exec.CommandContext(t.Context(), program)
+				cmd.Env = append(os.Environ(), tc.variable+"="+address)
+				var stdout, stderr bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &stdout, &stderr
+				err = cmd.Run()
+				return stdout.String(), stderr.String(), err
+			}
+			if out, log, err := run(tc.address(t)); err != nil || out != tc.want {
+				t.Errorf("%v: %s\nprinted:\n%s\nwant:\n%s", err, log, out, tc.want)
+			}
+			if out, log, err := run(tc.nobody); err == nil || out != "" || !strings.Contains(log, tc.hint) ||
+				!strings.Contains(log, tc.variable) {
+				t.Errorf("without a broker: %v: %s\nprinted:\n%s", err, log, out)
 			}
 		})
 	}

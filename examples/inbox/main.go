@@ -1,6 +1,6 @@
-// Command inbox is a consumer of RabbitMQ that credits accounts, on four libraries. Every payment is
-// delivered three times. One of them fails half-way at first, and one message is not a payment at
-// all. Each account is credited once.
+// Command inbox is a consumer that credits accounts, on four libraries, with RabbitMQ as broker.
+// Every payment is delivered three times. One of them fails half-way at first, and one message is
+// not a payment at all. Each account is credited once.
 //
 //	docker run --rm -p 5672:5672 rabbitmq:4
 //	go run ./examples/inbox

@@ -62,7 +62,8 @@ func run(ctx context.Context) (err error) {
 	brokers := strings.Split(cmp.Or(os.Getenv("KAFKA_BROKERS"), "localhost:9092"), ",")
 	topic, deleteTopic, err := createTopic(brokers)
 	if err != nil {
-		return fmt.Errorf("%w: start Kafka (docker run --rm -p 9092:9092 apache/kafka:4.3.1), or set KAFKA_BROKERS", err)
+		return fmt.Errorf("%w: start Kafka (docker run --rm -p 9092:9092 apache/kafka:4.3.1), "+
+			"or set KAFKA_BROKERS", err)
 	}
 	defer func() { err = errors.Join(err, deleteTopic()) }()
 	if err := send(ctx, brokers, topic); err != nil {

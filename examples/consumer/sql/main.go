@@ -55,8 +55,8 @@ func run(ctx context.Context) (err error) {
 	}
 	topic, client := payments.NewTopic(), redis.NewClient(options)
 	if err := client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("%w: start Redis (docker run --rm -p 6379:6379 redis:7 --appendonly yes --appendfsync always), "+
-			"or set REDIS_URL", err)
+		return fmt.Errorf("%w: start Redis (docker run --rm -p 6379:6379 redis:7 --appendonly yes "+
+			"--appendfsync always), or set REDIS_URL", err)
 	}
 	defer func() { err = errors.Join(err, client.Del(ctx, topic).Err()) }()
 	if err := send(ctx, options, topic); err != nil {

@@ -38,7 +38,9 @@ func OpenBank() (*sql.DB, error) {
 func Send(ctx context.Context, publisher core.Publisher, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	payment := core.Event{ID: core.NewEventID(), Type: "payment.received", Topic: topic, Payload: []byte(`{"cents":100}`)}
+	payment := core.Event{
+		ID: core.NewEventID(), Type: "payment.received", Topic: topic, Payload: []byte(`{"cents":100}`),
+	}
 	for n := range copies {
 		// Another row for each copy: NATS would recognise copies of one row itself.
 		if err := publisher.Publish(ctx, core.Delivery{RowID: core.RowID{byte(n + 1)}, Event: payment}); err != nil {

@@ -17,7 +17,7 @@ func (r *relay) acked(it *item, now time.Time) {
 		return
 	}
 	r.dests.goOn(d)
-	r.poller.sweep.restUntil = time.Time{} // its keys were passed over
+	r.poller.wakeKeys() // its keys were passed over
 	r.notices.add(func() {
 		r.o.obs.BreakerChanged(d.topic, false, nil)
 		r.cfg.Logger.Info("outbox: destination goes on", "component", "outbox", "destination", d.topic)

@@ -246,7 +246,7 @@ func (r *relay) setPauses(list []Pause) {
 	}
 	if len(ended) > 0 {
 		now := time.Now()
-		r.poller.sweep.restUntil = time.Time{} // its keys were passed over
+		r.poller.wakeKeys() // its keys were passed over
 		for _, d := range r.dests.limited {
 			d.limit.look.ask(now)
 		}

@@ -16,7 +16,8 @@ const (
 	minPoll = 20 * time.Millisecond
 )
 
-// poller is the state of the poller between its rounds; guarded by relay.mu, except turn.
+// poller is the state of the poller between its rounds; guarded by relay.mu, except turn. No round
+// of the zero value begins.
 type poller struct {
 	turn   chan struct{} // held during a round
 	rounds uint
@@ -24,6 +25,45 @@ type poller struct {
 	sweep  sweep
 	drains int // calls of Drain: they look at everything, so sweeps do not rest
 }
+
+func newPoller() poller { return poller{turn: make(chan struct{}, 1)} }
+
+// begin waits until no other round is under way: Run and the calls of Drain take turns. end ends
+// the round. Both are called without the lock.
+func (p *poller) begin(ctx context.Context) error {
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *poller) end() { <-p.turn }
+
+// count counts a round. It reports whether the round claims ordered rows first: the kinds take
+// turns, so that neither starves the other when there is little room.
+func (p *poller) count() (orderedFirst bool) {
+	p.rounds++
+	return p.rounds%2 == 0
+}
+
+// draining reports whether a call of Drain is under way.
+func (p *poller) draining() bool { return p.drains > 0 }
+
+// heads returns where the next page of the head scan begins. It returns false while the keys rest.
+func (p *poller) heads(now time.Time) (after KeyID, ok bool) {
+	return p.cursor, p.draining() || !p.sweep.resting(now)
+}
+
+// page notes a page of the head scan, as sweep does, and where the next one begins.
+func (p *poller) page(after, next KeyID, rows int, now time.Time, most time.Duration) (more bool) {
+	p.cursor = next
+	return p.sweep.page(after, next, rows, now, most)
+}
+
+// wakeKeys ends the rest of the keys: some of them were passed over.
+func (p *poller) wakeKeys() { p.sweep.restUntil = time.Time{} }
 
 // poll claims the rows that the fast path does not have: after a crash, when the fast path was
 // full, for a retry or a delay, or from another producer. After a full batch it polls again at
@@ -187,17 +227,13 @@ type idleKinds struct {
 // round claims the due rows once: woken lanes, unordered rows, a page of lane heads, probes of
 // stopped destinations, and rows of limited ones.
 func (r *relay) round(ctx context.Context, idle *idleKinds) (res roundResult, err error) {
-	select {
-	case r.poller.turn <- struct{}{}:
-		defer func() { <-r.poller.turn }()
-	case <-ctx.Done():
-		return res, ctx.Err()
+	if err := r.poller.begin(ctx); err != nil {
+		return res, err
 	}
+	defer r.poller.end()
 	r.mu.Lock()
-	r.poller.rounds++
 	began, heard := time.Now(), r.wakes.answered()
-	// the kinds take turns, so that neither starves the other when there is little room
-	orderedFirst := r.poller.rounds%2 == 0
+	orderedFirst := r.poller.count()
 	if heard {
 		orderedFirst = r.wakes.heard.orderedFirst(orderedFirst)
 	}
@@ -324,9 +360,9 @@ func (r *relay) claimHeads(ctx context.Context) (stepResult, error) {
 		return stepResult{}, nil
 	}
 	r.mu.Lock()
-	after, resting := r.poller.cursor, r.poller.drains == 0 && r.poller.sweep.resting(time.Now())
+	after, ok := r.poller.heads(time.Now())
 	r.mu.Unlock()
-	if resting {
+	if !ok {
 		return stepResult{}, nil
 	}
 	var next KeyID
@@ -339,8 +375,7 @@ func (r *relay) claimHeads(ctx context.Context) (stepResult, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.poller.cursor = next
-	more := r.poller.sweep.page(after, next, len(rows), time.Now(), r.cfg.MaxPollInterval)
+	more := r.poller.page(after, next, len(rows), time.Now(), r.cfg.MaxPollInterval)
 	return stepResult{asked: true, rows: len(rows), more: more}, nil
 }
 

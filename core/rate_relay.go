@@ -66,7 +66,7 @@ func (r *relay) unlimit(d *destination) {
 		r.cfg.Logger.Info("outbox: the rate of a destination is not limited any more", "component", "outbox",
 			"destination", d.topic)
 	})
-	r.poller.sweep.restUntil = time.Time{} // its keys were passed over
+	r.poller.wakeKeys() // its keys were passed over
 	r.wakes.poll(time.Now())
 }
 
@@ -155,7 +155,7 @@ func (r *relay) looksDue(now time.Time) (due []*destination, more bool) {
 			continue
 		}
 		at, ok := d.limit.lookAt(now, d.items)
-		if ok && (!now.Before(at) || r.poller.drains > 0 && d.limit.worthLook(now, d.items)) {
+		if ok && (!now.Before(at) || r.poller.draining() && d.limit.worthLook(now, d.items)) {
 			due = append(due, d)
 		}
 	}

@@ -69,9 +69,9 @@ const shutdownGrace = 5 * time.Second
 
 func newRelay(o *Outbox) *relay {
 	r := &relay{
-		o: o, cfg: &o.cfg, wakes: newWakeups(), poller: poller{turn: make(chan struct{}, 1)},
+		o: o, cfg: &o.cfg, wakes: newWakeups(), poller: newPoller(),
 		operators: make(chan struct{}, 1),
-		writer:    writer{kick: make(chan struct{}, 1), abandon: make(chan struct{})},
+		writer:    newWriter(),
 		life:      lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
 	}
 	r.archive.Name, r.archive.Archive = "outbox: Retention.Archive", o.cfg.Retention.Archive

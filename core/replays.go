@@ -60,7 +60,7 @@ func (r *relay) letIn(it *item) bool {
 		return true
 	}
 	p := &r.inflight.replays
-	if r.poller.drains > 0 || r.roomForReplay(it.dest) {
+	if r.poller.draining() || r.roomForReplay(it.dest) {
 		p.hold(it)
 		return true
 	}

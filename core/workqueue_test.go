@@ -113,26 +113,3 @@ func TestWorkQueueReplaysGoLast(t *testing.T) {
 		t.Errorf("%d replays and then %d others, want all", replays, live)
 	}
 }
-
-// Of the items that wait for the rate of their destination, replayed events go last too.
-func TestParkedReplaysGoLast(t *testing.T) {
-	var p parked
-	for range replayShare {
-		p.push(&item{replay: true})
-		p.push(&item{})
-	}
-	replays := 0
-	for n := range 2 * replayShare {
-		if from := p.next(false); from == &p.replays || from == nil && n < replayShare {
-			t.Fatalf("pick %d: a replay would be taken that may not be", n)
-		}
-		if it, ok := p.pop(); !ok {
-			t.Fatal("an item is lost")
-		} else if it.replay && n < replayShare {
-			replays++
-		}
-	}
-	if replays != 1 || p.len() != 0 {
-		t.Errorf("%d of the first %d were replays, want 1; %d are left", replays, replayShare, p.len())
-	}
-}

@@ -9,11 +9,19 @@ const dbTimeout = 15 * time.Second
 // maxDoneWakes is how many lanes are looked at one by one when their claimed runs are done.
 const maxDoneWakes = 4
 
-// writer wakes and ends the goroutine that writes marks.
+// writer wakes and ends the goroutine that writes marks, and says when it writes. The zero value
+// wakes no goroutine.
 type writer struct {
-	kick     chan struct{}
-	abandon  chan struct{} // closed: stop trying to write
-	failures int           // failed batches in a row; used only by that goroutine
+	kick    chan struct{}
+	abandon chan struct{} // closed: stop trying to write
+
+	// The next two are used only by that goroutine.
+	failures int       // failed batches in a row
+	due      time.Time // when the waiting marks are written; zero: none waits
+}
+
+func newWriter() writer {
+	return writer{kick: make(chan struct{}, 1), abandon: make(chan struct{})}
 }
 
 func (w *writer) wake() {
@@ -29,6 +37,20 @@ func (w *writer) abandoned() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// plan sets when the marks are written: at once if they are enough for a batch or if the writer is
+// abandoned, else once the first of them has waited for delay. After a failure only its pause
+// counts.
+func (w *writer) plan(waiting int, full, abandoned bool, now time.Time, delay time.Duration) {
+	switch {
+	case waiting == 0:
+		w.due = time.Time{}
+	case abandoned || full && w.failures == 0:
+		w.due = now
+	case w.due.IsZero():
+		w.due = now.Add(delay)
 	}
 }
 
@@ -51,63 +73,57 @@ func (r *relay) batchWaits() bool {
 // batchWaits), or after MarkDelay. A mark that cannot be written is tried again, because a lost
 // mark is a repeated publish.
 func (r *relay) writeMarks() {
-	var due time.Time // when the waiting marks are written; zero: none waits
+	w := &r.writer
 	// after a failure: another goroutine has seen that the database is back
 	var news <-chan struct{}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		now, abandoned := time.Now(), r.writer.abandoned()
+		now, abandoned := time.Now(), w.abandoned()
 		r.mu.Lock()
 		n := r.marks.len()
 		full := r.batchWaits() || r.life.phase >= phaseClosing
 		at, apart := r.marks.later.next()
 		stop := r.life.phase == phaseClosed
 		r.mu.Unlock()
-		switch {
-		case stop:
+		if stop {
 			return
-		case n == 0:
-			due = time.Time{}
-		case abandoned || full && r.writer.failures == 0:
-			due = now
-		case due.IsZero():
-			due = now.Add(r.cfg.MarkDelay)
 		}
+		w.plan(n, full, abandoned, now, r.cfg.MarkDelay)
 		if apart && abandoned {
 			at = now
 		}
-		if !apart || n > 0 && due.Before(at) {
-			at = due
+		if !apart || n > 0 && w.due.Before(at) {
+			at = w.due
 		}
 		if at.IsZero() {
-			<-r.writer.kick
+			<-w.kick
 			continue
 		}
 		if wait := at.Sub(now); wait > 0 {
 			timer.Reset(wait)
-			abandon := r.writer.abandon
+			abandon := w.abandon
 			if abandoned {
 				abandon = nil
 			}
 			select {
-			case <-r.writer.kick:
+			case <-w.kick:
 			case <-timer.C:
 			case <-news:
-				news, due = nil, time.Now()
+				news, w.due = nil, time.Now()
 			case <-abandon:
 			}
 			continue
 		}
-		if n > 0 && !due.After(now) {
-			due = time.Time{}
+		if n > 0 && !w.due.After(now) {
+			w.due = time.Time{}
 			heard := r.db.news()
 			if err := r.writeBatch(abandoned); err == nil {
-				r.writer.failures, news = 0, nil
+				w.failures, news = 0, nil
 			} else {
-				r.writer.failures++
+				w.failures++
 				news = heard
-				due = time.Now().Add(r.heldBack(n, r.writer.failures, err))
+				w.due = time.Now().Add(r.heldBack(n, w.failures, err))
 			}
 		}
 		if apart {

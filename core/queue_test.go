@@ -1,0 +1,50 @@
+package core
+
+import "testing"
+
+func TestQueue(t *testing.T) {
+	var q queue[int]
+	if v, ok := q.pop(); ok || v != 0 || q.len() != 0 {
+		t.Fatal("a new queue holds something")
+	}
+	// Pushes and pops alternate, so that the queue frees what was popped while others wait.
+	next := 0
+	for i := range 10_000 {
+		q.push(i)
+		if i%3 == 0 {
+			if first := q.first(); first != next {
+				t.Fatalf("first is %d, want %d", first, next)
+			}
+			if v, ok := q.pop(); !ok || v != next {
+				t.Fatalf("popped %d %t, want %d", v, ok, next)
+			}
+			next++
+		}
+	}
+	for ; q.len() > 0; next++ {
+		if v, ok := q.pop(); !ok || v != next {
+			t.Fatalf("popped %d %t, want %d", v, ok, next)
+		}
+		if len(q.items) > 2*q.len()+1024 {
+			t.Fatalf("%d places are kept for %d values", len(q.items), q.len())
+		}
+	}
+	if next != 10_000 {
+		t.Errorf("popped %d of 10000", next)
+	}
+}
+
+// What was popped can be freed: the queue does not point to it.
+func TestQueueForgetsWhatWasPopped(t *testing.T) {
+	var q queue[*int]
+	for range 5 {
+		q.push(new(int))
+	}
+	q.pop()
+	q.pop()
+	for i, v := range q.items[:cap(q.items)] {
+		if held := v != nil; held != (i >= 2 && i < 5) {
+			t.Errorf("place %d holds a value: %t", i, held)
+		}
+	}
+}

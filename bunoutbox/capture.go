@@ -17,7 +17,7 @@ import (
 // after writes the events of a statement that was executed. If it returns an error, the transaction
 // must not commit.
 func (s *statement) after(ctx context.Context, event *bun.QueryEvent) {
-	if s.mappers == nil && len(s.models) == 0 {
+	if s.on.mappers == nil && len(s.models) == 0 {
 		return
 	}
 	affected := int64(-1)
@@ -92,7 +92,7 @@ func (c *capture) collect(ctx context.Context, event *bun.QueryEvent) error {
 	if err != nil {
 		return err
 	}
-	if fresh := c.needsReading(); fresh && (c.mappers != nil || c.unproven()) {
+	if fresh := c.needsReading(); fresh && (c.on.mappers != nil || c.unproven()) {
 		if rows, err = c.readRows(context.WithoutCancel(ctx), event, rows); err != nil {
 			return err
 		}
@@ -254,16 +254,16 @@ func (c *capture) assignID(event *bun.QueryEvent) error {
 
 // mapped collects the events that the On functions derive from the rows.
 func (c *capture) mapped(ctx context.Context, rows []row) error {
-	if c.mappers == nil {
+	if c.on.mappers == nil {
 		return nil
 	}
-	ctx = core.ContextWithTx(ctx, c.tx)
-	defer c.endTx()
+	ctx = core.ContextWithTx(ctx, c.on.tx)
+	defer c.on.endTx()
 	for _, r := range rows {
 		if r.key == "" && len(c.table.PKs) > 0 && c.ob.own.Config().AllowKeyless {
 			continue
 		}
-		for _, fn := range c.mappers {
+		for _, fn := range c.on.mappers {
 			events, err := fn(ctx, c.op, r.model.Interface())
 			if err != nil {
 				return err

@@ -22,16 +22,15 @@ import (
 // database says which rows it changed: their keys came back in RETURNING, or as many rows were
 // affected as it has models, each named by its key.
 type statement struct {
-	ob      *Outbox
-	query   query
-	table   *schema.Table
-	op      core.Op
-	text    parsed
-	slice   bool
-	models  []reflect.Value  // the models as the statement got them
-	keys    []string         // their keys, "" where unknown
-	mappers []adapter.Mapper // nil when there are no On functions
-	resolve bool             // the On functions have ResolveRows
+	ob     *Outbox
+	query  query
+	table  *schema.Table
+	op     core.Op
+	text   parsed
+	slice  bool
+	models []reflect.Value // the models as the statement got them
+	keys   []string        // their keys, "" where unknown
+	on     onFunctions
 
 	known    knowledge
 	partly   bool            // it names its rows, and has further conditions
@@ -39,9 +38,6 @@ type statement struct {
 	stale    map[string]bool // columns that an update sets to other values than the models have
 	resolved []row           // rows that were found and locked before
 	bound    bool            // the statement also named its rows by their keys
-
-	tx    core.Tx // for the On functions; nil without any
-	endTx func()
 }
 
 // knowledge says how the changed rows will be known.
@@ -91,11 +87,11 @@ func (o *Outbox) statement(event *bun.QueryEvent) (*statement, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.mappers, s.resolve = o.own.Mappers.Of(s.table.Type); s.mappers == nil && !has {
+	if s.on.mappers, s.on.resolve = o.own.Mappers.Of(s.table.Type); s.on.mappers == nil && !has {
 		return nil, nil
 	}
 	s.models, s.slice = elements(model.Value()), isSlice(model.Value())
-	if s.mappers == nil && !s.anyRecorded() {
+	if s.on.mappers == nil && !s.anyRecorded() {
 		return nil, nil
 	}
 	s.keys = make([]string, len(s.models))
@@ -125,20 +121,20 @@ func (s *statement) anyRecorded() bool {
 func (s *statement) before(ctx context.Context, event *bun.QueryEvent) error {
 	s.text = parse(event.Query, s.ob.own.Dialect())
 	s.decide(event)
-	resolve := s.resolve && s.op != core.OpCreate && s.op != core.OpUpsert &&
+	resolve := s.on.resolve && s.op != core.OpCreate && s.op != core.OpUpsert &&
 		(s.known == unknown || s.partly || s.uncounted())
 	if !resolve {
 		if err := s.refuse(ctx); err != nil {
 			return err
 		}
 	}
-	if s.mappers == nil && !s.anyRecorded() {
+	if s.on.mappers == nil && !s.anyRecorded() {
 		s.models = nil
 		return nil
 	}
 	err := s.visit(ctx, func(tx *sqltx.VisitedTx) error {
-		if s.mappers != nil {
-			s.keepTx(ctx, tx, event.DB.DB)
+		if s.on.mappers != nil {
+			s.on.keepTx(ctx, tx, event.DB.DB, s.run)
 		}
 		return s.ob.own.Check(ctx, inPool{tx, event.DB.DB})
 	})
@@ -178,17 +174,6 @@ type laterInPool struct {
 
 // Pool is for core.Outbox.CheckTx.
 func (t laterInPool) Pool() *sql.DB { return t.pool }
-
-// keepTx keeps the transaction for the On functions. If ctx has it, they get that one, which lives
-// longer.
-func (s *statement) keepTx(ctx context.Context, tx *sqltx.VisitedTx, pool *sql.DB) {
-	if own, ok := core.TxFromContext(ctx); ok && tx.Same(own) {
-		s.tx, s.endTx = own, func() {}
-		return
-	}
-	later, end := tx.Later(s.run)
-	s.tx, s.endTx = laterInPool{later, pool}, end
-}
 
 // run runs a statement where the query runs.
 func (s *statement) run(ctx context.Context, text string) error { return run(ctx, s.query, text) }
@@ -287,13 +272,13 @@ func (s *statement) refuse(ctx context.Context) error {
 			return s.unknown(s.why)
 		}
 	}
-	if s.mappers == nil {
+	if s.on.mappers == nil {
 		return nil
 	}
 	if !s.ob.own.AllowsKeyless(ctx, s.table.Type, s.op, s.table.Name) {
 		return s.unknown(s.why)
 	}
-	s.mappers = nil
+	s.on.mappers = nil
 	return nil
 }
 
@@ -428,7 +413,7 @@ func (s *statement) bulk(event *bun.QueryEvent) bool {
 
 // staleColumns returns the columns that an update sets to values that its models do not have.
 func (s *statement) staleColumns(event *bun.QueryEvent) map[string]bool {
-	if s.op != core.OpUpdate || s.mappers == nil {
+	if s.op != core.OpUpdate || s.on.mappers == nil {
 		return nil
 	}
 	gen := event.DB.QueryGen()

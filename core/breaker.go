@@ -2,12 +2,6 @@ package core
 
 import "time"
 
-func (r *relay) startProbe(it *item) {
-	it.probe = true
-	it.dest.probing = true
-	it.dest.turn.fresh = it.path == PathHot
-}
-
 // acked notes that the destination accepted an event: the destination works.
 func (r *relay) acked(it *item, now time.Time) {
 	d := it.dest

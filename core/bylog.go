@@ -64,10 +64,7 @@ func (o *Outbox) cleanOnly(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	if !o.cfg.DisableJanitor {
-		r := newRelay(o) // never started: it claims and publishes nothing
-		defer r.life.cancelPublishes()
-		defer r.life.cancelWrites()
-		wg.Go(func() { r.clean(ctx) })
+		wg.Go(func() { newJanitor(o).clean(ctx) })
 	}
 	<-ctx.Done()
 	wg.Wait()

@@ -59,28 +59,28 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 			// This process held the row and lost the lease. An acknowledged row is only marked. A
 			// row that is being published goes on under the new claim.
 			it.lease.claimNo, it.lease.deadline, it.lease.lost = c.ClaimNo, deadline, false
-			if c.LostClaims >= Suspicious && !it.suspect { // other processes lost it meanwhile
-				it.suspect = true
+			if c.LostClaims >= Suspicious && !it.role.suspect { // other processes lost it meanwhile
+				it.role.suspect = true
 				r.crew.queue.suspects.held++
 			}
 			before = c.ID
 			continue
 		}
-		it := r.claimedItem(c, deadline, now)
+		it := claimedItem(c, r.dests.get(c.Event.Topic), deadline, now)
 		it.dest.refusals.claimed(it.id, it.attempts)
 		it.place.head, it.place.after = before.IsZero(), before
 		// the claim may have shortened the run: there may be more rows
-		it.wake = !c.KeyID.IsZero() && (i+1 == len(rows) || rows[i+1].KeyID != c.KeyID)
+		it.mark.wake = !c.KeyID.IsZero() && (i+1 == len(rows) || rows[i+1].KeyID != c.KeyID)
 		before = c.ID
 		r.move(it, itemWaiting)
 		switch {
 		// no worker is left to publish it
-		case broken || r.life.phase >= phaseClosing || r.noneLeft():
+		case broken || r.life.phase >= phaseClosing || r.crew.noneLeft():
 			r.release(it, FallbackStopped, false)
 		case c.Err != nil:
 			r.giveUp(it, Failure{Code: codeUndecodable, Message: errorText(c.Err)})
 			broken = true
-		case r.dests.paused.holdEvent(it.dest.topic, it.tenant), it.dest.open && !r.probeWith(it, now):
+		case r.dests.paused.holdEvent(it.dest.topic, it.tenant), it.dest.open && !it.probeWith(now):
 			r.release(it, FallbackStopped, false)
 			broken = true
 		case c.LostClaims >= Suspicious && !r.suspect(it, c), !r.letIn(it):
@@ -91,13 +91,13 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 	}
 }
 
-func (r *relay) claimedItem(c *Claimed, deadline, now time.Time) *item {
+func claimedItem(c *Claimed, dest *destination, deadline, now time.Time) *item {
 	return &item{
 		delivery: Delivery{
 			Event: c.Event, RowID: c.ID, KeySeq: c.KeySeq, Attempt: c.Attempts + 1,
 			ReplayOf: c.ReplayOf,
 		},
-		id: c.ID, lane: c.KeyID, tenant: c.Event.TenantID, dest: r.dests.get(c.Event.Topic), path: PathCold,
+		id: c.ID, lane: c.KeyID, tenant: c.Event.TenantID, dest: dest, path: PathCold,
 		size: int64(len(c.Event.Payload)) + itemOverhead, lease: itemLease{claimNo: c.ClaimNo, deadline: deadline},
 		attempts: c.Attempts, timing: itemTiming{since: now, age: c.Age},
 	}
@@ -111,12 +111,4 @@ func (r *relay) giveUp(it *item, f Failure) {
 	f.Kind = FailDead
 	r.noteDead(it, f)
 	r.fail(it, f)
-}
-
-func (r *relay) probeWith(it *item, now time.Time) bool {
-	if !it.dest.mayProbe(now) {
-		return false
-	}
-	r.startProbe(it)
-	return true
 }

@@ -50,3 +50,22 @@ func TestDestinationProbes(t *testing.T) {
 		t.Errorf("an event waits %s, the next probe comes after %s", d.pause(), d.probeGap)
 	}
 }
+
+func TestItemProbes(t *testing.T) {
+	now := time.Now()
+	d := &destination{open: true, probeAt: now.Add(time.Second)}
+	claimed := &item{dest: d, path: PathCold}
+	if claimed.probeWith(now) || claimed.role.probe || d.probing {
+		t.Fatal("probes before its time")
+	}
+	if !claimed.probeWith(d.probeAt) || !claimed.role.probe || !d.probing || d.turn.fresh {
+		t.Errorf("does not probe at its time: %+v", d)
+	}
+	if second := (&item{dest: d}); second.probeWith(d.probeAt) || second.role.probe {
+		t.Error("a second item probes beside the first")
+	}
+	fresh := &item{dest: d, path: PathHot}
+	if fresh.startProbe(); !fresh.role.probe || !d.turn.fresh {
+		t.Error("the turn of a fresh event is not noted")
+	}
+}

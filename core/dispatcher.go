@@ -12,8 +12,8 @@ import (
 // of the fast path are not written, which bounds how many of its events a crash can repeat.
 func (r *relay) pick() *item {
 	for r.life.phase < phaseStopping {
-		if r.handovers.full() {
-			r.handovers.blocked = true
+		if r.crew.handovers.full() {
+			r.crew.handovers.blocked = true
 			return nil
 		}
 		var now time.Time
@@ -24,17 +24,17 @@ func (r *relay) pick() *item {
 		}
 		parked := it != nil
 		if !parked {
-			it = r.crew.queue.pop(r.marks.held < r.cfg.MaxUnmarked, r.mayReplay())
+			it = r.crew.queue.pop(r.writer.marks.held < r.cfg.MaxUnmarked, r.mayReplay())
 		}
 		switch {
 		case it == nil:
 			return nil
-		case it.dest.open && !it.probe, r.dests.paused.holdEvent(it.dest.topic, it.tenant):
+		case it.dest.open && !it.role.probe, r.dests.paused.holdEvent(it.dest.topic, it.tenant):
 			r.release(it, FallbackStopped, false)
 			r.stopLane(it.lane, FallbackStopped, false)
 		case !parked && !r.mayGo(it, now):
 		default:
-			if it.suspect {
+			if it.role.suspect {
 				r.crew.queue.suspects.out = it
 			}
 			r.move(it, itemPublishing)
@@ -62,7 +62,7 @@ func (r *relay) worker() {
 		}
 		var p published
 		ready := true
-		if next.suspect { // its lease is checked last, because the steps before take time
+		if next.role.suspect { // its lease is checked last, because the steps before take time
 			ready, renew = r.prepareSuspect(next)
 		}
 		switch {
@@ -97,7 +97,7 @@ func (r *relay) nextItem() (it *item, renew bool) {
 	defer r.unlock()
 	for {
 		if it = r.pick(); it != nil {
-			if it.suspect { // see prepareSuspect
+			if it.role.suspect { // see prepareSuspect
 				return it, false
 			}
 			now := time.Now()
@@ -165,9 +165,9 @@ func (r *relay) publish(it *item) (p published) {
 		p.stopped = p.err != nil && r.life.publishes.Err() != nil
 	}()
 	if t := r.cfg.Tracer; t != nil && t.Send != nil {
-		p.receipt, p.err = r.traced(ctx, it)
+		p.receipt, p.err = r.o.traced(ctx, it)
 	} else {
-		p.receipt, p.err = r.send(ctx, it.delivery)
+		p.receipt, p.err = r.o.send(ctx, it.delivery)
 	}
 	return p
 }
@@ -178,10 +178,10 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 		Topic: it.delivery.Topic, Type: it.delivery.Type, Path: it.path, Attempt: it.delivery.Attempt,
 		Duration: p.ended.Sub(p.started), Lag: it.timing.age + p.ended.Sub(it.timing.since), Err: p.err,
 	}
-	if it.probe {
+	if it.role.probe {
 		it.dest.probing = false
 	}
-	r.freePlace(it)
+	r.crew.freePlace(it)
 	r.lanes.leave(it)
 	switch {
 	case p.lost:
@@ -206,7 +206,7 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 		it.mark.receipt = clip(p.receipt, 250)
 		r.move(it, itemAcked)
 		r.acked(it, p.ended)
-		r.writeSoon(it)
+		r.writer.addAck(it)
 		r.laneAcked(it)
 		return info
 	}
@@ -224,8 +224,7 @@ func (r *relay) fail(it *item, f Failure) {
 	f.SkipDead = f.Kind == FailDead && r.cfg.DeadPolicy == SkipDead
 	it.mark.failure = f
 	r.move(it, itemFailed)
-	r.marks.add(it)
-	r.writer.wake()
+	r.writer.add(it)
 }
 
 // judge decides what a failed publish means for the destination and for the row.
@@ -250,7 +249,7 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 	switch class {
 	case ClassUnroutable: // this process has seen the topic accept an event
 		if r.refused(it, p.err) == refusalOutage {
-			if it.probe {
+			if it.role.probe {
 				r.probeFailed(it, p.err)
 			}
 			f.Kind, f.Delay = FailUnavailable, it.dest.pause()
@@ -259,11 +258,11 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 		f.Kind = FailDead
 	case ClassPermanent:
 		f.Kind = FailDead
-		if it.probe && it.dest.open { // the failure says nothing about the destination
+		if it.role.probe && it.dest.open { // the failure says nothing about the destination
 			r.probeLater(it.dest, p.ended)
 		}
 	case ClassKeyUnavailable:
-		if it.probe && it.dest.open {
+		if it.role.probe && it.dest.open {
 			r.probeFailed(it, p.err)
 		}
 		f.Kind = FailUnavailable
@@ -273,7 +272,7 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 	case ClassUnavailable:
 		if !it.dest.open {
 			r.stopDestination(it.dest, it, p.err)
-		} else if it.probe {
+		} else if it.role.probe {
 			r.probeFailed(it, p.err)
 		}
 		f.Kind, f.Delay = FailUnavailable, it.dest.pause()
@@ -281,7 +280,7 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 		wasOpen, retry := it.dest.open, r.cfg.retry(it.delivery.Type)
 		switch r.refused(it, p.err) {
 		case refusalOutage:
-			if wasOpen && it.probe {
+			if wasOpen && it.role.probe {
 				r.probeFailed(it, p.err)
 			}
 			f.Kind, f.Delay = FailUnavailable, it.dest.pause()

@@ -28,10 +28,10 @@ func (o *Outbox) Held() int {
 			probes++
 		}
 	}
-	n := len(r.inflight.items) + probes + r.handovers.events + int(r.handovers.bytes) +
+	n := len(r.inflight.items) + probes + r.crew.handovers.events + int(r.crew.handovers.bytes) +
 		r.inflight.active() + r.inflight.hot.events + r.inflight.cold.events +
-		r.marks.held
-	return n + r.marks.len() + len(r.marks.later.entries)
+		r.writer.marks.held
+	return n + r.writer.marks.len() + len(r.writer.marks.later.entries)
 }
 
 // LateProbe returns a stopped destination whose next probe is due, and how long the probe has been
@@ -44,7 +44,7 @@ func (o *Outbox) LateProbe() (topic string, late time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range r.dests.stopped {
-		if since := time.Since(d.nextAsk()); d.waitsForProbe() && !r.noneLeft() && since > late {
+		if since := time.Since(d.nextAsk()); d.waitsForProbe() && !r.crew.noneLeft() && since > late {
 			topic, late = d.topic, since
 		}
 	}

@@ -68,7 +68,7 @@ type handover struct {
 // takePlace notes that an item is about to be handed over, if its topic has an AsyncPublisher.
 // Called under the lock.
 func (r *relay) takePlace(it *item) {
-	if r.handovers.most == 0 {
+	if r.crew.handovers.most == 0 {
 		return
 	}
 	to := asyncOf(r.cfg.Publisher, it.delivery.Topic)
@@ -77,38 +77,8 @@ func (r *relay) takePlace(it *item) {
 	}
 	it.handover = &handover{r: r, to: to, it: it}
 	r.life.workers.Add(1) // until finish has returned
-	r.handovers.events++
-	r.handovers.bytes += it.size
-}
-
-// freePlace notes that the publish of an item has ended, or is abandoned. Called under the lock.
-func (r *relay) freePlace(it *item) {
-	if it.handover == nil {
-		return
-	}
-	h := &r.handovers
-	h.events--
-	h.bytes -= it.size
-	if it.timing.stuck {
-		h.left++
-		h.leftBytes += it.size
-	}
-	if h.unblock() {
-		r.crew.work.Broadcast()
-	}
-	if it.dest.limit != nil || it.replay { // no worker ends with this publish and looks for the next one
-		r.crew.work.Signal()
-	}
-}
-
-// answeredLate notes that an abandoned publish has ended after all. Called under the lock.
-func (r *relay) answeredLate(it *item) {
-	h := &r.handovers
-	h.left--
-	h.leftBytes -= it.size
-	if h.unblock() {
-		r.crew.work.Broadcast()
-	}
+	r.crew.handovers.events++
+	r.crew.handovers.bytes += it.size
 }
 
 // handOver calls the publisher once. It reports whether the worker goes on.
@@ -131,11 +101,11 @@ func (r *relay) handOver(h *handover) (goOn bool) {
 		}
 		goOn = h.leave()
 	}()
-	ctx, d := r.deadlines.context(r.life.publishes, h.p.started, r.cfg.PublishTimeout), h.it.delivery
+	ctx, d := r.life.deadlines.context(r.life.publishes, h.p.started, r.cfg.PublishTimeout), h.it.delivery
 	if t := r.cfg.Tracer; t != nil && t.Send != nil {
 		var headers map[string]string
 		ctx, headers, h.end = t.Send(ctx, d, h.it.path)
-		d = r.carrying(d, headers)
+		d = r.o.carrying(d, headers)
 	}
 	h.to.PublishAsync(ctx, d, h.answer)
 	returned = true

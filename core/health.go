@@ -119,7 +119,7 @@ func (r *relay) turned() time.Duration { return max(0, r.life.vitals.since(&r.li
 func (r *relay) crewState() (noneLeft bool, stuck int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.noneLeft(), r.stuck()
+	return r.crew.noneLeft(), r.crew.abandoned()
 }
 
 // healthCheck asks the database for all probes.

@@ -184,36 +184,14 @@ func (r *relay) endHeartbeat(ctx context.Context) {
 	}
 }
 
-func (r *relay) forgetRelays(ctx context.Context) {
-	reg, ok := r.repo().(RelayRegistry)
-	if !ok {
-		return
-	}
-	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
-	defer cancel()
-	if _, err := reg.ForgetRelays(callCtx, heartbeatKept); err != nil && !errors.Is(err, ErrNoTables) {
-		r.cleanupFailed(ctx, "relays", err)
-	}
-}
-
 func (r *relay) heartbeat() Heartbeat {
 	build, v := buildOf(), &r.life.vitals
 	host, _ := os.Hostname()
 	return Heartbeat{
 		Node: r.cfg.Node, Host: clip(host, 255), PID: os.Getpid(), Program: build.program, Version: build.version,
-		AllTopics: r.o.topics == nil, Topics: r.o.relayedTopics(),
+		AllTopics: r.o.topics.all(), Topics: r.o.topics.list(),
 		SinceStart: time.Since(v.started), SinceClaim: v.since(&v.claimed), SincePublish: v.since(&v.published),
 	}
-}
-
-// relayedTopics returns the topics that the publisher names.
-func (o *Outbox) relayedTopics() []string {
-	topics := slices.Clone(o.served)
-	for t := range o.topics {
-		topics = append(topics, t)
-	}
-	slices.Sort(topics)
-	return slices.Compact(topics)
 }
 
 type build struct{ program, version string }

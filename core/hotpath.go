@@ -11,14 +11,14 @@ import (
 func (r *relay) reserve(rows []NewRow, claimNo int64) []*item {
 	r.mu.Lock()
 	defer r.unlock()
-	if r.life.phase >= phaseClosing || r.noneLeft() {
+	if r.life.phase >= phaseClosing || r.crew.noneLeft() {
 		return nil
 	}
 	var items []*item
 	var cold map[KeyID]bool
 	for i := range rows {
 		row := &rows[i]
-		if row.ByLog || !r.o.relays(row.Event.Topic) || row.Event.Delay > 0 || cold[row.KeyID] {
+		if row.ByLog || !r.o.topics.relays(row.Event.Topic) || row.Event.Delay > 0 || cold[row.KeyID] {
 			continue
 		}
 		dest := r.dests.get(row.Event.Topic)
@@ -178,11 +178,11 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 			r.fellBack(it, FallbackLate)
 			r.forget(it)
 			r.askForRow(&rows[i], it.lease.deadline.Add(r.cfg.LeaseMargin))
-		case r.dests.closedHot(it.dest, it.tenant, now) || r.noneLeft():
+		case r.dests.closedHot(it.dest, it.tenant, now) || r.crew.noneLeft():
 			r.giveBack(it, FallbackStopped, false)
 		default:
 			if it.dest.open {
-				r.startProbe(it)
+				it.startProbe()
 			}
 			it.timing.since = now
 			r.move(it, itemWaiting)
@@ -193,7 +193,7 @@ func (r *relay) transactionEnded(items []*item, rows []NewRow, out Outcome) {
 
 // askForRow asks the poller to look at a committed row that is not on the fast path.
 func (r *relay) askForRow(row *NewRow, at time.Time) {
-	if r.o.relays(row.Event.Topic) {
+	if r.o.topics.relays(row.Event.Topic) {
 		r.askFor(r.dests.get(row.Event.Topic), row.Event.TenantID, row.KeyID, at)
 	}
 }

@@ -19,6 +19,16 @@ type slots struct {
 	bytes  int64
 }
 
+// room returns how many claimed rows fit. It returns 0 while there is too little room for a claim to
+// be worth it.
+func (f *inflight) room(cfg *Config) int {
+	room := cfg.ColdEvents - f.cold.events
+	if room < min(cfg.ClaimBatch, cfg.ColdEvents)/2 || room <= 0 || f.cold.bytes >= cfg.ColdBytes {
+		return 0
+	}
+	return min(room, cfg.ClaimBatch)
+}
+
 // find returns the item of a row, or nil.
 func (f *inflight) find(id RowID) *item { return f.items[id] }
 
@@ -56,7 +66,7 @@ func (f *inflight) move(it *item, to itemState) error {
 	if it.dest != nil && to == itemPublishing {
 		it.dest.underWay++
 	}
-	if it.replay {
+	if it.role.replay {
 		f.replays.move(it, from, to)
 	}
 	if to != itemGone {

@@ -75,3 +75,24 @@ func TestInflightRefusesOtherMoves(t *testing.T) {
 		}
 	}
 }
+
+// A claim is worth it when half of it has room.
+func TestInflightRoom(t *testing.T) {
+	cfg := &Config{ColdEvents: 100, ColdBytes: 1000, ClaimBatch: 40}
+	for _, c := range []struct {
+		held slots
+		room int
+	}{
+		{slots{}, 40}, {slots{60, 0}, 40}, {slots{80, 0}, 20}, {slots{81, 0}, 0}, {slots{120, 0}, 0},
+		{slots{1, 999}, 40}, {slots{1, 1000}, 0},
+	} {
+		f := inflight{cold: c.held, hot: slots{500, 5000}} // the fast path has room of its own
+		if got := f.room(cfg); got != c.room {
+			t.Errorf("%+v are held: room for %d, want %d", c.held, got, c.room)
+		}
+	}
+	f := inflight{cold: slots{1, 0}}
+	if got := f.room(&Config{ColdEvents: 1, ColdBytes: 1, ClaimBatch: 1}); got != 0 {
+		t.Errorf("room for %d beside the only one", got)
+	}
+}

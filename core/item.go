@@ -21,12 +21,30 @@ type item struct {
 	mark     itemMark
 	handover *handover // its publish, if an AsyncPublisher has its topic
 	attempts int       // refusals so far
-	suspect  bool      // lost often enough to be suspicious: published beside no other suspect
-	probe    bool      // tries a stopped destination
-	replay   bool      // of low priority: it publishes a done event again, and is no probe
-	// once its mark is written, the poller looks at its lane, or at the table if it is unordered:
-	// there may be more
-	wake bool
+	role     itemRole
+}
+
+// itemRole says what is special about an item.
+type itemRole struct {
+	suspect bool // lost often enough to be suspicious: published beside no other suspect
+	probe   bool // tries a stopped destination
+	replay  bool // of low priority: it publishes a done event again, and is no probe
+}
+
+// startProbe lets the item try its stopped destination.
+func (it *item) startProbe() {
+	it.role.probe = true
+	it.dest.probing = true
+	it.dest.turn.fresh = it.path == PathHot
+}
+
+// probeWith lets the item try its stopped destination if that is due, and reports whether it is.
+func (it *item) probeWith(now time.Time) bool {
+	if !it.dest.mayProbe(now) {
+		return false
+	}
+	it.startProbe()
+	return true
 }
 
 // itemLease is the claim of an item.
@@ -53,11 +71,20 @@ type itemTiming struct {
 	stuck   bool          // its publish does not return and was abandoned
 }
 
+// isStuck reports whether the publish of the item has been running for too long. timeout is
+// Config.PublishTimeout.
+func (it *item) isStuck(now time.Time, timeout time.Duration) bool {
+	return it.state == itemPublishing && !it.timing.started.IsZero() && now.Sub(it.timing.started) >= 2*timeout
+}
+
 // itemMark is the mark to be written for an item.
 type itemMark struct {
 	failure Failure
 	receipt string
 	tries   int // tries to write it apart from the others; 0: it is written with them
+	// once it is written, the poller looks at the lane of the item, or at the table if the item is
+	// unordered: there may be more
+	wake bool
 }
 
 const itemOverhead = 512 // bytes counted for an item besides its payload

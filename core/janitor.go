@@ -11,32 +11,46 @@ import (
 // minKeyIdle is the shortest time without use after which a key row is collected.
 const minKeyIdle = 24 * time.Hour
 
+// janitor deletes what is not needed any more. One goroutine uses it.
+type janitor struct {
+	o       *Outbox
+	archive archive.Caller[ArchivedEvent]
+}
+
+func newJanitor(o *Outbox) *janitor {
+	j := &janitor{o: o}
+	j.archive.Name, j.archive.Archive = "outbox: Retention.Archive", o.cfg.Retention.Archive
+	j.archive.Grace = min(archive.Grace, o.cfg.ShutdownTimeout/4)
+	j.archive.Panicked = func(value any) error { return NewPanicError(value) }
+	return j
+}
+
 // clean deletes published rows after their retention, and key rows that were unused for long. It
 // works in small chunks with pauses. Several processes may do it at once.
-func (r *relay) clean(ctx context.Context) {
+func (j *janitor) clean(ctx context.Context) {
 	var cursor KeyID
-	nextKeys := time.Now().Add(spread(r.cfg.Retention.CleanupInterval, r.random()))
+	nextKeys := time.Now().Add(spread(j.o.cfg.Retention.CleanupInterval, j.o.random()))
 	for {
-		if !sleep(ctx, spread(r.cfg.Retention.CleanupInterval, r.random())) {
+		if !sleep(ctx, spread(j.o.cfg.Retention.CleanupInterval, j.o.random())) {
 			return
 		}
-		r.cleanRows(ctx)
+		j.cleanRows(ctx)
 		if time.Now().After(nextKeys) {
-			cursor = r.collectKeys(ctx, cursor)
-			r.forgetRelays(ctx)
-			nextKeys = time.Now().Add(spread(10*r.cfg.Retention.CleanupInterval, r.random()))
+			cursor = j.collectKeys(ctx, cursor)
+			j.forgetRelays(ctx)
+			nextKeys = time.Now().Add(spread(10*j.o.cfg.Retention.CleanupInterval, j.o.random()))
 		}
 	}
 }
 
-func (r *relay) cleanRows(ctx context.Context) {
+func (j *janitor) cleanRows(ctx context.Context) {
 	for ctx.Err() == nil {
-		n, more, err := r.cleanSome(ctx)
+		n, more, err := j.cleanSome(ctx)
 		if n > 0 {
-			r.o.obs.Cleaned("event", n)
+			j.o.obs.Cleaned("event", n)
 		}
 		if err != nil {
-			r.cleanupFailed(ctx, "rows", err)
+			j.failed(ctx, "rows", err)
 			return
 		}
 		if !more || !sleep(ctx, 50*time.Millisecond) {
@@ -46,38 +60,38 @@ func (r *relay) cleanRows(ctx context.Context) {
 }
 
 // cleanSome deletes some rows, and reports whether there may be more.
-func (r *relay) cleanSome(ctx context.Context) (deleted int, more bool, err error) {
-	keep := r.cfg.Retention
+func (j *janitor) cleanSome(ctx context.Context) (deleted int, more bool, err error) {
+	keep := j.o.cfg.Retention
 	timeout := dbTimeout
 	if keep.Archive != nil {
 		timeout = archive.Timeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if c, ok := r.repo().(Cleaner); ok && keep.special() {
+	if c, ok := j.o.cfg.Repository.(Cleaner); ok && keep.special() {
 		req := CleanupRequest{Keep: keep.Keep, KeepDiscarded: keep.KeepDiscarded, Limit: keep.CleanupBatch}
 		if keep.Archive != nil {
-			req.Archive = r.archive.Call
+			req.Archive = j.archive.Call
 		}
 		return c.Clean(ctx, req)
 	}
-	deleted, err = r.repo().Cleanup(ctx, keep.Keep, keep.CleanupBatch)
+	deleted, err = j.o.cfg.Repository.Cleanup(ctx, keep.Keep, keep.CleanupBatch)
 	return deleted, 2*deleted >= keep.CleanupBatch, err
 }
 
 // collectKeys scans a part of the key table and returns where to go on.
-func (r *relay) collectKeys(ctx context.Context, cursor KeyID) KeyID {
-	idle := max(r.cfg.Retention.Keep, minKeyIdle)
+func (j *janitor) collectKeys(ctx context.Context, cursor KeyID) KeyID {
+	idle := max(j.o.cfg.Retention.Keep, minKeyIdle)
 	for range 100 {
 		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
-		n, next, err := r.repo().CollectKeys(callCtx, idle, cursor, r.cfg.Retention.CleanupBatch)
+		n, next, err := j.o.cfg.Repository.CollectKeys(callCtx, idle, cursor, j.o.cfg.Retention.CleanupBatch)
 		cancel()
 		if err != nil {
-			r.cleanupFailed(ctx, "keys", err)
+			j.failed(ctx, "keys", err)
 			return cursor
 		}
 		if n > 0 {
-			r.o.obs.Cleaned("key", n)
+			j.o.obs.Cleaned("key", n)
 		}
 		cursor = next
 		if next.IsZero() || !sleep(ctx, 50*time.Millisecond) {
@@ -87,10 +101,22 @@ func (r *relay) collectKeys(ctx context.Context, cursor KeyID) KeyID {
 	return cursor
 }
 
-func (r *relay) cleanupFailed(ctx context.Context, what string, err error) {
+func (j *janitor) forgetRelays(ctx context.Context) {
+	reg, ok := j.o.cfg.Repository.(RelayRegistry)
+	if !ok {
+		return
+	}
+	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
+	defer cancel()
+	if _, err := reg.ForgetRelays(callCtx, heartbeatKept); err != nil && !errors.Is(err, ErrNoTables) {
+		j.failed(ctx, "relays", err)
+	}
+}
+
+func (j *janitor) failed(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil || errors.Is(err, archive.ErrStuck) {
-		r.cfg.Logger.Warn("outbox: cleanup failed, it is tried again later", "component", "outbox", "what", what, "err",
-			errorText(err))
+		j.o.cfg.Logger.Warn("outbox: cleanup failed, it is tried again later", "component", "outbox", "what", what,
+			"err", errorText(err))
 	}
 }
 

@@ -70,9 +70,8 @@ func (r *relay) release(it *item, reason FallbackReason, wake bool) {
 	r.fellBack(it, reason)
 	r.lanes.leave(it)
 	r.move(it, itemReleasing)
-	it.wake = wake
-	r.marks.add(it)
-	r.writer.wake()
+	it.mark.wake = wake
+	r.writer.add(it)
 }
 
 // fellBack tells the observer that an item has left the fast path.

@@ -36,7 +36,7 @@ func (r *relay) dueLeases(half time.Duration) []*item {
 	defer r.unlock()
 	items := r.inflight.sorted()
 	for _, it := range items {
-		if r.isStuck(it, now) {
+		if it.isStuck(now, r.cfg.PublishTimeout) {
 			r.abandonPublish(it, now)
 		}
 	}
@@ -119,7 +119,7 @@ func (r *relay) renewToPublish(it *item) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !it.lease.mayPublish(it.suspect) { // it has become a suspect meanwhile, or was claimed again
+	if !it.lease.mayPublish(it.role.suspect) { // it has become a suspect meanwhile, or was claimed again
 		return false
 	}
 	it.timing.started = time.Now()

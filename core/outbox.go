@@ -9,7 +9,6 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,10 +22,7 @@ import (
 type Outbox struct {
 	cfg    Config
 	obs    Observer
-	topics map[string]bool // served by the publisher; nil: all
-	known  map[string]bool // served by the publisher or named by Routes; nil: all
-	// topics of ServedTopicPrefix that the publisher names in addition to all others
-	served []string
+	topics topics
 
 	relay     atomic.Pointer[relay] // nil: this process does not relay now
 	mu        sync.Mutex            // guards users and running, and changes of relay
@@ -60,28 +56,8 @@ func New(cfg Config) (*Outbox, error) {
 	rand.Read(incarnation[:])
 	cfg.Node += "-" + hex.EncodeToString(incarnation[:])
 	o := &Outbox{cfg: cfg, obs: cfg.Observer.withDefaults(), random: mathrand.Float64, health: newHealthCheck()}
-	o.gauge = newBacklogGauge(&o.cfg)
+	o.topics, o.gauge = newTopics(&o.cfg), newBacklogGauge(&o.cfg)
 	o.notifier.notify, o.notifier.logger = cfg.Wake.Notify, cfg.Logger
-	if n, ok := cfg.Publisher.(TopicNamer); ok {
-		for _, t := range n.NamedTopics() {
-			if strings.HasPrefix(t, ServedTopicPrefix) {
-				o.served = append(o.served, t)
-			}
-		}
-	}
-	if l, ok := cfg.Publisher.(TopicLister); ok {
-		if topics := l.Topics(); topics != nil {
-			o.topics, o.known = map[string]bool{}, map[string]bool{}
-			for _, t := range topics {
-				o.topics[t], o.known[t] = true, true
-			}
-			for _, routes := range cfg.Routes {
-				for _, t := range routes {
-					o.known[t] = true
-				}
-			}
-		}
-	}
 	return o, nil
 }
 
@@ -239,7 +215,7 @@ func (o *Outbox) deferral(ctx context.Context, r *relay, items []*item, rows []N
 // has one, does not publish.
 func (o *Outbox) othersRelay(r *relay, rows []NewRow) bool {
 	return slices.ContainsFunc(rows, func(row NewRow) bool {
-		return !row.ByLog && row.Event.Delay == 0 && (r == nil || !o.relays(row.Event.Topic))
+		return !row.ByLog && row.Event.Delay == 0 && (r == nil || !o.topics.relays(row.Event.Topic))
 	})
 }
 
@@ -305,7 +281,7 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 		}
 		for _, topic := range topics {
 			byLog := o.cfg.byLog(topic)
-			if o.known != nil && !o.known[topic] && !byLog {
+			if !o.topics.routed(topic) && !byLog {
 				problems = append(problems,
 					fmt.Errorf("%w for topic %q of event type %q: add it to the Router, or to Config.Routes if "+
 						"another process relays it",
@@ -368,24 +344,4 @@ func distinct(rows []NewRow) error {
 		seen[rows[i].ID] = true
 	}
 	return nil
-}
-
-// foreignTopics returns the topics that Routes name and that the publisher does not serve, sorted.
-func (o *Outbox) foreignTopics() []string {
-	var foreign []string
-	for t := range o.known {
-		if !o.topics[t] {
-			foreign = append(foreign, t)
-		}
-	}
-	slices.Sort(foreign)
-	return foreign
-}
-
-// relays reports whether the publisher of this process serves topic.
-func (o *Outbox) relays(topic string) bool {
-	if o.topics == nil {
-		return ClaimRequest{Served: o.served}.Wants(topic, "")
-	}
-	return o.topics[topic]
 }

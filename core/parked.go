@@ -10,7 +10,7 @@ type parked struct {
 func (p *parked) len() int { return p.live.len() + p.replays.len() }
 
 func (p *parked) push(it *item) {
-	if it.replay {
+	if it.role.replay {
 		p.replays.push(it)
 		return
 	}
@@ -19,7 +19,7 @@ func (p *parked) push(it *item) {
 
 // before is how many items go before an item that comes now.
 func (p *parked) before(it *item) int {
-	if it.replay {
+	if it.role.replay {
 		return p.len()
 	}
 	return p.live.len()

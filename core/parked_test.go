@@ -7,7 +7,7 @@ func TestParked(t *testing.T) {
 	if it, ok := p.pop(); ok || it != nil || p.len() != 0 || p.next(true) != nil {
 		t.Fatal("a new parked holds an item")
 	}
-	a, b, again := &item{id: RowID{1}}, &item{id: RowID{2}}, &item{id: RowID{3}, replay: true}
+	a, b, again := &item{id: RowID{1}}, &item{id: RowID{2}}, &item{id: RowID{3}, role: itemRole{replay: true}}
 	p.push(again)
 	if n := p.before(a); n != 0 {
 		t.Errorf("%d go before an event while only a replayed one waits", n)
@@ -17,9 +17,9 @@ func TestParked(t *testing.T) {
 	}
 	p.push(a)
 	p.push(b)
-	if p.len() != 3 || p.before(&item{}) != 2 || p.before(&item{replay: true}) != 3 {
+	if p.len() != 3 || p.before(&item{}) != 2 || p.before(&item{role: itemRole{replay: true}}) != 3 {
 		t.Errorf("%d wait, %d before an event, %d before a replayed one; want 3, 2 and 3", p.len(),
-			p.before(&item{}), p.before(&item{replay: true}))
+			p.before(&item{}), p.before(&item{role: itemRole{replay: true}}))
 	}
 	for i, want := range []*item{a, b, again} {
 		if got, ok := p.pop(); !ok || got != want {
@@ -35,7 +35,7 @@ func TestParked(t *testing.T) {
 func TestParkedReplaysGoLast(t *testing.T) {
 	var p parked
 	for range replayShare {
-		p.push(&item{replay: true})
+		p.push(&item{role: itemRole{replay: true}})
 		p.push(&item{})
 	}
 	replays := 0
@@ -45,7 +45,7 @@ func TestParkedReplaysGoLast(t *testing.T) {
 		}
 		if it, ok := p.pop(); !ok {
 			t.Fatal("an item is lost")
-		} else if it.replay && n < replayShare {
+		} else if it.role.replay && n < replayShare {
 			replays++
 		}
 	}

@@ -174,7 +174,7 @@ func (r *relay) wantedAt() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.wakes.next()
-	if !r.noneLeft() {
+	if !r.crew.noneLeft() {
 		if probe := r.dests.nextAsk(); !probe.IsZero() && (at.IsZero() || probe.Before(at)) {
 			at = probe
 		}
@@ -289,16 +289,6 @@ func (k *idleKinds) unless(until *time.Time, step claimStep) claimStep {
 	}
 }
 
-// room returns how many rows fit. It returns 0 while there is too little room for a claim to be
-// worth it.
-func (r *relay) room() int {
-	room := r.cfg.ColdEvents - r.inflight.cold.events
-	if room < min(r.cfg.ClaimBatch, r.cfg.ColdEvents)/2 || room <= 0 || r.inflight.cold.bytes >= r.cfg.ColdBytes {
-		return 0
-	}
-	return min(room, r.cfg.ClaimBatch)
-}
-
 // claimVerdict says whether a claim is worth it.
 type claimVerdict uint8
 
@@ -314,23 +304,23 @@ func (r *relay) claimRequest() (req ClaimRequest, verdict claimVerdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	req = ClaimRequest{
-		Node: r.cfg.Node, Lease: r.cfg.ClaimLease, MaxLease: r.cfg.MaxLease, Limit: r.room(),
+		Node: r.cfg.Node, Lease: r.cfg.ClaimLease, MaxLease: r.cfg.MaxLease, Limit: r.inflight.room(r.cfg),
 		MaxBytes: max(r.cfg.ColdBytes-r.inflight.cold.bytes, 1), Run: r.cfg.KeyRun, Keys: headLanes,
-		AtOnce: max(r.cfg.Workers, r.handovers.most), SkipDead: r.cfg.DeadPolicy == SkipDead,
-		Served: r.o.served, ExceptTenants: r.dests.pausedTenants(),
+		AtOnce: max(r.cfg.Workers, r.crew.handovers.most), SkipDead: r.cfg.DeadPolicy == SkipDead,
+		Served: r.o.topics.named, ExceptTenants: r.dests.pausedTenants(),
 	}
 	if r.dests.paused.all {
 		return req, claimNothing
 	}
-	if r.o.topics == nil {
+	if r.o.topics.all() {
 		req.Except = r.dests.passedOver()
-	} else if req.Only = r.dests.working(r.o.topics); len(req.Only) == 0 {
+	} else if req.Only = r.dests.working(r.o.topics.served); len(req.Only) == 0 {
 		return req, claimNothing
 	}
 	if r.life.phase >= phaseClosing {
 		return req, claimNothing
 	}
-	if req.Limit == 0 || r.noneLeft() {
+	if req.Limit == 0 || r.crew.noneLeft() {
 		r.wakes.wantRoom = true
 		return req, claimNoRoom
 	}

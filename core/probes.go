@@ -17,7 +17,7 @@ const maxProbes = 16
 func (r *relay) probesDue(now time.Time) (due []*destination, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.life.phase >= phaseClosing || r.noneLeft() {
+	if r.life.phase >= phaseClosing || r.crew.noneLeft() {
 		return nil, false
 	}
 	for _, d := range r.dests.stopped {

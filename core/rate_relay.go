@@ -80,13 +80,14 @@ func (r *relay) nextParked(now time.Time) *item {
 				break
 			}
 			it := from.first()
-			if it.state == itemReady && !it.suspect && it.path == PathHot && r.marks.held >= r.cfg.MaxUnmarked {
+			if it.state == itemReady && !it.role.suspect && it.path == PathHot &&
+				r.writer.marks.held >= r.cfg.MaxUnmarked {
 				break // see pick
 			}
 			l.parked.take(from)
 			switch {
 			case it.state != itemReady: // it was given back meanwhile
-			case it.suspect: // it has become a suspect
+			case it.role.suspect: // it has become a suspect
 				r.crew.queue.push(it)
 			default:
 				return it
@@ -101,7 +102,7 @@ func (r *relay) nextParked(now time.Time) *item {
 // once.
 func (r *relay) mayGo(it *item, now time.Time) bool {
 	l := it.dest.limit
-	if l == nil || it.suspect || l.parked.before(it) == 0 && l.open(now, it.dest.underWay) {
+	if l == nil || it.role.suspect || l.parked.before(it) == 0 && l.open(now, it.dest.underWay) {
 		return true
 	}
 	l.parked.push(it)
@@ -147,11 +148,11 @@ func (r *relay) wakeParked(d *destination, now time.Time) {
 func (r *relay) looksDue(now time.Time) (due []*destination, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.dests.limited) == 0 || r.life.phase >= phaseClosing || r.noneLeft() {
+	if len(r.dests.limited) == 0 || r.life.phase >= phaseClosing || r.crew.noneLeft() {
 		return nil, false
 	}
 	for _, d := range r.dests.limited {
-		if !r.dests.looks(d) || !r.o.relays(d.topic) {
+		if !r.dests.looks(d) || !r.o.topics.relays(d.topic) {
 			continue
 		}
 		at, ok := d.limit.lookAt(now, d.items)
@@ -254,7 +255,7 @@ func (r *relay) slowLook() (at time.Time) {
 	defer r.mu.Unlock()
 	now := time.Now()
 	for _, d := range r.dests.limited {
-		if !r.dests.looks(d) || !r.o.relays(d.topic) {
+		if !r.dests.looks(d) || !r.o.topics.relays(d.topic) {
 			continue
 		}
 		if slow := d.limit.wait(now) - rateAhead; slow > 0 && (at.IsZero() || now.Add(slow).Before(at)) {

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
@@ -22,22 +21,19 @@ type relay struct {
 	o   *Outbox
 	cfg *Config
 
-	mu        sync.Mutex
-	notices   notices
-	inflight  inflight
-	lanes     lanes
-	dests     destinations
-	crew      crew
-	handovers handovers
-	deadlines deadlines // has a mutex of its own
-	marks     marks
-	wakes     wakeups
-	poller    poller
+	mu       sync.Mutex
+	notices  notices
+	inflight inflight
+	lanes    lanes
+	dests    destinations
+	crew     crew
+	writer   writer
+	wakes    wakeups
+	poller   poller
 
 	operators chan struct{} // what operators have set is to be read now
-	writer    writer
 	db        recovery
-	archive   archive.Caller[ArchivedEvent]
+	janitor   *janitor
 	life      lifetime
 }
 
@@ -56,6 +52,7 @@ type lifetime struct {
 	phase                         relayPhase      // guarded by relay.mu
 	publishes, writes             context.Context //nolint:containedctx // shutdown ends one after the other
 	cancelPublishes, cancelWrites context.CancelFunc
+	deadlines                     deadlines      // of publishes; has a mutex of its own
 	workers                       sync.WaitGroup // the workers and the writer
 	stopRenew, renewDone          chan struct{}
 	renewFails                    atomic.Bool // the last renewal failed
@@ -71,15 +68,11 @@ func newRelay(o *Outbox) *relay {
 	r := &relay{
 		o: o, cfg: &o.cfg, wakes: newWakeups(), poller: newPoller(),
 		operators: make(chan struct{}, 1),
-		writer:    newWriter(),
-		life:      lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
+		writer:    newWriter(&o.cfg), janitor: newJanitor(o),
+		life: lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
 	}
-	r.archive.Name, r.archive.Archive = "outbox: Retention.Archive", o.cfg.Retention.Archive
-	r.archive.Grace = min(archive.Grace, o.cfg.ShutdownTimeout/4)
-	r.archive.Panicked = func(value any) error { return NewPanicError(value) }
 	r.life.vitals.started = time.Now()
-	r.handovers = newHandovers(r.cfg)
-	r.crew = crew{size: r.cfg.Workers, alive: r.cfg.Workers, work: sync.NewCond(&r.mu)}
+	r.crew = newCrew(r.cfg, &r.mu)
 	//nolint:fatcontext // its parent is context.Background
 	r.life.publishes, r.life.cancelPublishes = context.WithCancel(context.Background())
 	r.life.writes, r.life.cancelWrites = context.WithCancel(context.Background())
@@ -135,7 +128,7 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 		return err
 	}
 
-	if foreign := o.foreignTopics(); len(foreign) > 0 {
+	if foreign := o.topics.foreign(); len(foreign) > 0 {
 		o.cfg.Logger.WarnContext(ctx, "outbox: Routes name topics that this process does not relay: another one has to",
 			"component", "outbox",
 			"destinations", foreign)
@@ -149,7 +142,7 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 	wg.Go(func() { r.beat(ctx) })
 	wg.Go(func() { r.followOperators(ctx, set) })
 	if !o.cfg.DisableJanitor {
-		wg.Go(func() { r.clean(ctx) })
+		wg.Go(func() { r.janitor.clean(ctx) })
 	}
 	<-ctx.Done()
 	ended := time.Now()
@@ -219,7 +212,7 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 func (r *relay) standsStill() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.noneLeft() && r.inflight.active() == 0
+	return r.crew.noneLeft() && r.inflight.active() == 0
 }
 
 // drain counts the calls of Drain.
@@ -330,7 +323,7 @@ func (r *relay) shutdown(spent time.Duration) error {
 	<-r.life.renewDone
 	r.mu.Lock()
 	r.life.phase = phaseClosed
-	stuck := r.inflight.count[itemPublishing] + r.stuck()
+	stuck := r.inflight.count[itemPublishing] + r.crew.abandoned()
 	r.unlock()
 	r.writer.wake()
 	if stuck > 0 {
@@ -396,17 +389,17 @@ func (r *relay) forget(it *item) {
 	}
 	was := it.state
 	r.move(it, itemGone)
-	if it.path == PathCold && r.room() > 0 {
+	if it.path == PathCold && r.inflight.room(r.cfg) > 0 {
 		r.wakeForRoom()
 	}
 	if l := it.dest.limit; l != nil && l.worthLook(time.Now(), it.dest.items) {
 		r.wakes.look()
 	}
-	if it.suspect {
+	if it.role.suspect {
 		r.crew.queue.suspects.held--
-		r.suspectDone(it)
+		r.crew.suspectDone(it)
 	}
-	if it.probe {
+	if it.role.probe {
 		it.dest.probing = false
 	}
 	if was == itemReserved && !it.lane.IsZero() {
@@ -416,7 +409,7 @@ func (r *relay) forget(it *item) {
 
 // wakeForRoom wakes the poller if it waits for room or for a worker.
 func (r *relay) wakeForRoom() {
-	if !r.noneLeft() {
+	if !r.crew.noneLeft() {
 		r.wakes.room()
 	}
 }

@@ -21,7 +21,7 @@ type replays struct {
 
 // hold counts a row that was claimed.
 func (p *replays) hold(it *item) {
-	it.replay = true
+	it.role.replay = true
 	p.events++
 	p.bytes += it.size
 	it.dest.replays++
@@ -43,10 +43,17 @@ func (p *replays) move(it *item, from, to itemState) {
 	}
 }
 
+// fits reports whether a row of the destination has room. A destination with a rate has room of its
+// own.
+func (p *replays) fits(d *destination, cfg *Config) bool {
+	return p.events < (cfg.ColdEvents+1)/2 && p.bytes <= cfg.ColdBytes/2 &&
+		(d.limit == nil || d.replays < max(1, d.limit.most()/2))
+}
+
 // mayReplay reports whether a worker may take a replayed event.
 func (r *relay) mayReplay() bool {
 	places := r.crew.alive
-	if h := &r.handovers; h.all {
+	if h := &r.crew.handovers; h.all {
 		places = h.places()
 	}
 	return r.inflight.replays.underWay < (places+1)/2
@@ -56,11 +63,11 @@ func (r *relay) mayReplay() bool {
 // not. One that probes a stopped destination counts as live, because live events wait for the
 // probe, and Drain wants everything.
 func (r *relay) letIn(it *item) bool {
-	if it.delivery.ReplayOf.IsZero() || it.probe {
+	if it.delivery.ReplayOf.IsZero() || it.role.probe {
 		return true
 	}
 	p := &r.inflight.replays
-	if r.poller.draining() || r.roomForReplay(it.dest) {
+	if r.poller.draining() || p.fits(it.dest, r.cfg) {
 		p.hold(it)
 		return true
 	}
@@ -75,11 +82,3 @@ func (r *relay) letIn(it *item) bool {
 
 // codeReplay is the error code of a replayed event that found no room.
 const codeReplay = "replay"
-
-// roomForReplay reports whether a replayed event fits. A destination with a rate has room of its
-// own.
-func (r *relay) roomForReplay(d *destination) bool {
-	p := &r.inflight.replays
-	return p.events < (r.cfg.ColdEvents+1)/2 && p.bytes <= r.cfg.ColdBytes/2 &&
-		(d.limit == nil || d.replays < max(1, d.limit.most()/2))
-}

@@ -2,7 +2,6 @@ package core
 
 import (
 	"errors"
-	"sync"
 	"time"
 )
 
@@ -19,64 +18,6 @@ var errStuck = errors.New("outbox: publisher ignores the end of its context: the
 // errGoexit is the failure of a publish whose publisher ended its goroutine.
 var errGoexit = errors.New("outbox: publisher called runtime.Goexit")
 
-// crew counts workers. Lost workers are replaced, but only as many as there are workers. So a
-// publisher that never returns does not cost one more goroutine for every event.
-type crew struct {
-	queue workQueue // what they take
-
-	size  int // Config.Workers
-	alive int // workers that can take an event
-	stuck int // workers that wait for an abandoned publish
-
-	work *sync.Cond // there may be an event to publish; its lock is relay.mu
-}
-
-// lose counts a stuck worker and reports whether another worker is to be started.
-func (c *crew) lose() (replace bool) {
-	c.alive--
-	c.stuck++
-	if c.stuck > c.size {
-		return false
-	}
-	c.alive++
-	return true
-}
-
-// back counts a worker whose stuck publish returned, and reports whether the worker is needed.
-func (c *crew) back() (needed bool) {
-	c.stuck--
-	if c.alive >= c.size {
-		return false
-	}
-	c.alive++
-	return true
-}
-
-// stuckMost returns how many publishes of the item's destination may be stuck before the
-// destination gets no more. A destination that never answers must not take the workers of the
-// others, nor their places with an AsyncPublisher.
-func (r *relay) stuckMost(it *item) int {
-	if it.handover != nil {
-		return max(1, r.handovers.most/4)
-	}
-	return max(1, r.crew.size/4)
-}
-
-// noneLeft reports whether stuck publishes have taken every worker, or every place with an
-// AsyncPublisher.
-func (r *relay) noneLeft() bool {
-	return r.crew.alive == 0 || r.handovers.noneLeft()
-}
-
-// stuck returns how many publishes were abandoned and have not ended since.
-func (r *relay) stuck() int { return r.crew.stuck + r.handovers.left }
-
-// isStuck reports whether the publish of an item has been running for too long.
-func (r *relay) isStuck(it *item, now time.Time) bool {
-	return it.state == itemPublishing && !it.timing.started.IsZero() &&
-		now.Sub(it.timing.started) >= 2*r.cfg.PublishTimeout
-}
-
 // abandonPublish goes on without a stuck publish.
 func (r *relay) abandonPublish(it *item, now time.Time) {
 	d := it.dest
@@ -85,14 +26,14 @@ func (r *relay) abandonPublish(it *item, now time.Time) {
 		replace = r.crew.lose()
 	}
 	d.stuck++
-	d.clogged = d.stuck >= r.stuckMost(it)
+	d.clogged = d.stuck >= r.crew.stuckMost(it)
 	p := published{err: errStuck, started: it.timing.started, ended: now, stopped: r.life.publishes.Err() != nil}
 	it.timing.stuck = true
 	info := r.conclude(it, p)
 	if d.clogged && !d.open {
 		r.stopDestination(d, it, errStuck)
 	}
-	total, eventID, clogged, after := r.stuck(), it.delivery.ID, d.clogged, now.Sub(p.started)
+	total, eventID, clogged, after := r.crew.abandoned(), it.delivery.ID, d.clogged, now.Sub(p.started)
 	r.notices.add(func() {
 		if info.Result != "" {
 			r.o.obs.Published(info)
@@ -107,7 +48,7 @@ func (r *relay) abandonPublish(it *item, now time.Time) {
 		r.life.workers.Go(r.worker)
 		return
 	}
-	if r.noneLeft() {
+	if r.crew.noneLeft() {
 		r.standStill()
 	}
 	r.crew.work.Signal() // a replayed event may go now, and this worker does not look for one
@@ -132,13 +73,13 @@ func (r *relay) standStill() {
 func (r *relay) returned(it *item, p published) (goOn bool) {
 	d := it.dest
 	d.stuck--
-	d.clogged = d.stuck >= r.stuckMost(it)
+	d.clogged = d.stuck >= r.crew.stuckMost(it)
 	if it.handover == nil {
 		goOn = r.crew.back() && r.life.phase < phaseStopping
 	} else {
-		r.answeredLate(it)
+		r.crew.answeredLate(it)
 	}
-	total := r.stuck()
+	total := r.crew.abandoned()
 	r.notices.add(func() { r.o.obs.Stuck(d.topic, total) })
 	r.wakeForRoom()
 	r.wakes.poll(time.Now())
@@ -148,7 +89,7 @@ func (r *relay) returned(it *item, p published) (goOn bool) {
 			mark: itemMark{receipt: clip(p.receipt, 250)},
 		}
 		r.move(late, itemAcked)
-		r.writeSoon(late)
+		r.writer.addAck(late)
 	}
 	return goOn
 }

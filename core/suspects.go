@@ -61,18 +61,10 @@ func (r *relay) suspect(it *item, c *Claimed) bool {
 		})
 		return false
 	}
-	it.suspect = true
+	it.role.suspect = true
 	s.held++
 	s.sentBack = 0
 	return true
-}
-
-// suspectDone lets the next suspect be published.
-func (r *relay) suspectDone(it *item) {
-	if r.crew.queue.suspects.out == it {
-		r.crew.queue.suspects.out = nil
-		r.crew.work.Signal()
-	}
 }
 
 // codeLostClaims is the error code of a row whose holders disappeared.
@@ -86,7 +78,7 @@ func (r *relay) prepareSuspect(it *item) (ready, renew bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !it.lease.mayPublish(it.suspect) {
+	if !it.lease.mayPublish(it.role.suspect) {
 		return false, false
 	}
 	now := time.Now()

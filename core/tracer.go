@@ -52,9 +52,9 @@ func (e ends) call(err error) {
 }
 
 // traced calls the publisher between Tracer.Send and its end.
-func (r *relay) traced(ctx context.Context, it *item) (receipt string, err error) {
+func (o *Outbox) traced(ctx context.Context, it *item) (receipt string, err error) {
 	d := it.delivery
-	ctx, headers, end := r.cfg.Tracer.Send(ctx, d, it.path)
+	ctx, headers, end := o.cfg.Tracer.Send(ctx, d, it.path)
 	if end != nil {
 		returned := false
 		defer func() {
@@ -63,16 +63,16 @@ func (r *relay) traced(ctx context.Context, it *item) (receipt string, err error
 			}
 			end(receipt, err)
 		}()
-		receipt, err = r.send(ctx, r.carrying(d, headers))
+		receipt, err = o.send(ctx, o.carrying(d, headers))
 		returned = true
 		return receipt, err
 	}
-	return r.send(ctx, r.carrying(d, headers))
+	return o.send(ctx, o.carrying(d, headers))
 }
 
 // carrying returns d with the headers of a trace, or without them if d cannot carry them. Publish
 // has checked the size of d, but not with headers that a relay adds.
-func (r *relay) carrying(d Delivery, headers map[string]string) Delivery {
+func (o *Outbox) carrying(d Delivery, headers map[string]string) Delivery {
 	if len(headers) == 0 {
 		return d
 	}
@@ -85,16 +85,16 @@ func (r *relay) carrying(d Delivery, headers map[string]string) Delivery {
 		}
 		traced.Headers[name] = value
 	}
-	if r.o.checkSize(traced.Event) != nil {
+	if o.checkSize(traced.Event) != nil {
 		return d
 	}
 	return traced
 }
 
 // send calls the publisher.
-func (r *relay) send(ctx context.Context, d Delivery) (receipt string, err error) {
-	if rp, ok := r.cfg.Publisher.(ReceiptPublisher); ok {
+func (o *Outbox) send(ctx context.Context, d Delivery) (receipt string, err error) {
+	if rp, ok := o.cfg.Publisher.(ReceiptPublisher); ok {
 		return rp.PublishWithReceipt(ctx, d)
 	}
-	return "", r.cfg.Publisher.Publish(ctx, d)
+	return "", o.cfg.Publisher.Publish(ctx, d)
 }

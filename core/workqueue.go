@@ -29,9 +29,9 @@ func (q *workQueue) len(hot bool) int {
 // push queues an item.
 func (q *workQueue) push(it *item) {
 	switch {
-	case it.suspect:
+	case it.role.suspect:
 		q.suspects.queue.push(it)
-	case it.replay:
+	case it.role.replay:
 		q.replays.push(it)
 	case it.path == PathHot:
 		q.hot.push(it)
@@ -58,7 +58,7 @@ func (q *workQueue) pop(hot, replays bool) *item {
 		case !ok:
 			return nil
 		case it.state != itemReady: // it was given back meanwhile
-		case it.suspect: // it has become a suspect
+		case it.role.suspect: // it has become a suspect
 			q.suspects.queue.push(it)
 		default:
 			return it

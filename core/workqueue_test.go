@@ -12,7 +12,7 @@ func TestWorkQueueStarvesNobody(t *testing.T) {
 	count := map[string]int{}
 	push := func(n int, path Path, id RowID, suspect bool) {
 		for range n {
-			q.push(&item{path: path, id: id, dest: d, state: itemReady, suspect: suspect})
+			q.push(&item{path: path, id: id, dest: d, state: itemReady, role: itemRole{suspect: suspect}})
 		}
 	}
 	push(64, PathHot, RowID{1}, false)
@@ -26,7 +26,7 @@ func TestWorkQueueStarvesNobody(t *testing.T) {
 		switch {
 		case it == stale:
 			t.Fatal("took what had been given back")
-		case it.suspect:
+		case it.role.suspect:
 			count["suspect"]++
 			q.suspects.out = nil
 		case it.path == PathHot:
@@ -45,10 +45,10 @@ func TestWorkQueueStarvesNobody(t *testing.T) {
 func TestWorkQueueOneSuspectAtATime(t *testing.T) {
 	var q workQueue
 	d := &destination{}
-	a, b := &item{dest: d, state: itemReady, suspect: true}, &item{dest: d, state: itemReady}
+	a, b := &item{dest: d, state: itemReady, role: itemRole{suspect: true}}, &item{dest: d, state: itemReady}
 	q.push(a)
 	q.push(b)
-	b.suspect = true // the item became a suspect while it waited
+	b.role.suspect = true // the item became a suspect while it waited
 	if it := q.pop(true, true); it != a {
 		t.Fatal("the suspect did not come first")
 	}
@@ -89,11 +89,11 @@ func TestWorkQueueReplaysGoLast(t *testing.T) {
 	d := &destination{}
 	replays, live := 0, 0
 	for i := range 4 * replayShare {
-		q.push(&item{path: PathCold, id: RowID{1}, dest: d, state: itemReady, replay: true})
+		q.push(&item{path: PathCold, id: RowID{1}, dest: d, state: itemReady, role: itemRole{replay: true}})
 		q.push(&item{path: []Path{PathHot, PathCold}[i%2], id: RowID{2}, dest: d, state: itemReady})
 	}
 	for range 2 * replayShare {
-		if q.pop(true, true).replay {
+		if q.pop(true, true).role.replay {
 			replays++
 		}
 	}
@@ -102,7 +102,7 @@ func TestWorkQueueReplaysGoLast(t *testing.T) {
 	}
 	for it := q.pop(true, false); it != nil; it = q.pop(true, false) {
 		live++
-		if it.replay {
+		if it.role.replay {
 			t.Fatal("a replay was taken that may not be")
 		}
 	}

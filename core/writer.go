@@ -10,18 +10,24 @@ const dbTimeout = 15 * time.Second
 const maxDoneWakes = 4
 
 // writer wakes and ends the goroutine that writes marks, and says when it writes. The zero value
-// wakes no goroutine.
+// wakes no goroutine, and every mark is a batch.
 type writer struct {
-	kick    chan struct{}
-	abandon chan struct{} // closed: stop trying to write
+	marks marks // that wait; guarded by relay.mu
+
+	batch, coldBatch int // so many acknowledgements of a path are written at once
+	kick             chan struct{}
+	abandon          chan struct{} // closed: stop trying to write
 
 	// The next two are used only by that goroutine.
 	failures int       // failed batches in a row
 	due      time.Time // when the waiting marks are written; zero: none waits
 }
 
-func newWriter() writer {
-	return writer{kick: make(chan struct{}, 1), abandon: make(chan struct{})}
+func newWriter(cfg *Config) writer {
+	return writer{
+		batch: cfg.MarkBatch, coldBatch: cfg.coldMarkBatch(),
+		kick: make(chan struct{}, 1), abandon: make(chan struct{}),
+	}
 }
 
 func (w *writer) wake() {
@@ -54,19 +60,25 @@ func (w *writer) plan(waiting int, full, abandoned bool, now time.Time, delay ti
 	}
 }
 
-// writeSoon queues a mark that need not be written alone. The writer hears when a batch begins and
-// when it is full.
-func (r *relay) writeSoon(it *item) {
-	if n := r.marks.add(it); n == 1 || r.batchWaits() {
-		r.writer.wake()
+// add queues a mark that is written soon.
+func (w *writer) add(it *item) {
+	w.marks.add(it)
+	w.wake()
+}
+
+// addAck queues an acknowledgement, which need not be written alone. The writer hears when a batch
+// begins and when it is full.
+func (w *writer) addAck(it *item) {
+	if n := w.marks.add(it); n == 1 || w.batchWaits() {
+		w.wake()
 	}
 }
 
 // batchWaits reports whether so many acknowledgements wait that they are written at once: MarkBatch
 // of the fast path, or as many of the poller as a claim has rows.
-func (r *relay) batchWaits() bool {
-	cold := r.marks.doneCold
-	return len(r.marks.done)-cold >= r.cfg.MarkBatch || cold >= r.cfg.coldMarkBatch()
+func (w *writer) batchWaits() bool {
+	cold := w.marks.doneCold
+	return len(w.marks.done)-cold >= w.batch || cold >= w.coldBatch
 }
 
 // writeMarks is the only goroutine that writes marks. It writes them when a batch waits (see
@@ -81,9 +93,9 @@ func (r *relay) writeMarks() {
 	for {
 		now, abandoned := time.Now(), w.abandoned()
 		r.mu.Lock()
-		n := r.marks.len()
-		full := r.batchWaits() || r.life.phase >= phaseClosing
-		at, apart := r.marks.later.next()
+		n := w.marks.len()
+		full := w.batchWaits() || r.life.phase >= phaseClosing
+		at, apart := w.marks.later.next()
 		stop := r.life.phase == phaseClosed
 		r.mu.Unlock()
 		if stop {
@@ -149,13 +161,13 @@ func (r *relay) doneWritten(items []*item, changed int) {
 	wakes := 0
 	for _, it := range items {
 		r.forget(it)
-		if it.wake {
+		if it.mark.wake {
 			wakes++
 		}
 	}
 	for _, it := range items {
 		switch {
-		case !it.wake:
+		case !it.mark.wake:
 		case wakes > maxDoneWakes && !r.poller.sweep.resting(now): // one look at all lanes is cheaper
 			r.wakes.poll(now)
 		default:
@@ -185,7 +197,7 @@ func (r *relay) releasesWritten(items []*item, changed int) {
 	now := time.Now()
 	for _, it := range items {
 		r.forget(it)
-		if it.wake {
+		if it.mark.wake {
 			r.askFor(it.dest, it.tenant, it.lane, now)
 		}
 	}

@@ -8,10 +8,10 @@ import (
 func TestWriterIsWoken(t *testing.T) {
 	var zero writer
 	zero.wake() // does not block
-	if zero.abandoned() {
-		t.Fatal("a new writer is abandoned")
+	if zero.abandoned() || zero.marks.len() != 0 {
+		t.Fatal("a new writer is abandoned, or has a mark")
 	}
-	w := newWriter()
+	w := newWriter(&Config{})
 	w.wake()
 	w.wake() // before it has looked
 	if len(w.kick) != 1 {
@@ -29,7 +29,7 @@ func TestWriterIsWoken(t *testing.T) {
 func TestWriterPlans(t *testing.T) {
 	const delay = 10 * time.Millisecond
 	begun := time.Now()
-	w := newWriter()
+	w := newWriter(&Config{})
 	at := func(after time.Duration, waiting int, full, abandoned bool) time.Duration {
 		w.plan(waiting, full, abandoned, begun.Add(after), delay)
 		if w.due.IsZero() {
@@ -60,5 +60,42 @@ func TestWriterPlans(t *testing.T) {
 	}
 	if got := at(delay, 50, true, true); got != delay {
 		t.Errorf("the last try comes after %s, want at once", got)
+	}
+}
+
+// The writer is woken when a batch begins, so that it waits for the rest, and when it is full.
+func TestWriterWaitsForBatches(t *testing.T) {
+	w := newWriter(&Config{MarkBatch: 3, ClaimBatch: 5, ColdEvents: 100})
+	woken := func() bool {
+		select {
+		case <-w.kick:
+			return true
+		default:
+			return false
+		}
+	}
+	for _, c := range []struct {
+		path  Path
+		marks int // of that path alone
+		batch int
+	}{{PathHot, 6, 3}, {PathCold, 8, 5}} {
+		w.marks = marks{}
+		for n := 1; n <= c.marks; n++ {
+			w.addAck(&item{state: itemAcked, path: c.path})
+			if full := n >= c.batch; w.batchWaits() != full || woken() != (full || n == 1) {
+				t.Errorf("path %s: mark %d: a batch waits: %t", c.path, n, w.batchWaits())
+			}
+		}
+	}
+	w.marks = marks{}
+	for range 2 {
+		w.addAck(&item{state: itemAcked, path: PathHot})
+		w.addAck(&item{state: itemAcked, path: PathCold})
+	}
+	if woken(); w.batchWaits() {
+		t.Error("two marks of each path are a batch")
+	}
+	if w.add(&item{state: itemFailed, path: PathHot}); !woken() || w.batchWaits() || w.marks.len() != 5 {
+		t.Error("a failure wakes nobody, or counts as an acknowledgement")
 	}
 }

@@ -28,7 +28,7 @@ type batchResult struct {
 // hold up later ones.
 func (r *relay) writeBatch(last bool) error {
 	r.mu.Lock()
-	items := r.marks.take()
+	items := r.writer.marks.take()
 	r.mu.Unlock()
 	b := r.write(items)
 
@@ -48,14 +48,14 @@ func (r *relay) writeBatch(last bool) error {
 	if b.left = append(b.left, b.refused...); len(b.left) == 0 {
 		return nil
 	}
-	r.marks.putBack(b.left)
+	r.writer.marks.putBack(b.left)
 	return b.err
 }
 
 // writePostponed tries the postponed marks that are due again.
 func (r *relay) writePostponed(last bool) {
 	r.mu.Lock()
-	items := r.marks.later.take(time.Now(), last)
+	items := r.writer.marks.later.take(time.Now(), last)
 	r.mu.Unlock()
 	if len(items) == 0 {
 		return
@@ -79,7 +79,7 @@ func (r *relay) postpone(items []*item, cause error, refused bool) {
 	now := time.Now()
 	for _, it := range items {
 		r.written(it)
-		r.suspectDone(it) // the lock of its row may last long
+		r.crew.suspectDone(it) // the lock of its row may last long
 		id, topic := it.id, it.delivery.Topic
 		if refused && it.markKind() != markDone && it.mark.tries > 0 {
 			r.forget(it)
@@ -90,7 +90,7 @@ func (r *relay) postpone(items []*item, cause error, refused bool) {
 			})
 			continue
 		}
-		if r.marks.later.add(it, now, r.random()) {
+		if r.writer.marks.later.add(it, now, r.random()) {
 			tries := it.mark.tries
 			r.notices.add(func() {
 				r.cfg.Logger.Warn("outbox: the mark of an event cannot be written yet, others can: is its row "+
@@ -103,7 +103,7 @@ func (r *relay) postpone(items []*item, cause error, refused bool) {
 
 // written notes that a mark no longer holds publishing back.
 func (r *relay) written(it *item) {
-	if r.marks.ended(it) {
+	if r.writer.marks.ended(it) {
 		r.crew.work.Broadcast()
 	}
 }

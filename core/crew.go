@@ -3,8 +3,8 @@ package core
 import "sync"
 
 // crew counts workers and the publishes that they have. Lost workers are replaced, but only as many
-// as there are workers. So a publisher that never returns does not cost one more goroutine for every
-// event. The zero value has no worker; guarded by relay.mu.
+// as there are workers. So a publisher that never returns does not cost one more goroutine for
+// every event. The zero value has no worker; guarded by relay.mu.
 type crew struct {
 	queue     workQueue // what they take
 	handovers handovers // what they left with an AsyncPublisher

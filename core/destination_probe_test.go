@@ -24,7 +24,7 @@ func TestDestinationProbes(t *testing.T) {
 	if !d.nextAsk().Equal(d.probeAt) {
 		t.Errorf("asked for in %s", d.nextAsk().Sub(now))
 	}
-	d.askedAt = now // there was no event
+	d.turn.askedAt = now // there was no event
 	if !d.nextAsk().Equal(now.Add(time.Minute)) {
 		t.Errorf("asked for again in %s, want after the pause of a probe", d.nextAsk().Sub(now))
 	}

@@ -132,7 +132,6 @@ type destination struct {
 	open     bool
 	probing  bool      // an event is on its way to probe it
 	probeAt  time.Time // the earliest time of the next probe
-	askedAt  time.Time // when the poller last found no event for a probe
 	items    int       // how many items this process holds
 	underWay int       // how many of them are being published
 	replays  int       // how many of them are replayed events
@@ -149,6 +148,8 @@ type probeTurn struct {
 	count  uint  // probes with rows of the table: unordered rows and keys take turns
 	cursor KeyID // the key that was tried last
 	fresh  bool  // a fresh event was tried after the last row of the table
+	// when the poller last found no event for a probe
+	askedAt time.Time
 }
 
 // outage is what the log and the observer report about a stopped destination.
@@ -180,7 +181,7 @@ func (d *destination) mayProbeHot(now time.Time) bool {
 // nextAsk returns when the poller looks for an event to probe the destination with. The poller asks
 // for it in every round while the destination is stopped.
 func (d *destination) nextAsk() time.Time {
-	if again := d.askedAt.Add(d.probeGap); again.After(d.probeAt) {
+	if again := d.turn.askedAt.Add(d.probeGap); again.After(d.probeAt) {
 		return again
 	}
 	return d.probeAt

@@ -19,8 +19,8 @@ type slots struct {
 	bytes  int64
 }
 
-// room returns how many claimed rows fit. It returns 0 while there is too little room for a claim to
-// be worth it.
+// room returns how many claimed rows fit. It returns 0 while there is too little room for a claim
+// to be worth it.
 func (f *inflight) room(cfg *Config) int {
 	room := cfg.ColdEvents - f.cold.events
 	if room < min(cfg.ClaimBatch, cfg.ColdEvents)/2 || room <= 0 || f.cold.bytes >= cfg.ColdBytes {

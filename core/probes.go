@@ -84,7 +84,7 @@ func (r *relay) claimProbe(ctx context.Context, d *destination) ([]Claimed, erro
 	defer r.unlock()
 	// there is no event to probe with, or it was given back: the next event that commits will probe
 	if !d.probing {
-		d.askedAt = time.Now()
+		d.turn.askedAt = time.Now()
 	}
 	return rows, err
 }

@@ -34,7 +34,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// What was popped can be freed: the queue does not point to it.
+// A queue does not point to a popped value, so that its memory can be freed.
 func TestQueueForgetsWhatWasPopped(t *testing.T) {
 	var q queue[*int]
 	for range 5 {

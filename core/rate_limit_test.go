@@ -98,6 +98,11 @@ func TestRateLook(t *testing.T) {
 	if !l.at().Equal(now.Add(time.Millisecond)) {
 		t.Errorf("looks in %s, want when it was asked for first", l.at().Sub(now))
 	}
+	l.begin() // it answers what asked before
+	l.end(false, now, time.Second, 3*time.Second, 0.5)
+	if !l.at().After(now.Add(time.Second)) {
+		t.Errorf("looks again in %s for what an earlier look answered", l.at().Sub(now))
+	}
 	l.begin()
 	l.ask(now) // while the look is under way
 	l.end(false, now, time.Second, 3*time.Second, 0.5)

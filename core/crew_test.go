@@ -101,8 +101,10 @@ func TestItemIsStuck(t *testing.T) {
 		since time.Duration
 		stuck bool
 	}{
-		{itemPublishing, 2*time.Second - 1, false}, {itemPublishing, 2 * time.Second, true},
-		{itemAcked, time.Hour, false}, {itemPublishing, -1, false}, // the last has not begun
+		{itemPublishing, 2*time.Second - 1, false},
+		{itemPublishing, 2 * time.Second, true},
+		{itemAcked, time.Hour, false},
+		{itemPublishing, -1, false}, // the last has not begun
 	} {
 		it := &item{state: c.state}
 		if c.since >= 0 {

@@ -83,8 +83,13 @@ func TestInflightRoom(t *testing.T) {
 		held slots
 		room int
 	}{
-		{slots{}, 40}, {slots{60, 0}, 40}, {slots{80, 0}, 20}, {slots{81, 0}, 0}, {slots{120, 0}, 0},
-		{slots{1, 999}, 40}, {slots{1, 1000}, 0},
+		{slots{}, 40},
+		{slots{60, 0}, 40},
+		{slots{80, 0}, 20},
+		{slots{81, 0}, 0},
+		{slots{120, 0}, 0},
+		{slots{1, 999}, 40},
+		{slots{1, 1000}, 0},
 	} {
 		f := inflight{cold: c.held, hot: slots{500, 5000}} // the fast path has room of its own
 		if got := f.room(cfg); got != c.room {

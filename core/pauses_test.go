@@ -13,7 +13,10 @@ func TestPauses(t *testing.T) {
 		topic, tenant   string
 		hold, holdEvent bool
 	}{
-		{"a", "", true, true}, {"a", "u", true, true}, {"b", "", false, false}, {"b", "t", false, true},
+		{"a", "", true, true},
+		{"a", "u", true, true},
+		{"b", "", false, false},
+		{"b", "t", false, true},
 		{"t", "a", false, false},
 	} {
 		if h, e := p.hold(c.topic), p.holdEvent(c.topic, c.tenant); h != c.hold || e != c.holdEvent {

@@ -42,8 +42,12 @@ func TestReplaysFit(t *testing.T) {
 		d       *destination
 		fits    bool
 	}{
-		{slots{}, 0, free, true}, {slots{4, 50}, 4, free, true}, {slots{5, 0}, 5, free, false},
-		{slots{4, 51}, 4, free, false}, {slots{1, 1}, 1, limited, true}, {slots{2, 2}, 2, limited, false},
+		{slots{}, 0, free, true},
+		{slots{4, 50}, 4, free, true},
+		{slots{5, 0}, 5, free, false},
+		{slots{4, 51}, 4, free, false},
+		{slots{1, 1}, 1, limited, true},
+		{slots{2, 2}, 2, limited, false},
 	} {
 		p := replays{slots: c.held}
 		c.d.replays = c.replays

@@ -129,7 +129,7 @@ func TestHandoverIsLost(t *testing.T) {
 func TestHandoverIsAnsweredOnce(t *testing.T) {
 	r := &relay{}
 	ctx, cancel := context.WithCancel(context.Background())
-	r.life.publishes = ctx
+	r.life.publishes = ctx //nolint:fatcontext // its parent is context.Background
 	refusal := errors.New("refused")
 	h := &handover{r: r}
 	h.answer("", refusal)

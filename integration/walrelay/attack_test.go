@@ -456,15 +456,16 @@ func TestChaos(t *testing.T) {
 	healed.Store(true)
 	end := "" // before this position an event may be read, and repeated, again
 	fixture.AwaitIn(t, 2*time.Minute, "nothing is open, and repeats are over", func() bool {
-		if end == "" && w.service.Pool.QueryRowContext(t.Context(), "SELECT pg_current_wal_lsn()::text").Scan(&end) != nil {
+		pool := w.service.Pool
+		if end == "" && pool.QueryRowContext(t.Context(), "SELECT pg_current_wal_lsn()::text").Scan(&end) != nil {
 			return false
 		}
 		_ = w.redrive(t.Context(), relays[0].Outbox())
 		var done bool
-		return w.service.Pool.QueryRowContext(t.Context(), `SELECT NOT l.repairing AND s.confirmed_flush_lsn >= $2::pg_lsn
+		err := pool.QueryRowContext(t.Context(), `SELECT NOT l.repairing AND s.confirmed_flush_lsn >= $2::pg_lsn
   AND NOT EXISTS (SELECT FROM outbox_event WHERE status IN (0, 2, 3))
-FROM pg_replication_slots s JOIN outbox_log l ON l.slot = s.slot_name WHERE s.slot_name = $1`, w.slot, end).Scan(&done) ==
-			nil && done
+FROM pg_replication_slots s JOIN outbox_log l ON l.slot = s.slot_name WHERE s.slot_name = $1`, w.slot, end).Scan(&done)
+		return err == nil && done
 	})
 	fixture.Await(t, "each key is at its end", func() bool {
 		for k := range keys { // a commit that its producer has given up may have landed late

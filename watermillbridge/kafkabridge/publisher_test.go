@@ -65,7 +65,8 @@ func newPublisher(t *testing.T, cfg kafkabridge.Config) *watermillbridge.Publish
 	if cfg.Sarama == nil {
 		cfg.Sarama = kafkabridge.SaramaConfig(timeout)
 		cfg.Sarama.Version = sarama.V2_1_0_0 // fakeBroker has the answers of this version
-		cfg.Sarama.Producer.Retry.Backoff, cfg.Sarama.Metadata.Retry.Backoff = 100*time.Millisecond, 250*time.Millisecond
+		cfg.Sarama.Producer.Retry.Backoff = 100 * time.Millisecond
+		cfg.Sarama.Metadata.Retry.Backoff = 250 * time.Millisecond
 	}
 	p, err := kafkabridge.NewPublisher(cfg)
 	if err != nil {

@@ -2,81 +2,17 @@ package cli
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
-
-// pooler finds out whether sessions are shared between PostgreSQL and this program. A pooler gives
-// its clients other process ids than the server has. In transaction mode a second client gets the
-// session of a first one that is still connected.
-func (x *examination) pooler(ctx context.Context) (all []finding, err error) {
-	if x.db.dialect != core.Postgres {
-		return nil, nil
-	}
-	first, err := x.db.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, first.Close()) }()
-	second, err := x.db.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, second.Close()) }()
-	var told uint32
-	err = first.Raw(func(c any) error {
-		conn, ok := c.(*stdlib.Conn)
-		if !ok {
-			return errors.ErrUnsupported
-		}
-		told = conn.Conn().PgConn().PID()
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	between := false
-	for range 5 { // another client may have taken the session meanwhile
-		one, err := backend(ctx, first)
-		if err != nil {
-			return nil, err
-		}
-		other, err := backend(ctx, second)
-		if err != nil {
-			return nil, err
-		}
-		between = between || one != told
-		if one == other {
-			return []finding{{
-				Check: "pooler", Level: levelWarning, Found: "sessions are shared: a pooler in transaction mode",
-				Cause: "LISTEN is not heard there, so that relays find events only when they poll; a driver that " +
-					"names prepared statements fails",
-				Fix: "give relays and pgxoutbox.Listen the address of PostgreSQL itself; services need a driver mode " +
-					"without named statements (pgx: default_query_exec_mode=exec)",
-			}}, nil
-		}
-	}
-	if between {
-		return []finding{fine("pooler", "one is between, and gives each client a session")}, nil
-	}
-	return []finding{fine("pooler", "none is between")}, nil
-}
-
-func backend(ctx context.Context, c *sql.Conn) (pid uint32, err error) {
-	err = c.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid)
-	return pid, err
-}
 
 // retention compares the oldest events that can still be replayed with the time for which consumers
 // remember events. Each consumer may have declared that time, and --dedup-window is another one.

@@ -30,15 +30,7 @@ func TestDoctorRabbitMQ(t *testing.T) {
 	t.Parallel()
 	here, missing := unique(), unique()
 	w, address := rabbitWorld(t, here, missing), strings.TrimSuffix(server(t, "OUTBOX_TEST_RABBITMQ"), "/")
-	conn, err := amqp091.Dial(address + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := channelTo(t, address)
 	if err := ch.ExchangeDeclare(here, "fanout", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +64,21 @@ func deleteExchange(t *testing.T, address, name string) {
 	onChannel(t, address, func(ch *amqp091.Channel) error { return ch.ExchangeDelete(name, false, false) })
 }
 
+// channelTo returns a channel of a connection that ends with the test.
+func channelTo(t *testing.T, address string) *amqp091.Channel {
+	t.Helper()
+	conn, err := amqp091.Dial(address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
 // onChannel runs fn with a channel of a new connection.
 func onChannel(t *testing.T, address string, fn func(*amqp091.Channel) error) {
 	t.Helper()
@@ -95,15 +102,7 @@ func onChannel(t *testing.T, address string, fn func(*amqp091.Channel) error) {
 func TestDoctorRabbitMQComparesDeclarations(t *testing.T) {
 	t.Parallel()
 	address, api := strings.TrimSuffix(server(t, "OUTBOX_TEST_RABBITMQ"), "/"), server(t, "OUTBOX_TEST_RABBITMQ_API")
-	conn, err := amqp091.Dial(address + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := channelTo(t, address)
 	const (
 		asQueue  = "/?topology=queue"
 		asQuorum = "/?topology=queue&queue=quorum"

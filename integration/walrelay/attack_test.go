@@ -545,7 +545,11 @@ VALUES (gen_random_uuid(), '%s', 't', 'counts', 'x', 1, 'log', now(), 1, now(), 
 			row(fmt.Sprint("strange-", i), c.columns, c.values)
 			w.publish("a", i+1, i+1)
 		}
-		w.awaitLast("a", 9)
+		fixture.Await(t, "the events of key a arrive in order", func() bool {
+			// A strange row with this key and no lane has no order. It may come last.
+			published := slices.DeleteFunc(w.copies("a"), func(payload string) bool { return payload == "x" })
+			return slices.Equal(published, strings.Fields("1 2 3 4 5 6 7 8 9"))
+		})
 		fixture.Await(t, "each strange event has arrived or is dead", func() bool {
 			there := map[string]bool{}
 			for _, d := range w.pub.Accepted() {

@@ -12,13 +12,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
-	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 	wmsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
-	"github.com/nats-io/nats.go"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -398,9 +396,6 @@ func openRabbitQuorumEnds(t *testing.T, _ string) ends {
 func openNATSEnds(t *testing.T, prefix string) ends {
 	t.Helper()
 	url := topics.NATSURL(t)
-	conn := must[*nats.Conn](t)(nats.Connect(url))
-	t.Cleanup(conn.Close)
-	consumers := must[nats.JetStreamContext](t)(conn.JetStream())
 	js := topics.JetStream(t, url)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -420,35 +415,9 @@ func openNATSEnds(t *testing.T, prefix string) ends {
 		},
 		subscriber: func(t *testing.T, group string) message.Subscriber {
 			t.Helper()
-			s := must[*wmnats.Subscriber](t)(wmnats.NewSubscriber(wmnats.SubscriberConfig{
-				URL: url, QueueGroupPrefix: group, SubscribersCount: 1, AckWaitTimeout: 30 * time.Second,
-				CloseTimeout: 30 * time.Second, Unmarshaler: &wmnats.NATSMarshaler{},
-				JetStream: wmnats.JetStreamConfig{
-					SubscribeOptions: []nats.SubOpt{nats.ManualAck()}, DurablePrefix: group,
-				},
-			}, watermill.NopLogger{}))
-			return natsSubscriber{s, consumers, group}
+			return newNATSSubscriber(t, url, group)
 		},
 	}
-}
-
-// natsSubscriber makes the consumer on the server before it subscribes, as docs/nats.md says. If
-// nats.go makes the consumer, it deletes it when the subscriber ends.
-type natsSubscriber struct {
-	*wmnats.Subscriber
-	consumers nats.JetStreamContext
-	group     string
-}
-
-// Subscribe implements message.Subscriber.
-func (s natsSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	if _, err := s.consumers.AddConsumer(topic, &nats.ConsumerConfig{
-		Durable: s.group, DeliverGroup: s.group, DeliverSubject: "deliver." + topic + "." + s.group,
-		FilterSubject: topic, AckPolicy: nats.AckExplicitPolicy, AckWait: 5 * time.Second, MaxAckPending: 1,
-	}); err != nil {
-		return nil, err
-	}
-	return s.Subscriber.Subscribe(ctx, topic)
 }
 
 func openRedisEnds(t *testing.T, prefix string) ends {

@@ -1,109 +1,305 @@
 package brokers_test
 
 import (
-	"context"
 	"errors"
-	"sync"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
-	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge"
 )
 
-// natsSubscriber is a message.Subscriber over a pull consumer. The subscriber of watermill-nats
-// v2.1.3 panics if it is closed while a message arrives (docs/nats.md).
-type natsSubscriber struct {
-	js      jetstream.JetStream
-	group   string
-	closing context.Context
-	stop    context.CancelFunc
-	running sync.WaitGroup
-}
-
-func newNATSSubscriber(t *testing.T, url, group string) *natsSubscriber {
+// newNATSSubscriber returns a subscriber that is closed when the test ends. If cfg names no server,
+// it uses the shared one.
+func newNATSSubscriber(t *testing.T, cfg natsbridge.SubscriberConfig) *natsbridge.Subscriber {
 	t.Helper()
-	s := &natsSubscriber{js: topics.JetStream(t, url), group: group}
-	s.closing, s.stop = context.WithCancel(context.Background())
+	if cfg.URL == "" {
+		cfg.URL = topics.NATSURL(t)
+	}
+	s, err := natsbridge.NewSubscriber(cfg)
+	fixture.NoError(t, err)
 	t.Cleanup(func() { fixture.NoError(t, s.Close()) })
 	return s
 }
 
-// Close implements message.Subscriber.
-func (s *natsSubscriber) Close() error {
-	s.stop()
-	s.running.Wait()
-	return nil
+func subscribeNATS(t *testing.T, cfg natsbridge.SubscriberConfig, topic string) (
+	*natsbridge.Subscriber, <-chan *message.Message,
+) {
+	t.Helper()
+	s := newNATSSubscriber(t, cfg)
+	messages, err := s.Subscribe(t.Context(), topic)
+	fixture.NoError(t, err)
+	return s, messages
 }
 
-// SubscribeInitialize implements message.SubscribeInitializer: it makes the stream of a topic.
-func (s *natsSubscriber) SubscribeInitialize(topic string) error {
-	_, err := s.js.CreateOrUpdateStream(s.closing, jetstream.StreamConfig{Name: topic, Subjects: []string{topic}})
-	return err
+// publishNATS publishes n events, and returns their ids.
+func publishNATS(t *testing.T, topic string, n int) (ids []string) {
+	t.Helper()
+	p := topics.NATSPublisher(t, natsbridge.Config{URL: topics.NATSURL(t)})
+	for range n {
+		d := brokerDelivery(t, topic, "order/o-2")
+		fixture.NoError(t, p.Publish(t.Context(), d))
+		ids = append(ids, d.ID)
+	}
+	return ids
 }
 
-// Subscribe implements message.Subscriber.
-func (s *natsSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	context.AfterFunc(s.closing, cancel)
-	consumer, err := s.js.CreateOrUpdateConsumer(ctx, topic, jetstream.ConsumerConfig{
-		Durable: s.group, FilterSubject: topic, AckPolicy: jetstream.AckExplicitPolicy, AckWait: 5 * time.Second,
-		MaxAckPending: 1, // keeps the order
-	})
-	if err != nil {
-		cancel()
-		return nil, err
+// take waits for a message, which stays with its handler.
+func take(t *testing.T, messages <-chan *message.Message) *message.Message {
+	t.Helper()
+	select {
+	case msg, ok := <-messages:
+		if !ok {
+			t.Fatal("the subscription ended")
+		}
+		return msg
+	case <-time.After(time.Minute):
+		t.Fatal("no message within a minute")
+		return nil
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(1))
-	if err != nil {
-		cancel()
-		return nil, err
+}
+
+// A message arrives as it was published, and says where it was read.
+func TestNATSSubscriberDelivers(t *testing.T) {
+	t.Parallel()
+	topic := topics.NATS(t, nil)
+	p := topics.NATSPublisher(t, natsbridge.Config{URL: topics.NATSURL(t)})
+	d := brokerDelivery(t, topic, "order/ö 1")
+	fixture.NoError(t, p.Publish(t.Context(), d))
+	foreign, err := topics.JetStream(t, topics.NATSURL(t)).Publish(t.Context(), topic, []byte("plain"))
+	fixture.NoError(t, err)
+
+	_, messages := subscribeNATS(t, natsbridge.SubscriberConfig{Group: "billing"}, topic)
+	msg := take(t, messages)
+	if source := msg.Metadata[core.HeaderSource]; msg.UUID != d.ID || source != topic+"@1" {
+		t.Errorf("UUID %s, source %s", msg.UUID, source)
 	}
-	context.AfterFunc(ctx, messages.Drain)
-	output := make(chan *message.Message)
-	s.running.Go(func() {
-		defer cancel()
-		defer close(output)
-		for {
-			m, err := messages.Next()
-			if errors.Is(err, jetstream.ErrMsgIteratorClosed) {
-				return
-			} else if err == nil {
-				s.handle(ctx, m, output)
+	delete(msg.Metadata, core.HeaderSource)
+	requireDelivery(t, msg, d)
+	msg.Ack()
+	if msg = receive(t, messages); msg.UUID != fmt.Sprintf("%s@%d", topic, foreign.Sequence) ||
+		string(msg.Payload) != "plain" {
+		t.Errorf("a message of another program: %s %q", msg.UUID, msg.Payload)
+	}
+}
+
+// Close waits for the handler that has a message. The next process gets the message after it. A
+// handler that takes longer than CloseTimeout loses its message to the next process.
+func TestNATSSubscriberCloses(t *testing.T) {
+	t.Parallel()
+	topic := topics.NATS(t, nil)
+	ids := publishNATS(t, topic, 3)
+	cfg := natsbridge.SubscriberConfig{Group: "billing", AckWait: time.Hour, CloseTimeout: time.Hour}
+	first, messages := subscribeNATS(t, cfg, topic)
+	msg := take(t, messages)
+	closed := make(chan error, 1)
+	go func() { closed <- first.Close() }()
+	if _, ok := <-messages; ok {
+		t.Fatal("a message is delivered while the subscriber closes")
+	}
+	select {
+	case err := <-closed:
+		t.Fatalf("closed before the handler was done: %v", err)
+	case <-msg.Context().Done():
+		t.Fatal("the handler's context ended")
+	case <-time.After(50 * time.Millisecond):
+	}
+	msg.Ack()
+	fixture.NoError(t, <-closed)
+	if _, err := first.Subscribe(t.Context(), topic); !errors.Is(err, watermillbridge.ErrClosed) {
+		t.Errorf("Subscribe after Close: %v", err)
+	}
+
+	cfg.CloseTimeout = time.Millisecond
+	second, messages := subscribeNATS(t, cfg, topic)
+	if msg = take(t, messages); msg.UUID != ids[1] {
+		t.Errorf("got %s, want the second of %v", msg.UUID, ids)
+	}
+	fixture.NoError(t, second.Close())
+	if msg.Context().Err() == nil {
+		t.Error("the context of a message that another process gets goes on")
+	}
+	_, messages = subscribeNATS(t, cfg, topic)
+	for _, id := range ids[1:] { // at once, and not after an hour
+		if msg := receive(t, messages); msg.UUID != id {
+			t.Errorf("got %s, want %s", msg.UUID, id)
+		}
+	}
+}
+
+// Messages of a group come one at a time and in order, also those that a handler rejects.
+func TestNATSSubscriberKeepsOrder(t *testing.T) {
+	t.Parallel()
+	topic := topics.NATS(t, nil)
+	ids := publishNATS(t, topic, 10)
+	cfg := natsbridge.SubscriberConfig{Group: "billing", NackPause: time.Millisecond}
+	_, first := subscribeNATS(t, cfg, topic)
+	_, second := subscribeNATS(t, cfg, topic)
+	for n, id := range ids {
+		for attempt := range 3 {
+			var msg *message.Message
+			select {
+			case msg = <-first:
+			case msg = <-second:
+			case <-time.After(time.Minute):
+				t.Fatal("no message within a minute")
+			}
+			if msg.UUID != id {
+				t.Fatalf("got %s, want event %d: %v", msg.UUID, n, ids)
+			}
+			if attempt == 2 {
+				msg.Ack()
+			} else {
+				msg.Nack()
 			}
 		}
-	})
-	return output, nil
+	}
 }
 
-// handle gives the message to the reader of output, who acknowledges it or refuses it. A message
-// that comes while the subscriber ends is refused, so that another subscriber gets it at once.
-func (s *natsSubscriber) handle(ctx context.Context, m jetstream.Msg, output chan<- *message.Message) {
-	msg, err := (&wmnats.NATSMarshaler{}).Unmarshal(&nats.Msg{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()})
-	if err != nil {
-		_ = m.Term()
-		return
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	msg.SetContext(ctx)
-	select {
-	case output <- msg:
-	case <-ctx.Done():
-		_ = m.Nak()
-		return
+// With MaxAckPending above 1, handlers work at the same time.
+func TestNATSSubscriberHandlesManyAtOnce(t *testing.T) {
+	t.Parallel()
+	topic := topics.NATS(t, nil)
+	publishNATS(t, topic, 5)
+	_, messages := subscribeNATS(t, natsbridge.SubscriberConfig{Group: "billing", MaxAckPending: 3}, topic)
+	var held []*message.Message
+	for range 3 {
+		held = append(held, take(t, messages))
 	}
 	select {
-	case <-msg.Acked():
-		_ = m.DoubleAck(context.WithoutCancel(ctx)) // a message whose acknowledgement is lost comes again
-	case <-msg.Nacked():
-		_ = m.Nak()
-	case <-ctx.Done():
-		_ = m.Nak()
+	case <-messages:
+		t.Error("a fourth message is delivered")
+	case <-time.After(50 * time.Millisecond):
+	}
+	for _, msg := range held {
+		msg.Ack()
+	}
+	for range 2 {
+		receive(t, messages)
+	}
+}
+
+// The subscriber goes on after its connection broke, and after its consumer was deleted, which
+// delivers all messages again.
+func TestNATSSubscriberGoesOn(t *testing.T) {
+	t.Parallel()
+	topic := topics.NATS(t, nil)
+	url, proxy := proxied(t, topics.NATSURL(t))
+	cfg := natsbridge.SubscriberConfig{URL: url, Group: "billing", AckWait: 2 * time.Second}
+	_, messages := subscribeNATS(t, cfg, topic)
+	until := func(id string) { // messages whose acknowledgement was lost come again
+		t.Helper()
+		for receive(t, messages).UUID != id {
+		}
+	}
+	first := publishNATS(t, topic, 1)[0]
+	until(first)
+	proxy.Cut()
+	second := publishNATS(t, topic, 1)[0]
+	until(second)
+	js := topics.JetStream(t, topics.NATSURL(t))
+	fixture.NoError(t, js.DeleteConsumer(t.Context(), topic, "billing_"+topic))
+	until(first)
+	until(second)
+}
+
+// Consumers that exist are used if they are safe, and get the settings of the configuration.
+func TestNATSSubscriberChecksConsumers(t *testing.T) {
+	t.Parallel()
+	stream := topics.NATS(t, func(c *jetstream.StreamConfig) { c.Subjects = []string{c.Name + ".>"} })
+	topic := stream + ".a_b"
+	js := topics.JetStream(t, topics.NATSURL(t))
+	safe := func(group string) jetstream.ConsumerConfig {
+		return jetstream.ConsumerConfig{
+			Durable: group + "_" + stream + "_a_b", FilterSubject: topic, AckPolicy: jetstream.AckExplicitPolicy,
+			MaxAckPending: 1, AckWait: time.Hour, Description: "made by hand",
+		}
+	}
+	for group, tc := range map[string]struct {
+		change func(c *jetstream.ConsumerConfig)
+		names  string
+	}{
+		"acks":     {func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckAllPolicy }, "--ack explicit"},
+		"gives-up": {func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 }, "after 5 deliveries"},
+		"expires":  {func(c *jetstream.ConsumerConfig) { c.InactiveThreshold = time.Minute }, "after 1m0s without"},
+		"headers":  {func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true }, "--headers-only"},
+		"other": {
+			func(c *jetstream.ConsumerConfig) { c.FilterSubject = stream + ".a.b" }, `it is of topic "` + stream + ".a.b",
+		},
+	} {
+		cfg := safe(group)
+		tc.change(&cfg)
+		_, err := js.CreateConsumer(t.Context(), stream, cfg)
+		fixture.NoError(t, err)
+		_, err = newNATSSubscriber(t, natsbridge.SubscriberConfig{Group: group}).Subscribe(t.Context(), topic)
+		if !errors.Is(err, natsbridge.ErrUnsafeConsumer) || !strings.Contains(err.Error(), tc.names) {
+			t.Errorf("%s: %v, want ErrUnsafeConsumer and %s", group, err, tc.names)
+		}
+	}
+
+	push := safe("push")
+	push.DeliverSubject, push.MaxAckPending = "deliver."+stream, 0
+	_, err := js.CreatePushConsumer(t.Context(), stream, push)
+	fixture.NoError(t, err)
+	_, err = newNATSSubscriber(t, natsbridge.SubscriberConfig{Group: "push"}).Subscribe(t.Context(), topic)
+	if !errors.Is(err, natsbridge.ErrUnsafeConsumer) || !strings.Contains(err.Error(), "nats consumer rm "+stream) {
+		t.Errorf("push: %v", err)
+	}
+
+	_, err = js.CreateConsumer(t.Context(), stream, safe("billing"))
+	fixture.NoError(t, err)
+	ids := publishNATS(t, topic, 1)
+	_, messages := subscribeNATS(t, natsbridge.SubscriberConfig{Group: "billing", MaxAckPending: 7}, topic)
+	if msg := receive(t, messages); msg.UUID != ids[0] {
+		t.Errorf("got %s, want %v", msg.UUID, ids)
+	}
+	found, err := js.Consumer(t.Context(), stream, safe("billing").Durable)
+	fixture.NoError(t, err)
+	if c := found.CachedInfo().Config; c.AckWait != 30*time.Second || c.MaxAckPending != 7 ||
+		c.Description != "made by hand" {
+		t.Errorf("the consumer has %+v", c)
+	}
+}
+
+// A topic may have wildcards. Without a stream or a server, Subscribe says what to do.
+func TestNATSSubscriberTopics(t *testing.T) {
+	t.Parallel()
+	stream := topics.NATS(t, func(c *jetstream.StreamConfig) { c.Subjects = []string{c.Name + ".>"} })
+	ids := append(publishNATS(t, stream+".a", 1), publishNATS(t, stream+".b.c", 1)...)
+	_, messages := subscribeNATS(t, natsbridge.SubscriberConfig{Group: "all"}, stream+".>")
+	for _, id := range ids {
+		if msg := receive(t, messages); msg.UUID != id {
+			t.Errorf("got %s, want %s", msg.UUID, id)
+		}
+	}
+	_, messages = subscribeNATS(t, natsbridge.SubscriberConfig{
+		Group: "named", Stream: func(string) string { return stream },
+	}, stream+".*")
+	if msg := receive(t, messages); msg.UUID != ids[0] {
+		t.Errorf("got %s, want %s", msg.UUID, ids[0])
+	}
+
+	missing := "it-" + core.NewEventID()
+	s := newNATSSubscriber(t, natsbridge.SubscriberConfig{Group: "billing"})
+	if _, err := s.Subscribe(t.Context(), missing); !errors.Is(err, natsbridge.ErrNoStream) ||
+		!strings.Contains(err.Error(), "nats stream add") {
+		t.Errorf("no stream: %v", err)
+	}
+	for _, bad := range []string{"", "a b", "$JS.API"} {
+		if _, err := s.Subscribe(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "no subject") {
+			t.Errorf("topic %q: %v", bad, err)
+		}
+	}
+	away := newNATSSubscriber(t, natsbridge.SubscriberConfig{URL: "nats://127.0.0.1:1", Group: "billing"})
+	if _, err := away.Subscribe(t.Context(), missing); err == nil || !strings.Contains(err.Error(), "no servers") {
+		t.Errorf("no server: %v", err)
 	}
 }

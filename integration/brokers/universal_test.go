@@ -17,6 +17,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -415,9 +416,27 @@ func openNATSEnds(t *testing.T, prefix string) ends {
 		},
 		subscriber: func(t *testing.T, group string) message.Subscriber {
 			t.Helper()
-			return newNATSSubscriber(t, url, group)
+			s := must[*natsbridge.Subscriber](t)(natsbridge.NewSubscriber(natsbridge.SubscriberConfig{
+				URL: url, Group: group, AckWait: 5 * time.Second, NackPause: time.Millisecond,
+				CloseTimeout: 50 * time.Millisecond, // the suite closes subscribers that have a message
+			}))
+			return natsSubscriber{s, js}
 		},
 	}
+}
+
+// natsSubscriber makes the streams of topics.
+type natsSubscriber struct {
+	*natsbridge.Subscriber
+	js jetstream.JetStream
+}
+
+// SubscribeInitialize implements message.SubscribeInitializer.
+func (s natsSubscriber) SubscribeInitialize(topic string) error {
+	_, err := s.js.CreateOrUpdateStream(context.Background(), jetstream.StreamConfig{
+		Name: topic, Subjects: []string{topic},
+	})
+	return err
 }
 
 func openRedisEnds(t *testing.T, prefix string) ends {

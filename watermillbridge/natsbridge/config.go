@@ -3,6 +3,7 @@ package natsbridge
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -12,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// ErrUnsafeConfig: Config.Options has settings that lose messages or give the connection up. The
+// ErrUnsafeConfig: the Options of a configuration lose messages or give the connection up. The
 // error names each setting with the reason and the remedy.
 var ErrUnsafeConfig = errors.New("natsbridge: unsafe NATS configuration")
 
@@ -77,22 +78,27 @@ func (c *Config) validate() (*nats.Options, error) {
 	if c.Bridge.Logger == nil {
 		c.Bridge.Logger = core.DefaultLogger()
 	}
+	return connectOptions(c.URL, c.ConnectTimeout, c.Bridge.Logger, c.Options)
+}
+
+// connectOptions returns the options of this package, changed by those of the caller.
+func connectOptions(url string, timeout time.Duration, log *slog.Logger, by []nats.Option) (*nats.Options, error) {
 	o := nats.GetDefaultOptions()
 	for _, set := range append([]nats.Option{
-		nats.Name("ormoutbox"), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.Timeout(c.ConnectTimeout),
+		nats.Name("ormoutbox"), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.Timeout(timeout),
 		nats.ReconnectWait(500 * time.Millisecond), nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			c.Bridge.Logger.Warn("natsbridge: the connection has a problem", "err", err)
+			log.Warn("natsbridge: the connection has a problem", "err", err)
 		}),
-	}, c.Options...) {
+	}, by...) {
 		if set == nil {
 			continue
 		}
 		if err := set(&o); err != nil {
-			return nil, fmt.Errorf("natsbridge: Config.Options: %w", err)
+			return nil, fmt.Errorf("natsbridge: Options: %w", err)
 		}
 	}
-	o.Url = c.URL
+	o.Url = url
 	if err := errors.Join(unsafeOptions(&o)...); err != nil {
 		return nil, fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
 	}

@@ -1,12 +1,16 @@
-// Package natsbridge publishes an outbox to NATS JetStream. A message that it reports as published
-// is stored in a stream.
+// Package natsbridge publishes an outbox to NATS JetStream, and has a subscriber for consumers. A
+// message that it reports as published is stored in a stream.
 //
 //	publisher, err := natsbridge.NewPublisher(natsbridge.Config{URL: "nats://nats-1:4222,nats://nats-2:4222"})
 //	outbox, err := core.New(core.Config{Repository: repository, Publisher: publisher})
 //
 // A topic is a subject. The package has a publisher of its own, which waits for the acknowledgement
-// of the stream. Watermill's subscriber with NATSMarshaler reads its messages, and so does any
-// client: the payload is the data of the message, and its metadata are headers.
+// of the stream. Any client reads its messages: the payload is the data of the message, and its
+// metadata are headers.
+//
+// [Subscriber] is a message.Subscriber that loses no message when its process stops, is killed or
+// loses the server. watermill-nats with NATSMarshaler reads the same messages; docs/nats.md says
+// what it needs.
 //
 // # Streams
 //

@@ -32,3 +32,18 @@ func ExampleCheck() {
 	fmt.Println(err)
 	// Output: natsbridge: connect: nats: no servers available for connection
 }
+
+// A consumer: its processes share the messages of a topic.
+func ExampleNewSubscriber() {
+	subscriber, err := natsbridge.NewSubscriber(natsbridge.SubscriberConfig{
+		URL: "nats://127.0.0.1:1", Group: "billing",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer subscriber.Close()
+	_, err = subscriber.Subscribe(context.Background(), "orders.placed") // a Router does it
+	fmt.Println(err)
+	// Output: natsbridge: connect: nats: no servers available for connection
+}

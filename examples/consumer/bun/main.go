@@ -13,10 +13,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
-	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
 	"github.com/uptrace/bun"
@@ -77,7 +75,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 
-	subscriber, err := subscribe(js, url, topic)
+	subscriber, err := natsbridge.NewSubscriber(natsbridge.SubscriberConfig{URL: url, Group: "bank"})
 	if err != nil {
 		return err
 	}
@@ -88,25 +86,6 @@ func run(ctx context.Context) (err error) {
 	router.AddMiddleware(inbox.Middleware(bunoutbox.Transactor(db), "bank", inbox.CreateTables()))
 	router.AddConsumerHandler("credit", topic, subscriber, credit)
 	return payments.Run(ctx, router, bank) // a service: router.Run(ctx)
-}
-
-// subscribe makes the consumer on the server, where it stays when the process ends, and a
-// subscriber that does not acknowledge a message whose handler was cut short. docs/nats.md says
-// what happens without either.
-func subscribe(js nats.JetStreamContext, url, topic string) (message.Subscriber, error) {
-	_, err := js.AddConsumer(topic, &nats.ConsumerConfig{
-		Durable: "bank", DeliverGroup: "bank", DeliverSubject: "deliver." + topic, FilterSubject: topic,
-		AckPolicy: nats.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 1,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return wmnats.NewSubscriber(wmnats.SubscriberConfig{
-		URL: url, Unmarshaler: &wmnats.NATSMarshaler{}, QueueGroupPrefix: "bank", AckWaitTimeout: time.Minute,
-		JetStream: wmnats.JetStreamConfig{
-			DurablePrefix: "bank", SubscribeOptions: []nats.SubOpt{nats.ManualAck()},
-		},
-	}, watermill.NewSlogLogger(core.DefaultLogger()))
 }
 
 // send is the other service.

@@ -1,0 +1,104 @@
+package natsbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ErrUnsafeConsumer: a durable consumer that exists on the server loses messages, or was made for
+// something else. The error names each setting with the remedy.
+var ErrUnsafeConsumer = errors.New("natsbridge: unsafe consumer")
+
+// durable returns the durable consumer of a topic, and makes it if there is none. AckWait and
+// MaxAckPending of the configuration win over those of the server.
+func (c *SubscriberConfig) durable(ctx context.Context, js jetstream.JetStream, topic string) (
+	jetstream.Consumer, error,
+) {
+	stream, err := c.streamOf(ctx, js, topic)
+	if err != nil {
+		return nil, err
+	}
+	name := c.durableName(topic)
+	fail := func(doing string, err error) error {
+		return marked(fmt.Errorf("natsbridge: %s consumer %s of stream %s: %w", doing, name, stream, err))
+	}
+	found, err := js.Consumer(ctx, stream, name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		made, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
+			Durable: name, FilterSubject: topic, AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait,
+			MaxAckPending: c.MaxAckPending,
+		})
+		if errors.Is(err, jetstream.ErrConsumerExists) { // another process made it, with other settings
+			return nil, fail("make", fmt.Errorf("processes of one group have different settings: %w", err))
+		}
+		if err != nil {
+			return nil, fail("make", err)
+		}
+		return made, nil
+	}
+	if errors.Is(err, jetstream.ErrNotPullConsumer) {
+		return nil, fmt.Errorf("%w %s of stream %s: it pushes messages: delete it (nats consumer rm %s %s), or choose "+
+			"another Group", ErrUnsafeConsumer, name, stream, stream, name)
+	}
+	if err != nil {
+		return nil, fail("ask for", err)
+	}
+	cfg := found.CachedInfo().Config
+	if err := errors.Join(unsafeConsumer(&cfg, topic)...); err != nil {
+		return nil, fmt.Errorf("%w %s of stream %s: %w", ErrUnsafeConsumer, name, stream, err)
+	}
+	if cfg.AckWait == c.AckWait && cfg.MaxAckPending == c.MaxAckPending {
+		return found, nil
+	}
+	cfg.AckWait, cfg.MaxAckPending = c.AckWait, c.MaxAckPending
+	changed, err := js.UpdateConsumer(ctx, stream, cfg)
+	if err != nil {
+		return nil, fail(fmt.Sprintf("set AckWait to %s and MaxAckPending to %d at", c.AckWait, c.MaxAckPending), err)
+	}
+	return changed, nil
+}
+
+func (c *SubscriberConfig) streamOf(ctx context.Context, js jetstream.JetStream, topic string) (string, error) {
+	if c.Stream != nil {
+		if name := c.Stream(topic); name != "" {
+			return name, nil
+		}
+		return "", fmt.Errorf("%w %q: SubscriberConfig.Stream knows none", ErrNoStream, topic)
+	}
+	name, err := js.StreamNameBySubject(ctx, topic)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return "", fmt.Errorf("%w %q: create one: %s", ErrNoStream, topic, createCommand(topic))
+	}
+	if err != nil {
+		return "", asked(topic, err)
+	}
+	return name, nil
+}
+
+// durableName returns the name of the consumer of a topic. NATS allows no dots in it.
+func (c *SubscriberConfig) durableName(topic string) string {
+	return c.Group + "_" + strings.NewReplacer(".", "_", "*", "any", ">", "all", "/", "_", `\`, "_").Replace(topic)
+}
+
+// unsafeConsumer returns every problem of a consumer that exists.
+func unsafeConsumer(c *jetstream.ConsumerConfig, topic string) (problems []error) {
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	refuse(c.FilterSubject != topic || len(c.FilterSubjects) > 0, "it is of topic %q: choose another Group",
+		strings.Join(append(c.FilterSubjects, c.FilterSubject), ","))
+	refuse(c.AckPolicy != jetstream.AckExplicitPolicy, "its messages need no acknowledgement of their own: make it "+
+		"anew with --ack explicit")
+	refuse(c.MaxDeliver > 0, "it gives a message up after %d deliveries (--max-deliver): set -1, and let the inbox "+
+		"give up", c.MaxDeliver)
+	refuse(c.InactiveThreshold > 0, "the server deletes it after %s without a process (--inactive-threshold): the next "+
+		"process would get every message of the stream again", c.InactiveThreshold)
+	refuse(c.HeadersOnly, "it delivers no payloads: make it anew without --headers-only")
+	return problems
+}

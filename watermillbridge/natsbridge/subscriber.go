@@ -1,0 +1,287 @@
+package natsbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// Subscriber is a message.Subscriber of JetStream. Its methods may be called at the same time.
+//
+// It pulls the messages of a durable consumer, which it makes if the server has none. A new group
+// begins with the oldest message of the stream. A message counts as handled when the handler has
+// acknowledged it. One that is rejected, or whose process dies, is delivered again; an inbox makes
+// that a duplicate.
+//
+// Metadata outbox_source (core.HeaderSource) is stream@sequence, so lists of an inbox say where a
+// message is.
+type Subscriber struct {
+	cfg     SubscriberConfig
+	options *nats.Options
+	closing chan struct{} // closed when Close begins: no message is delivered any more
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	conn   *nats.Conn
+	js     jetstream.JetStream
+}
+
+var _ message.Subscriber = (*Subscriber)(nil)
+
+// NewSubscriber returns a Subscriber. It checks cfg and does not connect: Subscribe does, and fails
+// while the server is away.
+func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
+	options, err := cfg.validate()
+	if err != nil {
+		return nil, err
+	}
+	return &Subscriber{cfg: cfg, options: options, closing: make(chan struct{})}, nil
+}
+
+// Subscribe implements message.Subscriber. A topic is a subject, or one with wildcards, of a stream
+// that exists. Its messages come until ctx ends or Close is called; then the channel is closed.
+// Handlers that have a message get CloseTimeout to finish. After an outage, and if the consumer was
+// deleted on the server, it goes on by itself.
+//
+// Errors: watermillbridge.ErrClosed, ErrNoStream, ErrUnsafeConsumer, and those of the connection.
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if err := checkFilter(topic); err != nil {
+		return nil, err
+	}
+	js, err := s.connected()
+	if err != nil {
+		return nil, err
+	}
+	consumer, err := s.cfg.durable(ctx, js, topic)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, watermillbridge.ErrClosed
+	}
+	r := &reading{Subscriber: s, topic: topic, output: make(chan *message.Message),
+		slots: make(chan struct{}, s.cfg.MaxAckPending), ended: make(chan struct{})}
+	s.running.Go(func() { r.run(ctx, js, consumer) })
+	return r.output, nil
+}
+
+// Close implements message.Subscriber. It returns when no handler has a message any more, after
+// CloseTimeout at the latest. It may be called again.
+func (s *Subscriber) Close() error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil && s.conn.IsConnected() {
+		_ = s.conn.FlushTimeout(time.Second) // a rejected message that the server did not hear of comes after AckWait
+	}
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	return nil
+}
+
+// connected returns JetStream. The first call connects.
+func (s *Subscriber) connected() (jetstream.JetStream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, watermillbridge.ErrClosed
+	}
+	if s.conn == nil || s.conn.IsClosed() {
+		conn, js, err := connect(s.options)
+		if err != nil {
+			return nil, err
+		}
+		s.conn, s.js = conn, js
+	}
+	return s.js, nil
+}
+
+// reading is a subscription of a topic.
+type reading struct {
+	*Subscriber
+
+	topic  string
+	output chan *message.Message
+	slots  chan struct{} // one for each message that the handlers may have
+	// ended is closed when no more messages are asked for. A message that is given back before that
+	// may come back here.
+	ended   chan struct{}
+	senders sync.WaitGroup // messages that may still be sent to output
+	working sync.WaitGroup // messages that are not answered yet
+}
+
+// run reads until parent ends or the subscriber is closed. The handlers' contexts have the values
+// of parent, and end CloseTimeout later.
+func (r *reading) run(parent context.Context, js jetstream.JetStream, consumer jetstream.Consumer) {
+	ctx, stop := context.WithCancel(parent)
+	defer stop()
+	work, giveUp := context.WithCancel(context.WithoutCancel(parent))
+	defer giveUp()
+	r.running.Go(func() {
+		defer stop()
+		select {
+		case <-r.closing:
+		case <-ctx.Done():
+		}
+	})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(r.cfg.CloseTimeout, giveUp) })()
+
+	for ctx.Err() == nil {
+		err := r.read(ctx, work, consumer)
+		for pause := time.Second; err != nil && ctx.Err() == nil; pause = min(2*pause, 10*time.Second) {
+			r.cfg.Logger.Warn("natsbridge: cannot read messages, and tries again", "topic", r.topic, "group", r.cfg.Group,
+				"err", err)
+			select {
+			case <-time.After(pause):
+				consumer, err = r.cfg.durable(ctx, js, r.topic)
+			case <-ctx.Done():
+			}
+		}
+	}
+	close(r.ended)
+	r.senders.Wait()
+	close(r.output)
+	r.working.Wait()
+}
+
+// pullFor is how long the server keeps a request for a message. So long Close waits for the end of
+// the last one: a message that came after it had been cancelled would be lost until AckWait is over.
+const pullFor = time.Second
+
+// read delivers messages until ctx ends, or the consumer is gone. It asks for one message at a time,
+// when a handler is free: jetstream's iterator (Consumer.Messages) asks for more than the handlers
+// can take, and with nats.go v1.55.0 may forget to ask if it is to keep one message at most.
+func (r *reading) read(ctx, work context.Context, consumer jetstream.Consumer) error {
+	for {
+		select {
+		case r.slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		var m jetstream.Msg
+		asked, err := time.Now(), ctx.Err()
+		if err == nil {
+			m, err = consumer.Next(jetstream.FetchMaxWait(pullFor))
+		}
+		if err != nil {
+			<-r.slots
+			if !errors.Is(err, nats.ErrTimeout) {
+				return err
+			}
+			// The server answers also if there is no message. The client waits a second longer.
+			if time.Since(asked) > pullFor+900*time.Millisecond {
+				return errors.New("the server does not answer to requests for messages")
+			}
+			continue
+		}
+		r.senders.Add(1)
+		r.working.Go(func() {
+			defer func() { <-r.slots }()
+			r.deliver(ctx, work, m)
+		})
+	}
+}
+
+// deliver gives a message to a handler and its answer to the server.
+func (r *reading) deliver(ctx, work context.Context, m jetstream.Msg) {
+	msg := received(m)
+	work, cancel := context.WithCancel(work)
+	defer cancel()
+	msg.SetContext(work)
+	alive := time.NewTicker(max(r.cfg.AckWait/3, time.Millisecond))
+	defer alive.Stop()
+	sent := func() bool {
+		defer r.senders.Done()
+		for {
+			select {
+			case r.output <- msg:
+				return true
+			case <-ctx.Done():
+				return false
+			case <-alive.C:
+				r.tell(msg, m.InProgress())
+			}
+		}
+	}()
+	if !sent {
+		<-r.ended
+		r.tell(msg, m.Nak())
+		return
+	}
+	for {
+		select {
+		case <-msg.Acked():
+			// The answer of the server is awaited, because the next message may come before a lost
+			// acknowledgement is noticed.
+			wait, done := context.WithTimeout(context.WithoutCancel(work), min(r.cfg.AckWait, 5*time.Second))
+			defer done()
+			r.tell(msg, m.DoubleAck(wait))
+			return
+		case <-msg.Nacked():
+			r.tell(msg, m.NakWithDelay(r.cfg.NackPause))
+			return
+		case <-work.Done():
+			<-r.ended
+			r.tell(msg, m.Nak())
+			return
+		case <-alive.C:
+			r.tell(msg, m.InProgress())
+		}
+	}
+}
+
+// tell logs that the server was not told how far a message is.
+func (r *reading) tell(msg *message.Message, err error) {
+	if err != nil {
+		r.cfg.Logger.Warn("natsbridge: the server was not told about a message, which is delivered again", "topic",
+			r.topic, "group", r.cfg.Group, "source", msg.Metadata[core.HeaderSource], "err", err)
+	}
+}
+
+// received returns a message of NATS as one of Watermill. A message that no bridge has sent gets
+// its place as its UUID.
+func received(m jetstream.Msg) *message.Message {
+	source := ""
+	if at, err := m.Metadata(); err == nil {
+		source = fmt.Sprintf("%s@%d", at.Stream, at.Sequence.Stream)
+	}
+	msg := message.NewMessage(m.Headers().Get(uuidHeader), m.Data())
+	if msg.UUID == "" {
+		msg.UUID = source
+	}
+	for name, values := range m.Headers() {
+		if name != uuidHeader && !commands(name) && len(values) > 0 {
+			msg.Metadata[name] = values[0]
+		}
+	}
+	msg.Metadata[core.HeaderSource] = source
+	return msg
+}
+
+// checkFilter refuses a topic that is no subject to subscribe to.
+func checkFilter(topic string) error {
+	if topic == "" || strings.ContainsAny(topic, " \t\r\n") || strings.HasPrefix(topic, "$") {
+		return fmt.Errorf("natsbridge: topic %.100q is no subject: it is empty, has a blank, or begins with $", topic)
+	}
+	return nil
+}

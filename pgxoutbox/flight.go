@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
@@ -243,11 +242,12 @@ func (s *session) fly(ctx context.Context, batch *pgx.Batch, in *insert) (core.O
 	return outcome, err
 }
 
-// notInserted returns the outcome after an error of the INSERT. Any error of the server proves that
-// it has skipped COMMIT.
+// notInserted returns the outcome after an error of the INSERT. An error of the server that leaves
+// the connection as it is proves that the server has skipped COMMIT. An error that ends the
+// connection may be that of a pooler: PgBouncer sends one when it has lost the server, which may
+// have committed before, or may commit when it gets the lock of a key.
 func (s *session) notInserted(err error) core.Outcome {
-	_, refused := errors.AsType[*pgconn.PgError](err)
-	if refused || !s.closed() && !s.unsent() && s.pg.PgConn().TxStatus() != 'I' {
+	if refusedBy(err) || !s.closed() && !s.unsent() && s.pg.PgConn().TxStatus() != 'I' {
 		return core.RolledBack
 	}
 	return core.Unknown

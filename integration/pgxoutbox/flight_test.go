@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
@@ -33,6 +34,7 @@ type wire struct {
 	sent        []byte                // the bytes that passed since the wire was armed
 	broken      []byte                // the write that was cut, whole
 	change      func(p []byte) []byte // changes the bytes that are written; may be nil
+	instead     []byte                // what is read in place of the next answer, before the cut; may be nil
 }
 
 func (w *wire) arm(write, read int) {
@@ -46,6 +48,13 @@ func (w *wire) forge(change func(p []byte) []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.change = change
+}
+
+// answerBy puts an answer in place of that of the server, and cuts the connection behind it.
+func (w *wire) answerBy(answer []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.instead = answer
 }
 
 // written returns the bytes that were written since the wire was armed.
@@ -105,6 +114,11 @@ func (w *wire) Read(p []byte) (int, error) {
 	defer w.mu.Unlock()
 	if w.cut {
 		return 0, errCut
+	}
+	if w.instead != nil && err == nil {
+		w.cut = true
+		_ = w.Close()
+		return copy(p, w.instead), nil
 	}
 	if !w.armed || err != nil {
 		return n, err
@@ -347,7 +361,8 @@ func TestPgxFlightIsCancelled(t *testing.T) {
 	}
 }
 
-// The server ends the connection while the flight waits. COMMIT was not executed.
+// The server ends the connection while the flight waits. COMMIT was not executed, but the error
+// could be that of a pooler, which does not know that.
 func TestPgxFlightIsTerminated(t *testing.T) {
 	t.Parallel()
 	f := newFlights(t, pgx.QueryExecModeCacheStatement)
@@ -360,11 +375,41 @@ func TestPgxFlightIsTerminated(t *testing.T) {
 		_, _ = f.direct.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' " +
 			"AND datname = current_database()")
 	}()
-	id, _, err := f.commit(t.Context(), pool, "k", true, func() {})
-	if err == nil || errors.Is(err, core.ErrCommitUnknown) {
-		t.Errorf("Commit: %v, want that nothing was committed", err)
+	id, heard, err := f.commit(t.Context(), pool, "k", true, func() {})
+	if !errors.Is(err, core.ErrCommitUnknown) || heard != core.Unknown {
+		t.Errorf("Commit: %v, heard %s, want that the outcome is unknown", err, heard)
 	}
 	if f.stored(id) {
 		t.Error("the event is there")
+	}
+}
+
+// The server commits, and its connection to a pooler is lost before the pooler has the answer. The
+// pooler answers by an error of its own, as PgBouncer does: that is no answer of the server.
+func TestPgxFlightIsAnsweredByPooler(t *testing.T) {
+	t.Parallel()
+	crashed := (&pgproto3.ErrorResponse{
+		Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "08P01", Message: "server conn crashed?",
+	})
+	answer, err := crashed.Encode(nil)
+	fixture.NoError(t, err)
+	for _, m := range modes {
+		t.Run(m.mode.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newFlights(t, m.mode)
+			pool, last := f.open(pgxoutbox.Config{})
+			defer pool.Close()
+			for range f.warm {
+				_, _, err := f.commit(t.Context(), pool, "k", true, func() {})
+				fixture.NoError(t, err)
+			}
+			id, heard, err := f.commit(t.Context(), pool, "k", true, func() { last().answerBy(answer) })
+			if !errors.Is(err, core.ErrCommitUnknown) || heard != core.Unknown {
+				t.Errorf("Commit: %v, heard %s, want that the outcome is unknown", err, heard)
+			}
+			if !f.stored(id) {
+				t.Error("the server has not committed: the test proves nothing")
+			}
+		})
 	}
 }

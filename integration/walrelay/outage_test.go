@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
@@ -84,6 +85,45 @@ func TestStall(t *testing.T) {
 			if row.Attempts != 0 {
 				t.Fatalf("an outage spent an attempt: %+v", row)
 			}
+		}
+	})
+}
+
+// A person replays an event that is in the log and not published yet. The replay, which has a key
+// of its own, is not the first copy of the event, and does not come before earlier events of the
+// key.
+func TestReplayOfWaitingEvent(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		ids := w.publish("a", 1, 30)
+		relay := w.relay(w.config())
+		api, err := ops.New(relay.Outbox())
+		fixture.NoError(t, err)
+		for _, id := range []string{ids[29], ids[1]} {
+			row, err := core.NewRowID(id, "counts")
+			fixture.NoError(t, err)
+			p, err := api.PlanReplay(t.Context(), ops.Filter{},
+				ops.ReplayOptions{IDs: []core.RowID{row}, DedupWindow: time.Hour})
+			fixture.NoError(t, err)
+			stored, err := api.StorePlan(t.Context(), p, "ann", "it is not there")
+			fixture.NoError(t, err)
+			_, err = api.RunPlan(t.Context(), stored.ID, ops.RunOptions{Actor: "ann"})
+			fixture.NoError(t, err)
+		}
+		w.pub.Outage("counts", errAway)
+		cfg := w.config()
+		cfg.Window, cfg.StallLimit = 5, 10*time.Millisecond
+		w.run(cfg)
+		fixture.Await(t, "all events wait in the table", func() bool {
+			return w.service.Statuses()[fixture.StatusNew] >= 28
+		})
+		w.pub.Restore("counts")
+		w.awaitLast("a", 30)
+		w.publish("b", 1, 1) // behind the replays
+		w.awaitLast("b", 1)
+		w.wantRepeats("a", 30)
+		if n := len(w.copies("a")); n != 30 {
+			t.Errorf("%d copies, want 30: %v", n, w.copies("a"))
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package walrelay
 
-// mustAsk reports whether the table has to be asked before the event may be claimed.
+// mustAsk reports whether the table has to be asked before the event may be claimed. A replay asks
+// about the event that it repeats.
 func (w *window) mustAsk(e *event) bool {
 	switch {
 	case e.away || e.topic.elsewhere || e.unsure:
@@ -8,7 +9,7 @@ func (w *window) mustAsk(e *event) bool {
 	case e.asked:
 		return false
 	}
-	return e.lane != nil && e.lane.spilled || w.spills.mayHave(e.commit)
+	return e.lane != nil && e.lane.spilled || w.spills.mayHave(e.commit) || !e.row.ReplayOf.IsZero()
 }
 
 // route puts a waiting event, or the key of an event, where it belongs.

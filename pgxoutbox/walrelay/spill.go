@@ -22,7 +22,9 @@ const (
 	fromLog verdict = iota + 1 // this process publishes the event from the log
 	inFront                    // as fromLog; and an open row of its key is behind it
 	inTable                    // the event's row is open, and a relay publishes it from the table
-	ended                      // a relay has published the event from the table, or a person has discarded it
+	// a relay has published the event from the table, or a person has discarded it; or it is a
+	// replay of an event that is in the table, which stands for both
+	ended
 )
 
 // move asks the table about an event, or gives it an open row.
@@ -55,6 +57,9 @@ func (m *move) attempts() int {
 	return m.row.Attempts + 1
 }
 
+// repeats reports whether the event is a replay that was not sent yet.
+func (m *move) repeats() bool { return !m.row.ReplayOf.IsZero() && m.failure.Kind == 0 }
+
 // leaves reports whether the open row is outside of its key.
 func (m *move) leaves() bool { return m.failure.Kind == core.FailDead && m.failure.SkipDead }
 
@@ -80,7 +85,7 @@ var errNotLeading = errors.New("walrelay: another process reads the slot now")
 // before it the last one that a consumer sees.
 func judge(m *move, status *int, open *int64) (v verdict, write bool) {
 	switch {
-	case status != nil && (*status == 0 || *status == 2 || *status == 3):
+	case status != nil && isOpen(*status):
 		return inTable, false
 	case status != nil && *status != statusDone:
 		return ended, false
@@ -91,6 +96,9 @@ func judge(m *move, status *int, open *int64) (v verdict, write bool) {
 	}
 	return inTable, true
 }
+
+// isOpen reports whether a row with this status is published from the table, or is dead there.
+func isOpen(status int) bool { return status == 0 || status == 2 || status == 3 }
 
 // sqlSpiller is a spiller in PostgreSQL.
 type sqlSpiller struct {
@@ -116,6 +124,9 @@ func (s *sqlSpiller) in(ctx context.Context, tx pgx.Tx, moves []move) ([]verdict
 	for i := range moves {
 		m := &moves[i]
 		ids = append(ids, m.row.ID.String())
+		if m.repeats() {
+			ids = append(ids, m.row.ReplayOf.String())
+		}
 		last = max(last, m.commit)
 		if m.ask && !m.row.KeyID.IsZero() {
 			lanes = append(lanes, hex.EncodeToString(m.row.KeyID[:]))
@@ -142,6 +153,10 @@ WHERE slot = $1::text AND epoch = $2::bigint`), s.slot, s.epoch, last.String())
 	var update, insert []*move
 	for i := range moves {
 		m := &moves[i]
+		if is, there := rows[m.row.ReplayOf]; m.repeats() && there && isOpen(is) {
+			verdicts[i] = ended
+			continue
+		}
 		var status *int
 		if is, there := rows[m.row.ID]; there {
 			status = &is

@@ -138,6 +138,9 @@ func (w *window) enter(row core.Claimed, commit pglogrepl.LSN) {
 	if w.byID[row.ID] != nil { // a row that was moved to another partition: the first copy stands for both
 		return
 	}
+	if w.byID[row.ReplayOf] != nil { // it would be the first copy, and out of order: the event stands for both
+		return
+	}
 	e := &event{row: row, commit: commit, size: int64(len(row.Event.Payload)) + eventOverhead}
 	e.topic = w.topics.get(row.Event.Topic)
 	w.byID[row.ID] = e

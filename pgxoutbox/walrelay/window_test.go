@@ -121,3 +121,38 @@ func TestWindowNextDue(t *testing.T) {
 		}
 	}
 }
+
+// A replay of an event that is still to be published would be the first copy of it, and before
+// those of earlier events of its key. It is left out. Later ones are second copies, unless the
+// table says that the event waits there.
+func TestWindowReplay(t *testing.T) {
+	t.Parallel()
+	w := newWindow(10, 1<<20, nil)
+	w.add(windowRow(1, "a", 1), 10, 1)
+	w.commit(10, 18)
+	again := windowRow(2, "a", 2)
+	again.ReplayOf = core.RowID{1}
+	w.add(again, 20, 1)
+	w.commit(20, 28)
+	if ref := claimOne(t, w, 1, true, time.Now()); ref.ID != (core.RowID{1}) {
+		t.Fatal("the replay is claimed, and not the event")
+	}
+	if w.accept(core.RowID{1}); w.capacity.events != 0 {
+		t.Errorf("%d events are left, want none", w.capacity.events)
+	}
+	if end, answered := w.progress(); end != 28 || answered != 1 {
+		t.Errorf("end %d and %d answered, want 28 and 1", end, answered)
+	}
+	for n, v := range []verdict{ended, fromLog} {
+		again.ID = core.RowID{byte(3 + n)}
+		w.add(again, 30, 1+n)
+		events := w.toAsk(10)
+		if len(events) != 1 {
+			t.Fatalf("%d replays ask the table, want 1", len(events))
+		}
+		w.told(events, []verdict{v})
+	}
+	if ref := claimOne(t, w, 2, true, time.Now()); ref.ID != again.ID {
+		t.Error("the replay of an event that is published is not claimed")
+	}
+}

@@ -35,7 +35,7 @@ const (
 // Explanation says why an event is where it is, and what changes that.
 type Explanation struct {
 	Reason Reason `json:"reason"`
-	Event  Event  `json:"event"` // zero for ReasonUnknown
+	Event  Event  `json:"event,omitzero"` // zero for ReasonUnknown
 	// Text is a sentence for people.
 	Text string `json:"text"`
 	// Fix is a sentence that names the call that changes it and the rows that it is for, and the

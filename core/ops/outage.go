@@ -14,13 +14,27 @@ import (
 // waiting events from both ends. After the destination has come back, an event may be returned
 // until a relay has published it.
 func (a *API) Outage(ctx context.Context, topic string) (*Event, error) {
+	// A failure that spent no attempt leaves a new event new, whatever its code is: the publisher
+	// timed out, say, or no queue takes the topic. An event that was refused before says it by the
+	// code alone.
+	for _, f := range []Filter{
+		{Topic: topic, ErrorCode: core.ClassUnavailable.String(), Statuses: []Status{StatusNew, StatusRetry}},
+		{Topic: topic, ErrorCode: "timeout", Statuses: []Status{StatusNew}},
+		{Topic: topic, ErrorCode: core.ClassUnroutable.String(), Statuses: []Status{StatusNew}},
+		{Topic: topic, ErrorCode: core.ClassTransient.String(), Statuses: []Status{StatusNew}},
+	} {
+		e, err := a.failed(ctx, f)
+		if e != nil || err != nil {
+			return e, err
+		}
+	}
+	return nil, nil
+}
+
+// failed returns an event that the filter selects, of the first or the last ones.
+func (a *API) failed(ctx context.Context, f Filter) (*Event, error) {
 	for _, newest := range []bool{false, true} {
-		page, err := a.List(ctx, ListQuery{
-			Filter: Filter{
-				Topic: topic, ErrorCode: core.ClassUnavailable.String(), Statuses: []Status{StatusNew, StatusRetry},
-			},
-			Newest: newest, Limit: 1,
-		})
+		page, err := a.List(ctx, ListQuery{Filter: f, Newest: newest, Limit: 1})
 		if err != nil {
 			return nil, err
 		}

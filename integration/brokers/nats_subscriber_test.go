@@ -79,7 +79,7 @@ func TestNATSSubscriberDelivers(t *testing.T) {
 
 	_, messages := subscribeNATS(t, natsbridge.SubscriberConfig{Group: "billing"}, topic)
 	msg := take(t, messages)
-	if source := msg.Metadata[core.HeaderSource]; msg.UUID != d.ID || source != topic+"@1" {
+	if source := msg.Metadata[core.HeaderSource]; msg.UUID != d.ID || source != topic+"/0/1" {
 		t.Errorf("UUID %s, source %s", msg.UUID, source)
 	}
 	delete(msg.Metadata, core.HeaderSource)

@@ -23,8 +23,8 @@ import (
 // acknowledged it. One that is rejected, or whose process dies, is delivered again; an inbox makes
 // that a duplicate.
 //
-// Metadata outbox_source (core.HeaderSource) is stream@sequence, so lists of an inbox say where a
-// message is.
+// Metadata outbox_source (core.HeaderSource) is topic/0/sequence, where the sequence is that of the
+// stream. An inbox keeps it, so lists of dead events have it as the offset.
 type Subscriber struct {
 	cfg     SubscriberConfig
 	options *nats.Options
@@ -204,7 +204,7 @@ func (r *reading) read(ctx, work context.Context, consumer jetstream.Consumer) e
 
 // deliver gives a message to a handler and its answer to the server.
 func (r *reading) deliver(ctx, work context.Context, m jetstream.Msg) {
-	msg := received(m)
+	msg := received(m, r.topic)
 	work, cancel := context.WithCancel(work)
 	defer cancel()
 	msg.SetContext(work)
@@ -259,22 +259,20 @@ func (r *reading) tell(msg *message.Message, err error) {
 }
 
 // received returns a message of NATS as one of Watermill. A message that no bridge has sent gets
-// its place as its UUID.
-func received(m jetstream.Msg) *message.Message {
-	source := ""
-	if at, err := m.Metadata(); err == nil {
-		source = fmt.Sprintf("%s@%d", at.Stream, at.Sequence.Stream)
-	}
+// stream@sequence as its UUID.
+func received(m jetstream.Msg, topic string) *message.Message {
 	msg := message.NewMessage(m.Headers().Get(uuidHeader), m.Data())
-	if msg.UUID == "" {
-		msg.UUID = source
+	if at, err := m.Metadata(); err == nil {
+		msg.Metadata[core.HeaderSource] = fmt.Sprintf("%s/0/%d", topic, at.Sequence.Stream)
+		if msg.UUID == "" {
+			msg.UUID = fmt.Sprintf("%s@%d", at.Stream, at.Sequence.Stream)
+		}
 	}
 	for name, values := range m.Headers() {
-		if name != uuidHeader && !commands(name) && len(values) > 0 {
+		if name != uuidHeader && name != core.HeaderSource && !commands(name) && len(values) > 0 {
 			msg.Metadata[name] = values[0]
 		}
 	}
-	msg.Metadata[core.HeaderSource] = source
 	return msg
 }
 

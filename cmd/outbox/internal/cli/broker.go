@@ -56,15 +56,26 @@ type brokerSettings struct {
 	logger  *slog.Logger
 }
 
-// openBroker reads the address of --to. No broker has to answer yet.
-func openBroker(ctx context.Context, address string, s brokerSettings) (*broker, error) {
+type opener func(context.Context, *url.URL, brokerSettings) (publisher, error)
+
+// openerOf returns what opens the broker of --to.
+func openerOf(address string) (scheme string, open opener, err error) {
 	scheme, _, found := strings.Cut(address, "://")
-	open := map[string]func(context.Context, *url.URL, brokerSettings) (publisher, error){
+	open = map[string]opener{
 		"kafka": openKafka, "amqp": openAMQP, "amqps": openAMQP, "nats": openNATS, "tls": openNATS,
 		"redis": openRedis, "rediss": openRedis,
 	}[scheme]
 	if open == nil || !found {
-		return nil, usage("--to names no broker that is known:\n%s", brokerHelp)
+		return "", nil, usage("--to names no broker that is known:\n%s", brokerHelp)
+	}
+	return scheme, open, nil
+}
+
+// openBroker reads the address of --to. No broker has to answer yet.
+func openBroker(ctx context.Context, address string, s brokerSettings) (*broker, error) {
+	scheme, open, err := openerOf(address)
+	if err != nil {
+		return nil, err
 	}
 	hosts, rest := address, ""
 	if scheme == "kafka" { // several hosts with ports are no host of a URL

@@ -45,7 +45,7 @@ func (w *world) drain(err error, policy core.DeadPolicy) {
 	}
 	stopped := false
 	if class, ok := core.ClassOf(err); ok {
-		stopped = class == core.ClassUnavailable
+		stopped = class == core.ClassUnavailable || class == core.ClassUnroutable
 	}
 	if err := ob.Drain(w.Context()); (err != nil) != stopped {
 		w.Fatalf("drain: %v, want an outage: %t", err, stopped)

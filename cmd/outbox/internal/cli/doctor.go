@@ -103,6 +103,14 @@ so in its log.
 It changes nothing. Exit code 3 says that a check failed; with --strict a warning counts too.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if l.to == "" {
+				l.to = a.Getenv("OUTBOX_TO")
+			}
+			if l.to != "" {
+				if _, _, err := openerOf(l.to); err != nil {
+					return err
+				}
+			}
 			ctx, cancel := a.limited(c)
 			defer cancel()
 			db, err := a.open(ctx)
@@ -117,9 +125,6 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 			a.noteDatabase(db)
 			x := &examination{db: db, ob: ob, schema: a.schema, prefix: a.prefixOf(), limits: l, now: a.now}
 			x.effectsPrefix = a.effectsPrefix
-			if x.to == "" {
-				x.to = a.Getenv("OUTBOX_TO")
-			}
 			if x.rabbitAPI == "" {
 				x.rabbitAPI = a.Getenv("OUTBOX_RABBITMQ_API")
 			}

@@ -22,12 +22,10 @@ func (x *examination) broker(ctx context.Context) ([]finding, error) {
 		return x.kafka(ctx)
 	case "amqp", "amqps":
 		return x.rabbitMQ(ctx)
-	case "":
-		return nil, nil
 	case "nats", "tls", "redis", "rediss":
 		return []finding{fine("broker", "not checked: doctor looks at Kafka and RabbitMQ alone")}, nil
 	}
-	return nil, usage("--to names no broker that is known: `outbox relay --help` lists them")
+	return nil, nil
 }
 
 func (x *examination) kafka(ctx context.Context) (all []finding, err error) {

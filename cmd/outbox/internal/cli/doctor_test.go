@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +102,27 @@ func TestDestinationIsDown(t *testing.T) {
 		w.requireFinding(levelOK, "destinations", "none is known")
 		w.requireFinding(levelOK, "broker", "not checked", "--to", "redis://localhost:1")
 	})
+}
+
+// An outage that the publisher notices by its timeout has another code, and so has one of a topic
+// without a queue.
+func TestDestinationTimesOut(t *testing.T) {
+	t.Parallel()
+	for err, says := range map[error]string{
+		core.Unavailable(fmt.Errorf("no answer: %w", context.DeadlineExceeded)): "timeout, no answer",
+		core.Unroutable(errors.New("no queue")):                                 "unroutable, no queue",
+	} {
+		each(t, func(w *world) {
+			w.ok("migrate", "up")
+			w.publish(core.Event{Type: "mail", Topic: "mails"}, core.Event{Type: "order", Topic: "orders", Key: "7"})
+			w.drain(err, core.BlockKey)
+			for _, topic := range []string{"mails", "orders"} {
+				text := "destination " + topic + " did not take row "
+				w.requireFinding(levelFailure, "destinations", text)
+				w.require(w.run("status"), ExitOK, text, says)
+			}
+		})
+	}
 }
 
 // Doctor finds an open transaction and unsafe settings of the server.

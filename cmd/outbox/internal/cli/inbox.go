@@ -58,6 +58,8 @@ type inboxRow struct {
 	EventID    string     `json:"event_id"`
 	Type       string     `json:"type,omitempty"`
 	Topic      string     `json:"topic,omitempty"`
+	Partition  *int32     `json:"partition,omitempty"` // with Offset: where in Topic, if the subscriber said it
+	Offset     *int64     `json:"offset,omitempty"`
 	Key        string     `json:"key,omitempty"`
 	Status     string     `json:"status"`
 	Attempts   int        `json:"attempts"`
@@ -65,6 +67,14 @@ type inboxRow struct {
 	Error      string     `json:"error,omitempty"`
 	ReceivedAt time.Time  `json:"received_at"`
 	FailedAt   *time.Time `json:"failed_at,omitempty"`
+}
+
+// place returns topic/partition@offset, or the topic alone.
+func (r inboxRow) place() string {
+	if r.Partition == nil || r.Offset == nil {
+		return r.Topic
+	}
+	return fmt.Sprintf("%s/%d@%d", r.Topic, *r.Partition, *r.Offset)
 }
 
 // inboxPage is what `outbox inbox list` prints.
@@ -255,7 +265,7 @@ they are in the broker, or in its dead-letter queue.`,
 
 func (a *app) inboxRows(ctx context.Context, db *database, f inboxFilter, limit int) (all []inboxRow, err error) {
 	query := "SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type, ''), COALESCE(source_topic, ''), " +
-		"COALESCE(partition_key, ''), " + inboxStatusOf + ", attempts, COALESCE(last_error_code, ''), " +
+		"source_partition, source_offset, COALESCE(partition_key, ''), " + inboxStatusOf + ", attempts, COALESCE(last_error_code, ''), " +
 		"COALESCE(last_error, ''), " + db.micros("received_at") + ", " + db.micros("failed_at") + " FROM " +
 		db.quote(a.schema, a.prefix+"inbox_failure")
 	var conds []string
@@ -288,8 +298,8 @@ func (a *app) inboxRows(ctx context.Context, db *database, f inboxFilter, limit 
 		var r inboxRow
 		var status int
 		var received, failed nullMicros
-		if err := rows.Scan(&r.Consumer, &r.Handler, &r.Tenant, &r.EventID, &r.Type, &r.Topic, &r.Key, &status,
-			&r.Attempts, &r.ErrorCode, &r.Error, &received, &failed); err != nil {
+		if err := rows.Scan(&r.Consumer, &r.Handler, &r.Tenant, &r.EventID, &r.Type, &r.Topic, &r.Partition, &r.Offset,
+			&r.Key, &status, &r.Attempts, &r.ErrorCode, &r.Error, &received, &failed); err != nil {
 			return nil, err
 		}
 		r.Status, r.ReceivedAt, r.FailedAt = inboxStatus(status), received.Time, failed.orNil()
@@ -306,7 +316,7 @@ func (a *app) printInboxRows(page inboxPage) {
 	t := &table{}
 	t.add("CONSUMER", "HANDLER", "EVENT", "STATUS", "TOPIC", "TYPE", "KEY", "ATTEMPTS", "RECEIVED", "CODE", "ERROR")
 	for _, r := range page.Messages {
-		t.add(r.Consumer, r.Handler, r.EventID, r.Status, orDash(r.Topic), orDash(r.Type), orDash(short(r.Key)),
+		t.add(r.Consumer, r.Handler, r.EventID, r.Status, orDash(r.place()), orDash(r.Type), orDash(short(r.Key)),
 			strconv.Itoa(r.Attempts), moment(r.ReceivedAt), orDash(r.ErrorCode), orDash(short(r.Error)))
 	}
 	t.write(a.Out)

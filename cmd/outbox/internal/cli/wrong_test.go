@@ -68,8 +68,7 @@ func TestWrongArguments(t *testing.T) {
 		if r := w.run("migrate", "up", "--prefix", "shop_"); strings.Contains(r.err, "at its end") {
 			w.Errorf("the prefix is a usual one: %s", r.err)
 		}
-		w.requireFinding(levelWarning, "broker", "could not be checked: --to names no broker that is known",
-			"--to", "orders")
+		w.require(w.run("doctor", "--to", "127.0.0.1:9092"), ExitUsage, "--to names no broker that is known")
 		w.address = "'" + w.address + "'\n" // as files of variables and secrets have it
 		w.ok("status")
 		w.address = strings.Trim(w.address, "'\n")

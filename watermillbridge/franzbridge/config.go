@@ -68,7 +68,7 @@ func (c Config) options(change ...kgo.Opt) []kgo.Opt {
 }
 
 // client returns a client that has not connected, or every problem of c.
-func (c Config) client() (*kgo.Client, error) {
+func (c Config) client(change ...kgo.Opt) (*kgo.Client, error) {
 	if len(c.Brokers) == 0 {
 		return nil, errors.New("franzbridge: Config.Brokers is empty")
 	}
@@ -84,7 +84,7 @@ func (c Config) client() (*kgo.Client, error) {
 		return nil, fmt.Errorf("franzbridge: Config.PublishTimeout %s leaves a broker no time: use at least %s", t,
 			minPublishTimeout)
 	}
-	client, err := kgo.NewClient(c.options()...)
+	client, err := kgo.NewClient(c.options(change...)...)
 	if err != nil {
 		return nil, fmt.Errorf("franzbridge: %w", err)
 	}

@@ -26,6 +26,7 @@ type Publisher struct {
 	cfg    Config
 	client *kgo.Client
 	topics sync.Map // name -> *topic
+	conns  *connections
 
 	mu     sync.Mutex
 	closed bool
@@ -61,11 +62,12 @@ func NewPublisher(cfg Config) (*Publisher, error) {
 		}
 		cfg.CloudEvents = &mapper
 	}
-	client, err := cfg.client()
+	conns := &connections{}
+	client, err := cfg.client(kgo.WithHooks(conns))
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{cfg: cfg, client: client}, nil
+	return &Publisher{cfg: cfg, client: client, conns: conns}, nil
 }
 
 // Publish implements core.Publisher.
@@ -179,7 +181,10 @@ func (s *sending) failed(err error) {
 	if errors.Is(err, kgo.ErrClientClosed) {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}
-	s.done("", mark(err, s.topic.acked.Load() > s.began.UnixNano()))
+	if err = mark(err, s.topic.acked.Load() > s.began.UnixNano()); errors.Is(err, ErrNoAnswer) {
+		err = s.p.conns.explain(err)
+	}
+	s.done("", err)
 }
 
 func receipt(r *kgo.Record) string {

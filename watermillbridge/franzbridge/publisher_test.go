@@ -37,6 +37,20 @@ func TestPublishGivesAReceipt(t *testing.T) {
 	}
 }
 
+// The error of a message that nobody answered names the connection that failed.
+func TestNoBrokerIsThere(t *testing.T) {
+	t.Parallel()
+	p := newPublisher(t, franzbridge.Config{Brokers: []string{"127.0.0.1:1"}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err := p.Publish(ctx, delivery("orders", key1))
+	requireClass(t, err, core.ClassUnavailable)
+	if !errors.Is(err, franzbridge.ErrNoAnswer) || !strings.Contains(err.Error(), "the last connection failed: ") ||
+		!strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("%v, want ErrNoAnswer and the connection that failed", err)
+	}
+}
+
 // Many events are on their way, and each gets its own answer.
 func TestEachEventIsAnswered(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,33 @@
+package franzbridge
+
+import (
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// connections remembers why the last connection to a broker could not be opened. The client tries
+// again by itself, and its error says that the time is over. The zero value is ready.
+type connections struct{ failure atomic.Pointer[error] }
+
+var _ kgo.HookBrokerConnect = (*connections)(nil)
+
+// OnBrokerConnect implements kgo.HookBrokerConnect.
+func (c *connections) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err == nil {
+		c.failure.Store(nil)
+		return
+	}
+	c.failure.Store(&err)
+}
+
+// explain adds the cause to an error of a message that nobody answered.
+func (c *connections) explain(err error) error {
+	if failure := c.failure.Load(); failure != nil {
+		return fmt.Errorf("%w: the last connection failed: %v", err, *failure) //nolint:errorlint // err alone has a class
+	}
+	return err
+}

@@ -232,7 +232,8 @@ func TestNATSSubscriberChecksConsumers(t *testing.T) {
 		"expires":  {func(c *jetstream.ConsumerConfig) { c.InactiveThreshold = time.Minute }, "after 1m0s without"},
 		"headers":  {func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true }, "--headers-only"},
 		"other": {
-			func(c *jetstream.ConsumerConfig) { c.FilterSubject = stream + ".a.b" }, `it is of topic "` + stream + ".a.b",
+			func(c *jetstream.ConsumerConfig) { c.FilterSubject = stream + ".a.b" },
+			`it is of topic "` + stream + ".a.b",
 		},
 	} {
 		cfg := safe(group)

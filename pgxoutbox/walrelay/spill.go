@@ -22,8 +22,8 @@ const (
 	fromLog verdict = iota + 1 // this process publishes the event from the log
 	inFront                    // as fromLog; and an open row of its key is behind it
 	inTable                    // the event's row is open, and a relay publishes it from the table
-	// a relay has published the event from the table, or a person has discarded it; or it is a
-	// replay of an event that is in the table, which stands for both
+	// A relay has published the event from the table, or a person has discarded it. Or it is a
+	// replay of an event that is in the table, which stands for both.
 	ended
 )
 

@@ -27,7 +27,7 @@ func (c *connections) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ n
 // explain adds the cause to an error of a message that nobody answered.
 func (c *connections) explain(err error) error {
 	if failure := c.failure.Load(); failure != nil {
-		return fmt.Errorf("%w: the last connection failed: %v", err, *failure) //nolint:errorlint // err alone has a class
+		return fmt.Errorf("%w: the last connection failed: %v", err, *failure) //nolint:errorlint // err has a class
 	}
 	return err
 }

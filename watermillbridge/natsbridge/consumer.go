@@ -97,8 +97,8 @@ func unsafeConsumer(c *jetstream.ConsumerConfig, topic string) (problems []error
 		"anew with --ack explicit")
 	refuse(c.MaxDeliver > 0, "it gives a message up after %d deliveries (--max-deliver): set -1, and let the inbox "+
 		"give up", c.MaxDeliver)
-	refuse(c.InactiveThreshold > 0, "the server deletes it after %s without a process (--inactive-threshold): the next "+
-		"process would get every message of the stream again", c.InactiveThreshold)
+	refuse(c.InactiveThreshold > 0, "the server deletes it after %s without a process (--inactive-threshold): the "+
+		"next process would get every message of the stream again", c.InactiveThreshold)
 	refuse(c.HeadersOnly, "it delivers no payloads: make it anew without --headers-only")
 	return problems
 }

@@ -72,8 +72,10 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if s.closed {
 		return nil, watermillbridge.ErrClosed
 	}
-	r := &reading{Subscriber: s, topic: topic, output: make(chan *message.Message),
-		slots: make(chan struct{}, s.cfg.MaxAckPending), ended: make(chan struct{})}
+	r := &reading{
+		Subscriber: s, topic: topic, output: make(chan *message.Message),
+		slots: make(chan struct{}, s.cfg.MaxAckPending), ended: make(chan struct{}),
+	}
 	s.running.Go(func() { r.run(ctx, js, consumer) })
 	return r.output, nil
 }
@@ -149,8 +151,8 @@ func (r *reading) run(parent context.Context, js jetstream.JetStream, consumer j
 	for ctx.Err() == nil {
 		err := r.read(ctx, work, consumer)
 		for pause := time.Second; err != nil && ctx.Err() == nil; pause = min(2*pause, 10*time.Second) {
-			r.cfg.Logger.Warn("natsbridge: cannot read messages, and tries again", "topic", r.topic, "group", r.cfg.Group,
-				"err", err)
+			r.cfg.Logger.Warn("natsbridge: cannot read messages, and tries again", "topic", r.topic, "group",
+				r.cfg.Group, "err", err)
 			select {
 			case <-time.After(pause):
 				consumer, err = r.cfg.durable(ctx, js, r.topic)

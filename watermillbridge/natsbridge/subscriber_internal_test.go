@@ -29,8 +29,11 @@ func (m *told) Data() []byte                              { return []byte("x") }
 func (m *told) Headers() nats.Header                      { return nats.Header{uuidHeader: {"id"}} }
 func (m *told) Metadata() (*jetstream.MsgMetadata, error) { return nil, errors.New("none") }
 func (m *told) InProgress() error                         { m.calls = append(m.calls, "works"); return m.err }
-func (m *told) DoubleAck(context.Context) error           { m.calls = append(m.calls, "ack"); return m.err }
-func (m *told) Nak() error                                { m.calls = append(m.calls, "nak"); return m.err }
+
+func (m *told) DoubleAck(context.Context) error { m.calls = append(m.calls, "ack"); return m.err }
+
+func (m *told) Nak() error { m.calls = append(m.calls, "nak"); return m.err }
+
 func (m *told) NakWithDelay(d time.Duration) error {
 	m.calls = append(m.calls, fmt.Sprint("nak ", d))
 	return m.err
@@ -64,7 +67,9 @@ func TestDeliver(t *testing.T) {
 				<-msg.Context().Done()
 			}, nil, []string{"nak"},
 		},
-		"the server is away": {func(r *reading, _, _ func()) { (<-r.output).Ack() }, errors.New("away"), []string{"ack"}},
+		"the server is away": {
+			func(r *reading, _, _ func()) { (<-r.output).Ack() }, errors.New("away"), []string{"ack"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

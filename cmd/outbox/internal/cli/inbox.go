@@ -265,9 +265,9 @@ they are in the broker, or in its dead-letter queue.`,
 
 func (a *app) inboxRows(ctx context.Context, db *database, f inboxFilter, limit int) (all []inboxRow, err error) {
 	query := "SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type, ''), COALESCE(source_topic, ''), " +
-		"source_partition, source_offset, COALESCE(partition_key, ''), " + inboxStatusOf + ", attempts, COALESCE(last_error_code, ''), " +
-		"COALESCE(last_error, ''), " + db.micros("received_at") + ", " + db.micros("failed_at") + " FROM " +
-		db.quote(a.schema, a.prefix+"inbox_failure")
+		"source_partition, source_offset, COALESCE(partition_key, ''), " + inboxStatusOf + ", attempts, " +
+		"COALESCE(last_error_code, ''), COALESCE(last_error, ''), " + db.micros("received_at") + ", " +
+		db.micros("failed_at") + " FROM " + db.quote(a.schema, a.prefix+"inbox_failure")
 	var conds []string
 	var args []any
 	for _, c := range []struct{ column, value string }{

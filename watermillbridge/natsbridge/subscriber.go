@@ -166,13 +166,14 @@ func (r *reading) run(parent context.Context, js jetstream.JetStream, consumer j
 	r.working.Wait()
 }
 
-// pullFor is how long the server keeps a request for a message. So long Close waits for the end of
-// the last one: a message that came after it had been cancelled would be lost until AckWait is over.
+// pullFor is how long the server keeps a request for a message. Close waits so long for the end of
+// the last one. A message that came after its request was cancelled would be lost until AckWait is
+// over.
 const pullFor = time.Second
 
-// read delivers messages until ctx ends, or the consumer is gone. It asks for one message at a time,
-// when a handler is free: jetstream's iterator (Consumer.Messages) asks for more than the handlers
-// can take, and with nats.go v1.55.0 may forget to ask if it is to keep one message at most.
+// read delivers messages until ctx ends, or the consumer is gone. It asks for one message at a
+// time, when a handler is free. The iterator of jetstream (Consumer.Messages) asks for more than
+// the handlers can take. With nats.go v1.55.0 it may forget to ask if it is to keep one message.
 func (r *reading) read(ctx, work context.Context, consumer jetstream.Consumer) error {
 	for {
 		select {

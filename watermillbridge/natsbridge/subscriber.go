@@ -59,11 +59,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if err := checkFilter(topic); err != nil {
 		return nil, err
 	}
-	js, err := s.connected()
-	if err != nil {
-		return nil, err
-	}
-	consumer, err := s.cfg.durable(ctx, js, topic)
+	consumer, err := s.consumer(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
@@ -76,12 +72,12 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		Subscriber: s, topic: topic, output: make(chan *message.Message),
 		slots: make(chan struct{}, s.cfg.MaxAckPending), ended: make(chan struct{}),
 	}
-	s.running.Go(func() { r.run(ctx, js, consumer) })
+	s.running.Go(func() { r.run(ctx, consumer) })
 	return r.output, nil
 }
 
-// Close implements message.Subscriber. It returns when no handler has a message any more, after
-// CloseTimeout at the latest. It may be called again.
+// Close implements message.Subscriber. It takes a second, and waits until no handler has a message
+// any more, for CloseTimeout at most. It may be called again.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	if !s.closed {
@@ -101,7 +97,17 @@ func (s *Subscriber) Close() error {
 	return nil
 }
 
-// connected returns JetStream. The first call connects.
+// consumer returns the durable consumer of a topic.
+func (s *Subscriber) consumer(ctx context.Context, topic string) (jetstream.Consumer, error) {
+	js, err := s.connected()
+	if err != nil {
+		return nil, err
+	}
+	return s.cfg.durable(ctx, js, topic)
+}
+
+// connected returns JetStream. The first call connects. The client closes a connection by itself
+// when the server refuses its credentials again and again: then there is a new one.
 func (s *Subscriber) connected() (jetstream.JetStream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +140,7 @@ type reading struct {
 
 // run reads until parent ends or the subscriber is closed. The handlers' contexts have the values
 // of parent, and end CloseTimeout later.
-func (r *reading) run(parent context.Context, js jetstream.JetStream, consumer jetstream.Consumer) {
+func (r *reading) run(parent context.Context, consumer jetstream.Consumer) {
 	ctx, stop := context.WithCancel(parent)
 	defer stop()
 	work, giveUp := context.WithCancel(context.WithoutCancel(parent))
@@ -155,7 +161,7 @@ func (r *reading) run(parent context.Context, js jetstream.JetStream, consumer j
 				r.cfg.Group, "err", err)
 			select {
 			case <-time.After(pause):
-				consumer, err = r.cfg.durable(ctx, js, r.topic)
+				consumer, err = r.consumer(ctx, r.topic)
 			case <-ctx.Done():
 			}
 		}

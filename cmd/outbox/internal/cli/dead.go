@@ -361,6 +361,8 @@ func (a *app) selected(
 			a.note("row %s was left to a reader of the log of the database: `outbox explain %[1]s`", id)
 		case rows[0].Status.Open():
 			a.note("row %s is %s, not dead: `outbox explain %[1]s`", id, rows[0].Status)
+		case rows[0].Status == ops.StatusDone:
+			a.note("row %s is done: it was published. To publish it again: `outbox replay plan %[1]s`", id)
 		default:
 			a.note("row %s is %s: it has ended", id, rows[0].Status)
 		}

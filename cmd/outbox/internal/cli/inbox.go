@@ -430,6 +430,10 @@ func (a *app) inboxMutate(
 			a.sayf("%s changed\n", many(done.Changed, "message"))
 		}
 	})
+	if m.name == "redrive" && done.Changed > 0 {
+		a.note("nothing is delivered by this: Inbox.Release in the service delivers the messages of a poison queue. " +
+			"Without one, reset the consumer group")
+	}
 	switch {
 	case err != nil && done.Changed > 0:
 		return exit(ExitPartial, "%d of %d messages are changed; repeat the command for the others: %w", done.Changed,

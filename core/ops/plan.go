@@ -52,7 +52,7 @@ type Plan struct {
 	// it. Zero for the other actions.
 	Until time.Time `json:"until,omitzero"`
 	// Windows are the windows that a replay was planned with, by topic. RunPlan replays nothing if
-	// a consumer of a topic has declared a shorter one since.
+	// a consumer of a topic has declared a shorter one since. In JSON they are nanoseconds.
 	Windows map[string]time.Duration `json:"windows,omitempty"`
 	// Beyond says which windows ReplayOptions.BeyondWindows went beyond. Then Windows is empty.
 	Beyond string `json:"beyond,omitempty"`

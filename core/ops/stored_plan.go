@@ -44,8 +44,8 @@ func (s PlanState) Ended() bool { return s == PlanCancelled || s == PlanDone }
 // StoredPlan is a Plan in the database, with its progress. Every process that has the tables can
 // run it, pause it and cancel it, one at a time.
 type StoredPlan struct {
-	ID    string    `json:"id"`
-	State PlanState `json:"state"`
+	ID    string    `json:"id,omitempty"` // empty: it is not stored
+	State PlanState `json:"state,omitempty"`
 	Plan            // without IDs in Plans
 
 	Events int    `json:"events"` // how many ids the plan has
@@ -68,9 +68,9 @@ type StoredPlan struct {
 
 	Worker      string    `json:"worker,omitempty"`      // the process that runs it or ran it last
 	WorkerUntil time.Time `json:"worker_until,omitzero"` // until then no other process may run it
-	CreatedAt   time.Time `json:"created_at"`
-	UpdatedAt   time.Time `json:"updated_at"`
-	ReadAt      time.Time `json:"read_at"`
+	CreatedAt   time.Time `json:"created_at,omitzero"`
+	UpdatedAt   time.Time `json:"updated_at,omitzero"`
+	ReadAt      time.Time `json:"read_at,omitzero"`
 	// Version counts the changes.
 	Version int64 `json:"version"`
 }

@@ -234,7 +234,7 @@ func (a *app) wouldApply(ctx context.Context, api *ops.API, action ops.Action, i
 		return afterRun(p, err)
 	}
 	p.IDs = nil
-	return a.print(planEnd{p, true}, func() {
+	return a.print(dryPlan{p, true}, func() {
 		a.printRadius(radiusOf(p))
 		a.sayf("plan %s would be applied: %s of %d are not worked off\n", p.ID,
 			many(p.Events-p.Position, "event"), p.Events)
@@ -375,8 +375,8 @@ func (a *app) plansShowCommand() *cobra.Command {
 
 type endPlan func(ctx context.Context, id, actor, reason string) (ops.StoredPlan, error)
 
-// planEnd is what a dry run of a change of a plan prints: the plan as it is.
-type planEnd struct {
+// dryPlan is what a dry run prints: the plan as it is, or would be.
+type dryPlan struct {
 	ops.StoredPlan
 	DryRun bool `json:"dry_run"`
 }
@@ -411,7 +411,7 @@ refused (exit code 5).`,
 				}
 				if dryRun {
 					p.IDs = nil
-					return a.print(planEnd{p, true}, func() { a.sayf("plan %s would be %s\n", p.ID, ended) })
+					return a.print(dryPlan{p, true}, func() { a.sayf("plan %s would be %s\n", p.ID, ended) })
 				}
 				if err := a.confirm(w.yes, fmt.Sprintf("%s plan %s of %s?", name, p.ID, db.name)); err != nil {
 					return err

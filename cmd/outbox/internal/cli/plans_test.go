@@ -124,7 +124,7 @@ func TestPlans(t *testing.T) {
 		w.require(w.run("plans", "cancel", "none", "--dry-run"), ExitFailed, "no such plan")
 		w.require(w.run("redrive", "apply", p.ID, "--dry-run"), ExitOK, "30 dead events of 30 keys", "would be applied")
 		w.require(w.run("discard", "apply", p.ID, "--dry-run"), ExitUsage, "outbox redrive apply "+p.ID)
-		var would planEnd
+		var would dryPlan
 		if w.json(&would, "plans", "cancel", p.ID, "--dry-run"); !would.DryRun || would.State != ops.PlanStopped ||
 			would.IDs != nil {
 			t.Errorf("%+v", would)

@@ -90,8 +90,12 @@ func (a *app) storePlan(ctx context.Context, api *ops.API, p ops.Plan, w who, dr
 	if len(p.IDs) == 0 {
 		a.hintUnseen(ctx, api, p.Filter)
 	}
+	if dryRun && a.json {
+		stored.IDs = nil
+		return a.print(dryPlan{stored, true}, nil)
+	}
 	err := a.printPlan(stored)
-	if dryRun && !a.json {
+	if dryRun {
 		a.note("nothing is stored: it is a dry run")
 	}
 	return err

@@ -24,6 +24,11 @@ func TestReplay(t *testing.T) {
 		w.require(w.run("replay", "plan", "--dedup-window=1us", "--reason", "INC-7"), ExitFailed, "forgotten")
 		w.require(w.run("replay", "plan", window, "--limit=2", "--reason", "INC-7"), ExitUsage, "more than 2 events")
 		w.require(w.run("replay", "plan", window, "--dry-run"), ExitOK, "3 done events of 1 key")
+		var would map[string]any
+		w.json(&would, "replay", "plan", window, "--dry-run")
+		if would["dry_run"] != true || would["events"] != 3.0 || would["id"] != nil || would["created_at"] != nil {
+			w.Errorf("a dry run prints %v", would)
+		}
 		w.require(w.run("plans", "list"), ExitOK, "no plan is stored")
 		var p ops.StoredPlan
 		w.json(&p, "replay", "plan", "--topic=orders", "--since=1h", window, "--reason", "INC-7")

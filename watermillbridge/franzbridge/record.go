@@ -158,9 +158,12 @@ func (h *headers) fields(d *core.Delivery) {
 }
 
 // CheckSize implements core.SizeChecker: it refuses an event whose message would be larger than the
-// largest batch, also with later attempts and as a replay, and one that Config.CloudEvents cannot
-// send. It builds no message for events far below the limit.
+// largest batch, also with later attempts and as a replay, one whose topic has no name in Kafka, and
+// one that Config.CloudEvents cannot send. It builds no message for events far below the limit.
 func (p *Publisher) CheckSize(e core.Event) error {
+	if err := checkTopic(e.Topic); err != nil {
+		return err
+	}
 	mapper := p.cfg.CloudEvents
 	if mapper != nil {
 		if err := mapper.Check(e); err != nil {

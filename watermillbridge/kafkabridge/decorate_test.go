@@ -59,7 +59,7 @@ func TestADecoratedPublisherKeepsReceiptsAndClasses(t *testing.T) {
 		class != core.ClassUnavailable {
 		t.Errorf("err = %v, class %v; want the decorated error of the broker, unavailable", err, class)
 	}
-	if err := p.CheckSize(core.Event{Type: "t", Payload: make([]byte, 2<<20)}); err == nil {
+	if err := p.CheckSize(core.Event{Type: "t", Topic: "orders", Payload: make([]byte, 2<<20)}); err == nil {
 		t.Error("the limit is forgotten")
 	}
 

@@ -16,10 +16,13 @@ import (
 const besidePayload = 32 << 10
 
 // checkSize returns the watermillbridge.Config.CheckSize of messages of at most limit bytes, as
-// Sarama counts them. For events far below the limit it does not build a message. mapper may be
-// nil.
+// Sarama counts them. It refuses a topic that has no name in Kafka, too. For events far below the
+// limit it does not build a message. mapper may be nil.
 func checkSize(limit int, rowIDMetadata string, mapper *cloudevents.Mapper) func(core.Event) error {
 	return func(e core.Event) error {
+		if err := checkTopic(e.Topic); err != nil {
+			return err
+		}
 		payload, beside := len(e.Payload), besidePayload
 		if mapper != nil { // base64, and attributes beside the fields
 			payload, beside = payload/3*4, 3*besidePayload

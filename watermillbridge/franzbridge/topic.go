@@ -10,14 +10,13 @@ import (
 // relayed, and hold up its key.
 func checkTopic(topic string) error {
 	legal := topic != "" && topic != "." && topic != ".." && len(topic) <= 249
-	for i := range len(topic) {
-		c := topic[i]
-		legal = legal && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' ||
-			c == '-')
+	for _, c := range []byte(topic) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		legal = legal && (letter || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')
 	}
 	if !legal {
-		return core.Permanent(fmt.Errorf("franzbridge: topic %.100q is no name for Kafka: it has 1 to 249 letters, digits, "+
-			"dots, _ and -, and is not . or ..", topic))
+		return core.Permanent(fmt.Errorf("franzbridge: topic %.100q is no name for Kafka, which has 1 to 249 "+
+			"letters, digits, dots, _ and -, and is not . or ..", topic))
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func checkTopic(topic string) error {
 	}
 	if !legal {
 		return core.Permanent(fmt.Errorf("franzbridge: topic %.100q is no name for Kafka, which has 1 to 249 "+
-			"letters, digits, dots, _ and -, and is not . or ..", topic))
+			"letters, digits, dots, _ and -, and not dots alone", topic))
 	}
 	return nil
 }

@@ -157,9 +157,10 @@ func (h *headers) fields(d *core.Delivery) {
 	}
 }
 
-// CheckSize implements core.SizeChecker: it refuses an event whose message would be larger than the
-// largest batch, also with later attempts and as a replay, one whose topic has no name in Kafka, and
-// one that Config.CloudEvents cannot send. It builds no message for events far below the limit.
+// CheckSize implements core.SizeChecker. It refuses an event whose message would be larger than
+// the largest batch, also with later attempts and as a replay. It refuses one whose topic has no
+// name in Kafka, and one that Config.CloudEvents cannot send. It builds no message for events far
+// below the limit.
 func (p *Publisher) CheckSize(e core.Event) error {
 	if err := checkTopic(e.Topic); err != nil {
 		return err

@@ -107,7 +107,7 @@ A redrive, a discard and a replay have a row for each event, and other actions h
 	flags.Var((*selector)(&f.action), "action", "only this action, such as redrive, discard, "+core.AuditResetKeys)
 	flags.Var((*selector)(&f.actor), "actor", "only what this person did")
 	flags.Var((*selector)(&f.topic), "topic", "only events of this topic")
-	flags.DurationVar(&f.since, "since", 0, "only of this last time")
+	flags.Var((*span)(&f.since), "since", "only of this last time")
 	flags.Int64Var(&f.after, "after", 0, "the next page: what the last line of the page before says")
 	flags.IntVar(&f.limit, "limit", 100, "rows on a page, up to 1000")
 	return c

@@ -145,7 +145,7 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 	f.BoolVar(&strict, "strict", false, "exit code 3 for a warning too")
 	f.DurationVar(&l.transaction, "max-transaction", 5*time.Minute, "how long a transaction may be open")
 	f.DurationVar(&l.skew, "max-skew", 2*time.Second, "how far the clocks may be apart")
-	f.DurationVar(&l.dedupWindow, "dedup-window", 0, "how long consumers remember events; 0: what they have declared")
+	f.Var((*span)(&l.dedupWindow), "dedup-window", "how long consumers remember events; 0: what they have declared")
 	f.DurationVar(&l.overdue, "max-overdue", overdueAfter, "how long an effect may be due")
 	f.DurationVar(&l.lease, "lease", 0, "the lease of idempotency keys; 0: that of keys that are held now")
 	f.StringVar(&l.to, "to", "", "the broker of the relay (default: $OUTBOX_TO)")

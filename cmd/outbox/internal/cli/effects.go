@@ -117,7 +117,7 @@ At most 100,000 of a channel are counted; a plus behind a number says that there
 	c.PersistentFlags().StringVar(&a.effectsPrefix, "effects-prefix", "",
 		"prefix of the tables of effects; --prefix is that of the outbox, which wakes the workers")
 	c.Flags().Int64Var(&maxDead, "max-dead", -1, "exit code 3 if more effects are dead; -1: any number")
-	c.Flags().DurationVar(&maxAge, "max-age", 0, "exit code 3 if an effect has been due for longer; 0: any time")
+	c.Flags().Var((*span)(&maxAge), "max-age", "exit code 3 if an effect has been due for longer; 0: any time")
 	return c
 }
 

@@ -161,7 +161,7 @@ transaction.`,
 		},
 	}
 	by.flags(c)
-	c.Flags().DurationVar(&lasts, "for", 0, "how long, such as 48h")
+	c.Flags().Var((*span)(&lasts), "for", "how long, such as 48h")
 	c.Flags().StringVar(&until, "until", "", "until when, such as 2026-11-23T18:00:00Z")
 	return c
 }

@@ -102,7 +102,7 @@ func filterFlags(c *cobra.Command, f *ops.Filter) {
 type moments time.Time
 
 func (m *moments) Set(s string) error {
-	if ago, err := time.ParseDuration(s); err == nil {
+	if ago, err := parseSpan(s); err == nil {
 		if ago < 0 {
 			return fmt.Errorf("%s is negative: it is how long ago", s)
 		}
@@ -153,6 +153,10 @@ done, and "log": unconfirmed, unknown or published. --status done selects them a
 				return usage("--status: it is empty")
 			}
 			for _, name := range statuses {
+				if name == "pending" { // as outbox status calls them
+					q.Statuses = append(q.Statuses, ops.StatusNew, ops.StatusRetry)
+					continue
+				}
 				s, err := ops.ParseStatus(name)
 				if err != nil {
 					return usage("--status: %w", err)
@@ -183,12 +187,13 @@ done, and "log": unconfirmed, unknown or published. --status done selects them a
 	}
 	filterFlags(c, &q.Filter)
 	f := c.Flags()
-	f.StringSliceVar(&statuses, "status", nil, "new, retry, dead, done, discarded (default: all)")
+	f.StringSliceVar(&statuses, "status", nil,
+		"pending (new and retry), new, retry, dead, done, discarded (default: all)")
 	f.BoolVar(&q.Newest, "newest", false, "the newest first")
 	f.IntVar(&q.Limit, "limit", ops.DefaultLimit, "events on a page, up to 1000")
 	f.StringVar(&q.After, "after", "", "the next page: what the last line of the page before says")
 	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
-		[]string{"new", "retry", "dead", "done", "discarded"}, cobra.ShellCompDirectiveNoFileComp))
+		[]string{"pending", "new", "retry", "dead", "done", "discarded"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

@@ -231,7 +231,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		},
 	}
 	t.flags(c)
-	c.Flags().DurationVar(&lasts, "for", 0, "how long, such as 30m; 0: until it is resumed")
+	c.Flags().Var((*span)(&lasts), "for", "how long, such as 30m; 0: until it is resumed")
 	c.Flags().StringVar(&until, "until", "", "until when, such as 2026-11-23T18:00:00Z")
 	return c
 }

@@ -44,8 +44,9 @@ func (f *relayFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.pollInterval, "poll-interval", pollEvery, "pause between polls of the table")
 	flags.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 20*time.Second,
 		"how long the relay takes to stop; kill it no earlier")
-	flags.DurationVar(&f.keep, "keep", 7*24*time.Hour, "how long published events stay in the table")
-	flags.DurationVar(&f.keepDiscarded, "keep-discarded", 0,
+	f.keep = 7 * 24 * time.Hour
+	flags.Var((*span)(&f.keep), "keep", "how long published events stay in the table")
+	flags.Var((*span)(&f.keepDiscarded), "keep-discarded",
 		"how long discarded events stay in the table; 0: as --keep")
 	flags.BoolVar(&f.deleteOnSuccess, "delete-on-success", false, "delete events when they are published")
 	flags.BoolVar(&f.skipDead, "skip-dead", false, "a dead event does not hold up its key (DeadPolicy SkipDead)")

@@ -66,7 +66,7 @@ log of PostgreSQL it says how many walrelay has not confirmed yet: their replay 
 	filterFlags(c, &f)
 	w.reasonFlags(c)
 	flags := c.Flags()
-	flags.DurationVar(&o.DedupWindow, "dedup-window", 0,
+	flags.Var((*span)(&o.DedupWindow), "dedup-window",
 		"how long the consumers remember an event (default: what they declared)")
 	flags.BoolVar(&o.BeyondWindows, "beyond-windows", false,
 		"--dedup-window holds where a consumer has declared a shorter time")

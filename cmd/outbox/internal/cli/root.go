@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // Environment is what a command has from its process.
@@ -132,6 +134,8 @@ The database is that of --database-url, or of the environment variable DATABASE_
 Data goes to the standard output, and everything else to the standard error. NO_COLOR turns colors
 off.
 
+A duration is one of Go, as 90s or 2h30m. A longer one may be in days, as 7d.
+
 Every command has --json, and prints one object with it. tail prints one on a line for each event,
 and relay writes its log as JSON.
 
@@ -204,7 +208,11 @@ func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 			return nil
 		}
 		hint := ""
-		if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+		like := c.SuggestionsFor(args[0])
+		if _, err := core.ParseRowID(args[0]); err == nil && c.Name() == "replay" {
+			like = []string{"plan " + args[0]}
+		}
+		if len(like) > 0 {
 			hint = "\n\nDid you mean this?\n\t" + strings.Join(like, "\n\t")
 		}
 		return usage("unknown command %q for %q%s", args[0], c.CommandPath(), hint)

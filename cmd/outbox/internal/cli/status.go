@@ -281,7 +281,7 @@ With --max-dead or --max-age it ends with exit code 3 when there are more dead e
 		},
 	}
 	c.Flags().Int64Var(&maxDead, "max-dead", -1, "exit code 3 if more events are dead; -1: any number")
-	c.Flags().DurationVar(&maxAge, "max-age", 0, "exit code 3 if an event has waited longer; 0: any time")
+	c.Flags().Var((*span)(&maxAge), "max-age", "exit code 3 if an event has waited longer; 0: any time")
 	return c
 }
 

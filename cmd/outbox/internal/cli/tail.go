@@ -88,7 +88,7 @@ applies to each question.`,
 	f.Var((*selector)(&t.eventType), "type", "only events of this type")
 	f.Var((*selector)(&t.tenant), "tenant", "only events of this tenant")
 	f.Var((*selector)(&t.key), "key", "only events of this key")
-	f.DurationVar(&t.since, "since", 0, "begin with the events of this last time")
+	f.Var((*span)(&t.since), "since", "begin with the events of this last time")
 	f.DurationVar(&t.interval, "interval", time.Second, "pause between two questions")
 	f.DurationVar(&t.overlap, "overlap", 10*time.Second, "how long a transaction may take to commit")
 	f.IntVar(&t.limit, "limit", 0, "end after this many events; 0: never")

@@ -73,6 +73,8 @@ func TestWrongArguments(t *testing.T) {
 		w.ok("status")
 		w.address = strings.Trim(w.address, "'\n")
 		w.publish(core.Event{Type: "order.placed", Topic: "orders"})
+		w.require(w.run("list", "--status", "pending"), ExitOK, "order.placed")
+		w.require(w.run("replay", core.RowID{1}.String()), ExitUsage, "plan "+core.RowID{1}.String())
 		r := w.run("tail", "--topic", "orders", "--since", "1h", "--limit", "1")
 		w.require(r, ExitOK, "order.placed")
 		if strings.Contains(r.err, "no event") {

@@ -2,6 +2,7 @@ package natsbridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -28,6 +29,9 @@ const (
 func natsMessage(topic string, msg *message.Message) (*nats.Msg, error) {
 	m := &nats.Msg{Subject: topic, Data: msg.Payload, Header: make(nats.Header, len(msg.Metadata)+1)}
 	m.Header.Set(uuidHeader, msg.UUID)
+	if err := checkStatus(len(msg.Payload), msg.Metadata); err != nil {
+		return nil, core.Permanent(err)
+	}
 	_, event := msg.Metadata[RowIDMetadata]
 	if event {
 		if err := checkMetadata(msg); err != nil {
@@ -73,6 +77,16 @@ func checkHeader(name, v string) error {
 	return nil
 }
 
+// checkStatus returns an error for a message that clients of NATS take for an answer of the server,
+// and drop. The server would deliver it again and again, and with MaxAckPending 1 nothing else.
+func checkStatus(payload int, metadata message.Metadata) error {
+	if payload > 0 || metadata["Status"] == "" {
+		return nil
+	}
+	return errors.New("natsbridge: header \"Status\" and no payload: clients of NATS would take the message for an " +
+		"answer of the server: choose another name, or send a payload")
+}
+
 func commands(header string) bool {
 	return len(header) >= len(serverPrefix) && strings.EqualFold(header[:len(serverPrefix)], serverPrefix)
 }
@@ -99,8 +113,14 @@ func (p *publisher) checkSize(e core.Event) error {
 	}
 	plain := e
 	plain.Payload = nil
-	if err := checkMetadata(watermillbridge.NewMessage(context.Background(), core.Delivery{Event: plain})); err != nil {
+	msg := watermillbridge.NewMessage(context.Background(), core.Delivery{Event: plain})
+	if err := checkMetadata(msg); err != nil {
 		return err
+	}
+	if m := p.cfg.Bridge.CloudEvents; m == nil || m.Mode == cloudevents.ModeBinary {
+		if err := checkStatus(len(e.Payload), msg.Metadata); err != nil {
+			return err
+		}
 	}
 	limit, whose := p.limit(e.Topic)
 	size, err := messageSize(e, p.cfg.Bridge.CloudEvents, limit)

@@ -288,6 +288,14 @@ func TestNATSSubscriberTopics(t *testing.T) {
 		t.Errorf("got %s, want %s", msg.UUID, ids[0])
 	}
 
+	for _, part := range []string{"a", "b"} {
+		topics.NATS(t, func(c *jetstream.StreamConfig) { c.Subjects = []string{"parts-" + stream + "." + part} })
+	}
+	_, err := newNATSSubscriber(t, natsbridge.SubscriberConfig{Group: "g"}).Subscribe(t.Context(), "parts-"+stream+".*")
+	if err == nil || !strings.Contains(err.Error(), "is of the streams") {
+		t.Errorf("a topic of two streams: %v", err)
+	}
+
 	missing := "it-" + core.NewEventID()
 	s := newNATSSubscriber(t, natsbridge.SubscriberConfig{Group: "billing"})
 	if _, err := s.Subscribe(t.Context(), missing); !errors.Is(err, natsbridge.ErrNoStream) ||

@@ -47,7 +47,7 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	return &Subscriber{cfg: cfg, options: options, closing: make(chan struct{})}, nil
 }
 
-// Subscribe implements message.Subscriber. A topic is a subject, or one with wildcards, of a stream
+// Subscribe implements message.Subscriber. A topic is a subject, or one with wildcards, of one stream
 // that exists. Its messages come until ctx ends or Close is called; then the channel is closed.
 // Handlers that have a message get CloseTimeout to finish. After an outage, and if the consumer was
 // deleted on the server, it goes on by itself.

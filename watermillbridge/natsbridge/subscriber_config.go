@@ -32,8 +32,9 @@ type SubscriberConfig struct {
 	// the order of the stream, and so that of every key. Default: 1.
 	MaxAckPending int
 	// AckWait is how long after the end of a process that was killed another one gets its message.
-	// A handler may take longer, because the subscriber tells the server that it still works.
-	// Default: 30 s.
+	// A handler may take longer, because the subscriber tells the server that it still works. Lower
+	// it only while no process of the group runs: a slow handler of a process that still has the
+	// longer one would tell it too late, and another process would get its message. Default: 30 s.
 	AckWait time.Duration
 	// NackPause is how long a rejected message waits until it is delivered again. An inbox pauses
 	// itself. Default: 100 ms.

@@ -130,14 +130,10 @@ func (r *reading) deliver(ctx, work context.Context, m jetstream.Msg) {
 	for {
 		select {
 		case <-msg.Acked():
-			// The answer of the server is awaited, because the next message may come before a lost
-			// acknowledgement is noticed.
-			wait, done := context.WithTimeout(context.WithoutCancel(work), min(r.cfg.AckWait, 5*time.Second))
-			defer done()
-			r.tell(msg, m.DoubleAck(wait))
+			r.answer(msg, m.DoubleAck)
 			return
 		case <-msg.Nacked():
-			r.tell(msg, m.NakWithDelay(r.cfg.NackPause))
+			r.answer(msg, func(context.Context) error { return m.NakWithDelay(r.cfg.NackPause) })
 			return
 		case <-work.Done():
 			<-r.ended
@@ -145,6 +141,31 @@ func (r *reading) deliver(ctx, work context.Context, m jetstream.Msg) {
 			return
 		case <-alive.C:
 			r.tell(msg, m.InProgress())
+		}
+	}
+}
+
+// answer tells the server what the handler answered. It tries again after a short outage: the
+// message would come again after AckWait, and with MaxAckPending 1 no other until then. It returns
+// when the server has an acknowledgement, because the next message may come before a lost one is
+// noticed.
+func (r *reading) answer(msg *message.Message, send func(context.Context) error) {
+	wait, done := context.WithTimeout(context.Background(), min(r.cfg.AckWait, 5*time.Second))
+	defer done()
+	for {
+		try, tried := context.WithTimeout(wait, time.Second)
+		err := send(try)
+		tried()
+		// Without responders the consumer is gone, and another stream may have the sequence later.
+		if err == nil || errors.Is(err, nats.ErrNoResponders) {
+			r.tell(msg, err)
+			return
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-wait.Done():
+			r.tell(msg, err)
+			return
 		}
 	}
 }

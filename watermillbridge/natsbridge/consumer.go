@@ -83,8 +83,8 @@ func (c *SubscriberConfig) streamOf(ctx context.Context, js jetstream.JetStream,
 	case 1:
 		return names[0], nil
 	}
-	return "", fmt.Errorf("natsbridge: topic %q is of the streams %s, and a consumer reads one: subscribe to a topic of "+
-		"each, or choose one with SubscriberConfig.Stream", topic, strings.Join(names, ", "))
+	return "", fmt.Errorf("natsbridge: topic %q is of the streams %s, and a consumer reads one: subscribe to a topic "+
+		"of each, or choose one with SubscriberConfig.Stream", topic, strings.Join(names, ", "))
 }
 
 // durableName returns the name of the consumer of a topic. NATS allows no dots in it.
@@ -107,12 +107,12 @@ func unsafeConsumer(c *jetstream.ConsumerConfig, topic string) (problems []error
 		"give up", c.MaxDeliver)
 	refuse(c.InactiveThreshold > 0, "the server deletes it after %s without a process (--inactive-threshold): the "+
 		"next process would get every message of the stream again", c.InactiveThreshold)
-	refuse(len(c.BackOff) > 0, "messages of slow handlers are delivered to other processes too (--backoff), because it "+
-		"replaces AckWait: make it anew without --backoff")
-	refuse(c.MemoryStorage, "a server that restarts forgets what was handled (--memory), and delivers every message of "+
-		"the stream again: make it anew without --memory")
-	refuse(c.PriorityPolicy != jetstream.PriorityPolicyNone, "its processes must belong to priority groups, and get no "+
-		"messages otherwise: make it anew without them")
+	refuse(len(c.BackOff) > 0, "messages of slow handlers are delivered to other processes too (--backoff), because "+
+		"it replaces AckWait: make it anew without --backoff")
+	refuse(c.MemoryStorage, "a server that restarts forgets what was handled (--memory), and delivers every message "+
+		"of the stream again: make it anew without --memory")
+	refuse(c.PriorityPolicy != jetstream.PriorityPolicyNone, "its processes must belong to priority groups, and get "+
+		"no messages otherwise: make it anew without them")
 	refuse(c.HeadersOnly, "it delivers no payloads: make it anew without --headers-only")
 	return problems
 }

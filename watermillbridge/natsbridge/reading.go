@@ -46,6 +46,9 @@ func (r *reading) run(parent context.Context, consumer jetstream.Consumer) {
 
 	for ctx.Err() == nil {
 		err := r.read(ctx, work, consumer)
+		if err == nil && ctx.Err() == nil { // a person may have changed the consumer
+			consumer, err = r.consumer(ctx, r.topic)
+		}
 		for pause := time.Second; err != nil && ctx.Err() == nil; pause = min(2*pause, 10*time.Second) {
 			r.cfg.Logger.Warn("natsbridge: cannot read messages, and tries again", "topic", r.topic, "group",
 				r.cfg.Group, "err", err)
@@ -67,11 +70,12 @@ func (r *reading) run(parent context.Context, consumer jetstream.Consumer) {
 // over.
 const pullFor = time.Second
 
-// read delivers messages until ctx ends, or the consumer is gone. It asks for one message at a
-// time, when a handler is free. The iterator of jetstream (Consumer.Messages) asks for more than
-// the handlers can take. With nats.go v1.55.0 it may forget to ask if it is to keep one message.
+// read delivers messages until ctx ends, or the consumer is gone, or for checkEvery. It asks for
+// one message at a time, when a handler is free. The iterator of jetstream (Consumer.Messages) asks
+// for more than the handlers can take. With nats.go v1.55.0 it may forget to ask if it is to keep
+// one message.
 func (r *reading) read(ctx, work context.Context, consumer jetstream.Consumer) error {
-	for {
+	for since := time.Now(); time.Since(since) < checkEvery; {
 		select {
 		case r.slots <- struct{}{}:
 		case <-ctx.Done():
@@ -99,6 +103,7 @@ func (r *reading) read(ctx, work context.Context, consumer jetstream.Consumer) e
 			r.deliver(ctx, work, m)
 		})
 	}
+	return nil
 }
 
 // deliver gives a message to a handler and its answer to the server.

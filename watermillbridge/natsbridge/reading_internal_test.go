@@ -142,3 +142,29 @@ func TestTheConsumerIsGone(t *testing.T) {
 		}
 	})
 }
+
+// idle is a consumer without messages.
+type idle struct {
+	jetstream.Consumer
+
+	asked int
+}
+
+func (c *idle) Next(...jetstream.FetchOpt) (jetstream.Msg, error) {
+	c.asked++
+	time.Sleep(pullFor)
+	return nil, nats.ErrTimeout
+}
+
+// Reading ends from time to time, so that the settings of the consumer are checked again.
+func TestReadingEndsForACheck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &reading{slots: make(chan struct{}, 1)}
+		began, c := time.Now(), &idle{}
+		err := r.read(t.Context(), t.Context(), c)
+		if took := time.Since(began); err != nil || took != checkEvery || c.asked != 60 || len(r.slots) != 0 {
+			t.Errorf("%v after %s, the server was asked %d times, %d slots are taken", err, took, c.asked, len(r.slots))
+		}
+	})
+}

@@ -30,8 +30,8 @@ type stream struct {
 	asked      time.Time
 }
 
-// checkEvery is how often the settings of a stream are read again, which may change while it is in
-// use.
+// checkEvery is how often the settings of a stream or a consumer are read again, which may change
+// while it is in use.
 const checkEvery = time.Minute
 
 // known returns the stream of a topic if the server was asked lately. Otherwise the first caller
@@ -104,8 +104,8 @@ func findStream(ctx context.Context, js jetstream.JetStream, topic string, allow
 
 // asked explains an error of a question to the server.
 func asked(topic string, err error) error {
-	return marked(fmt.Errorf("natsbridge: ask for the stream of subject %q (set Config.Stream if the user has no "+
-		"right to ask): %w", topic, err))
+	return marked(fmt.Errorf("natsbridge: ask for the stream of subject %q (set Stream if the user has no right to "+
+		"ask): %w", topic, err))
 }
 
 // createCommand is the command of NATS that makes a stream for a topic.

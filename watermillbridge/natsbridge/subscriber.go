@@ -47,10 +47,11 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	return &Subscriber{cfg: cfg, options: options, closing: make(chan struct{})}, nil
 }
 
-// Subscribe implements message.Subscriber. A topic is a subject, or one with wildcards, of one stream
-// that exists. Its messages come until ctx ends or Close is called; then the channel is closed.
-// Handlers that have a message get CloseTimeout to finish. After an outage, and if the consumer was
-// deleted on the server, it goes on by itself.
+// Subscribe implements message.Subscriber. A topic is a subject, or one with wildcards, of one
+// stream that exists. Its messages come until ctx ends or Close is called; then the channel is
+// closed. Handlers that have a message get CloseTimeout to finish. After an outage, and if the
+// consumer was deleted on the server, it goes on by itself. It stops reading, with warnings, while
+// a person has made the consumer unsafe.
 //
 // Errors: watermillbridge.ErrClosed, ErrNoStream, ErrUnsafeConsumer, and those of the connection.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {

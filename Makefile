@@ -14,21 +14,12 @@ GOLANGCI         := $(CURDIR)/.tools/golangci-lint-$(GOLANGCI_VERSION)
 GOTESTSUM_VERSION := v1.13.0
 export GOTESTSUM  := $(CURDIR)/.tools/gotestsum-$(GOTESTSUM_VERSION)
 
-# Tests wait for servers and for time to pass more than they compute. So more of them run at once
-# than there are cores.
-AT_ONCE    ?= -p 3 -parallel 4
-
-# The race detector watches everything except SQLite and its libc. They are C that was translated
-# into Go, and would take most of the time of all tests. A test program that ends does not wait a
-# second for reports of other threads.
-RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc/...=-race=false
-export GORACE ?= atexit_sleep_ms=0
-# Test programs are short. A larger heap costs them less than collecting garbage more often.
-export GOGC ?= 200
-
-TESTFLAGS  ?=
-TIMEOUT    ?= 15m
-LONGTIMEOUT ?= 25m
+# Of make test and its like: see scripts/test.
+PACKAGES   ?= work
+export TESTFLAGS ?=
+export AT_ONCE   ?=
+# One of ten parts of test-all, mutants and model, such as 3/10.
+SHARE      ?= 1/1
 BENCHFLAGS ?=
 MODEL      ?= small
 BENCH      ?= .
@@ -37,9 +28,9 @@ COUNT      ?= 1
 COMMIT     ?= HEAD
 ROUNDS     ?= 7
 MUTANTS    ?=
+CHANGED    ?=
 
 MODULES    = $(shell scripts/modules)
-SERVERLESS = $(shell scripts/modules --serverless)
 
 .PHONY: help
 help: ## list the targets
@@ -51,7 +42,7 @@ help: ## list the targets
 # ORDERS and KILLS, when given, reach the program through the environment.
 .PHONY: demo
 demo: ## run the demonstration (ORDERS=, KILLS=)
-	@CGO_ENABLED=0 go run ./examples/demo # without cgo: no C compiler, and a quick build
+	@CGO_ENABLED=0 go run ./examples/demo # without cgo, as in make test: no C compiler, and a quick build
 
 .PHONY: quote-to-order
 quote-to-order: ## run the exercise of two services in twelve steps, on PostgreSQL and Kafka (PAUSE=-pause waits after each)
@@ -60,63 +51,18 @@ quote-to-order: ## run the exercise of two services in twelve steps, on PostgreS
 
 # ---- test ----
 
-# `make test` leaves these tests out, and `make test-long` runs them: hundreds of kills, query plans
-# on big tables, a cluster of Kafka.
-LONG := TestCrashAtEachPoint|TestCrashAtRandomMoments|TestCrashAtEachPointOfSQLiteInGo|TestCrashAtEachPointOfPGX|TestCrashThroughBrokers|TestCrashWithManyInFlight|TestCrashThroughKafkaCluster|TestInboxCrash
-LONG := $(LONG)|TestAdapterSuitePgBouncer|TestPartitionedRepositorySuite|TestRepositorySuitePostgresModes|TestBenchRun|TestPlans|TestPartitionedPlans|TestPlansOfTableThatGrew|TestKilledPlan|TestOperatorsAtOnce|TestInboxPlans|TestOncePlans|TestEffectPlans|TestKafkaClusterKeepsWhatItAcknowledged|TestFlyway|TestDebezium|TestOldSnapshot.*|TestVersionBeforeOnThePresentTables
-LONG := $(LONG)|TestRepositorySuite(PGX|Connector)|TestExampleQuoteToOrder|TestKilled|TestChaos|TestFailover|TestSlowDestination|TestTransactions|TestKilledDatabaseIsBack|TestSlotLost|TestBacklogLimitUnderLoad|TestKilledArchive
-# `make test` runs these tests in part, because of -short: with fewer schedules and random programs,
-# and with one way to open an ORM. `make test-long` runs all of them.
-WHOLE := TestAdapterSuite.*|TestCaptureSuite.*|TestBun.*|TestGORM.*|TestDeadWebhookSubscriber|TestFeaturesOfBrokers|TestBrokersAway|TestBrokerKilled|TestWatermillUniversalSuite
-WHOLE := $(WHOLE)|TestPgx(Flight|FirstStatement)IsCutAtEachByte|TestPgxClaimIsCut|TestPgBouncerFlightIsCut|TestPgxServerStallsInCommit|TestPgxDifferentialPrograms|TestOneProcessForManyDatabases|TestListSelects|TestOperatorOfAPoisonedDeploy|TestUnknownCommit|TestZombieOrder|TestFastPathShareOfOrderedEvents
-# The packages that take longest come first, so that none of them is left to run alone at the end.
-LONG_PACKAGES := $(addprefix ./integration/,pgxoutbox gorm ent bun repository crash bench debezium walrelay cli sql relay brokers endtoend ops command upgrade inbox once workspace)
-# `make test` begins with these, for the same reason.
-LONGEST := ./core $(addprefix ./integration/,repository gorm ent bun pgxoutbox endtoend sql workspace brokers) ./cmd/outbox/internal/cli
-# `make test` runs 300 schedules of the simulation with the race detector. `make test-long` runs all
-# of them without it, and each takes an eighth of the time.
-SIMULATION := TestSimulation.*
-# If it is set, `make test` leaves out all tests that a later `make test-long` runs in full.
-LONG_FOLLOWS ?=
-# `make test-newer` runs these packages a second time, on MySQL and PostgreSQL 18: all that depend
-# on how a database works.
-NEWER ?= bun command crash ent gorm inbox once ops repository sql walrelay
-NEWER_PACKAGES = $(addprefix ./integration/,$(NEWER))
-NEWER_NOT := TestCrashAtRandomMoments|SQLiteInGo|ThroughBrokers|ManyInFlight|Kafka|Redis
-
-# These come before the servers, which may take a minute to start.
-.PHONY: time-of-test time-of-test-long
-time-of-test:
-	@echo 'make test: about 8 minutes on two idle cores, and longer the first time, when everything is compiled;' \
-		'packages are printed as they end'
-time-of-test-long:
-	@echo 'make test-long: about 17 minutes on two idle cores; packages are printed as they end'
-
 .PHONY: test
-test: time-of-test services-up gotestsum promtool ## the tests of every module against real servers, with the race detector (TESTFLAGS=, TIMEOUT=, LONG_FOLLOWS=yes)
-	@eval "$$(scripts/services env)"; status=0; \
-	scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '^($(LONG)$(if $(LONG_FOLLOWS),|$(WHOLE)))$$' $(TESTFLAGS) $(LONGEST) work || status=$$?; \
-	echo "ran with $$(go env GOVERSION), over $$(scripts/modules | wc -l) modules: $$(scripts/modules | xargs)"; \
-	echo "'make test-long' runs the tests that take long; the servers are still up: 'make services-down' stops them"; \
+test: gotestsum promtool ## the tests that people run all day, against real servers (PACKAGES=, TESTFLAGS=)
+	@echo 'make test: about 4 minutes on two idle cores, 9 if everything has to be compiled; packages are printed as they end'
+	@scripts/test short $(PACKAGES); status=$$?; \
+	echo "'make test-all' runs every test whole; the servers are still up: 'make services-down' stops them"; \
 	exit $$status
 
-.PHONY: test-long
-test-long: time-of-test-long services-up gotestsum ## the tests that take long: kills, ten thousand schedules, every way to open an ORM, big tables
-	@eval "$$(scripts/services env)"; status=0; \
-	scripts/gotest -timeout=$(LONGTIMEOUT) -run '^($(SIMULATION))$$' $(TESTFLAGS) ./core ./pgxoutbox/walrelay || status=$$?; \
-	scripts/gotest $(RACE) -shuffle=on -timeout=$(LONGTIMEOUT) $(AT_ONCE) -run '^($(LONG)|$(WHOLE))$$' $(TESTFLAGS) $(LONG_PACKAGES) || status=$$?; \
-	exit $$status
-
-.PHONY: test-newer
-test-newer: services-up gotestsum ## the tests of databases once more, on MySQL 9.7 and PostgreSQL 18 (NEWER=packages)
-	@echo 'make test-newer: about 10 minutes on two idle cores; packages are printed as they end'
-	@eval "$$(scripts/services env)"; OUTBOX_TEST_DATABASES='mysql postgres18' \
-		scripts/gotest -short $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(AT_ONCE) -skip '$(NEWER_NOT)' $(TESTFLAGS) $(NEWER_PACKAGES)
-
-.PHONY: test-unit
-test-unit: gotestsum ## the tests of the modules that need no server
-	@scripts/gotest $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(TESTFLAGS) $(SERVERLESS:%=%/...); \
-	echo "ran: $(SERVERLESS)"
+.PHONY: test-all
+test-all: gotestsum promtool ## every test whole, with the race detector, then on the newest Go and databases (SHARE=3/10, PACKAGES=)
+	@echo 'make test-all: about an hour on two idle cores, SHARE=3/10 a tenth of it; packages are printed as they end'
+	@status=0; export SHARE=$(SHARE); \
+	scripts/test whole $(PACKAGES) || status=$$?; scripts/test newest $(PACKAGES) || status=$$?; exit $$status
 
 $(GOTESTSUM):
 	@echo "building gotestsum $(GOTESTSUM_VERSION), once"; mkdir -p $(@D)/tmp
@@ -134,22 +80,20 @@ promtool: ## get promtool, which tests the alert rules, from Debian's package pr
 	@scripts/promtool >/dev/null || echo "promtool could not be had here"
 
 .PHONY: standalone
-standalone: ## each module as its users get it, without the workspace: vet, build, tests that need no server
-	@serverless=" $(SERVERLESS) "; export GOWORK=off GOFLAGS="$${GOFLAGS:-} -mod=readonly"; \
+standalone: ## each module as its users get it, without the workspace: vet and build
+	@export GOWORK=off GOFLAGS="$${GOFLAGS:-} -mod=readonly" CGO_ENABLED=0; \
 	for module in $(MODULES); do \
-		echo "== $$module (GOWORK=off)"; cd "$(CURDIR)/$$module"; \
-		go vet ./...; go build -o /dev/null ./...; \
-		if [[ $$serverless == *" $$module "* ]]; then go test ./...; else echo "tests need servers: left to 'make test'"; fi; \
+		echo "== $$module (GOWORK=off)"; cd "$(CURDIR)/$$module"; go vet ./...; go build -o /dev/null ./...; \
 	done; echo "standalone: $(words $(MODULES)) modules are sound without the workspace"
 
 .PHONY: mutants
-mutants: services-up ## break the code in one place at a time and require that the tests notice (MUTANTS=regexp)
+mutants: services-up ## break the code in one place at a time and require that the tests notice (MUTANTS=regexp, SHARE=3/10, CHANGED=commit)
 	@echo 'make mutants: about 12 minutes on two idle cores; each mutant is printed as it is tried'
-	@eval "$$(scripts/services env)"; go run ./integration/mutants -run '$(MUTANTS)'
+	@eval "$$(scripts/services env)"; go run ./integration/mutants -run '$(MUTANTS)' -share $(SHARE) -changed '$(CHANGED)'
 
 .PHONY: model
-model: ## check the models of the protocol with spin, two or three minutes (MODEL=large: ten)
-	@scripts/model $(MODEL)
+model: ## check the models of the protocol with spin, two or three minutes (MODEL=large: ten; SHARE=3/10)
+	@SHARE=$(SHARE) scripts/model $(MODEL)
 
 .PHONY: docs
 docs: ## build the documentation as a site in .site (needs Python 3)
@@ -181,7 +125,7 @@ bench-go: ## the Go benchmarks of all modules, on databases that sync every comm
 .PHONY: cover
 cover: services-up gotestsum promtool ## coverage of the whole workspace by all tests: coverage.out, coverage.html
 	@eval "$$(scripts/services env)"; \
-	scripts/gotest -timeout=$(TIMEOUT) $(AT_ONCE) -coverprofile=coverage.out -coverpkg=github.com/ormoutbox/ormoutbox/... work; \
+	scripts/gotest -short -timeout=15m -p 3 -coverprofile=coverage.out -coverpkg=github.com/ormoutbox/ormoutbox/... work; \
 	go tool cover -html=coverage.out -o coverage.html; \
 	go tool cover -func=coverage.out | tail -1
 
@@ -252,7 +196,7 @@ tidy-check: ## fail when go mod tidy would change a module
 
 .PHONY: shellcheck
 shellcheck: ## check the scripts
-	@shellcheck scripts/before scripts/bench-before docs/debezium/build scripts/debezium/fetch scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/services .ci/run
+	@shellcheck scripts/before scripts/bench-before docs/debezium/build scripts/debezium/fetch scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/services scripts/test .ci/run
 
 .PHONY: ci
 ci: ## run every check that CI runs

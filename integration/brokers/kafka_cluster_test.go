@@ -15,6 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
@@ -29,6 +30,7 @@ import (
 // Versions of Sarama before 1.48 fail this test: with idempotence on, they report messages as
 // stored although no broker has them.
 func TestKafkaClusterKeepsWhatItAcknowledged(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	c := topics.StartKafkaCluster(t)
 	addresses := c.Addresses()

@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
@@ -243,6 +244,7 @@ func TestAMQPFullQueueWithOneKey(t *testing.T) {
 // After a database was away, publishing goes on within two seconds, plus an allowance for a loaded
 // machine.
 func TestKilledDatabaseIsBack(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	for _, name := range []string{"postgres", "mariadb"} {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func TestFeaturesOfBrokers(t *testing.T) {
 			t.Parallel()
 			b.check(t, b.open)
 		})
-		if !b.survives || b.start == nil || testing.Short() { // `make test-long` starts clusters
+		if !b.survives || b.start == nil || testing.Short() { // `make test-all` starts clusters
 			continue
 		}
 		t.Run(b.name+", three servers", func(t *testing.T) {
@@ -63,7 +63,7 @@ func (b features) check(t *testing.T, open func(t *testing.T) broker) {
 	t.Helper()
 	for _, s := range scenarios {
 		if s.long && b.like != "" && testing.Short() {
-			continue // `make test-long` runs it
+			continue // `make test-all` runs it
 		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +77,7 @@ func TestBrokersAway(t *testing.T) {
 	t.Parallel()
 	for _, b := range allBrokers() {
 		if b.like != "" || b.heavy && testing.Short() {
-			continue // `make test-long` runs the heavy ones too
+			continue // `make test-all` runs the heavy ones too
 		}
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()

@@ -138,7 +138,7 @@ func TestWatermillUniversalSuite(t *testing.T) {
 	t.Parallel()
 	for _, p := range pubSubs {
 		if testing.Short() && !p.short {
-			continue // `make test-long` runs it
+			continue // `make test-all` runs it
 		}
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()

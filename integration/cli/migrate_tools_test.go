@@ -22,6 +22,7 @@ import (
 	bunschema "github.com/uptrace/bun/schema"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -96,6 +97,7 @@ func TestAtlasMigrate(t *testing.T) {
 // are split in the same way. They are not run, because SQLite's driver in Java is five times as
 // large as all of this.
 func TestFlyway(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	fetch := exec.CommandContext(t.Context(), filepath.Join("..", "..", "scripts", "flyway", "fetch"))
 	fetch.Stderr = os.Stderr

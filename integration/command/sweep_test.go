@@ -16,6 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -239,6 +240,7 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 // Neither the search for overdue effects nor the backlog reads 15,000 completed effects and 5,000
 // of other channels.
 func TestEffectPlans(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, rec := fixture.OpenRecorded(t, db)

@@ -16,6 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -23,6 +24,7 @@ import (
 // For each database, broker and point, the messages of the broker are compared at the end with the
 // committed events.
 func TestCrashThroughBrokers(t *testing.T) {
+	longtest.Mark(t)
 	for sink, to := range map[crash.Sink]func(*testing.T, *cell){
 		crash.ToKafka:  crashToKafka,
 		crash.ToFranz:  crashToKafka,
@@ -69,6 +71,7 @@ const franzKills = 12
 // ended with SIGKILL at random moments. Each kill repeats at most InFlight + MarkBatch +
 // MaxUnmarked events of the fast path and ColdEvents of the poller.
 func TestCrashWithManyInFlight(t *testing.T) {
+	longtest.Mark(t)
 	db := testdb.Postgres(t)
 	var cells []cell
 	for name, hotEvents := range map[string]int{"fast path": 0, "backlog": 2} {
@@ -84,6 +87,7 @@ func TestCrashWithManyInFlight(t *testing.T) {
 // This is TestCrashWithManyInFlight with a cluster of three brokers. Meanwhile the leaders of the
 // partitions move from broker to broker, and one broker after the other is ended with SIGKILL.
 func TestCrashThroughKafkaCluster(t *testing.T) {
+	longtest.Mark(t)
 	cluster := topics.StartKafkaCluster(t)
 	c := newCell(t, testdb.Postgres(t), crash.Never, franzKills)
 	c.name, c.spec.Sink, c.spec.SinkAddr = "cluster", crash.ToFranz, strings.Join(cluster.Addresses(), ",")

@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -28,6 +29,7 @@ const (
 // kill repeats at most as many events as the configuration says, of the fast path and of the
 // poller.
 func TestCrashAtEachPoint(t *testing.T) {
+	longtest.Mark(t)
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		cells := make([]cell, 0, len(crash.Points))
 		for _, p := range crash.Points {
@@ -39,6 +41,7 @@ func TestCrashAtEachPoint(t *testing.T) {
 
 // This is TestCrashAtEachPoint with kills at random moments.
 func TestCrashAtRandomMoments(t *testing.T) {
+	longtest.Mark(t)
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		runCells(t, []cell{newCell(t, db, crash.Never, killsPerCell)})
 	})
@@ -46,6 +49,7 @@ func TestCrashAtRandomMoments(t *testing.T) {
 
 // This is TestCrashAtEachPoint with native pgx, which writes and relays.
 func TestCrashAtEachPointOfPGX(t *testing.T) {
+	longtest.Mark(t)
 	db := testdb.Postgres(t)
 	cells := make([]cell, 0, len(crash.Points))
 	for _, p := range crash.Points {
@@ -59,6 +63,7 @@ func TestCrashAtEachPointOfPGX(t *testing.T) {
 // This is TestCrashAtEachPoint with SQLite in Go and fewer kills, because the race detector makes
 // that SQLite slow.
 func TestCrashAtEachPointOfSQLiteInGo(t *testing.T) {
+	longtest.Mark(t)
 	cells := make([]cell, 0, len(crash.Points))
 	for _, p := range crash.Points {
 		cells = append(cells, newCell(t, testdb.DB{Name: "sqlite in go"}, p, killsPerSlowCell))

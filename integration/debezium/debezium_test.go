@@ -21,6 +21,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
@@ -29,6 +30,7 @@ const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 // Debezium relays the outbox of a real PostgreSQL to a real Kafka, configured by the files that the
 // documentation shows.
 func TestDebezium(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	w := newWorld(t)
 	t.Run("message", func(t *testing.T) { w.in(t).message() })

@@ -26,6 +26,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
@@ -413,6 +414,7 @@ func consumeAll(t *testing.T, db testdb.DB, mutant string, messages, killEvery i
 // Eight processes consume messages, each of which is delivered one to five times. One process is
 // killed at every tenth message. Every effect happens exactly once.
 func TestInboxCrash(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		const messages = 300

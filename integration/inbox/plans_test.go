@@ -16,6 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -23,6 +24,7 @@ import (
 // No statement about events reads all of the 60,000 events that a handler has processed, with or
 // without statistics.
 func TestInboxPlans(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, rec := fixture.OpenRecorded(t, db)

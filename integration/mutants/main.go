@@ -4,6 +4,7 @@
 //
 //	make mutants                                 # all of them, with the test servers up
 //	go run ./integration/mutants -run sqloutbox  # some; the servers are those of the environment
+//	go run ./integration/mutants -share 3/10     # a tenth, by turns
 //	go run ./integration/mutants -list           # what there is
 //
 // First every named test runs without any patch and has to pass: a test that always fails would
@@ -48,6 +49,9 @@ type options struct {
 	limit    time.Duration
 	list     bool
 	json     bool
+	share    share
+	changed  string
+	most     int
 }
 
 // run is the whole program.
@@ -64,6 +68,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(stderr, "mutants:", err)
 		return exitUsage
+	}
+	touched, err := touchedSince(ctx, opts.root, opts.changed)
+	if err != nil {
+		fmt.Fprintln(stderr, "mutants:", err)
+		return exitUsage
+	}
+	all := len(mutants)
+	mutants = opts.share.choose(mutants, touched, opts.most)
+	if left := all - len(mutants); left > 0 {
+		fmt.Fprintf(stderr, "share %s: %d of %d mutants are left out\n", &opts.share, left, all)
 	}
 	var out reporter = &text{w: stdout}
 	if opts.json {
@@ -92,6 +106,11 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&opts.root, "root", "", "`folder` of the repository (default: where go.work is)")
 	flags.IntVar(&opts.parallel, "parallel", runtime.GOMAXPROCS(0)+1, "how many mutants are tried at once")
 	flags.DurationVar(&opts.limit, "timeout", time.Minute, "how long the tests of one mutant may run")
+	opts.share = share{1, 1}
+	flags.Var(&opts.share, "share", "try one `part` of the mutants, such as 3/10")
+	flags.StringVar(&opts.changed, "changed", "",
+		"with -share: try also the mutants of packages that changed since this `commit`")
+	flags.IntVar(&opts.most, "most", 100, "with -changed: try at most this `number` of mutants")
 	flags.BoolVar(&opts.list, "list", false, "list the mutants and try none")
 	flags.BoolVar(&opts.json, "json", false, "write one JSON object for each result")
 	if err := flags.Parse(args); err != nil {

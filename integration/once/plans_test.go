@@ -12,6 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -19,6 +20,7 @@ import (
 // No statement about keys reads all of a table of 100,000 keys, half of which have expired, with or
 // without statistics.
 func TestOncePlans(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, rec := fixture.OpenRecorded(t, db)

@@ -17,6 +17,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -69,6 +70,7 @@ func runDoomedArchive(repo *sqloutbox.Repository, d doomed) error {
 // After each kill, every row that is gone from the table is in the archive. The next process
 // archives the others. In the end no row is left.
 func TestKilledArchive(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		const events = 400

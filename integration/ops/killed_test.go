@@ -18,6 +18,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -134,6 +135,7 @@ func (w *poisoned) killed(db testdb.DB, lives int) {
 // each event of the plan was sent again once, and each key is in its order. No other event was sent
 // again.
 func TestKilledPlan(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		t.Run("redrive", func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -272,6 +273,7 @@ func (w *busyWorld) plan(ctx context.Context, api *ops.API, make func() (ops.Pla
 // that fails, pauses, rates, redrives, discards and replays. No event is lost, invented or out of
 // its order. No event is deleted before the archive has it. No paused event is published.
 func TestOperatorsAtOnce(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		w := &busyWorld{

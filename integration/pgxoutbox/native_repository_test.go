@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
@@ -22,6 +23,7 @@ import (
 // The repository suite over a pool of pgx, in each mode of pgx. With -short it runs in the usual
 // one.
 func TestRepositorySuitePGX(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	for name, mode := range map[string]pgx.QueryExecMode{
 		"cache statement": pgx.QueryExecModeCacheStatement, "cache describe": pgx.QueryExecModeCacheDescribe,

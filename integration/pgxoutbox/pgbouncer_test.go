@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
@@ -27,6 +28,7 @@ var poolerModes = []pgx.QueryExecMode{
 // The adapter suite through PgBouncer in transaction mode: with events that wait for COMMIT, and
 // without -short over native pgx.
 func TestAdapterSuitePgBouncer(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	db := testdb.PgBouncer(t)
 	for name, h := range map[string]suite.AdapterHarness{

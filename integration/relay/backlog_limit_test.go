@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -20,6 +21,7 @@ import (
 // events pass only until the next count. A refused event is not in the table. Producers go on once
 // the backlog is gone.
 func TestBacklogLimitUnderLoad(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		const (

@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -21,6 +22,7 @@ import (
 // not read these entries again and again, because they start at a cursor. A row that is committed
 // late, before the cursor, is still found.
 func TestOldSnapshot(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	const finished, batch, batches = 40_000, 20, 20
 	o := openOldSnapshot(t, batch, "topic")
@@ -171,6 +173,7 @@ func (o *oldSnapshot) step(late map[core.RowID]bool, topics ...string) {
 // in all the time. After a claim from the beginning has found the first of them, each further claim
 // takes some.
 func TestOldSnapshotManyLateRows(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
@@ -209,6 +212,7 @@ func TestOldSnapshotManyLateRows(t *testing.T) {
 // Claims of one topic, such as those that probe a stopped destination, do not put off the claims
 // from the beginning that find the late rows of the others.
 func TestOldSnapshotProbes(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	o := openOldSnapshot(t, 40, "topic", "stopped")
 	o.step(nil, "topic")
@@ -225,6 +229,7 @@ func TestOldSnapshotProbes(t *testing.T) {
 // The first claim after the pause of a tenant takes its rows, although claims had started behind
 // them.
 func TestOldSnapshotPausedTenant(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	o := openOldSnapshot(t, 20, "topic")
 	paused := map[core.RowID]bool{}

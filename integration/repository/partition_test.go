@@ -19,6 +19,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -30,6 +31,7 @@ const day = 24 * time.Hour
 // partitions end during the case. They are in a schema of their own, whose partitions the janitor
 // does not drop: it would not count the rows as deleted.
 func TestPartitionedRepositorySuite(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
 		db.Wrap = sqlpause.Connector

@@ -11,6 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -18,6 +19,7 @@ import (
 // analyzed. A relay that began on an empty table must not read all of it once it has grown, however
 // late autovacuum is.
 func TestPlansOfTableThatGrew(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
 		for _, analyzed := range []bool{false, true} {

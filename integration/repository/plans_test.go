@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -31,6 +32,7 @@ const (
 )
 
 func TestPlans(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		plansOf(t, db, sqloutbox.Config{Dialect: db.Dialect}, func(*sql.DB) {})
@@ -39,6 +41,7 @@ func TestPlans(t *testing.T) {
 
 // The same holds with partitions. Each kind of rows has its own partition.
 func TestPartitionedPlans(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
 		plansOf(t, db, sqloutbox.Config{Dialect: db.Dialect, PartitionEvery: day}, func(pool *sql.DB) {

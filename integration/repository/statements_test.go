@@ -16,6 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -25,6 +26,7 @@ import (
 // PostgreSQL behind a pooler is used without prepared statements, and lib/pq sends all values as
 // text. So no statement may depend on a driver that knows the types.
 func TestRepositorySuitePostgresModes(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	for _, mode := range []string{"simple_protocol", "exec", "describe_exec"} {
 		t.Run(mode, func(t *testing.T) {
@@ -48,6 +50,7 @@ func TestRepositorySuitePostgresModes(t *testing.T) {
 
 // The repository suite on pools of module pgxoutbox, whose claims are one round trip.
 func TestRepositorySuiteConnector(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,

@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -66,6 +67,7 @@ func (p *process) stop() {
 // version. Every event arrives once, and in the order of its key. Both processes try refused events
 // again, and each redrives the dead event of the other one.
 func TestVersionBeforeOnThePresentTables(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	before, present := build(t, unpack(t)), build(t, fixture.Root(t))
 	for _, c := range []struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
@@ -98,6 +99,7 @@ func TestTableChanges(t *testing.T) {
 
 // Savepoints, exceptions and two-phase commits decide what is published.
 func TestTransactions(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	w, server := newPrivateWorld(t)
 	fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM SET max_prepared_transactions = 10")
@@ -208,6 +210,7 @@ func TestLargePayloads(t *testing.T) {
 // The destination is slow and the window is full, for longer than the server waits for an answer.
 // The connection is not lost, unless this process gets no CPU time for that long.
 func TestSlowDestination(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config()
@@ -373,6 +376,7 @@ func TestPartitions(t *testing.T) {
 // Many troubles at once, on a server that crashes: two relays, walsenders that are ended, events
 // that are refused for some time, people who redrive them, and producers that go on meanwhile.
 func TestChaos(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	w, server := newPrivateWorld(t)
 	w.setUp()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -115,6 +116,7 @@ func (s *standby) text(query string, args ...any) (v string) {
 // there. Otherwise the standby lacks the slot, and the relay repairs it. No event is lost either
 // way.
 func TestFailover(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	for _, follows := range []bool{true, false} {
 		t.Run(fmt.Sprintf("slot follows %v", follows), func(t *testing.T) {

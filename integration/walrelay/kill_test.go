@@ -11,6 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -21,6 +22,7 @@ const keysPerCell = 6
 // first copies stay in the order of their keys, and the last copy of each key is that of its last
 // event.
 func TestKilled(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	kills := 8
 	if testing.Short() {

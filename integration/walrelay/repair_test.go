@@ -12,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
@@ -297,6 +298,7 @@ func TestCreateASecondSlot(t *testing.T) {
 
 // The server removes log that nobody reads, and then crashes. Nothing is lost.
 func TestSlotLost(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	w, server := newPrivateWorld(t)
 	w.setUp()

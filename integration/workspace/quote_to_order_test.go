@@ -21,6 +21,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
@@ -28,6 +29,7 @@ import (
 // The exercise of two services has twelve steps, and each does what it says. The program waits
 // after each step, and the test looks into the tables of both services and into the topics.
 func TestExampleQuoteToOrder(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	r := newStoryReader(t)
 	for n, check := range []func(*storyReader){

@@ -18,6 +18,7 @@ import (
 
 var (
 	simSeed  = flag.Uint64("sim.seed", 0, "run only this schedule of TestSimulation")
+	simFirst = flag.Uint64("sim.first", 1, "first schedule of TestSimulation")
 	simCount = flag.Int("sim.count", 0, "schedules of TestSimulation; 0: 20000, and 2000 with -short")
 )
 
@@ -44,7 +45,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	var seen simCounts
-	for seed := uint64(1); seed <= uint64(count); seed++ {
+	for seed := *simFirst; seed < *simFirst+uint64(count); seed++ {
 		s := newSim(seed)
 		if err := s.run(); err != nil {
 			t.Fatalf("seed %d: %v\nrun it alone with -sim.seed=%d", seed, err, seed)

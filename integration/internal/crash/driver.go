@@ -13,7 +13,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/mattn/go-sqlite3"
 	"modernc.org/sqlite"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -30,6 +29,9 @@ func Open(d core.Dialect, dsn string) (*sql.DB, error) {
 	db.SetMaxOpenConns(8)
 	return db, nil
 }
+
+// sqliteInC is nil in programs that were built without cgo.
+var sqliteInC driver.Driver
 
 // openTrapped opens a tracked pool whose commits pass the points of the trap.
 func openTrapped(d core.Dialect, dsn string, t *trap) (*sql.DB, error) {
@@ -72,9 +74,9 @@ func connector(d core.Dialect, dsn string, t *trap) (driver.Connector, error) {
 	return nil, fmt.Errorf("no driver for %q", d)
 }
 
-// sqliteConnector opens files with SQLite in C, which the race detector does not slow down. If
-// PureGo made the DSN, it uses SQLite in Go. The file keeps the writes of a killed process, but no
-// write waits for the disk.
+// sqliteConnector opens files with SQLite in C if the program was built with cgo, as for the race
+// detector. If it was not, or PureGo made the DSN, it opens them with SQLite in Go. The file keeps
+// the writes of a killed process, but no write waits for the disk.
 type sqliteConnector string
 
 const pureGo = "modernc:"
@@ -83,18 +85,19 @@ const pureGo = "modernc:"
 func PureGo(dsn string) string { return pureGo + dsn }
 
 func (c sqliteConnector) Connect(context.Context) (driver.Conn, error) {
-	if dsn, ok := strings.CutPrefix(string(c), pureGo); ok {
+	dsn, inGo := strings.CutPrefix(string(c), pureGo)
+	if inGo || sqliteInC == nil {
 		return c.Driver().Open(dsn + "&_pragma=synchronous(OFF)")
 	}
-	file, _, _ := strings.Cut(string(c), "?")
+	file, _, _ := strings.Cut(dsn, "?")
 	return c.Driver().Open(file + "?_busy_timeout=10000&_journal_mode=WAL&_synchronous=OFF&_txlock=immediate")
 }
 
 func (c sqliteConnector) Driver() driver.Driver {
-	if strings.HasPrefix(string(c), pureGo) {
+	if sqliteInC == nil || strings.HasPrefix(string(c), pureGo) {
 		return &sqlite.Driver{}
 	}
-	return &sqlite3.SQLiteDriver{}
+	return sqliteInC
 }
 
 // trappedNet ends the process while a COMMIT is on its way to the server: before its last byte has

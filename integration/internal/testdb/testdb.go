@@ -61,8 +61,8 @@ type Way[W any] struct {
 }
 
 // EachWay is Each in several ways at the same time. The first way is the usual one. With -short
-// only the first way runs, because `make test-long` runs them all. If OUTBOX_TEST_DATABASES names
-// the databases, which `make test-long` does not, each further way runs on one of them with -short.
+// only the first way runs, because `make test-all` runs them all. If OUTBOX_TEST_DATABASES names
+// the databases, which `make test-all` does not, each further way runs on one of them with -short.
 func EachWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, way W)) {
 	t.Helper()
 	all := among("postgres", "mariadb", "sqlite")
@@ -99,7 +99,7 @@ func inWays[W any](
 }
 
 // Every is Each with MySQL and PostgreSQL 18 too. It is for short tests that depend on how a
-// database works. With -short it is Each, because `make test-newer` runs the tests on these two
+// database works. With -short it is Each, because `make test-all` runs the tests on these two
 // databases.
 func Every(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,7 +20,7 @@ var (
 // Links between the pages lead to files and headings that exist.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	found := 0
+	found, headings := 0, map[string]map[string]bool{}
 	for _, page := range pages(t) {
 		for _, m := range link.FindAllStringSubmatch(text(t, page), -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")
@@ -33,8 +34,13 @@ func TestLinks(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(root, to)); err != nil {
 				t.Errorf("%s: %s is not there", page, m[1])
-			} else if anchor != "" && strings.HasSuffix(to, ".md") && !anchors(t, to)[anchor] {
-				t.Errorf("%s: %s has no heading #%s", page, to, anchor)
+			} else if anchor != "" && strings.HasSuffix(to, ".md") {
+				if headings[to] == nil {
+					headings[to] = anchors(t, to)
+				}
+				if !headings[to][anchor] {
+					t.Errorf("%s: %s has no heading #%s", page, to, anchor)
+				}
 			}
 		}
 	}
@@ -108,4 +114,48 @@ func anchors(t *testing.T, page string) map[string]bool {
 		names[strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
 	}
 	return names
+}
+
+var (
+	namedTest    = regexp.MustCompile("`(Test[A-Z]\\w+)`")
+	declaredTest = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+)
+
+// The tests that a page names exist.
+func TestPagesNameTests(t *testing.T) {
+	t.Parallel()
+	named := map[string]string{}
+	for _, page := range pages(t) {
+		src, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range namedTest.FindAllStringSubmatch(string(src), -1) {
+			named[m[1]] = page
+		}
+	}
+	if len(named) < 20 {
+		t.Errorf("the pages name %d tests", len(named))
+	}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		for _, m := range declaredTest.FindAllSubmatch(src, -1) {
+			delete(named, string(m[1]))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, page := range named {
+		t.Errorf("%s names %s, which does not exist", page, name)
+	}
 }

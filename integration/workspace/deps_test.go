@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,138 +16,75 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-const rootModule = "github.com/ormoutbox/ormoutbox"
+const (
+	rootModule      = "github.com/ormoutbox/ormoutbox"
+	watermillModule = "github.com/ThreeDotsLabs/watermill"
+)
 
-// room lists the imports that a package may have besides the standard library and the packages
-// below it: packages of this project, exactly, and other modules, with all packages below these.
-type room struct {
-	ours   []string
-	others []string
-	brings []string // heavy modules that others depend on
-	tests  []string // modules that only its tests and Examples import
+// needs lists the modules that a released module may require.
+type needs struct {
+	requires []string
+	brings   []string // heavy modules that those depend on, with all modules below these
+	tests    []string // modules that only its tests and Examples import
 }
 
-// rooms holds every released package, named relative to the root module. A package belongs to the
-// longest name that it equals or lies below.
-var rooms = map[string]room{
-	"core":             {ours: []string{"core/internal/..."}},
-	"core/cloudevents": {ours: []string{"core"}},
-	"core/contract":    {ours: []string{"core", "core/cloudevents", "core/internal/textcheck"}},
-	"core/internal":    {ours: []string{"core"}},
-	"core/sqltx":       {ours: []string{"core", "core/internal/..."}},
-	"core/ops": {ours: []string{
-		"core", "core/internal/errtext", "core/internal/failgroup", "core/internal/textcheck", "core/internal/who",
-	}},
-	"core/sqloutbox": {ours: []string{"core", "core/ops", "core/sqltx", "core/internal/..."}},
-	"core/adapter":   {ours: []string{"core", "core/sqloutbox", "core/internal/..."}},
-	"core/once": {ours: []string{
-		"core", "core/internal/archive", "core/internal/errtext", "core/internal/textcheck",
-	}},
-	"core/once/sqlonce": {ours: []string{"core", "core/once", "core/internal/..."}},
-	"core/once/httpkey": {ours: []string{"core", "core/once"}},
-	"core/once/command": {ours: []string{
-		"core", "core/once", "core/internal/archive", "core/internal/errtext", "core/internal/textcheck",
-	}},
-	"core/once/command/sqlcommand": {ours: []string{
-		"core", "core/once", "core/once/command", "core/internal/...",
-	}},
-	"core/inbox": {ours: []string{
-		"core", "core/cloudevents", "core/once", "core/internal/archive", "core/internal/errtext",
-		"core/internal/textcheck",
-	}},
-	"core/inbox/inboxtest": {ours: []string{"core", "core/inbox"}},
-	"core/inbox/sqlinbox":  {ours: []string{"core", "core/inbox", "core/internal/..."}},
-	"core/metrics": {ours: []string{
-		"core", "core/inbox", "core/once", "core/once/command", "core/once/httpkey",
-	}},
-	"core/outboxtest": {ours: []string{
-		"core", "core/once", "core/ops", "core/sqltx", "core/outboxtest/internal/...",
-	}},
-	"core/outboxtest/suite": {ours: []string{
-		"core", "core/inbox", "core/once", "core/ops", "core/sqltx", "core/outboxtest", "core/outboxtest/internal/...",
-	}},
-	"gormoutbox": {ours: []string{"core", "core/adapter", "core/sqltx"}, others: []string{"gorm.io/gorm"}},
-	"entoutbox/entschema": {
-		ours: []string{"core", "core/sqloutbox"}, others: []string{"entgo.io/ent", "ariga.io/atlas"},
-	},
-	"entoutbox": {ours: []string{"core", "core/adapter", "core/sqltx"}, others: []string{
+// released holds every released module. .golangci.yml says which package may import which; the
+// tests here look at what a user gets with a module.
+var released = map[string]needs{
+	".":          {},
+	"gormoutbox": {requires: []string{"gorm.io/gorm"}},
+	"entoutbox": {requires: []string{
 		"entgo.io/ent",
 		"ariga.io/atlas", // the language of hooks on migrations of Ent, which brings it
 	}},
-	"bunoutbox": {
-		ours:   []string{"core", "core/adapter", "core/sqltx"},
-		others: []string{"github.com/uptrace/bun"},
-	},
-	"inbox": {
-		ours:   []string{"core", "core/inbox", "core/inbox/sqlinbox", "core/once", "core/sqltx"},
-		others: []string{watermillModule},
-	},
+	"bunoutbox": {requires: []string{"github.com/uptrace/bun"}},
+	"inbox":     {requires: []string{watermillModule}},
 	"inbox/redisonce": {
-		ours:   []string{"core", "core/inbox", "core/once", "inbox"},
-		others: []string{"github.com/redis/go-redis/v9", watermillModule},
-		tests:  []string{"github.com/alicebob/miniredis/v2"}, // Examples without a server
+		requires: []string{"github.com/redis/go-redis/v9", watermillModule},
+		tests:    []string{"github.com/alicebob/miniredis/v2"}, // Examples without a server
 	},
-	"contractoutbox": {
-		ours:   []string{"core", "core/contract"},
-		others: []string{"github.com/google/jsonschema-go"},
-	},
-	"pgxoutbox": {
-		ours:   []string{"core", "core/sqloutbox", "core/sqltx"},
-		others: []string{"github.com/jackc/pgx/v5"},
-	},
-	"pgxoutbox/walrelay": {
-		ours:   []string{"core", "core/sqloutbox", "pgxoutbox"},
-		others: []string{"github.com/jackc/pgx/v5", "github.com/jackc/pglogrepl"},
-	},
+	"contractoutbox":     {requires: []string{"github.com/google/jsonschema-go"}},
+	"pgxoutbox":          {requires: []string{"github.com/jackc/pgx/v5"}},
+	"pgxoutbox/walrelay": {requires: []string{"github.com/jackc/pgx/v5", "github.com/jackc/pglogrepl"}},
 	"promoutbox": {
-		ours: []string{
-			"core", "core/inbox", "core/metrics", "core/once", "core/once/command", "core/once/httpkey",
-		},
-		others: []string{"github.com/prometheus/client_golang"},
-		brings: []string{"github.com/prometheus"},
+		requires: []string{"github.com/prometheus/client_golang"},
+		brings:   []string{"github.com/prometheus"},
 	},
 	"oteloutbox": {
-		ours: []string{
-			"core", "core/inbox", "core/metrics", "core/once", "core/once/command", "core/once/httpkey",
-		},
-		others: []string{
+		requires: []string{
 			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/trace", "go.opentelemetry.io/otel/metric",
 		},
 		brings: []string{"go.opentelemetry.io"},
 		tests:  []string{"go.opentelemetry.io/otel/sdk"},
 	},
-	"watermillbridge": {ours: []string{"core", "core/cloudevents"}, others: []string{watermillModule}},
-	"watermillbridge/kafkabridge": {ours: []string{"core", "core/cloudevents", "watermillbridge"}, others: []string{
-		watermillModule, "github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/IBM/sarama",
-		"github.com/eapache/go-resiliency", // the breaker inside sarama, whose error kafkabridge has to recognise
-	}, brings: []string{"go.opentelemetry.io"}},
-	"watermillbridge/amqpbridge": {ours: []string{"core", "core/cloudevents", "watermillbridge"}, others: []string{
+	"watermillbridge": {requires: []string{watermillModule}},
+	"watermillbridge/kafkabridge": {
+		requires: []string{
+			watermillModule, "github.com/ThreeDotsLabs/watermill-kafka/v3", "github.com/IBM/sarama",
+			"github.com/eapache/go-resiliency", // the breaker inside sarama, whose error kafkabridge has to recognise
+		},
+		brings: []string{"go.opentelemetry.io"},
+	},
+	"watermillbridge/amqpbridge": {requires: []string{
 		watermillModule, "github.com/ThreeDotsLabs/watermill-amqp/v3", "github.com/rabbitmq/amqp091-go",
 		"github.com/cenkalti/backoff/v3", // in watermill-amqp's configuration
 	}},
 	"watermillbridge/franzbridge": {
-		ours: []string{"core", "core/cloudevents"}, others: []string{"github.com/twmb/franz-go"},
-		brings: []string{"github.com/twmb"}, tests: []string{"github.com/twmb/franz-go/pkg/kmsg"},
+		requires: []string{"github.com/twmb/franz-go"}, brings: []string{"github.com/twmb"},
+		tests: []string{"github.com/twmb/franz-go/pkg/kmsg"},
 	},
 	"watermillbridge/natsbridge": {
-		ours:   []string{"core", "core/cloudevents", "watermillbridge"},
-		others: []string{watermillModule, "github.com/nats-io/nats.go"},
-		brings: []string{"github.com/nats-io"},
+		requires: []string{watermillModule, "github.com/nats-io/nats.go"}, brings: []string{"github.com/nats-io"},
 	},
-	"watermillbridge/redisbridge": {
-		ours:   []string{"core", "core/cloudevents", "watermillbridge"},
-		others: []string{watermillModule, "github.com/redis/go-redis/v9"},
-	},
-	"watermillbridge/httpbridge": {ours: []string{"core", "core/cloudevents"}},
+	"watermillbridge/redisbridge": {requires: []string{watermillModule, "github.com/redis/go-redis/v9"}},
+	"watermillbridge/httpbridge":  {},
 }
-
-const watermillModule = "github.com/ThreeDotsLabs/watermill"
 
 // unreleased modules may import everything. Nobody imports cmd/outbox, which is a program.
 var unreleased = []string{"integration", "integration/bench", "examples", "cmd/outbox"}
 
 // heavy are modules that a user should get only on request: drivers, ORMs, broker clients, test and
-// container libraries. A released go.mod may name one only if its own room does.
+// container libraries.
 var heavy = []string{
 	"github.com/jackc/pgx", "github.com/lib/pq", "github.com/go-sql-driver/mysql", "github.com/mattn/go-sqlite3",
 	"modernc.org/sqlite", "github.com/glebarez", "gorm.io", "entgo.io", "github.com/uptrace/bun",
@@ -157,45 +95,68 @@ var heavy = []string{
 	"github.com/prometheus", "go.opentelemetry.io", "github.com/cloudevents",
 }
 
-type listedPackage struct {
-	ImportPath                         string
-	Standard                           bool
-	Imports, TestImports, XTestImports []string
-	Module                             *struct{ Path string }
-}
-
-// Dependencies point in one direction, and no user gets a driver, an ORM or a broker client that
-// they did not ask for.
+// A program that imports a released module gets that module and its dependencies: no other ORM, no
+// driver, no broker client, no test library.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
-	root, modules := workspace(t)
-	checked := map[string]bool{}
-	for _, module := range modules {
+	packages := packagesOfWorkspace(t)
+	for _, module := range modulesOfWorkspace(t) {
 		if slices.Contains(unreleased, module) {
 			continue
 		}
 		t.Run("module="+module, func(t *testing.T) {
-			dir := filepath.Join(root, module)
-			for _, p := range list(t, dir, "-deps", "./...") {
-				if p.Standard || p.Module == nil {
-					continue
-				}
-				if p.Module.Path == modulePath(module) {
-					checkRoom(t, p)
-					checked[p.ImportPath] = true
-				} else if !ours(p.Module.Path) && !allowed(module, p.Module.Path) && isHeavy(p.Module.Path) {
-					t.Errorf("%s is compiled into %s", p.Module.Path, modulePath(module))
+			n, known := released[module]
+			if !known {
+				t.Fatal("released does not say what the module may require")
+			}
+			compiled := compiledInto(module, packages)
+			if !compiled[rootModule] {
+				t.Errorf("the module is built without %s: %v", rootModule, slices.Sorted(maps.Keys(compiled)))
+			}
+			for dep := range compiled {
+				switch {
+				case module == "." && dep != rootModule:
+					t.Errorf("%s is compiled into the root module, which has the standard library alone", dep)
+				case !ours(dep) && isHeavy(dep) && !n.allow(dep):
+					t.Errorf("%s is compiled into the module, whose users did not ask for it", dep)
 				}
 			}
-			checkGoMod(t, dir, module)
+			for _, dep := range n.requires { // so that the test can fail
+				if !compiled[dep] {
+					t.Errorf("%s is not compiled into the module: %v", dep, slices.Sorted(maps.Keys(compiled)))
+				}
+			}
+			checkGoMod(t, module, n)
 		})
 	}
-	for _, must := range []string{
-		"core", "core/adapter", "core/sqltx", "core/sqloutbox", "core/outboxtest", "core/outboxtest/suite",
-		"gormoutbox", "watermillbridge", "watermillbridge/kafkabridge", "watermillbridge/amqpbridge",
-	} {
-		if !checked[rootModule+"/"+must] {
-			t.Errorf("package %s was not looked at", must)
+}
+
+// checkGoMod checks the modules that a released go.mod names, those of its tests too.
+func checkGoMod(t *testing.T, module string, n needs) {
+	t.Helper()
+	mod := goMod(t, module)
+	replaced := map[string]bool{}
+	for _, r := range mod.Replace {
+		replaced[r.Old.Path] = true
+		if !ours(r.Old.Path) || !strings.HasPrefix(r.New.Path, "../") {
+			t.Errorf("go.mod replaces %s by %s: only modules of this repository, by relative path", r.Old.Path, r.New.Path)
+		} else if _, err := os.Stat(filepath.Join(fixture.Root(t), module, r.New.Path, "go.mod")); err != nil {
+			t.Errorf("go.mod: %v", err)
+		}
+	}
+	for _, q := range mod.Require {
+		switch {
+		case ours(q.Path):
+			if !replaced[q.Path] {
+				t.Errorf("go.mod requires %s without a replace by relative path", q.Path)
+			}
+		case module == ".":
+			t.Errorf("the root module requires %s: it has the standard library alone", q.Path)
+		case n.allow(q.Path), slices.Contains(n.tests, q.Path):
+		case !q.Indirect:
+			t.Errorf("go.mod requires %s itself", q.Path)
+		case isHeavy(q.Path):
+			t.Errorf("go.mod names %s, which its users did not ask for", q.Path)
 		}
 	}
 }
@@ -204,8 +165,7 @@ func TestDependencies(t *testing.T) {
 // dependency of the program.
 func TestDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
-	root, modules := workspace(t)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "design", "dependencies.md"))
+	page, err := os.ReadFile(filepath.Join(fixture.Root(t), "docs", "design", "dependencies.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,21 +176,11 @@ func TestDependenciesAreExplained(t *testing.T) {
 		}
 	}
 	looked := 0
-	for _, module := range modules {
+	for _, module := range modulesOfWorkspace(t) {
 		if slices.Contains([]string{"integration", "integration/bench", "examples"}, module) {
 			continue
 		}
-		var mod struct {
-			Require []struct {
-				Path     string
-				Indirect bool
-			}
-		}
-		dir := filepath.Join(root, module)
-		if err := json.Unmarshal(goTool(t, dir, "mod", "edit", "-json"), &mod); err != nil {
-			t.Fatal(err)
-		}
-		for _, q := range mod.Require {
+		for _, q := range goMod(t, module).Require {
 			if q.Indirect || ours(q.Path) {
 				continue
 			}
@@ -245,162 +195,59 @@ func TestDependenciesAreExplained(t *testing.T) {
 	}
 }
 
-// Internal packages belong to one module, so that the root module may be upgraded without the
-// others.
-func TestNoInternalPackageOfAnotherModule(t *testing.T) {
-	t.Parallel()
-	root, modules := workspace(t)
-	owner := map[string]string{} // package -> module
-	var packages []listedPackage
-	for _, module := range modules {
-		for _, p := range list(t, filepath.Join(root, module), "./...") {
-			owner[p.ImportPath] = module
-			packages = append(packages, p)
-		}
-	}
-	internals := 0
-	for _, p := range packages {
-		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
-			if !ours(imported) || !strings.Contains(imported+"/", "/internal/") {
-				continue
-			}
-			internals++
-			if owner[imported] != owner[p.ImportPath] {
-				t.Errorf("%s of module %q imports %s of module %q", p.ImportPath, owner[p.ImportPath], imported,
-					owner[imported])
-			}
-		}
-	}
-	if internals == 0 {
-		t.Error("no import of an internal package was seen: the test looks at nothing")
-	}
-}
-
-// checkRoom compares the imports of a package with those that its room allows.
-func checkRoom(t *testing.T, p listedPackage) {
-	t.Helper()
-	name := strings.TrimPrefix(p.ImportPath, rootModule+"/")
-	where, r, ok := roomOf(name)
-	if !ok {
-		t.Errorf("%s belongs to no room: say in rooms what it may import", p.ImportPath)
-		return
-	}
-	for _, imported := range p.Imports {
-		switch {
-		case !strings.Contains(strings.Split(imported, "/")[0], "."): // standard library
-		case ours(imported):
-			rel := strings.TrimPrefix(imported, rootModule+"/")
-			if !within(rel, where) && !slices.ContainsFunc(r.ours, func(a string) bool { return matches(a, rel) }) {
-				t.Errorf("%s imports %s, its room allows %v", name, rel, r.ours)
-			}
-		case !slices.ContainsFunc(r.others, func(m string) bool { return within(imported, m) }):
-			t.Errorf("%s imports %s, its room allows %v", name, imported, r.others)
-		}
-	}
-}
-
-// checkGoMod checks the modules that a released go.mod names, tests included.
-func checkGoMod(t *testing.T, dir, module string) {
-	t.Helper()
-	var mod struct {
-		Require []struct {
-			Path     string
-			Indirect bool
-		}
-		Replace []struct{ Old, New struct{ Path string } }
-	}
-	if err := json.Unmarshal(goTool(t, dir, "mod", "edit", "-json"), &mod); err != nil {
-		t.Fatal(err)
-	}
-	replaced := map[string]bool{}
-	for _, r := range mod.Replace {
-		replaced[r.Old.Path] = true
-		target := filepath.Join(dir, r.New.Path)
-		if !ours(r.Old.Path) || !strings.HasPrefix(r.New.Path, "../") {
-			t.Errorf("go.mod of %s replaces %s by %s: only modules of this repository, by relative path", module,
-				r.Old.Path, r.New.Path)
-		} else if _, err := os.Stat(filepath.Join(target, "go.mod")); err != nil {
-			t.Errorf("go.mod of %s: %v", module, err)
-		}
-	}
-	for _, q := range mod.Require {
-		switch {
-		case ours(q.Path):
-			if !replaced[q.Path] {
-				t.Errorf("go.mod of %s requires %s without a replace by relative path", module, q.Path)
-			}
-		case module == ".":
-			t.Errorf("the root module requires %s: it has the standard library alone", q.Path)
-		case allowed(module, q.Path), slices.Contains(rooms[module].tests, q.Path):
-		case !q.Indirect:
-			t.Errorf("go.mod of %s requires %s itself", module, q.Path)
-		case isHeavy(q.Path):
-			t.Errorf("go.mod of %s names %s, which its users did not ask for", module, q.Path)
-		}
-	}
-}
-
-func roomOf(name string) (string, room, bool) {
-	for where := name; ; {
-		if r, ok := rooms[where]; ok {
-			return where, r, true
-		}
-		i := strings.LastIndexByte(where, '/')
-		if i < 0 {
-			return "", room{}, false
-		}
-		where = where[:i]
-	}
+// allow reports whether a user of the module gets the other one on purpose.
+func (n needs) allow(path string) bool {
+	return slices.Contains(n.requires, path) || slices.ContainsFunc(n.brings, func(m string) bool {
+		return within(path, m)
+	})
 }
 
 func ours(path string) bool { return within(path, rootModule) }
 
 func within(path, parent string) bool { return path == parent || strings.HasPrefix(path, parent+"/") }
 
-func matches(allow, name string) bool {
-	if parent, ok := strings.CutSuffix(allow, "/..."); ok {
-		return within(name, parent)
-	}
-	return allow == name
-}
-
-func allowed(module, path string) bool {
-	r := rooms[module]
-	return slices.Contains(r.others, path) || slices.ContainsFunc(r.brings,
-		func(m string) bool { return within(path, m) })
-}
-
 func isHeavy(path string) bool {
 	return slices.ContainsFunc(heavy, func(h string) bool { return within(path, h) })
 }
 
-func modulePath(module string) string {
-	if module == "." {
-		return rootModule
+// compiledInto returns the modules whose packages are compiled into a program that imports every
+// package of a module.
+func compiledInto(module string, packages map[string]listedPackage) map[string]bool {
+	path := rootModule
+	if module != "." {
+		path += "/" + module
 	}
-	return rootModule + "/" + module
+	modules, seen := map[string]bool{}, map[string]bool{}
+	var visit func(p listedPackage)
+	visit = func(p listedPackage) {
+		if seen[p.ImportPath] || p.Standard || p.Module == nil {
+			return
+		}
+		seen[p.ImportPath], modules[p.Module.Path] = true, true
+		for _, imported := range p.Imports {
+			visit(packages[imported])
+		}
+	}
+	for _, p := range packages {
+		if p.Module != nil && p.Module.Path == path {
+			visit(p)
+		}
+	}
+	return modules
 }
 
-// workspace returns the folder of go.work and the folders of its modules, relative to it.
-func workspace(t *testing.T) (root string, modules []string) {
-	t.Helper()
-	root = fixture.Root(t)
-	var work struct{ Use []struct{ DiskPath string } }
-	if err := json.Unmarshal(goTool(t, root, "work", "edit", "-json"), &work); err != nil {
-		t.Fatal(err)
-	}
-	for _, u := range work.Use {
-		modules = append(modules, filepath.ToSlash(filepath.Clean(u.DiskPath)))
-	}
-	return root, modules
+type listedPackage struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+	Module     *struct{ Path string }
 }
 
-// list runs go list in a module without the workspace, as for its users.
-func list(t *testing.T, dir string, args ...string) []listedPackage {
+// packagesOfWorkspace returns every package that some module of the workspace is built of.
+func packagesOfWorkspace(t *testing.T) map[string]listedPackage {
 	t.Helper()
-	out := goTool(t, dir, append([]string{"list", "-json=ImportPath,Standard,Imports,TestImports,XTestImports,Module"},
-		args...)...)
-	var packages []listedPackage
+	packages := map[string]listedPackage{}
+	out := goTool(t, fixture.Root(t), "list", "-deps", "-json=ImportPath,Standard,Imports,Module", "work")
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listedPackage
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
@@ -408,18 +255,45 @@ func list(t *testing.T, dir string, args ...string) []listedPackage {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		packages = append(packages, p)
+		packages[p.ImportPath] = p
 	}
 }
 
+// modulesOfWorkspace returns the folders of the modules of go.work, relative to it.
+func modulesOfWorkspace(t *testing.T) (modules []string) {
+	t.Helper()
+	var work struct{ Use []struct{ DiskPath string } }
+	if err := json.Unmarshal(goTool(t, fixture.Root(t), "work", "edit", "-json"), &work); err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range work.Use {
+		modules = append(modules, filepath.ToSlash(filepath.Clean(u.DiskPath)))
+	}
+	return modules
+}
+
+type moduleFile struct {
+	Require []struct {
+		Path     string
+		Indirect bool
+	}
+	Replace []struct{ Old, New struct{ Path string } }
+}
+
+func goMod(t *testing.T, module string) (mod moduleFile) {
+	t.Helper()
+	if err := json.Unmarshal(goTool(t, filepath.Join(fixture.Root(t), module), "mod", "edit", "-json"), &mod); err != nil {
+		t.Fatal(err)
+	}
+	return mod
+}
+
+// goTool runs the go command with the flags of the tests' own build, so that the two compile
+// nothing twice.
 func goTool(t *testing.T, dir string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly")
-	if args[0] != "work" {
-		cmd.Env = append(cmd.Env, "GOWORK=off")
-	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

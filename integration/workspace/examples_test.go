@@ -6,17 +6,47 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
+
+// examples has the programs of the examples. All are built at once when a test asks for the first.
+var examples struct {
+	build sync.Once
+	dir   string
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if examples.dir != "" {
+		os.RemoveAll(examples.dir)
+	}
+	os.Exit(code)
+}
+
+// example returns the program of a folder of the examples.
+func example(t *testing.T, folder string) string {
+	t.Helper()
+	examples.build.Do(func() {
+		dir, err := os.MkdirTemp("", "examples")
+		fixture.NoError(t, err)
+		examples.dir = dir
+		root := filepath.Join(fixture.Root(t), "examples")
+		goTool(t, root, "build", "-buildvcs=false", "-o", dir+"/", "./bun", "./ent", "./gorm", "./sql", "./inbox", "./mailer",
+			"./quote-to-order")
+		goTool(t, root, "build", "-buildvcs=false", "-o", filepath.Join(dir, "consumer")+"/", "./consumer/...")
+	})
+	return filepath.Join(examples.dir, folder)
+}
 
 // The order service of each library prints the same lines on PostgreSQL too. The tests of the
 // services run them on SQLite.
 func TestExamplesOnPostgreSQL(t *testing.T) {
 	t.Parallel()
-	root, _ := workspace(t)
 	const want = `placed order-1 for ada: 4200 cents
 paid order-1
 refused: card declined
@@ -28,8 +58,7 @@ consumer: order.paid order-1 {"order_id":"order-1"}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := testdb.Postgres(t)
-			program := filepath.Join(t.TempDir(), name)
-			goTool(t, filepath.Join(root, "examples"), "build", "-o", program, "./"+name)
+			program := example(t, name)
 			for range 2 { // the second run uses the tables that the first has left behind
 				cmd := exec.CommandContext(t.Context(), program)
 				cmd.Env = append(os.Environ(), "DATABASE_URL="+db.DSN)
@@ -49,7 +78,6 @@ consumer: order.paid order-1 {"order_id":"order-1"}
 // start.
 func TestExamplesOfConsumers(t *testing.T) {
 	t.Parallel()
-	root, _ := workspace(t)
 	const credited = "the payment was delivered 3 times, ada has 100 cents\n"
 	inbox := ""
 	for _, name := range []string{"sql", "gorm", "bun", "ent"} {
@@ -69,8 +97,7 @@ func TestExamplesOfConsumers(t *testing.T) {
 	} {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
-			program := filepath.Join(t.TempDir(), filepath.Base(folder))
-			goTool(t, filepath.Join(root, "examples"), "build", "-o", program, "./"+folder)
+			program := example(t, folder)
 			run := func(address string) (out, log string, err error) {
 				cmd := exec.CommandContext(t.Context(), program)
 				cmd.Env = append(os.Environ(), tc.variable+"="+address)

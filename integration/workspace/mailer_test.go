@@ -24,10 +24,7 @@ import (
 // While the mail server refuses connections, the mail waits.
 func TestExampleMailer(t *testing.T) {
 	t.Parallel()
-	root, _ := workspace(t)
-	dir := t.TempDir()
-	program := filepath.Join(dir, "mailer")
-	goTool(t, filepath.Join(root, "examples"), "build", "-o", program, "./mailer")
+	dir, program := t.TempDir(), example(t, "mailer")
 	topic, uri := topics.Rabbit(t), topics.RabbitURI(t)
 	publisher := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(uri), DeclareQueues: true})
 

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -80,7 +79,6 @@ type storyReader struct {
 
 func newStoryReader(t *testing.T) *storyReader {
 	t.Helper()
-	root, _ := workspace(t)
 	db := testdb.Postgres(t)
 	r := &storyReader{T: t, prefix: "it-" + core.NewEventID() + "."}
 	schema := func(name string) *sql.DB {
@@ -98,9 +96,7 @@ func newStoryReader(t *testing.T) *storyReader {
 	r.admin, err = sarama.NewClusterAdminFromClient(r.client)
 	fixture.NoError(t, err)
 
-	path := filepath.Join(t.TempDir(), "quote-to-order")
-	goTool(t, filepath.Join(root, "examples"), "build", "-o", path, "./quote-to-order")
-	r.program = exec.Command(path, "-pause")
+	r.program = exec.Command(example(t, "quote-to-order"), "-pause")
 	r.program.Env = append(os.Environ(), "DATABASE_URL="+db.DSN, "KAFKA_BROKERS="+topics.KafkaAddress(t),
 		"TOPIC_PREFIX="+r.prefix)
 	r.program.Stderr = &r.stderr

@@ -2,13 +2,8 @@ package brokers_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,7 +16,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
-	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
@@ -163,72 +157,6 @@ func TestKafkaHangs(t *testing.T) {
 	fixture.Await(t, "the calls return", func() bool { return p.Stuck() == 0 && late.Load() == 2 })
 	fixture.Await(t, "a publish after the hang", func() bool {
 		return publishWithin(t, p, brokerDelivery(t, topic, "after"), timeout) == nil
-	})
-}
-
-// The query of docs/operations.md finds rows that share a receipt. The steps of that page publish
-// again the event that the broker does not have.
-func TestRowsThatShareAReceipt(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		p := fixture.NewProcess(t, db, core.Config{})
-		var ids []string
-		for n := range 3 {
-			e := core.Event{Type: "order.placed", Topic: "orders", Key: "k", Payload: fmt.Append(nil, n)}
-			if err := p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-				got, err := p.Outbox.Publish(ctx, tx, e)
-				ids = append(ids, got...)
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := p.Outbox.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for n, id := range ids { // the second has the place of the first
-			fixture.MustExec(t, p.Pool,
-				fmt.Sprintf(`UPDATE outbox_event SET receipt = 'orders/0@%d' WHERE event_id = '%s'`, n/2, id))
-		}
-		page, err := os.ReadFile(filepath.Join(fixture.Root(t), "docs", "operations.md"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, text, _ := strings.Cut(string(page), "## Kafka: rows that share a receipt")
-		_, text, _ = strings.Cut(text, "```sql\n")
-		text, _, _ = strings.Cut(text, "```")
-		type row struct {
-			id      any
-			eventID string
-		}
-		found := fixture.Query(t, p.Pool, text, func(r *sql.Rows) (x row, err error) {
-			var rest any
-			return x, r.Scan(&x.id, &x.eventID, &rest, &rest, &rest, &rest)
-		})
-		if len(found) != 2 || found[0].eventID != ids[0] || found[1].eventID != ids[1] {
-			t.Fatalf("found %v, want the first two of %v", found, ids)
-		}
-
-		fixture.MustExec(t, p.Pool, `UPDATE outbox_event SET status = 3, last_error_code = 'not_in_kafka', receipt `+
-			`= NULL WHERE event_id = '`+ids[1]+`'`)
-		id, err := core.NewRowID(ids[1], "orders")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Outbox.Redrive(t.Context(),
-			core.AdminRequest{IDs: []core.RowID{id}, Actor: "ada", Reason: "lost by the producer"}); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Outbox.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		var published []string
-		for _, d := range p.Publisher.Accepted() {
-			published = append(published, d.ID)
-		}
-		if want := append(slices.Clone(ids), ids[1]); !slices.Equal(published, want) {
-			t.Errorf("published %v, want %v", published, want)
-		}
 	})
 }
 

@@ -221,32 +221,75 @@ A test writes this page from the commands.
 ## outbox
 
 `)
-	fence := func(kind, text string) { b.WriteString("```" + kind + "\n" + strings.Trim(text, "\n") + "\n```\n") }
-	fence("", root.Long)
+	fence := func(text string) { b.WriteString("```\n" + strings.Trim(text, "\n") + "\n```\n") }
+	fence(root.Long)
 	b.WriteString("\nFlags of every command:\n\n")
-	fence("", root.PersistentFlags().FlagUsagesWrapped(90))
+	fence(root.PersistentFlags().FlagUsagesWrapped(90))
+	shared := sharedFlags(root)
+	b.WriteString("\nMany commands have some of these. Their part of this page names them alone:\n\n")
+	fence(shared.FlagUsagesWrapped(90))
 	for _, c := range leaves(root) {
 		b.WriteString("\n## " + c.CommandPath() + "\n\n")
 		text := c.Long
 		if text == "" {
 			text = c.Short
 		}
-		fence("", text)
+		fence(text)
 		b.WriteString("\n")
 		usage := c.UseLine()
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if c.Root().PersistentFlags().Lookup(f.Name) == nil && f.Name != "help" {
+		var also []string
+		for _, f := range ownFlags(c) {
+			if common := shared.Lookup(f.Name); common != nil && sameFlag(common, f) {
+				also = append(also, "--"+f.Name)
+			} else {
 				flags.AddFlag(f)
 			}
-		})
+		}
 		if flags.HasFlags() {
-			usage += "\n\n" + flags.FlagUsagesWrapped(90)
+			usage += "\n\n" + strings.TrimRight(flags.FlagUsagesWrapped(90), "\n")
+		}
+		if also != nil {
+			usage += "\n\nAlso: " + strings.Join(also, ", ")
 		}
 		if c.Example != "" {
-			usage = strings.TrimRight(usage, "\n") + "\n\nExamples:\n" + c.Example
+			usage += "\n\nExamples:\n" + c.Example
 		}
-		fence("", usage)
+		fence(usage)
 	}
 	return b.String()
+}
+
+// sharedFlags are the flags that at least three commands have with the same text.
+func sharedFlags(root *cobra.Command) *pflag.FlagSet {
+	shared := pflag.NewFlagSet("", pflag.ContinueOnError)
+	var seen []*pflag.Flag
+	for _, c := range leaves(root) {
+		for _, f := range ownFlags(c) {
+			before := 0
+			for _, s := range seen {
+				if sameFlag(s, f) {
+					before++
+				}
+			}
+			if seen = append(seen, f); before >= 2 && shared.Lookup(f.Name) == nil {
+				shared.AddFlag(f)
+			}
+		}
+	}
+	return shared
+}
+
+func sameFlag(a, b *pflag.Flag) bool {
+	return a.Name == b.Name && a.Usage == b.Usage && a.DefValue == b.DefValue
+}
+
+// ownFlags are the flags of a command that not every command has.
+func ownFlags(c *cobra.Command) (all []*pflag.Flag) {
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if c.Root().PersistentFlags().Lookup(f.Name) == nil && f.Name != "help" {
+			all = append(all, f)
+		}
+	})
+	return all
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// confirm asks whether to go on. Without a person at the terminal nobody can be asked, and the
-// command is refused.
-func (a *app) confirm(yes bool, question string) error {
-	if yes {
+// confirm asks whether to go on, unless this is a dry run. Without a person at the terminal nobody can
+// be asked, and the command is refused.
+func (a *app) confirm(w who, question string) error {
+	if w.yes || w.dryRun {
 		return nil
 	}
 	if !a.Terminal {

@@ -172,10 +172,10 @@ type change struct {
 type mutation struct {
 	deadFilter
 	who
-	name        string
-	all, dryRun bool
-	skipDead    bool
-	force       bool // discard: events that a relay holds too
+	name     string
+	all      bool
+	skipDead bool
+	force    bool // discard: events that a relay holds too
 }
 
 func (a *app) redriveCommand() *cobra.Command {
@@ -218,7 +218,7 @@ For many events, store a plan and apply it: outbox ` + name + ` plan.`,
 	m.deadFilter.flags(c)
 	f := c.Flags()
 	f.BoolVar(&m.all, "all", false, "every dead event that the filter selects")
-	f.BoolVar(&m.dryRun, "dry-run", false, "print what would be changed, and change nothing")
+	m.dryRunFlag(c, "print what would be changed, and change nothing")
 	f.BoolVar(&m.skipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
 	if name == string(ops.ActionDiscard) {
 		f.BoolVar(&m.force, "force", false, "also events that a relay holds: they may still be published once")
@@ -244,7 +244,7 @@ func (m *mutation) check(args []string) (ids []core.RowID, err error) {
 	case len(args) > 0 && m.deadFilter != deadFilter{}:
 		return nil, usage("--topic, --type and --tenant are for --all")
 	}
-	if err := m.checkUnless(m.dryRun); err != nil {
+	if err := m.who.check(); err != nil {
 		return nil, err
 	}
 	return rowIDs(args)
@@ -302,7 +302,7 @@ func (a *app) mutate(ctx context.Context, m mutation, args []string) error {
 	}
 	if len(selected) > 0 && !m.dryRun {
 		ask := fmt.Sprintf("%s %s of %s?", m.name, many(len(selected), "event"), db.name)
-		if err := a.confirm(m.yes, ask); err != nil {
+		if err := a.confirm(m.who, ask); err != nil {
 			return err
 		}
 		err = a.work(ctx, ob, m, selected, &done)

@@ -239,10 +239,10 @@ type effectsChange struct {
 type effectsMutation struct {
 	command.Query
 	who
-	name        string
-	all, dryRun bool
-	do          func(q *command.Queue, ctx context.Context, tx core.Tx, id, actor, reason string) (bool, error)
-	others      string // why an effect was not changed
+	name   string
+	all    bool
+	do     func(q *command.Queue, ctx context.Context, tx core.Tx, id, actor, reason string) (bool, error)
+	others string // why an effect was not changed
 }
 
 func (a *app) effectsRedriveCommand() *cobra.Command {
@@ -284,7 +284,7 @@ refused (exit code 5). Exit code 4 says that fewer effects were changed than wer
 			case len(args) > 0 && (m.Channel != "" || m.Tenant != ""):
 				return usage("--channel and --tenant are for --all")
 			}
-			if err := m.checkUnless(m.dryRun); err != nil {
+			if err := m.check(); err != nil {
 				return err
 			}
 			return a.withEffects(c, func(ctx context.Context, db *database, queue *command.Queue) error {
@@ -295,7 +295,7 @@ refused (exit code 5). Exit code 4 says that fewer effects were changed than wer
 	m.flags(c)
 	f := c.Flags()
 	f.BoolVar(&m.all, "all", false, "every dead effect that the filter selects")
-	f.BoolVar(&m.dryRun, "dry-run", false, "count, and change nothing")
+	m.dryRunFlag(c, "count, and change nothing")
 	f.Var((*selector)(&m.Channel), "channel", "only effects of this channel")
 	f.Var((*selector)(&m.Tenant), "tenant", "only effects of this tenant")
 	return c
@@ -373,7 +373,7 @@ func (a *app) effectsMutate(
 		a.sayf("%s: %s\n", m.name, many(len(ids), "effect"))
 	}
 	if len(ids) > 0 && !m.dryRun {
-		if err := a.confirm(m.yes, fmt.Sprintf("%s %s of %s?", m.name, many(len(ids), "effect"), db.name)); err != nil {
+		if err := a.confirm(m.who, fmt.Sprintf("%s %s of %s?", m.name, many(len(ids), "effect"), db.name)); err != nil {
 			return err
 		}
 		for _, id := range ids { // each in a transaction of its own: an effect locks a row that its worker wants

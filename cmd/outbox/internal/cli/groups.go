@@ -105,7 +105,7 @@ type groupChanged struct {
 }
 
 func (a *app) groupNoteCommand() *cobra.Command {
-	var by groupWho
+	var by who
 	c := &cobra.Command{
 		Use:   "note FINGERPRINT TEXT",
 		Short: "Store a note on a group of failures",
@@ -126,12 +126,13 @@ without --reason.`,
 				})
 		},
 	}
-	by.flags(c)
+	by.reasonFlags(c)
+	by.dryRunFlag(c, "")
 	return c
 }
 
 func (a *app) groupMuteCommand() *cobra.Command {
-	var by groupWho
+	var by who
 	var lasts time.Duration
 	var until string
 	c := &cobra.Command{
@@ -160,14 +161,15 @@ transaction.`,
 				})
 		},
 	}
-	by.flags(c)
+	by.reasonFlags(c)
+	by.dryRunFlag(c, "")
 	c.Flags().Var((*span)(&lasts), "for", "how long, such as 48h")
 	c.Flags().StringVar(&until, "until", "", "until when, such as 2026-11-23T18:00:00Z")
 	return c
 }
 
 func (a *app) groupUnmuteCommand() *cobra.Command {
-	var by groupWho
+	var by who
 	c := &cobra.Command{
 		Use:     "unmute FINGERPRINT --reason TEXT",
 		Short:   "Show a muted group of failures again",
@@ -180,27 +182,18 @@ func (a *app) groupUnmuteCommand() *cobra.Command {
 				})
 		},
 	}
-	by.flags(c)
+	by.reasonFlags(c)
+	by.dryRunFlag(c, "")
 	return c
 }
 
 // groupWho says who changes a group and why, or that nothing is changed.
-type groupWho struct {
-	who
-	dryRun bool
-}
-
-func (w *groupWho) flags(c *cobra.Command) {
-	w.reasonFlags(c)
-	dryRunFlag(c, &w.dryRun)
-}
-
 // changeGroup runs fn for a person, and prints the change and the text, which names the group. A
 // group that nobody knows is a mistake of that person.
-func (a *app) changeGroup(c *cobra.Command, by *groupWho, fingerprint string, change groupChanged, text string,
+func (a *app) changeGroup(c *cobra.Command, by *who, fingerprint string, change groupChanged, text string,
 	fn func(ctx context.Context, api *ops.API, req ops.GroupRequest) error,
 ) error {
-	if err := by.checkUnless(by.dryRun); err != nil {
+	if err := by.check(); err != nil {
 		return err
 	}
 	return a.withOps(c, func(ctx context.Context, api *ops.API) error {

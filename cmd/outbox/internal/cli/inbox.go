@@ -340,9 +340,9 @@ type inboxChange struct {
 type inboxMutation struct {
 	inboxFilter
 	who
-	name        string
-	all, dryRun bool
-	do          func(s *sqlinbox.Store, ctx context.Context, keys []inbox.Key, actor, reason string) (int, error)
+	name string
+	all  bool
+	do   func(s *sqlinbox.Store, ctx context.Context, keys []inbox.Key, actor, reason string) (int, error)
 }
 
 func (a *app) inboxRedriveCommand() *cobra.Command {
@@ -383,7 +383,7 @@ fewer messages were changed than were named or selected, or with --dry-run that 
 			case m.all == (len(args) > 0):
 				return usage("name the messages: ids of events, or --all")
 			}
-			if err := m.checkUnless(m.dryRun); err != nil {
+			if err := m.check(); err != nil {
 				return err
 			}
 			return a.withInbox(c, func(ctx context.Context, db *database, store *sqlinbox.Store) error {
@@ -394,7 +394,7 @@ fewer messages were changed than were named or selected, or with --dry-run that 
 	m.inboxFilter.flags(c)
 	m.who.flags(c)
 	c.Flags().BoolVar(&m.all, "all", false, "every dead message that the filter selects")
-	c.Flags().BoolVar(&m.dryRun, "dry-run", false, "count, and change nothing")
+	m.dryRunFlag(c, "count, and change nothing")
 	return c
 }
 
@@ -414,7 +414,7 @@ func (a *app) inboxMutate(
 	}
 	if len(keys) > 0 && !m.dryRun {
 		ask := fmt.Sprintf("%s %s of %s?", m.name, many(len(keys), "message"), db.name)
-		if err := a.confirm(m.yes, ask); err != nil {
+		if err := a.confirm(m.who, ask); err != nil {
 			return err
 		}
 		for chunk := range slices.Chunk(keys, 500) {

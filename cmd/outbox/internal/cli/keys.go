@@ -149,7 +149,6 @@ func (a *app) countKeys(ctx context.Context, db *database) (n int, err error) {
 
 func (a *app) keysResetCommand() *cobra.Command {
 	var w who
-	var dryRun bool
 	c := &cobra.Command{
 		Use:   "reset --reason TEXT",
 		Short: "After a failover or a restore that lost commits: let the table alone decide the order of the keys",
@@ -164,7 +163,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 --yes, or it is refused (exit code 5).`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := w.checkUnless(dryRun); err != nil {
+			if err := w.check(); err != nil {
 				return err
 			}
 			return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
@@ -175,11 +174,11 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				if !a.json {
 					a.sayf("reset: %s\n", many(n, "key"))
 				}
-				if dryRun {
+				if w.dryRun {
 					return a.print(keysReset{DryRun: true, Keys: n, At: a.now().UTC()}, func() {})
 				}
 				question := "the services that publish are stopped? reset the keys of " + db.name + "?"
-				if err := a.confirm(w.yes, question); err != nil {
+				if err := a.confirm(w, question); err != nil {
 					return err
 				}
 				if n, err = ob.ResetKeysBy(ctx, w.actor, w.reason); err != nil {
@@ -190,6 +189,6 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		},
 	}
 	w.flags(c)
-	dryRunFlag(c, &dryRun)
+	w.dryRunFlag(c, "")
 	return c
 }

@@ -280,7 +280,7 @@ func (a *app) mayUndo(ctx context.Context, db *database, k kind, p place, undo [
 			}
 		}
 	}
-	return a.confirm(yes, "Go on?")
+	return a.confirm(who{yes: yes}, "Go on?")
 }
 
 // tableStates is what `migrate status` and `migrate validate` print.

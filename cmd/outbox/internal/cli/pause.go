@@ -87,12 +87,11 @@ type target struct {
 	who
 	all    bool
 	tenant string
-	dryRun bool
 }
 
 func (t *target) flags(c *cobra.Command) {
 	t.who.flags(c)
-	dryRunFlag(c, &t.dryRun)
+	t.dryRunFlag(c, "")
 	c.Flags().BoolVar(&t.all, "all", false, "every destination")
 	c.Flags().Var((*selector)(&t.tenant), "tenant", "the events of one tenant")
 }
@@ -108,7 +107,7 @@ func (t *target) row(args []string) (row pauseRow, err error) {
 	if named != 1 {
 		return row, usage("name one topic, or --tenant, or --all for every destination")
 	}
-	if err := t.checkUnless(t.dryRun); err != nil {
+	if err := t.check(); err != nil {
 		return row, err
 	}
 	row = pauseRow{All: t.all, Tenant: t.tenant, Actor: t.actor, Reason: t.reason}
@@ -116,10 +115,6 @@ func (t *target) row(args []string) (row pauseRow, err error) {
 		row.Topic = args[0]
 	}
 	return row, nil
-}
-
-func dryRunFlag(c *cobra.Command, to *bool) {
-	c.Flags().BoolVar(to, "dry-run", false, "print what the change is about, and change nothing")
 }
 
 // reach has the events that a change of a destination or a tenant concerns.
@@ -206,10 +201,8 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 					return err
 				}
 				a.noteByLog(ctx, db)
-				if !t.dryRun {
-					if err := a.confirm(t.yes, "pause "+name+" of "+db.name+"?"); err != nil {
-						return err
-					}
+				if err := a.confirm(t.who, "pause "+name+" of "+db.name+"?"); err != nil {
+					return err
 				}
 				if err := api.Pause(ctx, req); err != nil {
 					return err
@@ -295,10 +288,8 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 					return err
 				}
 				a.noteByLog(ctx, db)
-				if !t.dryRun {
-					if err := a.confirm(t.yes, "resume "+name+" of "+db.name+"?"); err != nil {
-						return err
-					}
+				if err := a.confirm(t.who, "resume "+name+" of "+db.name+"?"); err != nil {
+					return err
 				}
 				paused, err := api.Resume(ctx, core.ResumeRequest{
 					All: row.All, Topic: row.Topic, Tenant: row.Tenant, Actor: row.Actor, Reason: row.Reason,

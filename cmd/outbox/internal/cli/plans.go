@@ -19,7 +19,6 @@ func (a *app) planCommand(action ops.Action) *cobra.Command {
 	var f ops.Filter
 	var w who
 	var limit int
-	var dryRun bool
 	c := &cobra.Command{
 		Use:   "plan [ROW-ID...] --reason TEXT",
 		Short: "Store which dead events to " + string(action) + ", and change nothing yet",
@@ -29,7 +28,7 @@ Events that die later are not in the plan. outbox %s apply works it off.`, actio
 		Example: fmt.Sprintf("  outbox %s plan --topic orders --reason 'schema repaired, INC-42'\n"+
 			"  outbox %[1]s plan --group 3f2c1a... --dry-run", action),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := w.checkUnless(dryRun); err != nil {
+			if err := w.check(); err != nil {
 				return err
 			}
 			ids, err := rowIDs(args)
@@ -58,14 +57,14 @@ Events that die later are not in the plan. outbox %s apply works it off.`, actio
 					}
 					return err
 				}
-				return a.storePlan(ctx, api, p, w, dryRun)
+				return a.storePlan(ctx, api, p, w)
 			})
 		},
 	}
 	filterFlags(c, &f)
 	w.reasonFlags(c)
 	c.Flags().IntVar(&limit, "limit", 0, "events of the plan, up to 10000 (default: 10000)")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what the plan would have, and store nothing")
+	w.dryRunFlag(c, "print what the plan would have, and store nothing")
 	return c
 }
 
@@ -141,7 +140,6 @@ func radiusOf(p ops.StoredPlan) change {
 func (a *app) applyCommand(action ops.Action) *cobra.Command {
 	var o ops.RunOptions
 	var w who
-	var dryRun bool
 	long := `apply works a stored plan off, in the order of its keys. Ctrl-C pauses it, and apply goes on with it.
 If this process dies, apply can go on after half a minute. Exit code 4 says that the plan was
 stopped, paused or cancelled before it was done.`
@@ -169,7 +167,7 @@ outbox redrive opens the replay again.`
 			if err := w.find(); err != nil {
 				return err
 			}
-			o.Actor, o.DryRun = w.actor, dryRun
+			o.Actor, o.DryRun = w.actor, w.dryRun
 			o.StopShare = stopShare(c, o.StopShare)
 			if f := c.Flag("timeout"); f == nil || !f.Changed {
 				a.timeout = 0 // a plan takes as long as it takes
@@ -179,16 +177,16 @@ outbox redrive opens the replay again.`
 				if err != nil {
 					return err
 				}
-				if dryRun {
+				if w.dryRun {
 					return a.wouldApply(ctx, api, action, args[0], o)
 				}
-				return a.apply(ctx, api, db.name, action, args[0], w.yes, o)
+				return a.apply(ctx, api, db.name, action, args[0], w, o)
 			})
 		},
 	}
 	w.yesFlag(c)
 	w.actorFlag(c)
-	dryRunFlag(c, &dryRun)
+	w.dryRunFlag(c, "")
 	c.Flags().Float64Var(&o.Rate, "rate", 0, "events a second at most; 0: no limit")
 	if action != ops.ActionDiscard {
 		c.Flags().Float64Var(&o.StopShare, "stop-share", 0.1,
@@ -241,7 +239,7 @@ func (a *app) wouldApply(ctx context.Context, api *ops.API, action ops.Action, i
 	})
 }
 
-func (a *app) apply(ctx context.Context, api *ops.API, where string, action ops.Action, id string, yes bool,
+func (a *app) apply(ctx context.Context, api *ops.API, where string, action ops.Action, id string, w who,
 	o ops.RunOptions,
 ) error {
 	p, err := planToApply(ctx, api, action, id)
@@ -252,7 +250,7 @@ func (a *app) apply(ctx context.Context, api *ops.API, where string, action ops.
 		a.printRadius(radiusOf(p))
 	}
 	ask := fmt.Sprintf("%s %s of %s?", action, many(p.Events-p.Position, "event"), where)
-	if err := a.confirm(yes, ask); err != nil {
+	if err := a.confirm(w, ask); err != nil {
 		return err
 	}
 	show, finish := a.planProgress(p)
@@ -383,7 +381,6 @@ type dryPlan struct {
 
 func (a *app) plansEndCommand(name, ended, about, long string, of func(api *ops.API) endPlan) *cobra.Command {
 	var w who
-	var dryRun bool
 	c := &cobra.Command{
 		Use: name + " PLAN --reason TEXT", Short: about, Args: cobra.ExactArgs(1),
 		Long: long + `
@@ -393,7 +390,7 @@ stored in the audit table, in the same transaction. Without a terminal it needs 
 refused (exit code 5).`,
 		Example: "  outbox plans " + name + " 5f3c9a1b2d4e --reason 'the broker is slow'",
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := w.checkUnless(dryRun); err != nil {
+			if err := w.check(); err != nil {
 				return err
 			}
 			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
@@ -409,11 +406,11 @@ refused (exit code 5).`,
 					a.sayf("%s plan %s: it is %s, and %s of %d are not worked off\n", name, p.ID, p.State, left,
 						p.Events)
 				}
-				if dryRun {
+				if w.dryRun {
 					p.IDs = nil
 					return a.print(dryPlan{p, true}, func() { a.sayf("plan %s would be %s\n", p.ID, ended) })
 				}
-				if err := a.confirm(w.yes, fmt.Sprintf("%s plan %s of %s?", name, p.ID, db.name)); err != nil {
+				if err := a.confirm(w, fmt.Sprintf("%s plan %s of %s?", name, p.ID, db.name)); err != nil {
 					return err
 				}
 				if p, err = of(api)(ctx, args[0], w.actor, w.reason); err != nil {
@@ -424,6 +421,6 @@ refused (exit code 5).`,
 		},
 	}
 	w.flags(c)
-	dryRunFlag(c, &dryRun)
+	w.dryRunFlag(c, "")
 	return c
 }

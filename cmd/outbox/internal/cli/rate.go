@@ -55,7 +55,7 @@ type rateChange struct {
 func (a *app) rateCommand() *cobra.Command {
 	var w who
 	var row rateRow
-	var off, dryRun bool
+	var off bool
 	c := &cobra.Command{
 		Use:   "rate TOPIC (--per-second N | --in-flight N | --off) --reason TEXT",
 		Short: "Limit what a destination gets from all relays together",
@@ -75,7 +75,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			row.Topic = args[0]
-			if err := w.checkUnless(dryRun); err != nil {
+			if err := w.check(); err != nil {
 				return err
 			}
 			if off == (row.PerSecond != 0 || row.InFlight != 0) {
@@ -90,7 +90,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				if !off {
 					a.hintUnseen(ctx, api, f)
 				}
-				r, err := a.reachOf(ctx, api, "rate of destination "+row.Topic, f, dryRun)
+				r, err := a.reachOf(ctx, api, "rate of destination "+row.Topic, f, w.dryRun)
 				if err != nil {
 					return err
 				}
@@ -101,36 +101,34 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				} else if off && !limited { // it may be misspelled
 					return a.print(rateChange{row, r, false}, func() {
 						text := "destination %s had no limit: nothing was done (`outbox rates` lists them)\n"
-						if dryRun {
+						if w.dryRun {
 							text = "destination %s has no limit: nothing would be done (`outbox rates` lists them)\n"
 						}
 						a.sayf(text, row.Topic)
 					})
 				}
-				if !dryRun {
-					ask := "set destination " + row.Topic + " of " + db.name + " to " + row.limits() + "?"
-					if err := a.confirm(w.yes, ask); err != nil {
-						return err
-					}
+				ask := "set destination " + row.Topic + " of " + db.name + " to " + row.limits() + "?"
+				if err := a.confirm(w, ask); err != nil {
+					return err
 				}
 				if err := ob.SetRate(ctx, core.RateRequest{
 					Topic: row.Topic, PerSecond: row.PerSecond, InFlight: row.InFlight, Actor: w.actor,
-					Reason: w.reason, DryRun: dryRun,
+					Reason: w.reason, DryRun: w.dryRun,
 				}); err != nil {
 					return err
 				}
 				gets := "gets"
-				if dryRun {
+				if w.dryRun {
 					gets = "would get"
 				}
-				return a.print(rateChange{row, r, !dryRun}, func() {
+				return a.print(rateChange{row, r, !w.dryRun}, func() {
 					a.sayf("destination %s %s %s\n", row.Topic, gets, row.limits())
 				})
 			})
 		},
 	}
 	w.flags(c)
-	dryRunFlag(c, &dryRun)
+	w.dryRunFlag(c, "")
 	c.Flags().Float64Var(&row.PerSecond, "per-second", 0, "events a second, 0.001 to 1000000; 0: any number")
 	c.Flags().IntVar(&row.InFlight, "in-flight", 0, "events on their way at once, at most 100000; 0: any number")
 	c.Flags().BoolVar(&off, "off", false, "end the limits of the destination")

@@ -23,7 +23,6 @@ func (a *app) replayPlanCommand() *cobra.Command {
 	var f ops.Filter
 	var o ops.ReplayOptions
 	var w who
-	var dryRun bool
 	c := &cobra.Command{
 		Use:   "plan [ROW-ID...] --reason TEXT",
 		Short: "Store which done events to replay, and change nothing yet",
@@ -42,7 +41,7 @@ log of PostgreSQL it says how many walrelay has not confirmed yet: their replay 
 		Example: "  outbox replay plan --topic orders --since 2h --reason 'lost, INC-7'\n" +
 			"  outbox replay plan 0192f1c2-... --dedup-window 168h --dry-run",
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := w.checkUnless(dryRun); err != nil {
+			if err := w.check(); err != nil {
 				return err
 			}
 			var err error
@@ -59,7 +58,7 @@ log of PostgreSQL it says how many walrelay has not confirmed yet: their replay 
 					return err
 				}
 				a.noteUnconfirmed(ctx, db, p)
-				return a.storePlan(ctx, api, p, w, dryRun)
+				return a.storePlan(ctx, api, p, w)
 			})
 		},
 	}
@@ -71,31 +70,31 @@ log of PostgreSQL it says how many walrelay has not confirmed yet: their replay 
 	flags.BoolVar(&o.BeyondWindows, "beyond-windows", false,
 		"--dedup-window holds where a consumer has declared a shorter time")
 	flags.IntVar(&o.Limit, "limit", 0, "events of the plan, up to 10000 (default: 10000)")
-	flags.BoolVar(&dryRun, "dry-run", false, "print what the plan would have, and store nothing")
+	w.dryRunFlag(c, "print what the plan would have, and store nothing")
 	return c
 }
 
 // storePlan stores a plan that has events, and prints it.
-func (a *app) storePlan(ctx context.Context, api *ops.API, p ops.Plan, w who, dryRun bool) error {
+func (a *app) storePlan(ctx context.Context, api *ops.API, p ops.Plan, w who) error {
 	stored := ops.StoredPlan{Plan: p, Events: len(p.IDs)}
-	if len(p.IDs) > 0 && !dryRun {
+	if len(p.IDs) > 0 && !w.dryRun {
 		var err error
 		if stored, err = api.StorePlan(ctx, p, w.actor, w.reason); err != nil {
 			return err
 		}
 	}
-	if len(p.IDs) == 0 && !dryRun {
+	if len(p.IDs) == 0 && !w.dryRun {
 		a.note("nothing is stored: no such event is selected")
 	}
 	if len(p.IDs) == 0 {
 		a.hintUnseen(ctx, api, p.Filter)
 	}
-	if dryRun && a.json {
+	if w.dryRun && a.json {
 		stored.IDs = nil
 		return a.print(dryPlan{stored, true}, nil)
 	}
 	err := a.printPlan(stored)
-	if dryRun {
+	if w.dryRun {
 		a.note("nothing is stored: it is a dry run")
 	}
 	return err

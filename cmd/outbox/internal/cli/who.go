@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"os/user"
 	"unicode/utf8"
 
@@ -10,7 +11,7 @@ import (
 // who says who changes something, and why.
 type who struct {
 	actor, reason string
-	yes           bool
+	yes, dryRun   bool
 }
 
 func (w *who) flags(c *cobra.Command) {
@@ -25,26 +26,26 @@ func (w *who) reasonFlags(c *cobra.Command) {
 
 func (w *who) yesFlag(c *cobra.Command) { c.Flags().BoolVar(&w.yes, "yes", false, "do not ask") }
 
+// dryRunFlag registers --dry-run. Without a text it is for a command that prints what it is about.
+func (w *who) dryRunFlag(c *cobra.Command, text string) {
+	c.Flags().BoolVar(&w.dryRun, "dry-run", false, cmp.Or(text, "print what the change is about, and change nothing"))
+}
+
 func (w *who) actorFlag(c *cobra.Command) {
 	c.Flags().StringVar(&w.actor, "actor", "", "who; it is stored (default: the user of the system)")
 }
 
 // check requires a reason, and finds the actor. The limits are those of package core. It looks for
-// them here because a dry run stores nothing, and ends as the command would.
+// them here because a dry run stores nothing, and ends as the command would. A dry run needs no
+// reason: a stand-in lets the rest of the request be checked.
 func (w *who) check() error {
-	if w.reason == "" {
+	switch {
+	case w.reason == "" && w.dryRun:
+		w.reason = "dry run"
+	case w.reason == "":
 		return usage("--reason is missing: it is stored with the change")
 	}
 	return w.find()
-}
-
-// checkUnless is check, unless nothing will be changed. Then the actor and the reason may be
-// missing, and stand-ins let the rest of the request be checked.
-func (w *who) checkUnless(dryRun bool) error {
-	if dryRun && w.reason == "" {
-		w.reason = "dry run"
-	}
-	return w.check()
 }
 
 // find finds the actor, and refuses texts that no audit row can have.

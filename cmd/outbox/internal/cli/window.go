@@ -96,7 +96,6 @@ refuses events that a consumer of their topic has forgotten.`,
 func (a *app) windowDeclareCommand() *cobra.Command {
 	var w who
 	var remembers keep
-	var dryRun bool
 	c := &cobra.Command{
 		Use:   "declare TOPIC CONSUMER --keep DURATION --reason TEXT",
 		Short: "Store how long a consumer of a topic recognises copies",
@@ -109,12 +108,12 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		Example: "  outbox window declare orders search --keep 168h --reason 'its inbox keeps 8 days'",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := w.checkUnless(dryRun); err != nil {
+			if err := w.check(); err != nil {
 				return err
 			}
 			req := ops.WindowRequest{
 				Topic: args[0], Consumer: args[1], Keep: time.Duration(remembers), Actor: w.actor, Reason: w.reason,
-				DryRun: dryRun,
+				DryRun: w.dryRun,
 			}
 			if req.Keep == 0 {
 				return usage("--keep is missing: how long does the consumer remember an event, such as 168h?")
@@ -128,29 +127,27 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				if !a.json {
 					a.printWindowBefore(req, before)
 				}
-				if !dryRun {
-					ask := fmt.Sprintf("store on %s that consumer %s remembers events of %s: %s?", db.name,
-						row.Consumer, row.Topic, row.Keep)
-					if err := a.confirm(w.yes, ask); err != nil {
-						return err
-					}
+				ask := fmt.Sprintf("store on %s that consumer %s remembers events of %s: %s?", db.name,
+					row.Consumer, row.Topic, row.Keep)
+				if err := a.confirm(w, ask); err != nil {
+					return err
 				}
 				if err := api.DeclareWindow(ctx, req); err != nil {
 					return err
 				}
 				a.hintUnseen(ctx, api, ops.Filter{Topic: req.Topic})
 				would := ""
-				if dryRun {
+				if w.dryRun {
 					would = "would be stored: "
 				}
-				return a.print(windowChange{row, dryRun, before}, func() {
+				return a.print(windowChange{row, w.dryRun, before}, func() {
 					a.sayf("%sconsumer %s remembers events of %s: %s\n", would, row.Consumer, row.Topic, row.Keep)
 				})
 			})
 		},
 	}
 	w.flags(c)
-	dryRunFlag(c, &dryRun)
+	w.dryRunFlag(c, "")
 	c.Flags().Var(&remembers, "keep", "how long the consumer remembers an event, or forever")
 	return c
 }
@@ -198,7 +195,6 @@ func (a *app) printWindows(rows []windowRow) {
 
 func (a *app) windowWithdrawCommand() *cobra.Command {
 	var w who
-	var dryRun bool
 	c := &cobra.Command{
 		Use:   "withdraw TOPIC CONSUMER --reason TEXT",
 		Short: "Forget the window of a consumer that reads the topic no longer",
@@ -210,11 +206,11 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		Example: "  outbox window withdraw orders search --reason 'search reads the archive now'",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := w.checkUnless(dryRun); err != nil {
+			if err := w.check(); err != nil {
 				return err
 			}
 			req := ops.WindowRequest{
-				Topic: args[0], Consumer: args[1], Actor: w.actor, Reason: w.reason, DryRun: dryRun,
+				Topic: args[0], Consumer: args[1], Actor: w.actor, Reason: w.reason, DryRun: w.dryRun,
 			}
 			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
 				before, err := declaredWindow(ctx, api, req.Topic, req.Consumer)
@@ -224,12 +220,10 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				if !a.json {
 					a.printWindowBefore(req, before)
 				}
-				if !dryRun {
-					ask := fmt.Sprintf("withdraw the window of consumer %s of %s of %s?", req.Consumer, req.Topic,
-						db.name)
-					if err := a.confirm(w.yes, ask); err != nil {
-						return err
-					}
+				ask := fmt.Sprintf("withdraw the window of consumer %s of %s of %s?", req.Consumer, req.Topic,
+					db.name)
+				if err := a.confirm(w, ask); err != nil {
+					return err
 				}
 				there, err := api.WithdrawWindow(ctx, req)
 				if err != nil {
@@ -244,16 +238,16 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 					Reason: req.Reason,
 				}
 				is := "is"
-				if dryRun {
+				if w.dryRun {
 					is = "would be"
 				}
-				return a.print(windowChange{row, dryRun, before}, func() {
+				return a.print(windowChange{row, w.dryRun, before}, func() {
 					a.sayf("the window of consumer %s of %s %s withdrawn\n", req.Consumer, req.Topic, is)
 				})
 			})
 		},
 	}
 	w.flags(c)
-	dryRunFlag(c, &dryRun)
+	w.dryRunFlag(c, "")
 	return c
 }

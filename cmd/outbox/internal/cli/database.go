@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/spf13/cobra"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -67,6 +68,44 @@ func (a *app) openFile(ctx context.Context, absent, create bool) (*database, err
 		err = db.unreachable(err)
 	}
 	return nil, errors.Join(err, db.Close())
+}
+
+// withDatabase runs fn with the database of the command.
+func (a *app) withDatabase(c *cobra.Command, fn func(ctx context.Context, db *database) error) error {
+	ctx, cancel := a.limited(c)
+	defer cancel()
+	db, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	return fn(ctx, db)
+}
+
+// withKind is withDatabase for a command of one kind of tables. Where they are missing, it says so.
+func (a *app) withKind(c *cobra.Command, kind string, fn func(ctx context.Context, db *database) error) error {
+	return a.withDatabase(c, func(ctx context.Context, db *database) error {
+		err := fn(ctx, db)
+		if err != nil && codeOf(err) == ExitFailed {
+			err = db.withTables(ctx, kindNamed(kind), a.schema, a.prefix, err)
+		}
+		return err
+	})
+}
+
+// each calls row for each row of a query.
+func (db *database) each(ctx context.Context, query string, args []any, row func(rows *sql.Rows) error) error {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // noteDatabase tells the person which database a command is about: it may be the wrong one.

@@ -89,27 +89,18 @@ prints the next page.`,
 				}
 				q.After = id
 			}
-			ctx, cancel := a.limited(c)
-			defer cancel()
-			db, err := a.open(ctx)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = db.Close() }()
-			ob, err := a.outbox(db, core.BlockKey)
-			if err != nil {
-				return err
-			}
-			events, err := ob.ListDead(ctx, q)
-			if err != nil {
-				return a.noOutbox(ctx, db, err)
-			}
-			if api, err := ops.New(ob); err == nil && len(events) == 0 {
-				a.hintUnseen(ctx, api, f.filter())
-			}
-			page := deadPage{Events: converted(events, deadRowOf)}
-			page.paging = pageAfter(page.Events, limit, func(r deadRow) string { return r.ID })
-			return a.print(page, func() { a.printDead(page) })
+			return a.withOutbox(c, func(ctx context.Context, _ *database, ob *core.Outbox) error {
+				events, err := ob.ListDead(ctx, q)
+				if err != nil {
+					return err
+				}
+				if api, err := ops.New(ob); err == nil && len(events) == 0 {
+					a.hintUnseen(ctx, api, f.filter())
+				}
+				page := deadPage{Events: converted(events, deadRowOf)}
+				page.paging = pageAfter(page.Events, limit, func(r deadRow) string { return r.ID })
+				return a.print(page, func() { a.printDead(page) })
+			})
 		},
 	}
 	f.flags(c)
@@ -210,9 +201,17 @@ For many events, store a plan and apply it: outbox ` + name + ` plan.`,
 		Example: fmt.Sprintf("  outbox %s --all --topic orders --dry-run\n"+
 			"  outbox %[1]s --all --topic orders --reason 'schema repaired, INC-42'", name),
 		RunE: func(c *cobra.Command, args []string) error {
-			ctx, cancel := a.limited(c)
-			defer cancel()
-			return a.mutate(ctx, m, args)
+			ids, err := m.check(args)
+			if err != nil {
+				return err
+			}
+			policy := core.BlockKey
+			if m.skipDead {
+				policy = core.SkipDead
+			}
+			return a.withOutboxOf(c, policy, func(ctx context.Context, db *database, ob *core.Outbox) error {
+				return a.mutate(ctx, db, ob, m, ids)
+			})
 		},
 	}
 	m.deadFilter.flags(c)
@@ -264,29 +263,16 @@ func rowIDs(args []string) (ids []core.RowID, err error) {
 	return ids, nil
 }
 
-func (a *app) mutate(ctx context.Context, m mutation, args []string) error {
-	ids, err := m.check(args)
+func (a *app) mutate(ctx context.Context, db *database, ob *core.Outbox, m mutation, ids []core.RowID) error {
+	api, err := ops.New(ob)
 	if err != nil {
 		return err
 	}
-	db, err := a.open(ctx)
+	selected, err := a.selected(ctx, api, m, ids)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = db.Close() }()
-	policy := core.BlockKey
-	if m.skipDead {
-		policy = core.SkipDead
-	}
-	ob, err := a.outbox(db, policy)
-	if err != nil {
-		return err
-	}
-	selected, err := a.selected(ctx, ob, m, ids)
-	if err != nil {
-		return a.noOutbox(ctx, db, err)
-	}
-	if api, err := ops.New(ob); err == nil && len(selected) == 0 {
+	if len(selected) == 0 {
 		a.hintUnseen(ctx, api, m.filter())
 	}
 	done := blastRadius(m, selected)
@@ -332,12 +318,8 @@ func (a *app) mutate(ctx context.Context, m mutation, args []string) error {
 // selected reads the dead events that the flags select, or the rows with the ids: those that are
 // dead, and for a discard those that wait too.
 func (a *app) selected(
-	ctx context.Context, ob *core.Outbox, m mutation, ids []core.RowID,
+	ctx context.Context, api *ops.API, m mutation, ids []core.RowID,
 ) (all []ops.Event, err error) {
-	api, err := ops.New(ob)
-	if err != nil {
-		return nil, err
-	}
 	if len(ids) == 0 {
 		q := ops.ListQuery{Filter: m.filter(), Limit: ops.MaxLimit}
 		for {

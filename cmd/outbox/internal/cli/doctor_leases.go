@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -82,22 +83,18 @@ func (x *examination) keyLeases(ctx context.Context) (all []finding, err error) 
 		return nil, err
 	}
 	micros := x.db.micros
-	rows, err := x.db.QueryContext(ctx, "SELECT scope, status, CASE WHEN status = 1 THEN "+
-		micros("lease_until")+" - "+micros("updated_at")+" ELSE "+micros("done_at")+" - "+micros("created_at")+" END "+
-		"FROM (SELECT scope, status, attempts, lease_until, updated_at, done_at, created_at FROM "+
-		x.db.quote(x.schema, x.keysPrefix+"idempotency_key")+" ORDER BY expires_at DESC LIMIT "+
-		strconv.Itoa(leaseSample)+") newest WHERE status = 1 OR status = 2 AND attempts = 1")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
+	query := "SELECT scope, status, CASE WHEN status = 1 THEN " +
+		micros("lease_until") + " - " + micros("updated_at") + " ELSE " + micros("done_at") + " - " + micros("created_at") + " END " +
+		"FROM (SELECT scope, status, attempts, lease_until, updated_at, done_at, created_at FROM " +
+		x.db.quote(x.schema, x.keysPrefix+"idempotency_key") + " ORDER BY expires_at DESC LIMIT " +
+		strconv.Itoa(leaseSample) + ") newest WHERE status = 1 OR status = 2 AND attempts = 1"
 	took, lease := map[string][]time.Duration{}, map[string]time.Duration{}
-	for rows.Next() {
+	err = x.db.each(ctx, query, nil, func(rows *sql.Rows) error {
 		var scope string
 		var status int
 		var us int64
 		if err := rows.Scan(&scope, &status, &us); err != nil {
-			return nil, err
+			return err
 		}
 		d := time.Duration(us) * time.Microsecond
 		switch {
@@ -106,8 +103,9 @@ func (x *examination) keyLeases(ctx context.Context) (all []finding, err error) 
 		case d > 0: // work inside a transaction has no lease, and takes no time by the clock of its database
 			took[scope] = append(took[scope], d)
 		}
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	for _, scope := range slices.Sorted(maps.Keys(took)) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -238,47 +239,41 @@ func (x *examination) migrated(ctx context.Context, k kind, p place) ([]finding,
 
 // outboxTables returns the prefixes of the tables of events in the database.
 func (db *database) outboxTables(ctx context.Context) (prefixes []string, err error) {
-	rows, err := db.QueryContext(ctx, map[core.Dialect]string{
+	query := map[core.Dialect]string{
 		core.Postgres: "SELECT table_name FROM information_schema.columns WHERE column_name = 'claim_no' " +
 			"AND table_schema = current_schema() ORDER BY 1",
 		core.MySQL: "SELECT table_name FROM information_schema.columns WHERE column_name = 'claim_no' " +
 			"AND table_schema = DATABASE() ORDER BY 1",
 		core.SQLite: "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%claim_no%' ORDER BY 1",
-	}[db.dialect])
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	}[db.dialect]
+	err = db.each(ctx, query, nil, func(rows *sql.Rows) error {
 		var name string
 		if err := rows.Scan(&name); err != nil {
-			return nil, err
+			return err
 		}
 		if prefix, ok := strings.CutSuffix(name, "event"); ok {
 			prefixes = append(prefixes, prefix)
 		}
-	}
-	return prefixes, rows.Err()
+		return nil
+	})
+	return prefixes, err
 }
 
 // recentTopics returns the topics of the newest events.
 func (x *examination) recentTopics(ctx context.Context) (topics []string, err error) {
-	rows, err := x.db.QueryContext(ctx, "SELECT DISTINCT topic FROM (SELECT topic FROM "+
-		x.db.quote(x.schema, x.prefix+"event")+" ORDER BY id DESC LIMIT 1000) e ORDER BY topic")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	query := "SELECT DISTINCT topic FROM (SELECT topic FROM " + x.db.quote(x.schema, x.prefix+"event") +
+		" ORDER BY id DESC LIMIT 1000) e ORDER BY topic"
+	err = x.db.each(ctx, query, nil, func(rows *sql.Rows) error {
 		var topic string
 		if err := rows.Scan(&topic); err != nil {
-			return nil, err
+			return err
 		}
 		if !strings.HasPrefix(topic, core.ServedTopicPrefix) {
 			topics = append(topics, topic)
 		}
-	}
-	return topics, rows.Err()
+		return nil
+	})
+	return topics, err
 }
 
 // overdueAfter is how long an effect may be due before doctor looks for its event.

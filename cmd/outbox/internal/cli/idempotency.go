@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -77,7 +78,7 @@ key is deleted by the cleanup of the services.`,
 	}, a.idempotencyListCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.withKeys(c, func(ctx context.Context, db *database) error {
+		return a.withKind(c, "keys", func(ctx context.Context, db *database) error {
 			rows, err := a.keyRows(ctx, db, keyFilter{limit: maxCounted})
 			if err != nil {
 				return err
@@ -87,21 +88,6 @@ key is deleted by the cleanup of the services.`,
 		})
 	}
 	return c
-}
-
-// withKeys runs fn with the database whose table of keys has the prefix of --prefix, or none.
-func (a *app) withKeys(c *cobra.Command, fn func(ctx context.Context, db *database) error) error {
-	ctx, cancel := a.limited(c)
-	defer cancel()
-	db, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	if err = fn(ctx, db); err != nil && codeOf(err) == ExitFailed {
-		err = db.withTables(ctx, kindNamed("keys"), a.schema, a.prefix, err)
-	}
-	return err
 }
 
 func scopeStates(rows []keyRow) []scopeState {
@@ -167,7 +153,7 @@ code 1 says that no key has that id, or none that the other flags select.`,
 			if f.limit < 1 || f.limit > 1000 {
 				return usage("--limit %d: it is 1 to 1000", f.limit)
 			}
-			return a.withKeys(c, func(ctx context.Context, db *database) error {
+			return a.withKind(c, "keys", func(ctx context.Context, db *database) error {
 				rows, err := a.keyRows(ctx, db, f)
 				if err != nil {
 					return err
@@ -227,19 +213,14 @@ func (a *app) keyRows(ctx context.Context, db *database, f keyFilter) ([]keyRow,
 		query += " WHERE " + strings.Join(conds, " AND ")
 	}
 	query += " ORDER BY k.expires_at DESC LIMIT " + strconv.Itoa(f.limit)
-	rows, err := db.QueryContext(ctx, db.bind(query), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	all := []keyRow{}
-	for rows.Next() {
+	err = db.each(ctx, db.bind(query), args, func(rows *sql.Rows) error {
 		var r keyRow
 		var status int
 		var created, lease, done, expires nullMicros
 		if err := rows.Scan(&r.Scope, &r.Tenant, &r.ID, &status, &r.Attempts, &created, &lease, &done,
 			&expires); err != nil {
-			return nil, err
+			return err
 		}
 		for name, n := range keyStatuses {
 			if n == status {
@@ -251,8 +232,9 @@ func (a *app) keyRows(ctx context.Context, db *database, f keyFilter) ([]keyRow,
 			r.Status = abandoned
 		}
 		all = append(all, r)
-	}
-	return all, rows.Err()
+		return nil
+	})
+	return all, err
 }
 
 func (a *app) printKeyRows(page keyPage) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strconv"
@@ -127,21 +128,13 @@ processed or discarded are not among them.`,
 func (a *app) withInbox(
 	c *cobra.Command, fn func(ctx context.Context, db *database, store *sqlinbox.Store) error,
 ) error {
-	ctx, cancel := a.limited(c)
-	defer cancel()
-	db, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	store, err := sqlinbox.New(db.DB, sqlinbox.Config{Dialect: db.dialect, Schema: a.schema, Prefix: a.prefix})
-	if err != nil {
-		return usage("%w", err)
-	}
-	if err = fn(ctx, db, store); err != nil && codeOf(err) == ExitFailed {
-		err = db.withTables(ctx, kindNamed("inbox"), a.schema, a.prefix, err)
-	}
-	return err
+	return a.withKind(c, "inbox", func(ctx context.Context, db *database) error {
+		store, err := sqlinbox.New(db.DB, sqlinbox.Config{Dialect: db.dialect, Schema: a.schema, Prefix: a.prefix})
+		if err != nil {
+			return usage("%w", err)
+		}
+		return fn(ctx, db, store)
+	})
 }
 
 func (a *app) inboxBacklog(ctx context.Context, db *database) (b inboxBacklog, err error) {
@@ -150,22 +143,18 @@ func (a *app) inboxBacklog(ctx context.Context, db *database) (b inboxBacklog, e
 	if err != nil {
 		return b, err
 	}
-	rows, err := db.QueryContext(ctx, "SELECT consumer, handler, status, COUNT(*), MIN("+db.micros("received_at")+
-		") FROM (SELECT consumer, handler, status, received_at FROM "+db.quote(a.schema, a.prefix+"inbox_failure")+
-		" WHERE "+inboxStatusOf+" >= 0 LIMIT "+strconv.Itoa(maxCounted)+
-		") f GROUP BY consumer, handler, status ORDER BY consumer, handler")
-	if err != nil {
-		return b, err
-	}
-	defer rows.Close()
+	query := "SELECT consumer, handler, status, COUNT(*), MIN(" + db.micros("received_at") +
+		") FROM (SELECT consumer, handler, status, received_at FROM " + db.quote(a.schema, a.prefix+"inbox_failure") +
+		" WHERE " + inboxStatusOf + " >= 0 LIMIT " + strconv.Itoa(maxCounted) +
+		") f GROUP BY consumer, handler, status ORDER BY consumer, handler"
 	var total int64
-	for rows.Next() {
+	err = db.each(ctx, query, nil, func(rows *sql.Rows) error {
 		var s inboxState
 		var status int
 		var n int64
 		var received nullMicros
 		if err := rows.Scan(&s.Consumer, &s.Handler, &status, &n, &received); err != nil {
-			return b, err
+			return err
 		}
 		last := len(b.Handlers) - 1
 		if last < 0 || b.Handlers[last].Consumer != s.Consumer || b.Handlers[last].Handler != s.Handler {
@@ -186,9 +175,10 @@ func (a *app) inboxBacklog(ctx context.Context, db *database) (b inboxBacklog, e
 			b.Dead += n
 		}
 		total += n
-	}
+		return nil
+	})
 	b.Capped = total >= maxCounted
-	return b, rows.Err()
+	return b, err
 }
 
 func (a *app) printInboxBacklog(b inboxBacklog) {
@@ -288,24 +278,20 @@ func (a *app) inboxRows(ctx context.Context, db *database, f inboxFilter, limit 
 		query += " WHERE " + strings.Join(conds, " AND ")
 	}
 	query += " ORDER BY received_at, consumer, handler, tenant_id, event_id LIMIT " + strconv.Itoa(limit)
-	rows, err := db.QueryContext(ctx, db.bind(query), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	all = []inboxRow{}
-	for rows.Next() {
+	err = db.each(ctx, db.bind(query), args, func(rows *sql.Rows) error {
 		var r inboxRow
 		var status int
 		var received, failed nullMicros
 		if err := rows.Scan(&r.Consumer, &r.Handler, &r.Tenant, &r.EventID, &r.Type, &r.Topic, &r.Partition, &r.Offset,
 			&r.Key, &status, &r.Attempts, &r.ErrorCode, &r.Error, &received, &failed); err != nil {
-			return nil, err
+			return err
 		}
 		r.Status, r.ReceivedAt, r.FailedAt = inboxStatus(status), received.Time, failed.orNil()
 		all = append(all, r)
-	}
-	return all, rows.Err()
+		return nil
+	})
+	return all, err
 }
 
 func (a *app) printInboxRows(page inboxPage) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -118,27 +119,21 @@ func (db *database) logStates(ctx context.Context, schema, prefix string, events
 // has written that down.
 func (db *database) publishedFrom(ctx context.Context, schema, prefix string, bookmarks []bookmark, ids []string,
 ) (map[core.RowID]string, error) {
-	rows, err := db.QueryContext(ctx, db.logWords(schema, prefix, bookmarks, `SELECT e.id::text, min(l.slot)
+	query := db.logWords(schema, prefix, bookmarks, `SELECT e.id::text, min(l.slot)
 FROM {log} l, {event} e, `+nextTransaction+`
 WHERE e.id = ANY ($1::text::uuid[]) AND `+doneByLog+` AND `+pastCheckpoint+`
-GROUP BY e.id`), "{"+strings.Join(ids, ",")+"}")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
+GROUP BY e.id`)
 	published := map[core.RowID]string{}
-	for rows.Next() {
+	err := db.each(ctx, query, []any{"{" + strings.Join(ids, ",") + "}"}, func(rows *sql.Rows) error {
 		var text, slot string
 		if err := rows.Scan(&text, &slot); err != nil {
-			return nil, err
+			return err
 		}
 		id, err := core.ParseRowID(text)
-		if err != nil {
-			return nil, err
-		}
 		published[id] = slot
-	}
-	return published, rows.Err()
+		return err
+	})
+	return published, err
 }
 
 // noteUnconfirmed says which events of a replay walrelay may not have published yet. A failure of
@@ -227,27 +222,24 @@ func (db *database) unconfirmed(ctx context.Context, schema, prefix string) (*un
 		return nil, err
 	}
 	u := &unconfirmedLog{Topics: []string{}, AsOf: writtenAt(bookmarks)}
-	rows, err := db.QueryContext(ctx, db.logWords(schema, prefix, bookmarks, fmt.Sprintf(`SELECT e.topic, count(*),
+	query := db.logWords(schema, prefix, bookmarks, fmt.Sprintf(`SELECT e.topic, count(*),
  max(extract(epoch FROM clock_timestamp() - e.created_at))::float8
 FROM (SELECT topic, status, claimed_by, created_at, xmin FROM {event} ORDER BY id DESC LIMIT %d) e, %s
-WHERE %s GROUP BY e.topic`, logSample, nextTransaction, notConfirmed)))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+WHERE %s GROUP BY e.topic`, logSample, nextTransaction, notConfirmed))
+	err = db.each(ctx, query, nil, func(rows *sql.Rows) error {
 		var topic string
 		var n int
 		var oldest float64
 		if err := rows.Scan(&topic, &n, &oldest); err != nil {
-			return nil, err
+			return err
 		}
 		u.N += n
 		u.OldestSecs = max(u.OldestSecs, oldest)
 		u.Topics = append(u.Topics, topic)
-	}
+		return nil
+	})
 	slices.Sort(u.Topics)
-	return u, rows.Err()
+	return u, err
 }
 
 // listedEvent is an event with what is known about it if a reader of the log publishes it.

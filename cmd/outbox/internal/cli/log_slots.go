@@ -235,19 +235,12 @@ WHERE slot_type = 'logical' AND database = current_database() ORDER BY slot_name
 // slots returns the logical slots of a database on PostgreSQL, and those of walrelay that are
 // missing.
 func (db *database) slots(ctx context.Context, schema, prefix string) (all []slot, err error) {
-	rows, err := db.QueryContext(ctx, logicalSlots)
+	err = db.each(ctx, logicalSlots, nil, func(rows *sql.Rows) error {
+		all = append(all, slot{})
+		s := &all[len(all)-1]
+		return rows.Scan(&s.name, &s.status, &s.active, &s.behind, &s.kept, &s.safe, &s.confirmed)
+	})
 	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var s slot
-		if err := rows.Scan(&s.name, &s.status, &s.active, &s.behind, &s.kept, &s.safe, &s.confirmed); err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	if err := rows.Err(); err != nil {
 		return nil, err
 	}
 	// They are read after the slots: a bookmark is written before the slot goes on.
@@ -279,25 +272,21 @@ func (db *database) bookmarks(ctx context.Context, schema, prefix string) (all [
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.QueryContext(ctx, "SELECT slot, COALESCE(node, '?'), repairing, "+
-		"pg_wal_lsn_diff(confirmed, '0/0')::bigint, "+db.micros("checkpoint_at")+", COALESCE(system_id, '') FROM "+
-		table+" ORDER BY slot")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	query := "SELECT slot, COALESCE(node, '?'), repairing, pg_wal_lsn_diff(confirmed, '0/0')::bigint, " +
+		db.micros("checkpoint_at") + ", COALESCE(system_id, '') FROM " + table + " ORDER BY slot"
+	err = db.each(ctx, query, nil, func(rows *sql.Rows) error {
 		b := bookmark{table: table}
 		var at int64
 		var system string
 		if err := rows.Scan(&b.slot, &b.node, &b.repairing, &b.confirmed, &at, &system); err != nil {
-			return nil, err
+			return err
 		}
 		b.checkpointAt = time.UnixMicro(at).UTC()
 		b.moved = here != "" && system != "" && system != here
 		all = append(all, b)
-	}
-	return all, rows.Err()
+		return nil
+	})
+	return all, err
 }
 
 // system returns the identity of the server, as it tells it to a reader of its log. Empty: the role

@@ -183,14 +183,9 @@ drops the tables with everything in them. Without a terminal it always needs --y
 			if to < 0 {
 				return usage("--to VERSION is missing: 0 drops the tables")
 			}
-			ctx, cancel := a.limited(c)
-			defer cancel()
-			db, err := a.open(ctx)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = db.Close() }()
-			return a.down(ctx, db, chosen[0], to, dryRun, yes)
+			return a.withDatabase(c, func(ctx context.Context, db *database) error {
+				return a.down(ctx, db, chosen[0], to, dryRun, yes)
+			})
 		},
 	}
 	tablesFlag(c, &names)
@@ -348,30 +343,26 @@ func (a *app) tableStates(c *cobra.Command, names []string) (all []tableState, e
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := a.limited(c)
-	defer cancel()
-	db, err := a.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = db.Close() }()
-	a.noteDatabase(db)
-	for _, k := range chosen {
-		p := a.placeOf(k, db.dialect)
-		s := tableState{Name: k.name, OK: true}
-		if s.Migrations, s.Recorded, err = db.states(ctx, k, p); err != nil {
-			return nil, err
+	err = a.withDatabase(c, func(ctx context.Context, db *database) error {
+		a.noteDatabase(db)
+		for _, k := range chosen {
+			p := a.placeOf(k, db.dialect)
+			s := tableState{Name: k.name, OK: true}
+			if s.Migrations, s.Recorded, err = db.states(ctx, k, p); err != nil {
+				return err
+			}
+			on, err := k.store(db.DB, p)
+			if err != nil {
+				return err
+			}
+			if err := on.Check(ctx); err != nil {
+				s.OK, s.Problem = false, withoutPackages(withoutAdvice(err.Error()))
+			}
+			all = append(all, s)
 		}
-		on, err := k.store(db.DB, p)
-		if err != nil {
-			return nil, err
-		}
-		if err := on.Check(ctx); err != nil {
-			s.OK, s.Problem = false, withoutPackages(withoutAdvice(err.Error()))
-		}
-		all = append(all, s)
-	}
-	return all, nil
+		return nil
+	})
+	return all, err
 }
 
 func (a *app) printStates(all []tableState) {

@@ -34,29 +34,31 @@ func (a *app) withOpsOn(c *cobra.Command, fn func(ctx context.Context, db *datab
 func (a *app) withOutbox(
 	c *cobra.Command, fn func(ctx context.Context, db *database, ob *core.Outbox) error,
 ) error {
-	ctx, cancel := a.limited(c)
-	defer cancel()
-	db, err := a.open(ctx)
-	if err != nil {
+	return a.withOutboxOf(c, core.BlockKey, fn)
+}
+
+// withOutboxOf is withOutbox for relays that have another DeadPolicy.
+func (a *app) withOutboxOf(
+	c *cobra.Command, policy core.DeadPolicy, fn func(ctx context.Context, db *database, ob *core.Outbox) error,
+) error {
+	return a.withDatabase(c, func(ctx context.Context, db *database) error {
+		ob, err := a.outbox(db, policy)
+		if err != nil {
+			return err
+		}
+		err = fn(ctx, db, ob)
+		switch {
+		case codeOf(err) != ExitFailed:
+			return err
+		case errors.Is(err, core.ErrInvalidRequest):
+			return usage("%w", err)
+		case errors.Is(err, ops.ErrNoPlan):
+			return fmt.Errorf("%w: `outbox plans` lists them", err)
+		case lacksTables(err):
+			return db.withTables(ctx, kinds[0], a.schema, a.prefix, err)
+		}
 		return err
-	}
-	defer func() { _ = db.Close() }()
-	ob, err := a.outbox(db, core.BlockKey)
-	if err != nil {
-		return err
-	}
-	err = fn(ctx, db, ob)
-	switch {
-	case err != nil && codeOf(err) != ExitFailed:
-		return err
-	case errors.Is(err, core.ErrInvalidRequest):
-		return usage("%w", err)
-	case errors.Is(err, ops.ErrNoPlan):
-		return fmt.Errorf("%w: `outbox plans` lists them", err)
-	case err != nil:
-		return a.noOutbox(ctx, db, err)
-	}
-	return nil
+	})
 }
 
 // hintUnseen tells the person that no event in the table has a name that a command was given,

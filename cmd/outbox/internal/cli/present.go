@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,24 +60,21 @@ func (db *database) present(ctx context.Context) (all []present) {
 	for i, k := range kinds {
 		conds[i] = fmt.Sprintf("%s LIKE '%%%s' AND "+column, name, k.table, k.column)
 	}
-	rows, err := db.QueryContext(ctx, fmt.Sprintf("SELECT %s, %s FROM %s AND (%s) ORDER BY 1, 2 LIMIT %d", schema, name,
-		from, strings.Join(conds, " OR "), maxPresent))
-	if err != nil {
-		return nil
-	}
-	defer rows.Close()
-	for rows.Next() {
+	query := fmt.Sprintf("SELECT %s, %s FROM %s AND (%s) ORDER BY 1, 2 LIMIT %d", schema, name, from,
+		strings.Join(conds, " OR "), maxPresent)
+	err := db.each(ctx, query, nil, func(rows *sql.Rows) error {
 		var schema, table string
 		if err := rows.Scan(&schema, &table); err != nil {
-			return nil
+			return err
 		}
 		i := slices.IndexFunc(kinds, func(k kind) bool { return strings.HasSuffix(table, k.table) })
 		if i >= 0 {
 			prefix := strings.TrimSuffix(table, kinds[i].table)
 			all = append(all, present{kind: kinds[i], schema: schema, prefix: prefix})
 		}
-	}
-	if rows.Err() != nil {
+		return nil
+	})
+	if err != nil {
 		return nil
 	}
 	return all
@@ -104,14 +102,6 @@ func (db *database) withTables(ctx context.Context, k kind, schema, prefix strin
 		return &noTablesError{err: err, kind: k, where: flagsOf(schema, trimDefault(prefix, k))}
 	}
 	return err
-}
-
-// noOutbox adds to an error of a command that the tables of the outbox are missing, if they are.
-func (a *app) noOutbox(ctx context.Context, db *database, err error) error {
-	if !lacksTables(err) {
-		return err
-	}
-	return db.withTables(ctx, kinds[0], a.schema, a.prefix, err)
 }
 
 // trimDefault returns the prefix for a flag, which is not needed for the default.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"path"
 	"slices"
@@ -123,19 +124,14 @@ const sqliteNow = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
 func (db *database) topicStates(ctx context.Context, schema, prefix string) (all []topicState, capped bool, err error) {
 	text := strings.NewReplacer("{event}", db.quote(schema, prefix+"event"), "{limit}", strconv.Itoa(maxCounted),
 		"{now}", sqliteNow).Replace(countTopics[db.dialect])
-	rows, err := db.QueryContext(ctx, text)
-	if err != nil {
-		return nil, false, err
-	}
-	defer rows.Close()
 	byTopic, parts := map[string]*topicState{}, map[int]int64{}
-	for rows.Next() {
+	err = db.each(ctx, text, nil, func(rows *sql.Rows) error {
 		var part int
 		var n int64
 		var s topicState
 		if err := rows.Scan(&part, &s.Topic, &n, &s.Pending, &s.Due, &s.Leased, &s.Retrying, &s.Dead,
 			&s.OldestSecs); err != nil {
-			return nil, false, err
+			return err
 		}
 		parts[part] += n
 		capped = capped || parts[part] >= maxCounted
@@ -146,13 +142,14 @@ func (db *database) topicStates(ctx context.Context, schema, prefix string) (all
 		}
 		t.Pending, t.Due, t.Leased = t.Pending+s.Pending, t.Due+s.Due, t.Leased+s.Leased
 		t.Retrying, t.Dead, t.OldestSecs = t.Retrying+s.Retrying, t.Dead+s.Dead, max(t.OldestSecs, s.OldestSecs, 0)
-	}
+		return nil
+	})
 	all = []topicState{}
 	for _, t := range byTopic {
 		all = append(all, *t)
 	}
 	slices.SortFunc(all, func(a, b topicState) int { return strings.Compare(a.Topic, b.Topic) })
-	return all, capped, rows.Err()
+	return all, capped, err
 }
 
 // outbox opens the outbox of a database. It does not relay.
@@ -173,11 +170,7 @@ func (a *app) prefixOf() string {
 }
 
 // state looks at the outbox.
-func (a *app) state(ctx context.Context, db *database) (s outboxState, err error) {
-	ob, err := a.outbox(db, core.BlockKey)
-	if err != nil {
-		return s, err
-	}
+func (a *app) state(ctx context.Context, db *database, ob *core.Outbox) (s outboxState, err error) {
 	b, err := ob.Backlog(ctx)
 	if err != nil {
 		return s, err
@@ -256,16 +249,12 @@ With --max-dead or --max-age it ends with exit code 3 when there are more dead e
 		Example: "  outbox status\n  outbox status --json --max-dead 0 --max-age 5m",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, cancel := a.limited(c)
-			defer cancel()
-			db, err := a.open(ctx)
-			if err != nil {
+			var s outboxState
+			if err := a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) (err error) {
+				s, err = a.state(ctx, db, ob)
 				return err
-			}
-			defer func() { _ = db.Close() }()
-			s, err := a.state(ctx, db)
-			if err != nil {
-				return a.noOutbox(ctx, db, err)
+			}); err != nil {
+				return err
 			}
 			if err := a.print(s, func() { a.printState(s) }); err != nil {
 				return err

@@ -149,22 +149,19 @@ func (db *database) appliedOf(ctx context.Context, k kind, p place) (list []appl
 		core.MySQL:    "UNIX_TIMESTAMP(applied_at)",
 		core.SQLite:   "CAST(strftime('%s', applied_at) AS INTEGER)",
 	}[db.dialect]
-	rows, err := db.QueryContext(ctx, "SELECT version, "+at+" FROM "+db.quote(p.Schema, name)+" ORDER BY version")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	list = []applied{}
-	for rows.Next() {
+	query := "SELECT version, " + at + " FROM " + db.quote(p.Schema, name) + " ORDER BY version"
+	err = db.each(ctx, query, nil, func(rows *sql.Rows) error {
 		var v applied
 		var seconds int64
 		if err := rows.Scan(&v.version, &seconds); err != nil {
-			return nil, err
+			return err
 		}
 		v.at = time.Unix(seconds, 0).UTC()
 		list = append(list, v)
-	}
-	return list, rows.Err()
+		return nil
+	})
+	return list, err
 }
 
 func (db *database) hasTable(ctx context.Context, schema, name string) (bool, error) {

@@ -193,26 +193,22 @@ func (t *tail) read(ctx context.Context, db *database, from, to core.RowID) (pag
 	if db.dialect == core.Postgres {
 		args = []any{from.String(), to.String()}
 	}
-	rows, err := db.QueryContext(ctx, t.query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = db.each(ctx, t.query, args, func(rows *sql.Rows) error {
 		var e tailEvent
 		var id any
 		var created int64
 		if err := rows.Scan(&id, &e.EventID, &e.Topic, &e.Type, &e.Tenant, &e.Key, &e.Status, &e.claimedBy,
 			&created); err != nil {
-			return nil, err
+			return err
 		}
 		if e.ID, err = rowID(id); err != nil {
-			return nil, err
+			return err
 		}
 		e.CreatedAt = time.UnixMicro(created).UTC()
 		page = append(page, e)
-	}
-	return page, rows.Err()
+		return nil
+	})
+	return page, err
 }
 
 // addLogStates adds what is known about events that a reader of the log publishes.

@@ -83,8 +83,8 @@ func (x *examination) keyLeases(ctx context.Context) (all []finding, err error) 
 		return nil, err
 	}
 	micros := x.db.micros
-	query := "SELECT scope, status, CASE WHEN status = 1 THEN " +
-		micros("lease_until") + " - " + micros("updated_at") + " ELSE " + micros("done_at") + " - " + micros("created_at") + " END " +
+	query := "SELECT scope, status, CASE WHEN status = 1 THEN " + micros("lease_until") + " - " + micros("updated_at") +
+		" ELSE " + micros("done_at") + " - " + micros("created_at") + " END " +
 		"FROM (SELECT scope, status, attempts, lease_until, updated_at, done_at, created_at FROM " +
 		x.db.quote(x.schema, x.keysPrefix+"idempotency_key") + " ORDER BY expires_at DESC LIMIT " +
 		strconv.Itoa(leaseSample) + ") newest WHERE status = 1 OR status = 2 AND attempts = 1"

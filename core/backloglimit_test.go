@@ -27,13 +27,9 @@ func newLimited(t *testing.T, limit core.BacklogLimit) *limited {
 	t.Helper()
 	p := &limited{T: t, repo: outboxtest.NewRepository()}
 	p.faulty = outboxtest.NewFaultyRepository(p.repo)
-	var err error
-	p.ob, err = core.New(core.Config{
+	p.ob = newOutbox(t, core.Config{
 		Repository: p.faulty, BacklogLimit: limit, Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return p
 }
 
@@ -43,10 +39,7 @@ func (p *limited) publish(n int) error {
 	for i := range events {
 		events[i].Type = "a"
 	}
-	err := p.repo.Transactor().RunInTx(p.Context(), func(ctx context.Context, tx core.Tx) error {
-		_, err := p.ob.Publish(ctx, tx, events...)
-		return err
-	})
+	err := publishTx(p.Context(), p.repo.Transactor(), p.ob, events...)
 	synctest.Wait() // for the count, if one follows
 	return err
 }
@@ -161,17 +154,11 @@ func TestBacklogLimitWithoutCount(t *testing.T) {
 func TestBacklogLimitCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := &countedBacklog{Repository: outboxtest.NewRepository()}
-		ob, err := core.New(core.Config{Repository: repo, BacklogLimit: core.BacklogLimit{Rows: 100}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ob := newOutbox(t, core.Config{Repository: repo, BacklogLimit: core.BacklogLimit{Rows: 100}})
 		for range 30 {
 			for range 10 {
 				go func() {
-					err := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-						_, err := ob.Publish(ctx, tx, core.Event{Type: "a"})
-						return err
-					})
+					err := publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "a"})
 					if err != nil && !errors.Is(err, core.ErrBacklogFull) {
 						t.Error(err)
 					}
@@ -180,9 +167,7 @@ func TestBacklogLimitCountsOnce(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		// Each count takes 2 s and is followed by a pause of 40 s.
-		if repo.counts != 1 {
-			t.Errorf("%d counts in half a minute, want 1", repo.counts)
-		}
+		equal(t, repo.counts, 1, "counts in half a minute")
 		time.Sleep(time.Minute)
 	})
 }

@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -47,7 +46,7 @@ func TestByLogRunCleansUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := outboxtest.NewRepository()
 		var cleaned int
-		ob, err := core.New(core.Config{
+		ob, _ := runOutbox(t, core.Config{
 			Repository: repo, RelayedByLog: true, Retention: core.Retention{Keep: time.Hour},
 			Observer: &core.Observer{
 				Claimed: func(core.ClaimInfo) { t.Error("it claims") },
@@ -58,28 +57,15 @@ func TestByLogRunCleansUp(t *testing.T) {
 				},
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ran := make(chan error, 1)
-		go func() { ran <- ob.Run(ctx) }()
 		publish := func(e core.Event) error {
-			return repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-				_, err := ob.Publish(ctx, tx, e)
-				return err
-			})
+			return publishTx(t.Context(), repo.Transactor(), ob, e)
 		}
-		if err := publish(core.Event{Type: "order.placed", Key: "7"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, publish(core.Event{Type: "order.placed", Key: "7"}))
 		if err := publish(core.Event{Type: "order.placed", Delay: time.Second}); !errors.Is(err, core.ErrInvalidEvent) {
 			t.Errorf("a delayed event: %v", err)
 		}
 		large := core.Event{Type: "order.placed", Payload: make([]byte, 1<<20)}
-		if err := publish(large); !errors.Is(err, core.ErrInvalidEvent) {
-			t.Errorf("an event that Kafka refuses: %v", err)
-		}
+		wantErr(t, publish(large), core.ErrInvalidEvent, "an event that Kafka refuses")
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
 		rows := repo.Rows()
@@ -93,20 +79,12 @@ func TestByLogRunCleansUp(t *testing.T) {
 		if !h.Live || !h.Ready || h.Relaying || !h.RelayedByLog || len(h.Problems) > 0 {
 			t.Errorf("health %+v", h)
 		}
-		if err := ob.Run(ctx); !errors.Is(err, core.ErrRunning) {
-			t.Errorf("a second Run: %v", err)
-		}
-		if err := ob.Drain(ctx); !errors.Is(err, core.ErrNoPublisher) {
-			t.Errorf("Drain: %v", err)
-		}
+		wantErr(t, ob.Run(t.Context()), core.ErrRunning, "a second Run")
+		wantErr(t, ob.Drain(t.Context()), core.ErrNoPublisher, "Drain")
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if n := len(repo.Rows()); n != 0 || cleaned != 1 {
 			t.Errorf("%d rows are left, %d were cleaned", n, cleaned)
-		}
-		stop()
-		if err := <-ran; err != nil {
-			t.Errorf("Run: %v", err)
 		}
 	})
 }
@@ -117,30 +95,13 @@ func TestByLogLeavesEffects(t *testing.T) {
 		repo, done := outboxtest.NewRepository(), &outboxtest.Publisher{}
 		effects := core.NewRouter()
 		effects.Handle("effect.mail", done)
-		ob, err := core.New(core.Config{Repository: repo, RelayedByLog: true, Publisher: effects})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ran := make(chan error, 1)
-		go func() { ran <- ob.Run(ctx) }()
-		synctest.Wait()
-		err = repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-			_, err := ob.Publish(ctx, tx, core.Event{Type: "order.placed", Topic: "orders", Key: "7"},
-				core.Event{Type: "mail", Topic: "effect.mail", Unordered: true, Delay: time.Minute})
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ob, _ := runOutbox(t, core.Config{Repository: repo, RelayedByLog: true, Publisher: effects})
+		must(t, publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "order.placed", Topic: "orders", Key: "7"},
+			core.Event{Type: "mail", Topic: "effect.mail", Unordered: true, Delay: time.Minute}))
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if got := done.Accepted(); len(got) != 1 || got[0].Topic != "effect.mail" {
 			t.Errorf("executed %+v", got)
-		}
-		stop()
-		if err := <-ran; err != nil {
-			t.Errorf("Run: %v", err)
 		}
 	})
 }

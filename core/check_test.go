@@ -114,31 +114,20 @@ func TestRunChecksTables(t *testing.T) {
 					}
 					return c.errs[n-1]
 				}}
-				ob, err := core.New(core.Config{
+				ob := newOutbox(t, core.Config{
 					Repository: table, Publisher: pub,
 					Logger: slog.New(slog.NewTextHandler(&log, nil)),
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- ob.Run(ctx) }()
-				err = repo.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
-					_, err := ob.Publish(ctx, tx, core.Event{Type: "a"})
-					return err
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, publishTx(ctx, repo.Transactor(), ob, core.Event{Type: "a"}))
 				time.Sleep(30 * time.Second)
 				if n := len(pub.Accepted()); (n == 1) != (c.want == nil) {
 					t.Errorf("%d events were published", n)
 				}
 				cancel()
-				if err := <-done; !errors.Is(err, c.want) {
-					t.Errorf("Run: %v, want %v", err, c.want)
-				}
+				wantErr(t, <-done, c.want, "Run")
 				if !log.has(c.logged...) && len(c.logged) > 0 || len(c.logged) == 0 && log.has("level=") {
 					t.Errorf("logged %s", log.buf.String())
 				}
@@ -153,13 +142,8 @@ func TestRunTellsWhatItReturns(t *testing.T) {
 	before := slog.Default()
 	t.Cleanup(func() { slog.SetDefault(before) })
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ob.Run(t.Context()); !errors.Is(err, core.ErrNoPublisher) {
-		t.Errorf("Run: %v", err)
-	}
+	ob := newOutbox(t, core.Config{Repository: outboxtest.NewRepository()})
+	wantErr(t, ob.Run(t.Context()), core.ErrNoPublisher, "Run")
 	if !log.has("level=ERROR", "no publisher configured") {
 		t.Errorf("logged %q", log.buf.String())
 	}

@@ -94,9 +94,7 @@ func TestClaimNumbersAreUsedOnce(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(5 * time.Minute) // in the bubble: the retries
-		if err := w.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.stop())
 		w.atRest(12)
 		if len(seen.twice) > 0 {
 			t.Errorf("claimed twice: %s", seen.twice)

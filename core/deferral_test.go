@@ -68,10 +68,7 @@ func newDeferring(t *testing.T, cfg core.Config) (*world, *deferring, *core.Outb
 			w.cold.Add(1)
 		}
 	}}
-	ob, err := core.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ob := newOutbox(t, cfg)
 	w.ob = ob
 	return w, repo, ob
 }
@@ -94,18 +91,13 @@ func TestDeferredEventsAreHot(t *testing.T) {
 			time.Sleep(time.Minute)
 			return repo.send(ctx, tx, true)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		synctest.Wait()
 		got := ids(w.pub.Accepted())
 		if !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) || w.hot.Load() != 6 {
 			t.Errorf("published %q, %d of them hot, want %q", got, w.hot.Load(), want)
 		}
 		inOrder(t, w.pub.Accepted())
-		if err := w.stop(); err != nil {
-			t.Fatal(err)
-		}
 	})
 }
 
@@ -120,15 +112,10 @@ func TestDeferredEventsWithoutPlaces(t *testing.T) {
 			}
 			return repo.send(ctx, tx, false)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		time.Sleep(5 * time.Minute)
 		if n := len(w.pub.Accepted()); n != 1 || w.hot.Load() != 0 {
 			t.Errorf("published %d, %d of them hot, want 1 and 0", n, w.hot.Load())
-		}
-		if err := w.stop(); err != nil {
-			t.Fatal(err)
 		}
 	})
 }
@@ -153,15 +140,10 @@ func TestDeferredEventsAreRolledBack(t *testing.T) {
 			_, err := ob.Publish(ctx, tx, core.Event{Type: "a", Key: "k"})
 			return errors.Join(err, repo.send(ctx, tx, true))
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		synctest.Wait()
 		if n := len(w.pub.Accepted()); n != 1 || w.hot.Load() != 1 {
 			t.Errorf("published %d, %d of them hot, want 1 and 1", n, w.hot.Load())
-		}
-		if err := w.stop(); err != nil {
-			t.Fatal(err)
 		}
 	})
 }
@@ -170,17 +152,11 @@ func TestDeferredEventsAreRolledBack(t *testing.T) {
 func TestEagerEvent(t *testing.T) {
 	t.Parallel()
 	_, repo, ob := newDeferring(t, core.Config{})
-	err := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-		_, err := ob.Publish(ctx, tx, core.Event{Type: "a"}, core.Event{Type: "a", Eager: true})
-		return err
-	})
+	err := publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "a"}, core.Event{Type: "a", Eager: true})
 	if err != nil || repo.eager != 1 || len(repo.waiting) != 0 {
 		t.Errorf("Publish: %v, %d inserts, %d wait", err, repo.eager, len(repo.waiting))
 	}
-	err = repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-		_, err := ob.Publish(ctx, tx, core.Event{Type: "a"})
-		return err
-	})
+	err = publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "a"})
 	if err != nil || repo.eager != 1 || len(repo.waiting) != 1 || repo.waiting[0].req.Rows[0].Event.Eager {
 		t.Errorf("Publish: %v, %d inserts, waiting %v", err, repo.eager, repo.waiting)
 	}

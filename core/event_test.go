@@ -30,9 +30,7 @@ func publish(t *testing.T, cfg core.Config, events ...core.Event) ([]outboxtest.
 func publishOne(t *testing.T, cfg core.Config, e core.Event) outboxtest.Row {
 	t.Helper()
 	rows, ids, err := publish(t, cfg, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(rows) != 1 || len(ids) != 1 || rows[0].Event.ID != ids[0] {
 		t.Fatalf("%d rows, ids %q", len(rows), ids)
 	}
@@ -280,9 +278,7 @@ func TestEventPayload(t *testing.T) {
 		copy(payload, "overwritten")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := ob.Repository.Rows()[0].Event; string(got.Payload) != "as it is" || got.Data != nil {
 		t.Errorf("stored as %q, data %v", got.Payload, got.Data)
 	}
@@ -325,9 +321,7 @@ func TestEventRoutes(t *testing.T) {
 	cfg := core.Config{Routes: map[string][]string{"t": {"one", "two"}}}
 	rows, ids, err := publish(t, cfg, core.Event{Type: "t", Key: "k"}, core.Event{Type: "t", Topic: "three"},
 		core.Event{Type: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	topics := map[string]string{}
 	for _, r := range rows {
 		topics[r.Event.Topic] = r.Event.ID

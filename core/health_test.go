@@ -57,13 +57,7 @@ func publishTo(t *testing.T, repo *outboxtest.Repository, ob *core.Outbox, topic
 	for _, topic := range topics {
 		events = append(events, core.Event{Type: "e", Topic: topic, Data: 1})
 	}
-	err := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-		_, err := ob.Publish(ctx, tx, events...)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, publishTx(t.Context(), repo.Transactor(), ob, events...))
 	synctest.Wait()
 }
 
@@ -86,12 +80,9 @@ func healthOf(t *testing.T, ob *core.Outbox, live, ready bool, problems ...strin
 func TestHealthOfTheDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := &checkedTable{Repository: outboxtest.NewRepository()}
-		ob, err := core.New(core.Config{
+		ob := newOutbox(t, core.Config{
 			Repository: repo, Publisher: &outboxtest.Publisher{}, Logger: slog.New(slog.DiscardHandler),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		if h := healthOf(t, ob, true, true); h.Relaying || h.Degraded() {
 			t.Errorf("before Run: %+v", h)
 		}
@@ -164,10 +155,9 @@ func TestHealthOfARelay(t *testing.T) {
 func TestHealthOfARelayThatCannotClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := &checkedTable{Repository: outboxtest.NewRepository()}
-		ob, stop := runOutbox(t, core.Config{
+		ob, _ := runOutbox(t, core.Config{
 			Repository: table, Publisher: &outboxtest.Publisher{}, Logger: slog.New(slog.DiscardHandler),
 		})
-		defer stop()
 		refused := errors.New("attempt to write a readonly database")
 		table.refuse.Store(&refused)
 		time.Sleep(time.Minute)
@@ -184,7 +174,7 @@ func TestHealthOfARelayThatCannotClaim(t *testing.T) {
 func TestHealthOfAHangingRelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := &checkedTable{Repository: outboxtest.NewRepository()}
-		ob, stop := runOutbox(t, core.Config{Repository: repo})
+		ob, _ := runOutbox(t, core.Config{Repository: repo})
 		hang := make(chan struct{})
 		repo.hang.Store(&hang)
 		time.Sleep(time.Minute)
@@ -195,11 +185,10 @@ func TestHealthOfAHangingRelay(t *testing.T) {
 		close(hang)
 		synctest.Wait()
 		healthOf(t, ob, true, true)
-		stop()
 	})
 	synctest.Test(t, func(t *testing.T) {
 		repo, never := outboxtest.NewRepository(), make(chan struct{})
-		ob, stop := runOutbox(t, core.Config{
+		ob, _ := runOutbox(t, core.Config{
 			Repository: repo, Workers: 1,
 			Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { <-never; return nil }),
 		})
@@ -214,7 +203,6 @@ func TestHealthOfAHangingRelay(t *testing.T) {
 		close(never)
 		time.Sleep(time.Minute)
 		healthOf(t, ob, true, true)
-		stop()
 	})
 }
 
@@ -223,10 +211,7 @@ func TestHealthOfAHangingRelay(t *testing.T) {
 func TestHealthSharesFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := &checkedTable{Repository: outboxtest.NewRepository()}
-		ob, err := core.New(core.Config{Repository: table})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ob := newOutbox(t, core.Config{Repository: table})
 		away := errors.New("connection refused")
 		table.down.Store(&away)
 		gone, leave := context.WithCancel(t.Context())

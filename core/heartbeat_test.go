@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -41,6 +42,8 @@ func (r *registry) ForgetRelays(ctx context.Context, unseen time.Duration) (int,
 	return r.Repository.ForgetRelays(ctx, unseen)
 }
 
+// runOutbox starts a relay. stop ends it and waits, and the end of the test does so if nothing else
+// has.
 func runOutbox(t *testing.T, cfg core.Config) (ob *core.Outbox, stop func()) {
 	t.Helper()
 	if cfg.Publisher == nil {
@@ -49,28 +52,23 @@ func runOutbox(t *testing.T, cfg core.Config) (ob *core.Outbox, stop func()) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	ob, err := core.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ob = newOutbox(t, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- ob.Run(ctx) }()
 	synctest.Wait()
-	return ob, func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
+		noError(t, <-done)
+	})
+	t.Cleanup(stop)
+	return ob, stop
 }
 
 func relaysOf(t *testing.T, ob *core.Outbox) []core.RelayStatus {
 	t.Helper()
 	relays, err := ob.Relays(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return relays
 }
 
@@ -80,10 +78,7 @@ func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := &registry{Repository: outboxtest.NewRepository()}
 		ob, stop := runOutbox(t, core.Config{Repository: repo, Node: "web"})
-		other, err := core.New(core.Config{Repository: repo})
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := newOutbox(t, core.Config{Repository: repo})
 		got := relaysOf(t, other)
 		if len(got) != 1 {
 			t.Fatalf("relays %+v", got)
@@ -94,13 +89,8 @@ func TestHeartbeat(t *testing.T) {
 			!s.AllTopics || len(s.Topics) > 0 || !s.Alive() || !s.PublishedAt.IsZero() {
 			t.Errorf("relay %+v", s)
 		}
-		publish := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-			_, err := ob.Publish(ctx, tx, core.Event{Type: "order.placed", Data: 1})
-			return err
-		})
-		if publish != nil {
-			t.Fatal(publish)
-		}
+		publish := publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "order.placed", Data: 1})
+		must(t, publish)
 		for range 600 {
 			time.Sleep(time.Second)
 			if s = relaysOf(t, other)[0]; s.Age > 13*time.Second {
@@ -127,29 +117,18 @@ func TestUnrelayedTopics(t *testing.T) {
 		repo := &registry{Repository: outboxtest.NewRepository()}
 		router := core.NewRouter()
 		router.Handle("orders", &outboxtest.Publisher{})
-		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: router})
-		producer, err := core.New(core.Config{Repository: repo})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ob, _ := runOutbox(t, core.Config{Repository: repo, Publisher: router})
+		producer := newOutbox(t, core.Config{Repository: repo})
 		unrelayed := func() []string {
 			topics, err := producer.UnrelayedTopics(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return topics
 		}
 		if topics := unrelayed(); len(topics) > 0 {
 			t.Errorf("topics %v without events", topics)
 		}
-		err = repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-			_, err := producer.Publish(ctx, tx, core.Event{Type: "e", Topic: "mail", Key: "k", Data: 1},
-				core.Event{Type: "e", Topic: "orders", Data: 1, Delay: time.Hour})
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, publishTx(t.Context(), repo.Transactor(), producer, core.Event{Type: "e", Topic: "mail", Key: "k", Data: 1},
+			core.Event{Type: "e", Topic: "orders", Data: 1, Delay: time.Hour}))
 		if topics := unrelayed(); !slices.Equal(topics, []string{"mail"}) {
 			t.Errorf("topics %v, want mail", topics)
 		}
@@ -162,7 +141,6 @@ func TestUnrelayedTopics(t *testing.T) {
 		if topics := unrelayed(); !slices.Equal(topics, []string{"mail", "orders"}) {
 			t.Errorf("topics %v after the crash, want both", topics)
 		}
-		stop()
 	})
 }
 
@@ -184,17 +162,9 @@ func TestHeartbeatFails(t *testing.T) {
 				Retention: core.Retention{CleanupInterval: time.Minute},
 			})
 			time.Sleep(time.Hour)
-			err := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-				_, err := ob.Publish(ctx, tx, core.Event{Type: "e", Data: 1})
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "e", Data: 1}))
 			synctest.Wait()
-			if len(pub.Accepted()) != 1 {
-				t.Error("the relay published nothing")
-			}
+			equal(t, len(pub.Accepted()), 1, "the relay published nothing")
 			beats := repo.beats.Load()
 			repo.fail.Store(nil)
 			time.Sleep(30 * time.Second)
@@ -216,11 +186,8 @@ func TestHeartbeatFails(t *testing.T) {
 func TestHeartbeatForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := &registry{Repository: outboxtest.NewRepository()}
-		if err := repo.Beat(t.Context(), core.Heartbeat{Node: "crashed"}); err != nil {
-			t.Fatal(err)
-		}
-		ob, stop := runOutbox(t, core.Config{Repository: repo})
-		defer stop()
+		must(t, repo.Beat(t.Context(), core.Heartbeat{Node: "crashed"}))
+		ob, _ := runOutbox(t, core.Config{Repository: repo})
 		time.Sleep(23 * time.Hour)
 		if got := relaysOf(t, ob); len(got) != 2 || got[1].Node != "crashed" || got[1].Alive() {
 			t.Errorf("after 23 hours: %+v", got)
@@ -235,10 +202,7 @@ func TestHeartbeatForgotten(t *testing.T) {
 // A relay works on a table that records no relays. Relays and UnrelayedTopics say that it records
 // none.
 func TestRelaysUnsupported(t *testing.T) {
-	ob, err := core.New(core.Config{Repository: struct{ core.Repository }{outboxtest.NewRepository()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ob := newOutbox(t, core.Config{Repository: struct{ core.Repository }{outboxtest.NewRepository()}})
 	if _, err := ob.Relays(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("Relays: %v", err)
 	}

@@ -15,9 +15,7 @@ import (
 func rowID(t *testing.T, event, topic string) core.RowID {
 	t.Helper()
 	id, err := core.NewRowID(event, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
 }
 
@@ -31,9 +29,7 @@ func TestNewEventIDSortsByTime(t *testing.T) {
 		if !slices.IsSorted(ids) {
 			t.Error("ids of different microseconds do not sort by time")
 		}
-		if len(slices.Compact(ids)) != 3000 {
-			t.Error("an id came twice")
-		}
+		equal(t, len(slices.Compact(ids)), 3000, "an id came twice")
 		for _, id := range ids {
 			if id[14] != '7' || !strings.ContainsRune("89ab", rune(id[19])) || len(id) != 36 {
 				t.Fatalf("%s is not a UUIDv7", id)
@@ -62,9 +58,7 @@ func TestEventIDsOfOneInstantDiffer(t *testing.T) {
 		for range 10000 {
 			seen[core.NewEventID()] = true
 		}
-		if len(seen) != 10000 {
-			t.Errorf("%d different ids of 10000", len(seen))
-		}
+		equal(t, len(seen), 10000, "different ids of 10000")
 	})
 }
 
@@ -80,17 +74,11 @@ func TestRowIDIsOfEventAndTopic(t *testing.T) {
 			t.Errorf("%s is not a UUIDv8", s)
 		}
 		first, last, err := core.RowIDRange(event)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fresh, err := core.FreshRowID(event)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		other, err := core.FreshRowID(event)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if fresh == other || fresh == a {
 			t.Errorf("fresh ids %s and %s", fresh, other)
 		}

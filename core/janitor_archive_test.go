@@ -22,22 +22,13 @@ func archiveWorld(t *testing.T, keep core.Retention, cleaned func(rows int)) (re
 ) {
 	t.Helper()
 	repo, log = outboxtest.NewRepository(), &logLines{}
-	ob, err := core.New(core.Config{
+	ob := newOutbox(t, core.Config{
 		Repository: repo, Publisher: &outboxtest.Publisher{}, Retention: keep,
 		Logger:   slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Observer: &core.Observer{Cleaned: func(_ string, rows int) { cleaned(rows) }},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	publish := func(events ...core.Event) {
-		err := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-			_, err := ob.Publish(ctx, tx, events...)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, publishTx(t.Context(), repo.Transactor(), ob, events...))
 	}
 	publish(core.Event{Type: "discarded", Delay: time.Hour})
 	id := repo.Rows()[0].ID
@@ -84,9 +75,7 @@ func TestArchiveFails(t *testing.T) {
 			},
 		}, func(rows int) { deleted.Add(int64(rows)) })
 		time.Sleep(30 * time.Minute)
-		if n := calls.Load(); n != 0 {
-			t.Errorf("%d calls for rows that are young", n)
-		}
+		equal(t, calls.Load(), 0, "calls for rows that are young")
 		for calls.Load() < 2 {
 			time.Sleep(10 * time.Second)
 		}
@@ -124,9 +113,7 @@ func TestArchiveHangs(t *testing.T) {
 		}, func(rows int) { deleted.Add(int64(rows)) })
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if n := calls.Load(); n != 1 {
-			t.Errorf("%d calls at once, want 1", n)
-		}
+		equal(t, calls.Load(), 1, "calls at once")
 		if n := log.count("it has not returned although its context has ended"); n < 20 {
 			t.Errorf("the log names the archive that hangs %d times in an hour", n)
 		}
@@ -141,9 +128,7 @@ func TestArchiveHangs(t *testing.T) {
 			t.Errorf("no %q in the log", want)
 		}
 		time.Sleep(10 * time.Minute)
-		if n := calls.Load(); n != 3 {
-			t.Errorf("%d calls after one that returned and one that ended its goroutine, want 3", n)
-		}
+		equal(t, calls.Load(), 3, "calls after one that returned and one that ended its goroutine")
 	})
 }
 

@@ -42,9 +42,7 @@ func TestJanitor(t *testing.T) {
 				w.pub.FailNext(1, core.Permanent(errors.New("no")))
 				w.publish(core.Event{Type: "a", Key: "dead"})
 				time.Sleep(50 * time.Minute)
-				if n := len(w.repo.Rows()); n != 6 {
-					t.Errorf("%d rows within the retention, want 6", n)
-				}
+				equal(t, len(w.repo.Rows()), 6, "rows within the retention")
 				time.Sleep(30 * time.Hour)
 				rows, keys, want := 1, 1, map[string]int{"event": 5, "key": 3}
 				if disabled {

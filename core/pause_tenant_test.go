@@ -34,10 +34,7 @@ func acceptedOf(pub *outboxtest.Publisher, tenant string) (n int) {
 func TestPauseTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
-		operator, err := core.New(core.Config{Repository: repo})
-		if err != nil {
-			t.Fatal(err)
-		}
+		operator := newOutbox(t, core.Config{Repository: repo})
 		var claimed, fellBack atomic.Int64
 		var log bytes.Buffer
 		cfg := core.Config{Repository: repo, Publisher: pub, Observer: &core.Observer{
@@ -47,8 +44,7 @@ func TestPauseTenant(t *testing.T) {
 		logged := cfg
 		logged.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		a, stopA := runOutbox(t, logged)
-		_, stopB := runOutbox(t, cfg)
-		defer func() { stopB() }()
+		runOutbox(t, cfg)
 		n := 0
 		some := func(by *core.Outbox) {
 			for range 12 {
@@ -94,7 +90,6 @@ func TestPauseTenant(t *testing.T) {
 		}
 		stopA()
 		a, stopA = runOutbox(t, cfg)
-		defer func() { stopA() }()
 		some(a)
 		time.Sleep(time.Minute)
 		if acme := acceptedOf(pub, "acme"); acme != 2*before {
@@ -118,8 +113,7 @@ func TestPauseTenant(t *testing.T) {
 func TestPauseTenantHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
-		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub, Workers: 1})
-		defer stop()
+		ob, _ := runOutbox(t, core.Config{Repository: repo, Publisher: pub, Workers: 1})
 		pub.Block()
 		open := make(chan struct{})
 		committed := make(chan error, 1)
@@ -139,18 +133,14 @@ func TestPauseTenantHeld(t *testing.T) {
 		synctest.Wait()
 		pub.Unblock()
 		close(open)
-		if err := <-committed; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-committed)
 		time.Sleep(9 * time.Second)
 		if acme, other := acceptedOf(pub, "acme"), acceptedOf(pub, "other"); acme != 1 || other != 10 {
 			t.Errorf("%d and %d arrived during the pause, want the one that was under way and the 10 of another tenant",
 				acme, other)
 		}
 		time.Sleep(1500 * time.Millisecond)
-		if n := acceptedOf(pub, "acme"); n != 21 {
-			t.Errorf("%d arrived after the pause, want 21", n)
-		}
+		equal(t, acceptedOf(pub, "acme"), 21, "arrived after the pause")
 		inOrder(t, pub.Accepted())
 	})
 }
@@ -160,10 +150,7 @@ func TestPauseTenantHeld(t *testing.T) {
 func TestPauseTenantDrainAndProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
-		ob, err := core.New(core.Config{Repository: repo, Publisher: pub, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ob := newOutbox(t, core.Config{Repository: repo, Publisher: pub, Logger: slog.New(slog.DiscardHandler)})
 		acme := []core.Event{{Type: "a", TenantID: "acme", Key: "k"}, {Type: "a", TenantID: "acme"}}
 		repo.publish(t, ob, append(slices.Clone(acme), core.Event{Type: "a", TenantID: "other"})...)
 		pause(t, ob, core.PauseRequest{Tenant: "acme"})
@@ -173,8 +160,7 @@ func TestPauseTenantDrainAndProbes(t *testing.T) {
 		resume(t, ob, core.ResumeRequest{Tenant: "acme"})
 
 		pub.Outage("a", nil)
-		running, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
-		defer stop()
+		running, _ := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
 		time.Sleep(time.Minute)
 		if len(running.Stopped()) != 1 {
 			t.Fatal("the destination is not stopped")
@@ -184,9 +170,7 @@ func TestPauseTenantDrainAndProbes(t *testing.T) {
 		tried, rounds := len(pub.Attempts()), core.Rounds(running)
 		repo.publish(t, running, acme...)
 		time.Sleep(10 * time.Minute)
-		if n := len(pub.Attempts()) - tried; n != 0 {
-			t.Errorf("%d probes with events of a paused tenant", n)
-		}
+		equal(t, len(pub.Attempts())-tried, 0, "probes with events of a paused tenant")
 		if n := core.Rounds(running) - rounds; n > 700 {
 			t.Errorf("%d rounds of the poller in ten minutes", n)
 		}
@@ -198,9 +182,7 @@ func TestPauseTenantDrainAndProbes(t *testing.T) {
 		}
 		resume(t, running, core.ResumeRequest{Tenant: "acme"})
 		time.Sleep(time.Second)
-		if n := acceptedOf(pub, "acme"); n != 4 {
-			t.Errorf("%d arrived, want 4", n)
-		}
+		equal(t, acceptedOf(pub, "acme"), 4, "arrived")
 	})
 }
 
@@ -210,8 +192,7 @@ func TestPauseTenantRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
 		pub.FailNext(3, errors.New("refused"))
-		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
-		defer stop()
+		ob, _ := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
 		for range 3 {
 			repo.publish(t, ob, core.Event{Type: "a", TenantID: "acme"})
 		}
@@ -220,16 +201,12 @@ func TestPauseTenantRetries(t *testing.T) {
 		time.Sleep(time.Second)
 		rounds, tried := core.Rounds(ob), len(pub.Attempts())
 		time.Sleep(10 * time.Minute)
-		if n := len(pub.Attempts()) - tried; n != 0 {
-			t.Errorf("%d tries during the pause", n)
-		}
+		equal(t, len(pub.Attempts())-tried, 0, "tries during the pause")
 		if n := core.Rounds(ob) - rounds; n > 200 {
 			t.Errorf("%d rounds of the poller in ten minutes", n)
 		}
 		resume(t, ob, core.ResumeRequest{Tenant: "acme"})
 		time.Sleep(time.Second)
-		if n := acceptedOf(pub, "acme"); n != 3 {
-			t.Errorf("%d arrived, want 3", n)
-		}
+		equal(t, acceptedOf(pub, "acme"), 3, "arrived")
 	})
 }

@@ -33,20 +33,13 @@ func (p *pausing) Pauses(ctx context.Context) ([]core.Pause, error) {
 
 func (p *pausing) publish(t *testing.T, ob *core.Outbox, events ...core.Event) {
 	t.Helper()
-	if err := p.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-		_, err := ob.Publish(ctx, tx, events...)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, publishTx(t.Context(), p.Transactor(), ob, events...))
 }
 
 func pause(t *testing.T, ob *core.Outbox, req core.PauseRequest) {
 	t.Helper()
 	req.Actor, req.Reason = "ann", "broker upgrade"
-	if err := ob.Pause(t.Context(), req); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ob.Pause(t.Context(), req))
 }
 
 func resume(t *testing.T, ob *core.Outbox, req core.ResumeRequest) {
@@ -75,18 +68,14 @@ func TestPause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
-				operator, err := core.New(core.Config{Repository: repo})
-				if err != nil {
-					t.Fatal(err)
-				}
+				operator := newOutbox(t, core.Config{Repository: repo})
 				var claimed, fellBack atomic.Int64
 				cfg := core.Config{Repository: repo, Publisher: pub, Observer: &core.Observer{
 					Claimed:  func(i core.ClaimInfo) { claimed.Add(int64(i.Rows)) },
 					FellBack: func(string, core.FallbackReason) { fellBack.Add(1) },
 				}}
 				a, stopA := runOutbox(t, cfg)
-				_, stopB := runOutbox(t, cfg)
-				defer func() { stopB() }()
+				runOutbox(t, cfg)
 				n := 0
 				some := func(by *core.Outbox) {
 					for range 12 {
@@ -122,7 +111,6 @@ func TestPause(t *testing.T) {
 				}
 				stopA()
 				a, stopA = runOutbox(t, cfg)
-				defer func() { stopA() }()
 				some(a)
 				time.Sleep(time.Minute)
 				if o := accepted(pub, "orders"); o != 2*before {
@@ -148,8 +136,7 @@ func TestPause(t *testing.T) {
 func TestPauseUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
-		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub, Workers: 1})
-		defer stop()
+		ob, _ := runOutbox(t, core.Config{Repository: repo, Publisher: pub, Workers: 1})
 		pub.Block()
 		open := make(chan struct{})
 		committed := make(chan error, 1)
@@ -168,9 +155,7 @@ func TestPauseUntil(t *testing.T) {
 		synctest.Wait()
 		pub.Unblock()
 		close(open)
-		if err := <-committed; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-committed)
 		time.Sleep(9 * time.Second)
 		if n := len(pub.Accepted()); n != 1 {
 			t.Errorf("%d arrived during the pause, want the one that was under way", n)
@@ -179,9 +164,7 @@ func TestPauseUntil(t *testing.T) {
 			t.Errorf("pauses %+v, %v", list, err)
 		}
 		time.Sleep(1500 * time.Millisecond)
-		if n := len(pub.Accepted()); n != 11 {
-			t.Errorf("%d arrived after the pause, want 11", n)
-		}
+		equal(t, len(pub.Accepted()), 11, "arrived after the pause")
 		inOrder(t, pub.Accepted())
 	})
 }
@@ -190,10 +173,7 @@ func TestPauseUntil(t *testing.T) {
 func TestPauseDrainAndProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
-		ob, err := core.New(core.Config{Repository: repo, Publisher: pub, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ob := newOutbox(t, core.Config{Repository: repo, Publisher: pub, Logger: slog.New(slog.DiscardHandler)})
 		repo.publish(t, ob, core.Event{Type: "a", Key: "k"}, core.Event{Type: "a"}, core.Event{Type: "b"})
 		pause(t, ob, core.PauseRequest{Topic: "a"})
 		if err := ob.Drain(t.Context()); err != nil || len(pub.Accepted()) != 1 {
@@ -202,8 +182,7 @@ func TestPauseDrainAndProbes(t *testing.T) {
 		resume(t, ob, core.ResumeRequest{Topic: "a"})
 
 		pub.Outage("a", nil)
-		running, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
-		defer stop()
+		running, _ := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
 		time.Sleep(time.Minute)
 		if len(running.Stopped()) != 1 {
 			t.Fatal("the destination is not stopped")
@@ -213,18 +192,14 @@ func TestPauseDrainAndProbes(t *testing.T) {
 		tried := len(pub.Attempts())
 		rounds := core.Rounds(running)
 		time.Sleep(10 * time.Minute)
-		if n := len(pub.Attempts()) - tried; n != 0 {
-			t.Errorf("%d probes of a paused destination", n)
-		}
+		equal(t, len(pub.Attempts())-tried, 0, "probes of a paused destination")
 		if n := core.Rounds(running) - rounds; n > 700 {
 			t.Errorf("%d rounds of the poller in ten minutes with everything paused", n)
 		}
 		pub.Restore("a")
 		resume(t, running, core.ResumeRequest{All: true})
 		time.Sleep(time.Minute)
-		if n := len(pub.Accepted()); n != 3 {
-			t.Errorf("%d arrived, want 3", n)
-		}
+		equal(t, len(pub.Accepted()), 3, "arrived")
 	})
 }
 
@@ -245,9 +220,7 @@ func TestPausesCannotBeRead(t *testing.T) {
 			time.Sleep(time.Minute)
 			repo.publish(t, ob, core.Event{Type: "a"})
 			synctest.Wait()
-			if len(pub.Accepted()) != 1 {
-				t.Error("the relay publishes nothing")
-			}
+			equal(t, len(pub.Accepted()), 1, "the relay publishes nothing")
 			reads := repo.reads.Load()
 			time.Sleep(time.Hour)
 			if n := repo.reads.Load() - reads; c.warns == 0 && n > 60*4 {
@@ -260,9 +233,7 @@ func TestPausesCannotBeRead(t *testing.T) {
 			time.Sleep(time.Second)
 			repo.publish(t, ob, core.Event{Type: "a"})
 			synctest.Wait()
-			if len(pub.Accepted()) != 1 {
-				t.Error("a pause was forgotten")
-			}
+			equal(t, len(pub.Accepted()), 1, "a pause was forgotten")
 			repo.fail.Store(nil)
 			stop()
 			if n := strings.Count(log.String(), "cannot read what is paused"); n < c.warns || n > 2*c.warns {
@@ -293,32 +264,21 @@ func (h *hangingRates) Rates(ctx context.Context) ([]core.Rate, error) {
 func TestPauseBesideHangingRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := &hangingRates{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
-		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
+		ob, _ := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
 		synctest.Wait()
 		repo.hangs.Store(true)
 		pause(t, ob, core.PauseRequest{Topic: "a"})
 		synctest.Wait()
-		if err := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-			_, err := ob.Publish(ctx, tx, core.Event{Type: "a"})
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "a"}))
 		synctest.Wait()
-		if n := len(pub.Accepted()); n != 0 {
-			t.Errorf("%d events were published of a topic that is paused", n)
-		}
-		stop()
+		equal(t, len(pub.Accepted()), 0, "events were published of a topic that is paused")
 	})
 }
 
 // A bad request is refused before anything is stored.
 func TestPauseRequests(t *testing.T) {
 	repo := outboxtest.NewRepository()
-	ob, err := core.New(core.Config{Repository: repo})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ob := newOutbox(t, core.Config{Repository: repo})
 	for name, req := range map[string]core.PauseRequest{
 		"nothing":    {Actor: "a", Reason: "r"},
 		"both":       {All: true, Topic: "t", Actor: "a", Reason: "r"},
@@ -335,9 +295,7 @@ func TestPauseRequests(t *testing.T) {
 		"far":        {Topic: "t", Actor: "a", Reason: "r", Until: time.Now().AddDate(11, 0, 0)},
 	} {
 		for _, req.DryRun = range []bool{true, false} {
-			if err := ob.Pause(t.Context(), req); !errors.Is(err, core.ErrInvalidRequest) {
-				t.Errorf("%s, dry run %t: %v", name, req.DryRun, err)
-			}
+			wantErr(t, ob.Pause(t.Context(), req), core.ErrInvalidRequest, "%s, dry run %t", name, req.DryRun)
 			if !req.Until.IsZero() {
 				continue
 			}
@@ -345,31 +303,21 @@ func TestPauseRequests(t *testing.T) {
 				All: req.All, Topic: req.Topic, Tenant: req.Tenant, Actor: req.Actor, Reason: req.Reason,
 				DryRun: req.DryRun,
 			})
-			if !errors.Is(err, core.ErrInvalidRequest) {
-				t.Errorf("resume, %s, dry run %t: %v", name, req.DryRun, err)
-			}
+			wantErr(t, err, core.ErrInvalidRequest, "resume, %s, dry run %t", name, req.DryRun)
 		}
 	}
 	if list, err := ob.Pauses(t.Context()); err != nil || len(list)+len(repo.Audits()) > 0 {
 		t.Errorf("stored %+v, %v", list, err)
 	}
-	plain, err := core.New(core.Config{Repository: struct{ core.Repository }{repo}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = plain.Pause(t.Context(), core.PauseRequest{All: true, Actor: "a", Reason: "r"})
-	if !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("a table without pauses: %v", err)
-	}
+	plain := newOutbox(t, core.Config{Repository: struct{ core.Repository }{repo}})
+	err := plain.Pause(t.Context(), core.PauseRequest{All: true, Actor: "a", Reason: "r"})
+	wantErr(t, err, errors.ErrUnsupported, "a table without pauses")
 }
 
 // A dry run answers as the request would, and changes nothing.
 func TestDryRunsOfSettings(t *testing.T) {
 	repo := outboxtest.NewRepository()
-	ob, err := core.New(core.Config{Repository: repo})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ob := newOutbox(t, core.Config{Repository: repo})
 	ctx := t.Context()
 	wants := func(want bool) {
 		t.Helper()
@@ -385,20 +333,14 @@ func TestDryRunsOfSettings(t *testing.T) {
 	rate := core.RateRequest{Topic: "a", PerSecond: 1, Actor: "a", Reason: "r", DryRun: true}
 	bad := rate
 	bad.PerSecond = -1
-	if err := errors.Join(ob.Pause(ctx, req), ob.SetRate(ctx, rate)); err != nil {
-		t.Error(err)
-	}
-	if err := ob.SetRate(ctx, bad); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("a bad rate: %v", err)
-	}
+	noError(t, errors.Join(ob.Pause(ctx, req), ob.SetRate(ctx, rate)))
+	wantErr(t, ob.SetRate(ctx, bad), core.ErrInvalidRequest, "a bad rate")
 	wants(false)
 	if rates, err := ob.Rates(ctx); err != nil || len(rates)+len(repo.Audits()) > 0 {
 		t.Errorf("dry runs have stored %+v and %+v, %v", rates, repo.Audits(), err)
 	}
 	req.DryRun = false
-	if err := ob.Pause(ctx, req); err != nil {
-		t.Error(err)
-	}
+	noError(t, ob.Pause(ctx, req))
 	wants(true)
 	if held, err := ob.Pauses(ctx); err != nil || len(held) != 1 || len(repo.Audits()) != 1 {
 		t.Errorf("dry runs have left %+v and %+v, %v", held, repo.Audits(), err)
@@ -408,10 +350,7 @@ func TestDryRunsOfSettings(t *testing.T) {
 // A pause or a rate is refused if the table has as many as a relay reads.
 func TestNoMoreSettingsThanRelaysRead(t *testing.T) {
 	repo := outboxtest.NewRepository()
-	ob, err := core.New(core.Config{Repository: repo})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ob := newOutbox(t, core.Config{Repository: repo})
 	ctx := t.Context()
 	pause := func(n int) error {
 		return ob.Pause(ctx, core.PauseRequest{Topic: fmt.Sprint("t", n), Actor: "a", Reason: "r"})
@@ -421,17 +360,13 @@ func TestNoMoreSettingsThanRelaysRead(t *testing.T) {
 		return ob.SetRate(ctx, req)
 	}
 	for n := range 1000 {
-		if err := errors.Join(pause(n), rate(n, 1)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(pause(n), rate(n, 1)))
 	}
 	if err := errors.Join(pause(7), rate(7, 2), rate(2000, 0)); err != nil {
 		t.Errorf("of a topic that has one: %v", err)
 	}
 	for what, err := range map[string]error{"pause": pause(1000), "rate": rate(1000, 1)} {
-		if !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("another %s: %v", what, err)
-		}
+		wantErr(t, err, core.ErrInvalidRequest, "another %s", what)
 	}
 	if _, err := ob.Resume(ctx, core.ResumeRequest{Topic: "t7", Actor: "a", Reason: "r"}); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -38,16 +37,10 @@ func TestNilPublishersAreRefused(t *testing.T) {
 func TestUntypedDataNamesItsGoType(t *testing.T) {
 	type orderPlaced struct{ OrderID string }
 	table := outboxtest.NewRepository()
-	ob, err := core.New(core.Config{Repository: table})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ob := newOutbox(t, core.Config{Repository: table})
 	var rec core.Recorder
 	rec.Record(orderPlaced{"7"})
-	err = table.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-		_, err := ob.Publish(ctx, tx, rec.Recorded()...)
-		return err
-	})
+	err := publishTx(t.Context(), table.Transactor(), ob, rec.Recorded()...)
 	if !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(),
 		"core_test.orderPlaced a method EventType() string") {
 		t.Fatalf("%v", err)
@@ -56,17 +49,10 @@ func TestUntypedDataNamesItsGoType(t *testing.T) {
 
 func TestPublishInAnEndedTransaction(t *testing.T) {
 	table := outboxtest.NewRepository()
-	ob, err := core.New(core.Config{Repository: table})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ob := newOutbox(t, core.Config{Repository: table})
 	tx, err := table.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, tx.Commit())
 	// The error is not ErrTxAborted, because a caller would then run the transaction again and do
 	// committed work twice.
 	if _, err := ob.Publish(t.Context(), tx, core.Event{Type: "a"}); !errors.Is(err, core.ErrNoTransaction) ||

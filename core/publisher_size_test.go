@@ -60,11 +60,8 @@ func TestTooLargeForThePublisherIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := outboxtest.NewRepository()
-			ob, err := core.New(core.Config{Repository: repo, Publisher: tc.publisher, Routes: routes})
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			ob := newOutbox(t, core.Config{Repository: repo, Publisher: tc.publisher, Routes: routes})
+			err := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 				_, err := ob.Publish(ctx, tx, core.Event{Type: "both"}, tc.event)
 				if err != nil && len(repo.Rows()) > 0 {
 					t.Error("something was written")

@@ -34,7 +34,7 @@ func TestPutOff(t *testing.T) {
 				start := time.Now()
 				n := 0
 				repo := outboxtest.NewRepository()
-				ob, err := core.New(core.Config{
+				ob := newOutbox(t, core.Config{
 					Repository: repo,
 					Publisher: core.PublisherFunc(func(_ context.Context, d2 core.Delivery) error {
 						if d2.Type == "other" {
@@ -48,22 +48,11 @@ func TestPutOff(t *testing.T) {
 						return nil
 					}),
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				err = repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-					_, err := ob.Publish(ctx, tx, core.Event{Type: "first", Topic: "t", Unordered: true},
-						core.Event{Type: "other", Topic: "t", Unordered: true})
-					return err
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "first", Topic: "t", Unordered: true},
+					core.Event{Type: "other", Topic: "t", Unordered: true}))
 				ctx, stop := context.WithTimeout(context.Background(), within[1])
 				defer stop()
-				if err := ob.Run(ctx); err != nil {
-					t.Error(err)
-				}
+				noError(t, ob.Run(ctx))
 				if len(tries) != 2 || len(others) != 1 {
 					t.Fatalf("%d tries, %d of the other", len(tries), len(others))
 				}

@@ -72,11 +72,9 @@ func mostWithin(times []time.Time, d time.Duration) (most int) {
 
 func setRate(t *testing.T, ob *core.Outbox, topic string, perSecond float64, inFlight int) {
 	t.Helper()
-	if err := ob.SetRate(t.Context(), core.RateRequest{
+	must(t, ob.SetRate(t.Context(), core.RateRequest{
 		Topic: topic, PerSecond: perSecond, InFlight: inFlight, Actor: "ann", Reason: "partner asks for it",
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func (p *pausing) orders(t *testing.T, ob *core.Outbox, n int) {
@@ -99,13 +97,10 @@ func TestRate(t *testing.T) {
 		cfg := core.Config{Repository: repo, Publisher: pub, Observer: &core.Observer{
 			Claimed: func(i core.ClaimInfo) { claimed.Add(int64(i.Rows)); claims.Add(1) },
 		}}
-		operator, err := core.New(core.Config{Repository: repo})
-		if err != nil {
-			t.Fatal(err)
-		}
+		operator := newOutbox(t, core.Config{Repository: repo})
 		setRate(t, operator, "orders", 10, 0)
-		a, stopA := runOutbox(t, cfg)
-		_, stopB := runOutbox(t, cfg)
+		a, _ := runOutbox(t, cfg)
+		runOutbox(t, cfg)
 		time.Sleep(15 * time.Second) // both know of each other
 		start := time.Now()
 		repo.orders(t, a, 300)
@@ -150,8 +145,6 @@ func TestRate(t *testing.T) {
 		if n := len(pub.times("orders")); n != 601 || claimed.Load() != 0 {
 			t.Errorf("%d orders sent, %d claimed, want 601 by the fast path", n, claimed.Load())
 		}
-		stopA()
-		stopB()
 	})
 }
 
@@ -159,7 +152,7 @@ func TestRate(t *testing.T) {
 func TestRateInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &slowly{takes: time.Second}
-		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
+		ob, _ := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
 		setRate(t, ob, "orders", 0, 2)
 		synctest.Wait()
 		repo.orders(t, ob, 100)
@@ -187,7 +180,6 @@ func TestRateInFlight(t *testing.T) {
 		if list, err := ob.Rates(t.Context()); err != nil || len(list) != 0 {
 			t.Errorf("rates %+v, %v", list, err)
 		}
-		stop()
 	})
 }
 
@@ -196,7 +188,7 @@ func TestRateInFlight(t *testing.T) {
 func TestRateBelowOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &slowly{}
-		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
+		ob, _ := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
 		setRate(t, ob, "orders", 0.1, 0)
 		synctest.Wait()
 		repo.orders(t, ob, 7)
@@ -212,13 +204,10 @@ func TestRateBelowOne(t *testing.T) {
 		if n := len(pub.times("orders")); n != 7 {
 			t.Errorf("%d orders in 62 s, want 7: %v", n, pub.times("orders"))
 		}
-		if n := mostWithin(pub.times("orders"), 9900*time.Millisecond); n != 1 {
-			t.Errorf("%d orders within 10 s", n)
-		}
+		equal(t, mostWithin(pub.times("orders"), 9900*time.Millisecond), 1, "orders within 10 s")
 		if leased > 12 {
 			t.Errorf("waiting events were leased in %d of 62 seconds", leased)
 		}
-		stop()
 	})
 }
 
@@ -227,19 +216,14 @@ func TestRateBelowOne(t *testing.T) {
 func TestRateDrainAndShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &slowly{}
-		ob, err := core.New(core.Config{Repository: repo, Publisher: pub})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ob := newOutbox(t, core.Config{Repository: repo, Publisher: pub})
 		setRate(t, ob, "orders", 5, 0)
 		setRate(t, ob, "slow", 0.5, 0)
 		repo.orders(t, ob, 20)
 		repo.publish(t, ob, core.Event{Type: "e", Topic: "slow"}, core.Event{Type: "e", Topic: "slow"},
 			core.Event{Type: "e", Topic: "slow"})
 		start := time.Now()
-		if err := ob.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ob.Drain(t.Context()))
 		if o, s := len(pub.times("orders")), len(pub.times("slow")); o != 20 || s != 3 {
 			t.Errorf("Drain: %d orders, %d slow ones, want 20 and 3", o, s)
 		}
@@ -270,8 +254,7 @@ func TestRateDrainAndShutdown(t *testing.T) {
 func TestRateWithPauseAndOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
-		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
-		defer stop()
+		ob, _ := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
 		setRate(t, ob, "orders", 20, 4)
 		synctest.Wait()
 		repo.orders(t, ob, 100)
@@ -313,10 +296,7 @@ func TestRateWithPauseAndOutage(t *testing.T) {
 // A bad request is refused before anything is stored.
 func TestRateRequests(t *testing.T) {
 	repo := outboxtest.NewRepository()
-	ob, err := core.New(core.Config{Repository: repo})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ob := newOutbox(t, core.Config{Repository: repo})
 	for name, req := range map[string]core.RateRequest{
 		"no topic":   {PerSecond: 1, Actor: "a", Reason: "r"},
 		"long topic": {Topic: strings.Repeat("t", 250), PerSecond: 1, Actor: "a", Reason: "r"},
@@ -329,19 +309,12 @@ func TestRateRequests(t *testing.T) {
 		"in flight":  {Topic: "t", InFlight: -1, Actor: "a", Reason: "r"},
 		"too many":   {Topic: "t", InFlight: 100_001, Actor: "a", Reason: "r"},
 	} {
-		if err := ob.SetRate(t.Context(), req); !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("%s: %v", name, err)
-		}
+		wantErr(t, ob.SetRate(t.Context(), req), core.ErrInvalidRequest, "%s", name)
 	}
 	if list, err := ob.Rates(t.Context()); err != nil || len(list)+len(repo.Audits()) > 0 {
 		t.Errorf("stored %+v, %v", list, err)
 	}
-	plain, err := core.New(core.Config{Repository: struct{ core.Repository }{repo}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = plain.SetRate(t.Context(), core.RateRequest{Topic: "t", PerSecond: 1, Actor: "a", Reason: "r"})
-	if !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("a table without rates: %v", err)
-	}
+	plain := newOutbox(t, core.Config{Repository: struct{ core.Repository }{repo}})
+	err := plain.SetRate(t.Context(), core.RateRequest{Topic: "t", PerSecond: 1, Actor: "a", Reason: "r"})
+	wantErr(t, err, errors.ErrUnsupported, "a table without rates")
 }

@@ -25,9 +25,7 @@ func wantTypes(t *testing.T, what string, events []core.Event, want ...string) {
 
 func wantCopied(t *testing.T, r *core.Recorder) {
 	t.Helper()
-	if err := core.CheckRecorder(r); !errors.Is(err, core.ErrRecorderCopied) {
-		t.Errorf("CheckRecorder: %v, want ErrRecorderCopied", err)
-	}
+	wantErr(t, core.CheckRecorder(r), core.ErrRecorderCopied, "CheckRecorder")
 	if events, ended, err := r.HandOver(); !errors.Is(err, core.ErrRecorderCopied) || events != nil {
 		t.Errorf("HandOver: %v, %v, want ErrRecorderCopied", events, err)
 	} else {
@@ -199,9 +197,7 @@ func TestCheckModel(t *testing.T) {
 		}
 	}
 	for _, bad := range []any{named{}, namedPtr{}, namedBase{}, deep{}, twice{}, shadowed{}, &named{}} {
-		if err := core.CheckModel(reflect.TypeOf(bad), nil); !errors.Is(err, core.ErrHiddenRecorder) {
-			t.Errorf("%T: %v, want ErrHiddenRecorder", bad, err)
-		}
+		wantErr(t, core.CheckModel(reflect.TypeOf(bad), nil), core.ErrHiddenRecorder, "%T", bad)
 	}
 	if r, ok := core.RecorderOf(&basePtr{}); ok {
 		t.Errorf("a recorder %p was found behind a nil pointer", r)
@@ -210,12 +206,8 @@ func TestCheckModel(t *testing.T) {
 
 func TestCheckModelAsksForAssociations(t *testing.T) {
 	apart := func(f reflect.StructField) bool { return f.Name == "Base" }
-	if err := core.CheckModel(reflect.TypeFor[namedBase](), apart); err != nil {
-		t.Error(err)
-	}
+	noError(t, core.CheckModel(reflect.TypeFor[namedBase](), apart))
 	embedded := func(reflect.StructField) bool { return false }
-	if err := core.CheckModel(reflect.TypeFor[struct{ Base *base }](), embedded); !errors.Is(err,
-		core.ErrHiddenRecorder) {
-		t.Errorf("%v, want ErrHiddenRecorder", err)
-	}
+	wantErr(t, core.CheckModel(reflect.TypeFor[struct{ Base *base }](), embedded), core.ErrHiddenRecorder,
+		"an association that is looked at")
 }

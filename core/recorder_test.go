@@ -28,9 +28,7 @@ func idsOf(events []core.Event) []string {
 func handOver(t *testing.T, r *core.Recorder) ([]core.Event, func(core.Outcome)) {
 	t.Helper()
 	events, ended, err := r.HandOver()
-	if err != nil {
-		t.Error(err)
-	}
+	noError(t, err)
 	return events, ended
 }
 
@@ -227,9 +225,7 @@ func TestRecorderIsSafeForSeveralGoroutines(t *testing.T) {
 	for _, e := range o.Recorded() {
 		seen[e.ID]++
 	}
-	if len(seen) != 201 {
-		t.Errorf("%d events of 201", len(seen))
-	}
+	equal(t, len(seen), 201, "events of 201")
 	for id, n := range seen {
 		if n != 1 {
 			t.Errorf("event %s was handed over and committed %d times", id, n)

@@ -41,7 +41,6 @@ func TestDatabaseIsBack(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		w.atRest(200)
-		w.stop()
 	})
 }
 
@@ -81,6 +80,5 @@ func TestSuccessEndsThePausesOfOthers(t *testing.T) {
 			t.Errorf("one of poller and writer heard %s after the other that the database is back", d)
 		}
 		w.atRest(5)
-		w.stop()
 	})
 }

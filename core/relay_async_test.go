@@ -90,17 +90,10 @@ func TestAsyncPublisherHasManyEventsAtOnce(t *testing.T) {
 		for i := range 300 {
 			w.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 100)})
 		}
-		if n := p.acceptAll(); n != 600 {
-			t.Errorf("%d events of 600 were published", n)
-		}
-		if p.most != 50 {
-			t.Errorf("%d events were under way at once, want 50", p.most)
-		}
+		equal(t, p.acceptAll(), 600, "events of 600 were published")
+		equal(t, p.most, 50, "events were under way at once")
 		w.atRest(600)
 		inOrder(t, p.all)
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -117,9 +110,6 @@ func TestAsyncPublisherIsBoundedByBytes(t *testing.T) {
 			t.Errorf("%d events of 20 were published, %d at once, want 3", n, p.most)
 		}
 		w.atRest(20)
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -162,9 +152,6 @@ func TestAsyncPublisherHasOneEventOfAKey(t *testing.T) {
 		if len(accepted) != 10 || len(refused) != 5 {
 			t.Errorf("%d accepted, %d refused", len(accepted), len(refused))
 		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -205,9 +192,7 @@ func TestAsyncPublisherAnswersOnce(t *testing.T) {
 				t.Errorf("the event that is %s is %s", row.Event.Type, row.Status)
 			}
 		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
+		noError(t, w.stop())
 		if len(results) != 3 {
 			t.Errorf("the observer was told of %d publishes, want 3", len(results))
 		}
@@ -244,16 +229,11 @@ func TestAsyncPublisherPanics(t *testing.T) {
 			t.Errorf("rows by status: %v", got)
 		}
 		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, d := range dead {
 			if want := map[string]string{"panics": "panic", "exits": "goexit"}[d.Event.Type]; d.ErrorCode != want {
 				t.Errorf("%s: code %q", d.Event.Type, d.ErrorCode)
 			}
-		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -301,9 +281,6 @@ func TestAsyncPublisherDoesNotAnswer(t *testing.T) {
 		if told != 0 {
 			t.Errorf("told of %d stuck publishes after they were answered", told)
 		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -329,12 +306,8 @@ func TestAsyncPublisherNeverAnswers(t *testing.T) {
 		other.run()
 		time.Sleep(2 * time.Minute)
 		w.atRest(40)
-		if err := other.stop(); err != nil {
-			t.Error(err)
-		}
-		if err := w.stop(); !errors.Is(err, core.ErrShutdownTimeout) {
-			t.Errorf("Run returned %v, want ErrShutdownTimeout", err)
-		}
+		noError(t, other.stop())
+		wantErr(t, w.stop(), core.ErrShutdownTimeout, "Run returned")
 		for _, h := range p.release() {
 			h.done("", nil) // after the end of the relay: nothing happens
 		}
@@ -367,9 +340,6 @@ func TestAsyncPublisherDoesNotReturn(t *testing.T) {
 		close(release)
 		time.Sleep(time.Minute)
 		w.atRest(102)
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -393,9 +363,7 @@ func TestAsyncPublisherAtShutdown(t *testing.T) {
 		})
 		w.run()
 		w.publish(core.Event{Type: "quick"}, core.Event{Type: "slow", Key: "k"}, core.Event{Type: "slow", Key: "k"})
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
+		noError(t, w.stop())
 		now := time.Now()
 		for _, row := range w.repo.Rows() {
 			if done := row.Status == outboxtest.StatusDone; done != (row.Event.Type == "quick") {
@@ -411,14 +379,13 @@ func TestAsyncPublisherAtShutdown(t *testing.T) {
 func TestAsyncPublisherKeepsRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, repo := &asyncPublisher{}, &pausing{Repository: outboxtest.NewRepository()}
-		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: p})
+		ob, _ := runOutbox(t, core.Config{Repository: repo, Publisher: p})
 		setRate(t, ob, "orders", 0, 3)
 		time.Sleep(15 * time.Second)
 		repo.publish(t, ob, slices.Repeat([]core.Event{{Type: "e", Topic: "orders"}}, 30)...)
 		if n := p.acceptAll(); n != 30 || p.most != 3 {
 			t.Errorf("%d events of 30 were published, %d at once, want 3", n, p.most)
 		}
-		stop()
 	})
 }
 
@@ -429,7 +396,7 @@ func TestPollerWaitsForRoomOfLimitedTopics(t *testing.T) {
 		p, repo := &asyncPublisher{}, &pausing{Repository: outboxtest.NewRepository()}
 		router := core.NewRouter()
 		router.Handle("orders", p)
-		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: router, ColdEvents: 4, HotEvents: 1})
+		ob, _ := runOutbox(t, core.Config{Repository: repo, Publisher: router, ColdEvents: 4, HotEvents: 1})
 		setRate(t, ob, "orders", 1000, 0)
 		time.Sleep(15 * time.Second)
 		repo.publish(t, ob, slices.Repeat([]core.Event{{Type: "e", Topic: "orders"}}, 20)...)
@@ -446,7 +413,6 @@ func TestPollerWaitsForRoomOfLimitedTopics(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		stop()
 	})
 }
 
@@ -465,9 +431,6 @@ func TestAsyncPublisherIsTraced(t *testing.T) {
 		}
 		h.done("x/1@2", nil)
 		got.want(t, `sent "x/1@2" <nil>`)
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -490,8 +453,5 @@ func TestAsyncPublisherKeepsPlacesFromReplays(t *testing.T) {
 			p.acceptAll()
 		}
 		w.atRest(80)
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }

@@ -17,7 +17,7 @@ func BenchmarkFastPath(b *testing.B) {
 		b.Run("key="+key, func(b *testing.B) {
 			repo := outboxtest.NewRepository()
 			var published sync.WaitGroup
-			ob, err := core.New(core.Config{
+			ob := newOutbox(b, core.Config{
 				Repository: repo, Logger: slog.New(slog.DiscardHandler), HotEvents: 1 << 20, HotBytes: 1 << 40,
 				Retention: core.Retention{DeleteOnSuccess: true},
 				Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
@@ -25,21 +25,16 @@ func BenchmarkFastPath(b *testing.B) {
 					return nil
 				}),
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
 			ctx, cancel := context.WithCancel(b.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- ob.Run(ctx) }()
 			tr := repo.Transactor()
 			publish := func() {
 				published.Add(1)
-				if err := tr.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+				must(b, tr.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
 					_, err := ob.Publish(ctx, tx, core.Event{Type: "a", Key: key, Payload: []byte("{}")})
 					return err
-				}); err != nil {
-					b.Fatal(err)
-				}
+				}))
 			}
 			publish()
 			published.Wait()
@@ -49,9 +44,7 @@ func BenchmarkFastPath(b *testing.B) {
 				published.Wait()
 			}
 			cancel()
-			if err := <-ended; err != nil {
-				b.Fatal(err)
-			}
+			must(b, <-ended)
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -87,14 +86,9 @@ func TestUndecodableRow(t *testing.T) {
 					t.Fatal(n, err)
 				}
 				time.Sleep(10 * time.Second)
-				if n := len(pub.Accepted()); n != 60 {
-					t.Errorf("%d events arrived, want 60", n)
-				}
+				equal(t, len(pub.Accepted()), 60, "events arrived")
 				if policy == core.BlockKey {
 					inOrder(t, pub.Accepted())
-				}
-				if err := w.stop(); err != nil {
-					t.Error(err)
 				}
 			})
 		})
@@ -139,27 +133,11 @@ func TestRowsOfAFailedClaimAreNotPublished(t *testing.T) {
 		table := &torn{Repository: repo}
 		table.left.Store(3)
 		producer := join(t, repo, pub, core.Config{})
-		ob, err := core.New(core.Config{
-			Repository: table, Publisher: pub, ClaimLease: time.Minute, Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		producer.publish(core.Event{Type: "a"}, core.Event{Type: "a", Key: "k"})
-		ctx, stop := context.WithCancel(t.Context())
-		ran := make(chan error, 1)
-		go func() { ran <- ob.Run(ctx) }()
+		runOutbox(t, core.Config{Repository: table, Publisher: pub, ClaimLease: time.Minute})
 		time.Sleep(30 * time.Second)
-		if n := len(pub.Accepted()); n != 0 {
-			t.Errorf("%d events of failed claims were published", n)
-		}
+		equal(t, len(pub.Accepted()), 0, "events of failed claims were published")
 		time.Sleep(5 * time.Minute) // their leases end
-		if n := len(pub.Accepted()); n != 2 {
-			t.Errorf("%d events arrived, want 2", n)
-		}
-		stop()
-		if err := <-ran; err != nil {
-			t.Error(err)
-		}
+		equal(t, len(pub.Accepted()), 2, "events arrived")
 	})
 }

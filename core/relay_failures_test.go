@@ -59,7 +59,6 @@ func TestRetryThenDead(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.atRest(7)
 		inOrder(t, w.pub.Accepted())
-		w.stop()
 	})
 }
 
@@ -93,7 +92,6 @@ func TestRetryByType(t *testing.T) {
 		if want := map[string]int{"once": 1, "often": 100, "other": 3}; err != nil || !maps.Equal(attempts, want) {
 			t.Errorf("dead after 10 minutes: %v, %v, want %v", attempts, err, want)
 		}
-		w.stop()
 	})
 }
 
@@ -124,7 +122,6 @@ func TestSkipDead(t *testing.T) {
 		if len(got) != 2 || got[1].ID != first[0] || got[1].KeySeq <= got[0].KeySeq {
 			t.Fatalf("published %v", got)
 		}
-		w.stop()
 	})
 }
 
@@ -156,7 +153,6 @@ func TestDiscardUnblocksKey(t *testing.T) {
 		if n := len(w.pub.Accepted()); n != 1 {
 			t.Fatalf("%d published, want the one behind the discarded event", n)
 		}
-		w.stop()
 	})
 }
 
@@ -184,9 +180,7 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 		if attempts > 4 { // the relay needs these attempts to see that the events are not at fault
 			t.Errorf("%d attempts were spent", attempts)
 		}
-		if n := len(w.pub.Accepted()); n != 300 {
-			t.Errorf("%d events of the healthy destination went out, want 300", n)
-		}
+		equal(t, len(w.pub.Accepted()), 300, "events of the healthy destination went out")
 		if probes := len(w.pub.Attempts()) - 300; probes > 3600 {
 			t.Errorf("%d probes in an hour", probes)
 		}
@@ -194,7 +188,6 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		w.atRest(600)
 		inOrder(t, w.pub.Accepted())
-		w.stop()
 	})
 }
 
@@ -232,7 +225,6 @@ func TestUnavailableStopsOnlyItsDestination(t *testing.T) {
 			t.Errorf("breaker opened %d and closed %d times", opened.Load(), closed.Load())
 		}
 		inOrder(t, w.pub.Accepted())
-		w.stop()
 	})
 }
 
@@ -260,7 +252,6 @@ func TestTimeout(t *testing.T) {
 				t.Errorf("times out while others are acknowledged: %+v", r)
 			}
 		}
-		w.stop()
 	})
 }
 
@@ -287,11 +278,8 @@ func TestPermanentAndPanic(t *testing.T) {
 		}
 		for _, d := range dead {
 			want := map[string]string{"large": "permanent", "panic": "panic"}[d.Event.Type]
-			if d.ErrorCode != want {
-				t.Errorf("%s: code %q, want %q", d.Event.Type, d.ErrorCode, want)
-			}
+			equal(t, d.ErrorCode, want, "%s: code", d.Event.Type)
 		}
-		w.stop()
 	})
 }
 
@@ -335,9 +323,7 @@ func TestSlowMarksKeepTheWorkersBusy(t *testing.T) {
 					w.publish(slices.Repeat([]core.Event{{Type: "a"}}, rounds*workers)...)
 					if path == core.PathHot {
 						time.Sleep(time.Minute)
-						if err := w.stop(); err != nil {
-							t.Error(err)
-						}
+						noError(t, w.stop())
 					} else if err := w.ob.Drain(t.Context()); err != nil {
 						t.Fatal(err)
 					}
@@ -368,10 +354,7 @@ func TestMarkFailureHoldsBackAndRepeats(t *testing.T) {
 		w.faulty.Heal()
 		time.Sleep(time.Minute)
 		w.atRest(100)
-		if n := len(w.pub.Accepted()); n != 100 {
-			t.Errorf("%d copies of 100 events", n)
-		}
-		w.stop()
+		equal(t, len(w.pub.Accepted()), 100, "copies of 100 events")
 	})
 }
 
@@ -398,7 +381,7 @@ func TestKillerIsPublishedAloneAndEndsDead(t *testing.T) {
 				}
 				return nil
 			})
-			life, err := core.New(core.Config{
+			life := newOutbox(t, core.Config{
 				Repository: faulty, ShutdownTimeout: time.Nanosecond,
 				Publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
 					if dead.Load() {
@@ -407,9 +390,7 @@ func TestKillerIsPublishedAloneAndEndsDead(t *testing.T) {
 					n := inFlight.Add(1)
 					defer inFlight.Add(-1)
 					if d.ID == killer {
-						if d.Attempt != 1 {
-							t.Errorf("a crash was counted as a refusal: attempt %d", d.Attempt)
-						}
+						equal(t, d.Attempt, 1, "a crash was counted as a refusal: attempt")
 						if row, _ := repo.Row(d.RowID); row.LostClaims >= 3 && n != 1 {
 							alone = false
 						}
@@ -422,9 +403,6 @@ func TestKillerIsPublishedAloneAndEndsDead(t *testing.T) {
 					return pub.Publish(ctx, d)
 				}),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() { defer close(done); _ = life.Run(ctx) }()

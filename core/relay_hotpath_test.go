@@ -34,12 +34,7 @@ func TestFastPath(t *testing.T) {
 		inOrder(t, got)
 		time.Sleep(time.Second)
 		w.atRest(100)
-		if w.cold.Load() != 0 {
-			t.Errorf("%d events came through the poller", w.cold.Load())
-		}
-		if err := w.stop(); err != nil {
-			t.Fatal(err)
-		}
+		equal(t, w.cold.Load(), 0, "events came through the poller")
 	})
 }
 
@@ -68,7 +63,6 @@ func TestRollbackPublishesNothing(t *testing.T) {
 			t.Errorf("told that an event that never was is left to the poller: %v", reason)
 			return true
 		})
-		w.stop()
 	})
 }
 
@@ -97,17 +91,12 @@ func TestSavepointRolledBack(t *testing.T) {
 			kept = kept[:before]
 			return publish(ctx, tx)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		synctest.Wait()
 		if got := ids(w.pub.Accepted()); !slices.Equal(got, kept) {
 			t.Fatalf("published %v, want %v", got, kept)
 		}
-		if w.hot.Load() != 2 {
-			t.Errorf("%d hot, want 2", w.hot.Load())
-		}
-		w.stop()
+		equal(t, w.hot.Load(), 2, "hot")
 	})
 }
 
@@ -128,13 +117,10 @@ func TestOverflowGoesThroughThePoller(t *testing.T) {
 		inOrder(t, w.pub.Accepted())
 		time.Sleep(time.Second)
 		w.atRest(200)
-		if n := len(w.pub.Accepted()); n != 200 {
-			t.Errorf("%d copies of 200 events", n)
-		}
+		equal(t, len(w.pub.Accepted()), 200, "copies of 200 events")
 		if w.fellBack(core.FallbackFull) == 0 || w.cold.Load() == 0 {
 			t.Error("nothing overflowed: the test tests nothing")
 		}
-		w.stop()
 	})
 }
 
@@ -145,22 +131,17 @@ func TestOutcomeUnknown(t *testing.T) {
 				w := newWorld(t, core.Config{})
 				w.run()
 				tx, err := w.repo.Begin(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
 					t.Fatal(err)
 				}
 				tx.FailCommit(fault)
-				if err := tx.Commit(); !errors.Is(err, core.ErrCommitUnknown) {
-					t.Fatalf("Commit: %v, want ErrCommitUnknown", err)
-				}
+				wantErr(t, tx.Commit(), core.ErrCommitUnknown, "Commit")
 				time.Sleep(time.Minute)
 				want := len(w.repo.Rows()) // 1 or 0
 				if got := len(w.pub.Accepted()); got != want || w.hot.Load() != 0 {
 					t.Fatalf("%d rows committed, %d published, %d of them hot", want, got, w.hot.Load())
 				}
-				w.stop()
 			})
 		})
 	}
@@ -173,9 +154,7 @@ func TestDelayAndNextDue(t *testing.T) {
 		start := time.Now()
 		w.publish(core.Event{Type: "a", Delay: 7 * time.Second})
 		err := w.ob.Drain(t.Context()) // the poller asks, and no event is due
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n := len(w.pub.Accepted()); n != 0 {
 			t.Fatal("published before its time")
 		}
@@ -185,7 +164,6 @@ func TestDelayAndNextDue(t *testing.T) {
 		if d := time.Since(start); d < 7*time.Second || d > 8*time.Second {
 			t.Errorf("published after %s, want 7s", d)
 		}
-		w.stop()
 	})
 }
 
@@ -198,15 +176,12 @@ func TestLateCommitIsLeftToThePoller(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(9500 * time.Millisecond) // the lease of 10 s is nearly over
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tx.Commit())
 		time.Sleep(30 * time.Second)
 		w.atRest(1)
 		if w.hot.Load() != 0 || w.fellBack(core.FallbackLate) != 1 || len(w.pub.Accepted()) != 1 {
 			t.Errorf("hot %d, late %d, copies %d", w.hot.Load(), w.fellBack(core.FallbackLate), len(w.pub.Accepted()))
 		}
-		w.stop()
 	})
 }
 
@@ -226,16 +201,12 @@ func TestCommitAfterRunBegan(t *testing.T) {
 				time.Sleep(time.Second)
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			time.Sleep(time.Second)
 			if got := len(w.pub.Accepted()); got != 1 {
 				t.Errorf("key %q: %d events a second after the commit, want 1", key, got)
 			}
-			if err := w.stop(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.stop())
 			w = newWorld(t, core.Config{PollInterval: time.Minute, MaxPollInterval: time.Minute})
 		}
 	})

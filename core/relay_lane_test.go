@@ -36,9 +36,7 @@ func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 				w.run()
 				told := make(chan struct{})
 				tx, err := repo.Begin(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				tx.OnOutcome(func(core.Outcome) { <-told })
 				if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
 					t.Fatal(err)
@@ -66,9 +64,7 @@ func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 					}
 				}
 				inOrder(t, pub.Accepted())
-				if err := errors.Join(w.stop(), other.stop()); err != nil {
-					t.Error(err)
-				}
+				noError(t, errors.Join(w.stop(), other.stop()))
 			})
 		})
 	}
@@ -84,12 +80,7 @@ func TestRefusalWhoseAnswerWasLostCountsOnce(t *testing.T) {
 		w.publish(core.Event{Type: "a"})
 		time.Sleep(time.Minute)
 		w.atRest(1)
-		if n := w.repo.Rows()[0].Attempts; n != 1 {
-			t.Errorf("%d attempts after one refusal", n)
-		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
+		equal(t, w.repo.Rows()[0].Attempts, 1, "attempts after one refusal")
 	})
 }
 
@@ -99,12 +90,8 @@ func TestUnorderedRowsAskForNoLane(t *testing.T) {
 		w := newWorld(t, core.Config{KeyRun: 1})
 		producer := join(t, w.repo, w.pub, core.Config{})
 		producer.publish(core.Event{Type: "a"}, core.Event{Type: "a"})
-		if err := w.ob.Drain(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.ob.Drain(context.Background()))
 		w.atRest(2)
-		if n := w.faulty.Calls(outboxtest.MethodClaimKey); n != 0 {
-			t.Errorf("%d looks at keys", n)
-		}
+		equal(t, w.faulty.Calls(outboxtest.MethodClaimKey), 0, "looks at keys")
 	})
 }

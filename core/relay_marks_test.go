@@ -58,9 +58,6 @@ func TestBatchesOfMarks(t *testing.T) {
 				if path == core.PathCold && len(batches) != 2 {
 					t.Errorf("batches of %v marks, want 2: one for each claim", batches)
 				}
-				if err := w.stop(); err != nil {
-					t.Error(err)
-				}
 			})
 		})
 	}
@@ -89,17 +86,10 @@ func TestUnmarkedEventsAreBounded(t *testing.T) {
 			t.Errorf("%d events of the fast path were published without a mark, want %d to %d", n, maxUnmarked,
 				maxUnmarked+workers)
 		}
-		if n := w.cold.Load(); n != coldEvents {
-			t.Errorf("%d claimed events were published without a mark, want %d", n, coldEvents)
-		}
+		equal(t, w.cold.Load(), coldEvents, "claimed events were published without a mark")
 		w.faulty.Heal()
 		time.Sleep(time.Minute)
 		w.atRest(200)
-		if n := len(w.pub.Accepted()); n != 200 {
-			t.Errorf("%d copies of 200 events", n)
-		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
+		equal(t, len(w.pub.Accepted()), 200, "copies of 200 events")
 	})
 }

@@ -96,9 +96,7 @@ func orderUnderFaults(t *testing.T, seed uint64) {
 	wg.Wait()
 	time.Sleep(10 * time.Minute)
 	for _, w := range worlds {
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
+		noError(t, w.stop())
 	}
 	got := pub.Accepted()
 	inOrder(t, got)
@@ -112,9 +110,7 @@ func orderUnderFaults(t *testing.T, seed uint64) {
 	if int64(len(seen)) != count.Load() {
 		t.Errorf("%d of %d committed events were published", len(seen), count.Load())
 	}
-	if pub.Overlaps() != 0 {
-		t.Errorf("%d publishes of one key overlapped", pub.Overlaps())
-	}
+	equal(t, pub.Overlaps(), 0, "publishes of one key overlapped")
 	for _, r := range repo.Rows() {
 		if r.Status != outboxtest.StatusDone {
 			t.Errorf("at rest: %+v", r)
@@ -148,9 +144,7 @@ func TestLaneGoesOnAfterShortenedRun(t *testing.T) {
 				if took := time.Since(start); took > 5*time.Second {
 					t.Errorf("%d events of %d lanes took %s", lanes*perLane, lanes, took)
 				}
-				if err := w.stop(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, w.stop())
 				inOrder(t, w.pub.Accepted())
 				w.atRest(lanes * perLane)
 			})

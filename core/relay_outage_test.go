@@ -41,7 +41,6 @@ func TestUnclassifiedOutageOfFewKeys(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				w.atRest(3 * keys)
 				inOrder(t, w.pub.Accepted())
-				w.stop()
 			})
 		})
 	}
@@ -65,7 +64,6 @@ func TestFlappingDestination(t *testing.T) {
 		w.pub.Restore("a")
 		time.Sleep(time.Minute)
 		w.atRest(1000)
-		w.stop()
 	})
 }
 
@@ -112,7 +110,6 @@ func TestRefusedAloneAtSilentDestination(t *testing.T) {
 		if got := w.statuses(); got[outboxtest.StatusDead] != 1 || got[outboxtest.StatusDone] != 1 {
 			t.Errorf("rows by status: %v, want the event that is refused dead", got)
 		}
-		w.stop()
 	})
 }
 
@@ -145,7 +142,6 @@ func TestDiscardEndsAnEventRefusedAlone(t *testing.T) {
 		if got := w.pub.Accepted(); len(got) != 1 || got[0].AggregateVersion != 2 {
 			t.Errorf("published %v, want the event behind the discarded one", got)
 		}
-		w.stop()
 	})
 }
 
@@ -190,7 +186,6 @@ func TestFreshProcessSparesWhatOthersRefused(t *testing.T) {
 		if got := w.statuses(); got[outboxtest.StatusDead] != 1 || got[outboxtest.StatusDone] != 1 {
 			t.Errorf("rows by status: %v, want it dead soon after another event was acknowledged", got)
 		}
-		w.stop()
 	})
 }
 
@@ -205,7 +200,6 @@ func TestMarkedRefusalNeedsNoWitness(t *testing.T) {
 		if got := w.statuses(); got[outboxtest.StatusDead] != 1 {
 			t.Errorf("rows by status: %v, want it dead", got)
 		}
-		w.stop()
 	})
 }
 
@@ -259,7 +253,6 @@ func TestPoisonDoesNotHoldUpTheRest(t *testing.T) {
 		if got := w.statuses(); got[outboxtest.StatusDead] != 60 || got[outboxtest.StatusDone] != 800 {
 			t.Errorf("rows by status: %v, want 60 dead and 800 done", got)
 		}
-		w.stop()
 	})
 }
 
@@ -292,7 +285,6 @@ func TestStoppedDestinationIsTriedBesideOtherTrouble(t *testing.T) {
 		if n := len(w.pub.Accepted()); n != 14 {
 			t.Errorf("%d of 14 events were published 5 s after their destination was back", n)
 		}
-		w.stop()
 	})
 }
 
@@ -315,6 +307,5 @@ func TestProbesTakeTurns(t *testing.T) {
 		if n := len(w.pub.Accepted()); n != 1 {
 			t.Errorf("the one event that its destination takes was not tried within 60 probes")
 		}
-		w.stop()
 	})
 }

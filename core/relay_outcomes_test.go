@@ -105,9 +105,6 @@ func TestEachOutcomeIsWrittenOnce(t *testing.T) {
 		if n := w.faulty.Calls(outboxtest.MethodRelease); n != 0 || marked.Load() != 600 {
 			t.Errorf("%d outcomes written for 600 events, %d releases", marked.Load(), n)
 		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -135,9 +132,6 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		if got := w.statuses(); got[outboxtest.StatusDone] != 300 {
 			t.Errorf("rows by status: %v", got)
 		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -154,9 +148,7 @@ func TestRowThatCannotBeMarked(t *testing.T) {
 				w.run()
 				e := core.Event{ID: core.NewEventID(), Type: "bad", Topic: "bad"}
 				id, err := core.NewRowID(e.ID, "bad")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				p.never(id)
 				pub.FailFor(func(d core.Delivery) error {
 					if fails && d.Topic == "bad" {
@@ -187,9 +179,6 @@ func TestRowThatCannotBeMarked(t *testing.T) {
 				if n := len(pub.Accepted()); !fails && n != 1001 {
 					t.Errorf("%d copies of 1001 events", n)
 				}
-				if err := w.stop(); err != nil {
-					t.Error(err)
-				}
 			})
 		})
 	}
@@ -216,9 +205,6 @@ func TestNothingCanBeMarked(t *testing.T) {
 		p.closed.Store(false)
 		time.Sleep(5 * time.Second)
 		w.atRest(100)
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -235,18 +221,12 @@ func TestLockedRowsStopNobody(t *testing.T) {
 				var rows []core.RowID
 				for range n {
 					id, err := core.NewRowID(w.publish(core.Event{Type: "a"})[0], "a")
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					rows = append(rows, id)
 				}
 				tx, err := w.repo.Begin(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := tx.LockRows(t.Context(), rows...); err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
+				must(t, tx.LockRows(t.Context(), rows...))
 				w.pub.Unblock()
 				for i := range 1000 {
 					w.publish(core.Event{Type: "b", Key: fmt.Sprint(i % 10)})
@@ -255,18 +235,13 @@ func TestLockedRowsStopNobody(t *testing.T) {
 				if got := w.statuses(); got[outboxtest.StatusDone] != 1000 || got[outboxtest.StatusNew] != n {
 					t.Fatalf("rows by status: %v, want 1000 done", got)
 				}
-				if err := tx.Rollback(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, tx.Rollback())
 				time.Sleep(3 * time.Second)
 				w.atRest(1000 + n)
 				if got := len(w.pub.Accepted()); got != 1000+n {
 					t.Errorf("%d copies of %d events", got, 1000+n)
 				}
 				inOrder(t, w.pub.Accepted())
-				if err := w.stop(); err != nil {
-					t.Error(err)
-				}
 			})
 		})
 	}
@@ -284,20 +259,14 @@ func TestLockedFailure(t *testing.T) {
 		})
 		bad := core.Event{ID: core.NewEventID(), Type: "a"}
 		id, err := core.NewRowID(bad.ID, "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.publish(bad)
 		w.pub.Block()
 		w.run()
 		time.Sleep(time.Second) // the row is claimed by now
 		tx, err := w.repo.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.LockRows(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, tx.LockRows(t.Context(), id))
 		w.pub.Unblock()
 		for range 500 {
 			w.publish(core.Event{Type: "b"})
@@ -306,15 +275,10 @@ func TestLockedFailure(t *testing.T) {
 		if got := w.statuses(); got[outboxtest.StatusDone] != 500 || got[outboxtest.StatusNew] != 1 {
 			t.Fatalf("rows by status: %v, want 500 done", got)
 		}
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tx.Rollback())
 		time.Sleep(3 * time.Second)
 		if r := rowOf(t, w.repo, bad.ID); r.Status != outboxtest.StatusDead || r.Attempts != 1 {
 			t.Errorf("row %+v, want a dead one", r)
-		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
 		}
 	})
 }

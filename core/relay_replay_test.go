@@ -29,17 +29,13 @@ func replayOrders(t *testing.T, n int) *outboxtest.Repository {
 		}
 	}
 	w.publish(events...)
-	if err := w.ob.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.ob.Drain(t.Context()))
 	w.atRest(n)
 	p := ops.StoredPlan{ID: "p", Plan: ops.Plan{Action: ops.ActionReplay}}
 	for _, row := range repo.Rows() {
 		p.IDs = append(p.IDs, row.ID)
 	}
-	if err := repo.InsertPlan(t.Context(), p, "plan", time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	must(t, repo.InsertPlan(t.Context(), p, "plan", time.Hour))
 	p.Version = 1
 	if p, _, err := repo.ChangePlan(t.Context(), ops.PlanChange{
 		Plan: p, IDs: p.IDs, Request: core.AdminRequest{Actor: "ada", Reason: "lost"},
@@ -96,9 +92,6 @@ func TestReplaysHoldUpNobody(t *testing.T) {
 		}
 		time.Sleep(6 * time.Minute)
 		allReplayed(t, pub, 300)
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -107,12 +100,9 @@ func TestReplaysAtALimitedDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := replayOrders(t, 200), &slowly{}
 		other := join(t, repo, nil, core.Config{})
-		operator, err := core.New(core.Config{Repository: repo})
-		if err != nil {
-			t.Fatal(err)
-		}
+		operator := newOutbox(t, core.Config{Repository: repo})
 		setRate(t, operator, "orders", 10, 0)
-		ob, stop := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
+		ob, _ := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
 		for range 5 {
 			time.Sleep(1500 * time.Millisecond)
 			other.publish(core.Event{Type: "live", Topic: "orders"})
@@ -132,7 +122,6 @@ func TestReplaysAtALimitedDestination(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		allReplayed(t, pub, 200)
-		stop()
 	})
 }
 
@@ -143,9 +132,7 @@ func TestDrainPublishesReplays(t *testing.T) {
 		w := join(t, repo, nil, core.Config{Publisher: pub, ColdEvents: 10, ClaimBatch: 5})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := w.ob.Drain(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.ob.Drain(ctx))
 		allReplayed(t, pub, 100)
 	})
 }
@@ -166,9 +153,6 @@ func TestReplaysAfterAnOutage(t *testing.T) {
 			t.Errorf("%d of 100 replays were published", len(got))
 		} else {
 			inOrder(t, got)
-		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -194,9 +178,7 @@ func TestDeadReplayIsLoggedAsOne(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.publish(core.Event{Type: "placed", Topic: "fresh"})
 		time.Sleep(time.Minute)
-		if err := w.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.stop())
 		for line := range strings.Lines(log.String()) {
 			if want := strings.Contains(line, "refused orders"); strings.Contains(line, "event is dead") &&
 				strings.Contains(line, "replay_of="+replayed.String()) != want {

@@ -2,7 +2,6 @@ package core_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -23,9 +22,7 @@ func TestShutdown(t *testing.T) {
 			}
 			synctest.Wait()
 			time.AfterFunc(2*time.Second, w.pub.Unblock)
-			if err := w.stop(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.stop())
 			w.atRest(10)
 		})
 	})
@@ -37,10 +34,7 @@ func TestShutdown(t *testing.T) {
 				for range 10 {
 					w.publish(core.Event{Type: "a", Key: key})
 				}
-				slow, err := core.New(core.Config{Repository: &slowAnswers{Repository: table}, Publisher: pub})
-				if err != nil {
-					t.Fatal(err)
-				}
+				slow := newOutbox(t, core.Config{Repository: &slowAnswers{Repository: table}, Publisher: pub})
 				pub.Block()
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
@@ -68,18 +62,14 @@ func TestShutdown(t *testing.T) {
 			for i := range 10 {
 				w.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 2)})
 			}
-			if err := w.stop(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.stop())
 			for _, r := range w.repo.Rows() {
 				if !r.LeaseUntil.IsZero() || r.Attempts != 0 || r.Status != outboxtest.StatusNew {
 					t.Fatalf("row was not given back: %+v", r)
 				}
 			}
 			w.pub.Unblock()
-			if err := w.ob.Drain(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.ob.Drain(t.Context()))
 			w.atRest(10)
 			inOrder(t, w.pub.Accepted())
 		})
@@ -101,9 +91,7 @@ func TestShutdown(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			start := time.Now()
-			if err := w.stop(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.stop())
 			if d := time.Since(start); d > 3*time.Second {
 				t.Errorf("Run returned after %s, want what the one publish takes", d)
 			}
@@ -136,9 +124,7 @@ func TestShutdown(t *testing.T) {
 				})
 				time.Sleep(time.Second)
 				start := time.Now()
-				if err := w.stop(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, w.stop())
 				most := timeout
 				if most == 0 {
 					most = 20 * time.Second
@@ -161,9 +147,7 @@ func TestShutdown(t *testing.T) {
 			})
 			w.run()
 			w.publish(core.Event{Type: "a"})
-			if err := w.stop(); !errors.Is(err, core.ErrShutdownTimeout) {
-				t.Fatalf("Run: %v, want ErrShutdownTimeout", err)
-			}
+			wantErr(t, w.stop(), core.ErrShutdownTimeout, "Run")
 			close(hung)
 		})
 	})
@@ -172,27 +156,15 @@ func TestShutdown(t *testing.T) {
 func TestRunAndDrainErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := outboxtest.NewRepository()
-		silent, err := core.New(core.Config{Repository: repo})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := silent.Run(t.Context()); !errors.Is(err, core.ErrNoPublisher) {
-			t.Errorf("Run without publisher: %v", err)
-		}
-		if err := silent.Drain(t.Context()); !errors.Is(err, core.ErrNoPublisher) {
-			t.Errorf("Drain without publisher: %v", err)
-		}
+		silent := newOutbox(t, core.Config{Repository: repo})
+		wantErr(t, silent.Run(t.Context()), core.ErrNoPublisher, "Run without publisher")
+		wantErr(t, silent.Drain(t.Context()), core.ErrNoPublisher, "Drain without publisher")
 		w := newWorld(t, core.Config{})
 		w.run()
-		if err := w.ob.Run(t.Context()); !errors.Is(err, core.ErrRunning) {
-			t.Errorf("second Run: %v", err)
-		}
+		wantErr(t, w.ob.Run(t.Context()), core.ErrRunning, "second Run")
 		w.pub.Outage("a", nil)
 		w.publish(core.Event{Type: "a"})
-		if err := w.ob.Drain(t.Context()); !errors.Is(err, core.ErrStopped) {
-			t.Errorf("Drain during an outage: %v", err)
-		}
-		w.stop()
+		wantErr(t, w.ob.Drain(t.Context()), core.ErrStopped, "Drain during an outage")
 	})
 }
 
@@ -203,9 +175,7 @@ func TestDrainOfKeyedEventTakesNoTime(t *testing.T) {
 		w := newWorld(t, core.Config{})
 		w.publish(core.Event{Type: "a", Key: "1"}, core.Event{Type: "a", Key: "2"})
 		start := time.Now()
-		if err := w.ob.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.ob.Drain(t.Context()))
 		w.atRest(2)
 		if took := time.Since(start); took > 20*time.Millisecond {
 			t.Errorf("Drain took %s", took)
@@ -225,13 +195,9 @@ func TestDrain(t *testing.T) {
 				if running {
 					w.run()
 				}
-				if err := w.ob.Drain(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, w.ob.Drain(t.Context()))
 				w.atRest(1000)
-				if n := len(w.pub.Accepted()); n != 1000 {
-					t.Errorf("%d copies of 1000 events", n)
-				}
+				equal(t, len(w.pub.Accepted()), 1000, "copies of 1000 events")
 				inOrder(t, w.pub.Accepted())
 				if running {
 					w.stop()

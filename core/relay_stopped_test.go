@@ -50,9 +50,7 @@ func TestNothingSpinsWhileEveryDestinationIsStopped(t *testing.T) {
 	}
 	pub.Restore("a")
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-done)
 }
 
 // The stopped destinations of a relay can be asked for while it runs: which, since when, and why.
@@ -65,9 +63,7 @@ func TestStoppedDestinations(t *testing.T) {
 		if all := w.ob.Stopped(); len(all) != 0 {
 			t.Errorf("before Run: %v", all)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- w.ob.Run(ctx) }()
+		w.run()
 		start := time.Now()
 		w.publish(core.Event{Type: "b"}, core.Event{Type: "a"}, core.Event{Type: "c"})
 		time.Sleep(time.Minute)
@@ -85,10 +81,7 @@ func TestStoppedDestinations(t *testing.T) {
 		if all := w.ob.Stopped(); len(all) != 1 || all[0].Topic != "b" {
 			t.Errorf("after one goes on: %v", all)
 		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noError(t, w.stop())
 		if all := w.ob.Stopped(); len(all) != 0 {
 			t.Errorf("after Run: %v", all)
 		}
@@ -115,7 +108,5 @@ func TestDrainEndsWhenEveryDestinationIsStopped(t *testing.T) {
 	w.publish(core.Event{Type: "a", Key: "good"}, core.Event{Type: "a", Key: "bad"})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := w.ob.Drain(ctx); !errors.Is(err, core.ErrStopped) {
-		t.Errorf("Drain: %v, want ErrStopped", err)
-	}
+	wantErr(t, w.ob.Drain(ctx), core.ErrStopped, "Drain")
 }

@@ -76,12 +76,8 @@ func TestStuckPublishIsGivenUp(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		w.atRest(220)
-		if n := len(pub.Accepted()); n != 220 {
-			t.Errorf("%d copies of 220 events", n)
-		}
-		if n := p.most.Load(); n != 1 {
-			t.Errorf("%d publishes of a destination that never answers were begun, want 1", n)
-		}
+		equal(t, len(pub.Accepted()), 220, "copies of 220 events")
+		equal(t, p.most.Load(), 1, "publishes of a destination that never answers were begun")
 		close(p.wake) // a late acknowledgement means a second copy and nothing else
 		time.Sleep(time.Minute)
 		w.atRest(220)
@@ -91,12 +87,6 @@ func TestStuckPublishIsGivenUp(t *testing.T) {
 			t.Errorf("told of %v stuck publishes after they returned", stuck)
 		}
 		mu.Unlock()
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
-		if err := other.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -115,9 +105,6 @@ func TestStuckPublishSucceedsLate(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if n := len(pub.Accepted()); n > 2 {
 			t.Errorf("%d copies", n)
-		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -146,17 +133,12 @@ func TestStuckPublishesAreBounded(t *testing.T) {
 		close(p.wake)
 		time.Sleep(time.Minute)
 		p.hears = func(core.Delivery) bool { return true }
-		if err := other.stop(); err != nil {
-			t.Error(err)
-		}
+		noError(t, other.stop())
 		for range 50 {
 			w.publish(core.Event{Type: "topic1"})
 		}
 		time.Sleep(time.Minute)
 		w.atRest(450)
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -187,9 +169,6 @@ func TestGoexitInPublisher(t *testing.T) {
 		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
 		if err != nil || len(dead) != 10 || dead[0].ErrorCode != "goexit" || dead[0].Attempts != 3 {
 			t.Fatalf("ListDead: %+v, %v", dead, err)
-		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -43,7 +43,6 @@ func TestUnroutableUntilARouteWasSeen(t *testing.T) {
 		if err != nil || len(dead) != 1 || dead[0].ErrorCode != "unroutable" || dead[0].Event.AggregateID != "lost" {
 			t.Errorf("ListDead: %+v, %v", dead, err)
 		}
-		w.stop()
 	})
 }
 
@@ -62,6 +61,5 @@ func TestRouteThatIsGone(t *testing.T) {
 		if n := w.statuses()[outboxtest.StatusDead]; n > 4 {
 			t.Errorf("%d events are dead, want no more than it takes to see that it is not them", n)
 		}
-		w.stop()
 	})
 }

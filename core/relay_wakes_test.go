@@ -31,16 +31,11 @@ func TestEveryDestinationStopped(t *testing.T) {
 				w.publish(core.Event{Type: "a", Key: "k"})
 				time.Sleep(time.Second)
 			}
-			if n := w.faulty.Calls(outboxtest.MethodClaimKey); n != 0 {
-				t.Errorf("%d looks at a key of a stopped destination", n)
-			}
+			equal(t, w.faulty.Calls(outboxtest.MethodClaimKey), 0, "looks at a key of a stopped destination")
 			pub.Restore("a")
 			time.Sleep(5 * time.Second)
 			w.atRest(20)
 			inOrder(t, pub.Accepted())
-			if err := w.stop(); err != nil {
-				t.Error(err)
-			}
 		})
 	}
 }
@@ -72,9 +67,6 @@ func TestKeyAsksForALookWhileEverythingStops(t *testing.T) {
 		pub.Restore("a")
 		time.Sleep(time.Minute)
 		w.atRest(4)
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -91,9 +83,7 @@ func TestDrainWhileEveryPublishIsStuck(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		err := w.ob.Drain(ctx)
-		if !errors.Is(err, core.ErrStopped) {
-			t.Errorf("Drain: %v, want ErrStopped", err)
-		}
+		wantErr(t, err, core.ErrStopped, "Drain")
 		if d := time.Since(start); d > 2*time.Minute {
 			t.Errorf("Drain took %s", d)
 		}
@@ -132,12 +122,6 @@ func TestClaimedWhenTheLastWorkerIsLost(t *testing.T) {
 		w.atRest(3)
 		close(p.wake)
 		time.Sleep(time.Second)
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
-		if err := producer.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -149,21 +133,14 @@ func TestTransactionThatOutlivesItsLease(t *testing.T) {
 			w := newWorld(t, core.Config{PollInterval: time.Hour, MaxPollInterval: time.Hour})
 			w.run()
 			tx, err := w.repo.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: key}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(15 * time.Second)
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tx.Commit())
 			time.Sleep(2 * time.Second)
 			w.atRest(1)
-			if err := w.stop(); err != nil {
-				t.Error(err)
-			}
 		})
 	}
 }
@@ -186,28 +163,15 @@ func TestSuspectWhoseRowIsLocked(t *testing.T) {
 		pub.Block()
 		w.run()
 		tx, err := repo.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.LockRows(t.Context(), <-first); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, tx.LockRows(t.Context(), <-first))
 		pub.Unblock()
 		time.Sleep(10 * time.Second)
-		if got := w.statuses()[outboxtest.StatusDone]; got != 9 {
-			t.Errorf("%d suspects are done while the row of another one is locked, want 9", got)
-		}
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		equal(t, w.statuses()[outboxtest.StatusDone], 9, "suspects are done while the row of another one is locked")
+		must(t, tx.Rollback())
 		time.Sleep(10 * time.Second)
 		w.atRest(10)
-		if n := len(pub.Accepted()); n != 10 {
-			t.Errorf("%d copies of 10 events", n)
-		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
+		equal(t, len(pub.Accepted()), 10, "copies of 10 events")
 	})
 }
 
@@ -240,9 +204,6 @@ func TestObserverHearsInOrder(t *testing.T) {
 			t.Errorf("the observer was told last of %d stuck publishes, want 0", last)
 		}
 		mu.Unlock()
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -262,9 +223,7 @@ func TestShutdownCancelsMarks(t *testing.T) {
 			w.publish(core.Event{Type: "a"})
 		}
 		time.Sleep(10 * time.Millisecond)
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
+		noError(t, w.stop())
 		if n := w.faulty.Calls(outboxtest.MethodMarkDone); n > 3 {
 			t.Errorf("%d marks were tried, want one and a last try", n)
 		}
@@ -291,11 +250,6 @@ func TestSuspectThatCannotBeWrittenDown(t *testing.T) {
 		w.faulty.Heal()
 		time.Sleep(10 * time.Second)
 		w.atRest(2)
-		if n := len(w.pub.Accepted()); n != 2 {
-			t.Errorf("%d copies of 2 events", n)
-		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
+		equal(t, len(w.pub.Accepted()), 2, "copies of 2 events")
 	})
 }

@@ -57,10 +57,7 @@ func join(t *testing.T, repo *outboxtest.Repository, pub *outboxtest.Publisher, 
 			n.(*atomic.Int64).Add(1)
 		},
 	})
-	ob, err := core.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ob := newOutbox(t, cfg)
 	w.ob = ob
 	return w
 }
@@ -73,14 +70,20 @@ func (w *world) fellBack(reason core.FallbackReason) int64 {
 	return n.(*atomic.Int64).Load()
 }
 
-// run starts the relay; stop ends it and waits.
+// run starts the relay. stop ends it and waits, and the end of the test does so if nothing else has.
 func (w *world) run() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.ob.Run(ctx) }()
 	synctest.Wait()
-	w.stop = func() error { cancel(); return <-done }
+	stopped := false
+	w.stop = func() error { stopped = true; cancel(); return <-done }
+	w.t.Cleanup(func() {
+		if !stopped {
+			noError(w.t, w.stop())
+		}
+	})
 }
 
 func (w *world) publish(events ...core.Event) []string {
@@ -90,9 +93,7 @@ func (w *world) publish(events ...core.Event) []string {
 		ids, err = w.ob.Publish(ctx, tx, events...)
 		return err
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return ids
 }
 

@@ -28,8 +28,6 @@ func TestRetryable(t *testing.T) {
 		{errors.Join(core.ErrCommitUnknown, stateError("40001")), false},
 		{core.ErrNoTransaction, false},
 	} {
-		if got := core.Retryable(tt.err); got != tt.want {
-			t.Errorf("%v: %t", tt.err, got)
-		}
+		equal(t, core.Retryable(tt.err), tt.want, "%v", tt.err)
 	}
 }

@@ -35,13 +35,9 @@ func TestRouter(t *testing.T) {
 		}
 		called = ""
 		for _, topic := range []string{"a", "b", "c", "B", ""} {
-			if err := r.Publish(t.Context(), deliveryTo(topic)); err != nil {
-				t.Error(err)
-			}
+			noError(t, r.Publish(t.Context(), deliveryTo(topic)))
 		}
-		if called != "ab***" {
-			t.Errorf("called %q", called)
-		}
+		equal(t, called, "ab***", "called")
 	}
 }
 
@@ -53,9 +49,7 @@ func TestRouterPassesErrorsAndReceiptsOn(t *testing.T) {
 	r.HandleFunc("a", func(context.Context, core.Delivery) error { return reason })
 	r.Handle("b", withReceipt)
 	r.HandleFunc("c", func(context.Context, core.Delivery) error { return nil })
-	if err := r.Publish(t.Context(), deliveryTo("a")); !errors.Is(err, reason) {
-		t.Errorf("error %v", err)
-	}
+	wantErr(t, r.Publish(t.Context(), deliveryTo("a")), reason, "error")
 	for topic, want := range map[string]string{"b": "b/0@1", "c": ""} {
 		if receipt, err := r.PublishWithReceipt(t.Context(), deliveryTo(topic)); err != nil || receipt != want {
 			t.Errorf("topic %s: receipt %q, %v", topic, receipt, err)

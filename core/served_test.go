@@ -48,29 +48,18 @@ func TestServedTopicsAreLeftToThoseWhoNameThem(t *testing.T) {
 				var relays sync.WaitGroup
 				var plain *core.Outbox
 				for _, p := range []core.Publisher{bridge, router} {
-					ob, err := core.New(core.Config{Repository: repo, Publisher: p})
-					if err != nil {
-						t.Fatal(err)
-					}
+					ob := newOutbox(t, core.Config{Repository: repo, Publisher: p})
 					if plain == nil {
 						plain = ob
 					}
 					relays.Go(func() {
-						if err := ob.Run(ctx); err != nil {
-							t.Error(err)
-						}
+						noError(t, ob.Run(ctx))
 					})
 				}
 				synctest.Wait()
 				for range mails {
-					err := repo.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
-						_, err := plain.Publish(ctx, tx, core.Event{Type: "t", Topic: topic, Unordered: true},
-							core.Event{Type: "order.placed"})
-						return err
-					})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, publishTx(ctx, repo.Transactor(), plain, core.Event{Type: "t", Topic: topic, Unordered: true},
+						core.Event{Type: "order.placed"}))
 				}
 				time.Sleep(5 * time.Minute) // of fake time
 				stop()

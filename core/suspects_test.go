@@ -38,12 +38,7 @@ func TestInnocentSuspectsAreSoonThrough(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		w.atRest(100)
 		inOrder(t, w.pub.Accepted())
-		if n := len(w.pub.Accepted()); n != 100 {
-			t.Errorf("%d copies of 100 events", n)
-		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
+		equal(t, len(w.pub.Accepted()), 100, "copies of 100 events")
 	})
 }
 
@@ -77,10 +72,7 @@ func TestCrashLoopAccusesNobody(t *testing.T) {
 		w.run()
 		time.Sleep(30 * time.Second)
 		w.atRest(1000)
-		if n := len(w.pub.Accepted()); n != 1000 {
-			t.Errorf("%d copies of 1000 events", n)
-		}
-		w.stop()
+		equal(t, len(w.pub.Accepted()), 1000, "copies of 1000 events")
 	})
 }
 
@@ -117,7 +109,6 @@ func TestSuspectsStopNobodyElse(t *testing.T) {
 		w.pub.HangFor(nil)
 		time.Sleep(time.Minute)
 		w.atRest(620)
-		w.stop()
 	})
 }
 
@@ -134,7 +125,6 @@ func TestSuspectIsWrittenDownFirst(t *testing.T) {
 		if n := len(w.pub.Attempts()); n != 1 {
 			t.Errorf("published %d times, want once, after three failures to write it down", n)
 		}
-		w.stop()
 	})
 }
 
@@ -179,9 +169,6 @@ func TestSuspectIsNotedUnderItsClaim(t *testing.T) {
 		w.atRest(1)
 		if n := len(repo.notes); n < 2 || repo.notes[n-1] != claimNo || repo.notes[0] == claimNo {
 			t.Errorf("noted claims %d, published under %d", repo.notes, claimNo)
-		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
 		}
 	})
 }

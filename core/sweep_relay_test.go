@@ -47,9 +47,7 @@ func TestBlockedKeysAreLeftAlone(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Second)
-		if got := w.statuses()[outboxtest.StatusDone]; got != 1800 {
-			t.Errorf("%d events are done, want 1800", got)
-		}
+		equal(t, w.statuses()[outboxtest.StatusDone], 1800, "events are done")
 		if busy := w.faulty.Calls(outboxtest.MethodClaimHeads) - before; busy > 1200 {
 			t.Errorf("%d head scans while 600 events came for other keys", busy)
 		}
@@ -58,9 +56,7 @@ func TestBlockedKeysAreLeftAlone(t *testing.T) {
 		// No key is forgotten: redriven events are published.
 		w.pub.FailFor(nil)
 		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{Limit: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ids := make([]core.RowID, len(dead))
 		for i, d := range dead {
 			ids[i] = d.ID
@@ -75,11 +71,6 @@ func TestBlockedKeysAreLeftAlone(t *testing.T) {
 		if got := w.statuses()[outboxtest.StatusDone]; got != 1800+2*len(ids) {
 			t.Errorf("%d events are done after %d were redriven, want %d", got, len(ids), 1800+2*len(ids))
 		}
-		if err := w.ob.Drain(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
+		noError(t, w.ob.Drain(t.Context()))
 	})
 }

@@ -75,9 +75,7 @@ func TestTracerIsCalledAroundPublishAndSend(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				sent = append(sent, d.Headers)
-				if ctx.Value(traceKey{}) != "sending" {
-					t.Error("the publisher has another context than Send returned")
-				}
+				equal(t, ctx.Value(traceKey{}), "sending", "the publisher has another context than Send returned")
 				if len(sent) == 1 {
 					return fail
 				}
@@ -90,9 +88,7 @@ func TestTracerIsCalledAroundPublishAndSend(t *testing.T) {
 			_, err := w.ob.Publish(c, tx, core.Event{Type: "placed", Headers: own}.WithContext(ctx))
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got.want(t, "create placed a request", "create placed b request", "created a true", "created b true")
 		if len(own) != 1 {
 			t.Errorf("the headers of the caller are now %v", own)
@@ -138,19 +134,10 @@ func TestTraceDoesNotStopAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got traces
 			table := outboxtest.NewRepository()
-			ob, err := core.New(core.Config{
+			ob := newOutbox(t, core.Config{
 				Repository: table, Tracer: got.tracer(headers), Publisher: light{},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = table.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-				_, err := ob.Publish(ctx, tx, core.Event{Type: "a", Headers: map[string]string{"mine": "1"}})
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, publishTx(t.Context(), table.Transactor(), ob, core.Event{Type: "a", Headers: map[string]string{"mine": "1"}}))
 			got.want(t, "create a a <nil>", "created a true")
 			for _, row := range table.Rows() {
 				if !maps.Equal(row.Event.Headers, map[string]string{"mine": "1"}) {
@@ -172,7 +159,7 @@ func TestTraceOfTheRelayDoesNotStopAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			table := outboxtest.NewRepository()
 			ended := 0
-			ob, err := core.New(core.Config{
+			ob := newOutbox(t, core.Config{
 				Repository: table, Publisher: light{},
 				Tracer: &core.Tracer{Send: func(ctx context.Context, _ core.Delivery, _ core.Path) (
 					context.Context, map[string]string, func(string, error),
@@ -184,13 +171,7 @@ func TestTraceOfTheRelayDoesNotStopAnEvent(t *testing.T) {
 					}
 				}},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = table.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-				_, err := ob.Publish(ctx, tx, core.Event{Type: "a", Headers: map[string]string{"mine": "1"}})
-				return err
-			})
+			err := publishTx(t.Context(), table.Transactor(), ob, core.Event{Type: "a", Headers: map[string]string{"mine": "1"}})
 			if err = errors.Join(err, ob.Drain(t.Context())); err != nil || ended != 1 {
 				t.Errorf("%d sends, %v", ended, err)
 			}
@@ -231,10 +212,7 @@ func TestTracerHearsOfFailures(t *testing.T) {
 		})
 		id := core.NewEventID()
 		for n := range 2 {
-			err := w.repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-				_, err := w.ob.Publish(ctx, tx, core.Event{ID: id, Type: "a"})
-				return err
-			})
+			err := publishTx(t.Context(), w.repo.Transactor(), w.ob, core.Event{ID: id, Type: "a"})
 			if (err == nil) != (n == 0) {
 				t.Fatalf("insert %d: %v", n, err)
 			}
@@ -242,9 +220,7 @@ func TestTracerHearsOfFailures(t *testing.T) {
 		got.want(t, "create a a <nil>", "created a true", "create a a <nil>", "created a false")
 		w.run()
 		time.Sleep(10 * time.Second)
-		if err := w.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.stop())
 		got.want(t, "send a  cold 1", `sent "" outbox: publisher panicked`, "send a  cold 2", `sent "" <nil>`)
 	})
 }

@@ -22,9 +22,7 @@ func TestForgottenRun(t *testing.T) {
 		"Run":    {func(_ *testing.T, w *world) { w.run() }, false},
 		"Drain": {func(t *testing.T, w *world) {
 			t.Helper()
-			if err := w.ob.Drain(context.Background()); err != nil {
-				t.Error(err)
-			}
+			noError(t, w.ob.Drain(context.Background()))
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,9 +42,7 @@ func TestForgottenRun(t *testing.T) {
 					t.Errorf("warned %d times", n)
 				}
 				if w.stop != nil {
-					if err := w.stop(); err != nil {
-						t.Error(err)
-					}
+					noError(t, w.stop())
 				}
 			})
 		})

@@ -137,9 +137,6 @@ func TestWakeUpFromAnotherProcess(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		inOrder(t, relay.pub.Accepted())
-		if err := relay.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -179,9 +176,7 @@ func TestNotifyIsCoalesced(t *testing.T) {
 			time.Sleep(later)
 			producer.publish(core.Event{Type: "a"})
 			time.Sleep(time.Second)
-			if n := len(line.notifies()) - before; n != 2 {
-				t.Errorf("%d Notifies for commits %s apart, want 2", n, later)
-			}
+			equal(t, len(line.notifies())-before, 2, "Notifies for commits %s apart", later)
 		}
 	})
 }
@@ -224,30 +219,22 @@ func TestWhatIsNotified(t *testing.T) {
 					w.run()
 				}
 				tx, err := w.repo.Begin(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if _, err := w.ob.Publish(t.Context(), tx, c.event); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second)
-				if n := len(line.notifies()); n != 0 {
-					t.Errorf("%d Notifies before the commit", n)
-				}
+				equal(t, len(line.notifies()), 0, "Notifies before the commit")
 				if c.end == nil {
 					c.end = (*outboxtest.Tx).Commit
 				}
-				if err := c.end(tx); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.end(tx))
 				time.Sleep(time.Second)
 				if got := len(line.notifies()) == 1; got != c.want {
 					t.Errorf("%d Notifies after the end, want one: %t", len(line.notifies()), c.want)
 				}
 				if c.run {
-					if err := w.stop(); err != nil {
-						t.Error(err)
-					}
+					noError(t, w.stop())
 				}
 			})
 		})
@@ -280,15 +267,11 @@ func TestNotifyFails(t *testing.T) {
 					w.publish(core.Event{Type: "a"})
 					time.Sleep(time.Second)
 				}
-				if n := len(line.notifies()); n != c.calls {
-					t.Errorf("%d calls, want %d", n, c.calls)
-				}
+				equal(t, len(line.notifies()), c.calls, "calls")
 				line.set(func() { line.err = nil })
 				w.publish(core.Event{Type: "a"})
 				time.Sleep(time.Second)
-				if n := len(line.notifies()) - c.calls; n != c.afterward {
-					t.Errorf("%d calls afterwards, want %d", n, c.afterward)
-				}
+				equal(t, len(line.notifies())-c.calls, c.afterward, "calls afterwards")
 				if n := log.count("cannot wake the relays"); n != c.warnings {
 					t.Errorf("%d warnings, want %d: %s", n, c.warnings, log.buf.String())
 				}
@@ -324,9 +307,6 @@ func TestEveryWakeUpIsLost(t *testing.T) {
 		}
 		producer.publish(core.Event{Type: "a"})
 		relay.arrives(51, 20*time.Millisecond)
-		if err := relay.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -363,12 +343,8 @@ func TestListenIsCalledAgain(t *testing.T) {
 		if line.listening() != 1 || !log.has("level=INFO", "heard again") {
 			t.Errorf("%d listen: %s", line.listening(), log.buf.String())
 		}
-		if err := relay.stop(); err != nil {
-			t.Error(err)
-		}
-		if n := line.listening(); n != 0 {
-			t.Errorf("%d listen after Run returned", n)
-		}
+		noError(t, relay.stop())
+		equal(t, line.listening(), 0, "listen after Run returned")
 	})
 }
 
@@ -384,9 +360,6 @@ func TestListenFallsSilent(t *testing.T) {
 		relay.arrives(1, 90*time.Second)
 		producer.publish(core.Event{Type: "a"})
 		relay.arrives(2, 150*time.Millisecond)
-		if err := relay.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -425,9 +398,7 @@ func TestListenMisbehaves(t *testing.T) {
 				time.Sleep(6 * time.Second)
 				w.atRest(1)
 				start := time.Now()
-				if err := w.stop(); err != nil {
-					t.Error(err)
-				}
+				noError(t, w.stop())
 				if d := time.Since(start); d > 2*time.Second {
 					t.Errorf("Run returned after %s", d)
 				}
@@ -455,9 +426,7 @@ func TestWakeUpsForNothing(t *testing.T) {
 		before := relay.faulty.Calls(outboxtest.MethodClaimUnordered)
 		end := time.Now().Add(time.Minute)
 		for time.Now().Before(end) {
-			if err := line.Notify(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, line.Notify(t.Context()))
 			time.Sleep(time.Millisecond)
 		}
 		if n := relay.faulty.Calls(outboxtest.MethodClaimUnordered) - before; n < 60 || n > 700 {
@@ -465,8 +434,5 @@ func TestWakeUpsForNothing(t *testing.T) {
 		}
 		producer.publish(core.Event{Type: "a"})
 		relay.arrives(1, 110*time.Millisecond)
-		if err := relay.stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }

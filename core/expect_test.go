@@ -1,0 +1,58 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noError fails the test if err is not nil, and goes on. Goroutines of a test may call it.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// wantErr fails the test unless err is the target. The rest says what was tried.
+func wantErr(t testing.TB, err, target error, format string, args ...any) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), err, target)
+	}
+}
+
+// equal fails the test unless got is want. The rest says of what.
+func equal[T comparable](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
+// newOutbox returns an Outbox with the settings of cfg, which are valid.
+func newOutbox(t testing.TB, cfg core.Config) *core.Outbox {
+	t.Helper()
+	ob, err := core.New(cfg)
+	must(t, err)
+	return ob
+}
+
+// publishTx publishes events in a transaction of their own.
+func publishTx(ctx context.Context, tr core.Transactor, ob *core.Outbox, events ...core.Event) error {
+	return tr.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+		_, err := ob.Publish(ctx, tx, events...)
+		return err
+	})
+}

@@ -46,7 +46,7 @@ func (r *registry) ForgetRelays(ctx context.Context, unseen time.Duration) (int,
 // has.
 func runOutbox(t *testing.T, cfg core.Config) (ob *core.Outbox, stop func()) {
 	t.Helper()
-	if cfg.Publisher == nil {
+	if cfg.Publisher == nil && !cfg.RelayedByLog {
 		cfg.Publisher = &outboxtest.Publisher{}
 	}
 	if cfg.Logger == nil {

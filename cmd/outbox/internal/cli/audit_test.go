@@ -172,22 +172,13 @@ func TestTail(t *testing.T) {
 			return all
 		}
 		// The first events find out that tail has begun: it prints nothing that was there before.
-		for n, deadline := 0, time.Now().Add(20*time.Second); len(lines()) == 0; n++ {
+		for len(lines()) == 0 {
 			w.publish(core.Event{Type: "new", Topic: "orders", Key: "7"}, core.Event{Type: "new", Topic: "mails"})
-			if time.Now().After(deadline) {
-				w.Fatalf("tail prints nothing: %s", errs.String())
-			}
 		}
 		w.publish(core.Event{ID: early, Type: "late", Topic: "orders"})
-		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(5 * time.Millisecond) {
-			all := lines()
-			if slices.ContainsFunc(all, func(e tailEvent) bool { return e.EventID == early }) {
-				break
-			}
-			if time.Now().After(deadline) {
-				w.Fatalf("the late event is not printed: %+v %s", all, errs.String())
-			}
-		}
+		w.until(5*time.Millisecond, func() bool {
+			return slices.ContainsFunc(lines(), func(e tailEvent) bool { return e.EventID == early })
+		})
 		stop()
 		if code := <-ended; code != ExitOK || errs.String() != "" {
 			w.Errorf("exit code %d, %s", code, errs.String())

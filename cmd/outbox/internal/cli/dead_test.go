@@ -32,17 +32,13 @@ func (w *world) poison(topic string, n int) {
 func (w *world) drain(err error, policy core.DeadPolicy) {
 	w.Helper()
 	repo, rerr := sqloutbox.New(w.open(), sqloutbox.Config{Dialect: w.dialect})
-	if rerr != nil {
-		w.Fatal(rerr)
-	}
+	must(w, rerr)
 	ob, oerr := core.New(core.Config{
 		Repository: repo, DeadPolicy: policy, Logger: slog.New(slog.DiscardHandler),
 		Retry:     core.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour},
 		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { return err }),
 	})
-	if oerr != nil {
-		w.Fatal(oerr)
-	}
+	must(w, oerr)
 	stopped := false
 	if class, ok := core.ClassOf(err); ok {
 		stopped = class == core.ClassUnavailable || class == core.ClassUnroutable
@@ -59,9 +55,7 @@ func (w *world) relays(topic string) {
 	if err == nil {
 		err = repo.Beat(w.Context(), core.Heartbeat{Node: "relay of " + topic, Topics: []string{topic}})
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 }
 
 func TestStatus(t *testing.T) {
@@ -94,9 +88,7 @@ func TestStatus(t *testing.T) {
 				w.Errorf("topic %+v", got)
 			}
 			got.OldestSecs, got.Relayed = 0, nil
-			if got != want {
-				w.Errorf("topic %+v, want %+v", got, want)
-			}
+			equal(w, got, want, "topic")
 		}
 		w.require(w.run("status", "--max-age", "1ns"), ExitUnhealthy, "has waited for")
 		w.ok("status", "--max-age", "1h", "--max-dead", "2")
@@ -174,9 +166,7 @@ func TestAge(t *testing.T) {
 		0: "0s", 12 * time.Millisecond: "12ms", 90 * time.Second: "1m30s", 10 * time.Minute: "10m",
 		30 * time.Second: "30s", 90 * time.Minute: "1h30m", 72 * time.Hour: "3d", -time.Minute: "-1m",
 	} {
-		if got := age(d); got != want {
-			t.Errorf("%s: %s, want %s", d, got, want)
-		}
+		equal(t, age(d), want, "%s", d)
 	}
 	if got := short("a\nb" + strings.Repeat("x", 100)); !strings.HasPrefix(got, "a b") || len([]rune(got)) != 80 {
 		t.Errorf("short: %q", got)

@@ -18,9 +18,7 @@ import (
 func repository(t *testing.T, path ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(append([]string{"..", "..", "..", ".."}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return regexp.MustCompile(`\\\n\s*`).ReplaceAllString(string(text), "")
 }
 
@@ -37,9 +35,7 @@ func parts(t *testing.T, text, pattern string) []string {
 func relayOf(t *testing.T) *cobra.Command {
 	t.Helper()
 	c, _, err := NewRoot().Find([]string{"relay"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -80,9 +76,7 @@ func requireTime(t *testing.T, seconds string, limit time.Duration) {
 func shutdownLimit(t *testing.T) time.Duration {
 	t.Helper()
 	d, err := relayOf(t).Flags().GetDuration("shutdown-timeout")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 

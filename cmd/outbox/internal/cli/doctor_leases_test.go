@@ -30,9 +30,7 @@ func TestDoctorLeases(t *testing.T) {
 		db := w.open()
 		w.publish(core.Event{Type: "order.placed", Topic: "orders"}, core.Event{Type: "order.placed", Topic: "orders"})
 		repo, err := sqloutbox.New(db, sqloutbox.Config{Dialect: w.dialect})
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		for i, node := range []string{"first", "second"} {
 			got, err := repo.ClaimUnordered(w.Context(), core.ClaimRequest{
 				Node: node, ClaimNo: int64(i + 1), Limit: 1, Lease: time.Minute, MaxLease: time.Hour, MaxBytes: 1 << 20,
@@ -49,9 +47,7 @@ func TestDoctorLeases(t *testing.T) {
 		id := w.deadEffect("1")
 		w.ok("effects", "redrive", id, "--reason", "x", "--yes")
 		store, err := sqlcommand.New(db, sqlcommand.Config{Dialect: w.dialect})
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		for _, owner := range []string{"first", "second"} {
 			if got, err := store.Claim(w.Context(), id, owner, time.Minute); err != nil || !got.Fresh {
 				w.Fatalf("%+v, %v", got, err)
@@ -70,13 +66,9 @@ func TestDoctorKeyLeases(t *testing.T) {
 		w.ok("migrate", "up", "--tables", "keys")
 		w.requireFinding(levelOK, "leases", "none of the newest rows")
 		store, err := sqlonce.New(w.open(), sqlonce.Config{Dialect: w.dialect})
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		runner, err := oncekey.New(oncekey.Config{Store: store})
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		do := func(id string, work func()) {
 			w.Helper()
 			_, _, err := runner.Do(w.Context(), oncekey.Key{Scope: "charge", ID: id}, oncekey.Fingerprint{},
@@ -84,9 +76,7 @@ func TestDoctorKeyLeases(t *testing.T) {
 					work()
 					return oncekey.Result{}, nil
 				})
-			if err != nil {
-				w.Error(err)
-			}
+			noError(w, err)
 		}
 		do("1", func() {})
 		w.requireFinding(levelOK, "leases", "none of the newest rows", "--lease", "30s")

@@ -21,13 +21,9 @@ func TestDoctorPooler(t *testing.T) {
 	w.ok("migrate", "up")
 	w.requireFinding(levelOK, "pooler", "none is between")
 	direct, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	through, err := url.Parse(server(t, "OUTBOX_TEST_PGBOUNCER"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	through.Path, through.RawQuery = direct.Path, "default_query_exec_mode=exec"
 	w.address = through.String()
 	w.requireFinding(levelWarning, "pooler", "transaction mode")
@@ -89,9 +85,7 @@ func TestDoctorKafka(t *testing.T) {
 	w.ok("migrate", "up")
 	brokers := server(t, "OUTBOX_TEST_KAFKA")
 	admin, err := kadm.NewOptClient(kgo.SeedBrokers(strings.Split(brokers, ",")...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer admin.Close()
 	topic, yes := unique(), "true"
 	config := map[string]*string{"unclean.leader.election.enable": &yes}
@@ -102,16 +96,11 @@ func TestDoctorKafka(t *testing.T) {
 	w.env["OUTBOX_TO"] = "kafka://" + brokers
 	w.requireFinding(levelOK, "broker", "0 topics")
 	w.publish(core.Event{Type: "order.placed", Topic: topic}, core.Event{Type: "mail", Topic: unique()})
-	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(50 * time.Millisecond) {
+	w.until(50*time.Millisecond, func() bool {
 		var all []finding // the topic is known a moment after it was made
 		w.list(&all, "findings", "doctor")
-		if found(all, "broker", "topic "+topic+" has one replica").Level == levelWarning {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%+v", all)
-		}
-	}
+		return found(all, "broker", "topic "+topic+" has one replica").Level == levelWarning
+	})
 	w.requireFinding(levelWarning, "broker", "topic "+topic+" may elect a leader that lacks events")
 	w.requireFinding(levelWarning, "broker", "Kafka has no topic")
 

@@ -31,9 +31,7 @@ func TestDoctorRabbitMQ(t *testing.T) {
 	here, missing := unique(), unique()
 	w, address := rabbitWorld(t, here, missing), strings.TrimSuffix(server(t, "OUTBOX_TEST_RABBITMQ"), "/")
 	ch := channelTo(t, address)
-	if err := ch.ExchangeDeclare(here, "fanout", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ch.ExchangeDeclare(here, "fanout", true, false, false, false, nil))
 	if _, err := ch.QueueDeclare(here, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -68,14 +66,10 @@ func deleteExchange(t *testing.T, address, name string) {
 func channelTo(t *testing.T, address string) *amqp091.Channel {
 	t.Helper()
 	conn, err := amqp091.Dial(address + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ch
 }
 
@@ -92,9 +86,7 @@ func onChannel(t *testing.T, address string, fn func(*amqp091.Channel) error) {
 	if err == nil {
 		err = fn(ch)
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	noError(t, err)
 }
 
 // An exchange or a queue that is not as the relay declares it is a failure: RabbitMQ refuses the
@@ -131,9 +123,7 @@ func TestDoctorRabbitMQComparesDeclarations(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { deleteQueue(t, address, topic) })
-		if err := ch.ExchangeDeclare(topic, "direct", true, false, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ch.ExchangeDeclare(topic, "direct", true, false, false, false, nil))
 		t.Cleanup(func() { deleteExchange(t, address, topic) })
 		w := rabbitWorld(t, topic)
 		for _, more := range [][]string{nil, {"--rabbitmq-api", api}} {
@@ -162,13 +152,9 @@ func TestDoctorRabbitMQComparesDeclarations(t *testing.T) {
 func rabbitRecorded(t *testing.T) (address string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/rabbitmq-api.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var answers map[string]json.RawMessage
-	if err := json.Unmarshal(text, &answers); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &answers))
 	s := httptest.NewServer(http.HandlerFunc(func(resp http.ResponseWriter, req *http.Request) {
 		user, password, _ := req.BasicAuth()
 		answer, found := answers[req.URL.EscapedPath()]
@@ -233,9 +219,7 @@ func TestDoctorRabbitMQSettings(t *testing.T) {
 					n++
 				}
 			}
-			if n != max(1, len(c.want)) {
-				t.Errorf("%d findings: %+v", n, all)
-			}
+			equal(t, n, max(1, len(c.want)), "findings: %+v", all)
 		})
 	}
 }
@@ -246,19 +230,13 @@ func TestDoctorRabbitMQAnswers(t *testing.T) {
 	address, api := server(t, "OUTBOX_TEST_RABBITMQ"), server(t, "OUTBOX_TEST_RABBITMQ_API")
 	temp, short, moved, unbound, missing := unique(), unique(), unique(), unique(), unique()
 	conn, err := amqp091.Dial(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	do := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	queue := func(name string, durable bool, args amqp091.Table) {
 		t.Helper()

@@ -139,9 +139,7 @@ func TestDoctorServer(t *testing.T) {
 		case core.Postgres:
 			var name string
 			db := w.open()
-			if err := db.QueryRowContext(w.Context(), "SELECT current_database()").Scan(&name); err != nil {
-				w.Fatal(err)
-			}
+			must(w, db.QueryRowContext(w.Context(), "SELECT current_database()").Scan(&name))
 			w.requireFinding(levelOK, "isolation", "read committed")
 			w.requireFinding(levelOK, "vacuum", "dead tuples")
 			w.exec("ALTER DATABASE " + name + " SET synchronous_commit = off")
@@ -152,9 +150,7 @@ func TestDoctorServer(t *testing.T) {
 			w.requireFinding(levelFailure, "vacuum", "autovacuum is off")
 			w.publish(core.Event{Type: "order.placed", Topic: "orders"})
 			conn, err := w.open().Conn(w.Context())
-			if err != nil {
-				w.Fatal(err)
-			}
+			must(w, err)
 			defer conn.Close()
 			for _, stmt := range []string{
 				"UPDATE outbox_event SET attempts = attempts", "SELECT pg_stat_force_next_flush()", "SELECT 1",
@@ -168,25 +164,18 @@ func TestDoctorServer(t *testing.T) {
 			w.requireFinding(levelOK, "isolation", "repeatable read")
 		}
 		tx, err := w.open().BeginTx(w.Context(), nil)
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		defer tx.Rollback()
 		if _, err := tx.ExecContext(w.Context(), "UPDATE outbox_event SET attempts = attempts"); err != nil {
 			w.Fatal(err)
 		}
 		// MariaDB repeats its last answer until nobody has asked for 100 ms.
-		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(300 * time.Millisecond) {
+		w.until(300*time.Millisecond, func() bool {
 			var all []finding
 			w.list(&all, "findings", "doctor", "--max-transaction", "1us")
 			f := found(all, "transactions", "has been open for")
-			if f.Level == levelWarning && f.Cause != "" && f.Fix != "" {
-				break
-			}
-			if time.Now().After(deadline) {
-				w.Fatalf("the open transaction is not found: %+v", all)
-			}
-		}
+			return f.Level == levelWarning && f.Cause != "" && f.Fix != ""
+		})
 		w.requireFinding(levelOK, "transactions", "1h0m", "--max-transaction", "1h")
 	})
 }

@@ -266,9 +266,7 @@ func (w *world) readSlot() (name string) {
 	w.Helper()
 	db := w.open()
 	conn, err := db.Conn(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	name = unique() // it is temporary: its connection reads it
 	if _, err := conn.ExecContext(w.Context(),
 		"SELECT pg_create_logical_replication_slot('"+name+"', 'pgoutput', true)"); err != nil {

@@ -23,13 +23,9 @@ func TestIdempotency(t *testing.T) {
 		w.ok("migrate", "up", "--tables", "keys")
 		w.require(w.run("idempotency"), ExitOK, "no key is stored")
 		store, err := sqlonce.New(w.open(), sqlonce.Config{Dialect: w.dialect})
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		runner, err := oncekey.New(oncekey.Config{Store: store, Lease: 30 * time.Minute}) // not extended below
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		do := func(tenant, id string, work func() error) error {
 			_, _, err := runner.Do(w.Context(), oncekey.Key{Scope: "POST /orders", Tenant: tenant, ID: id},
 				oncekey.Fingerprint{}, func(context.Context) (oncekey.Result, error) {
@@ -38,9 +34,7 @@ func TestIdempotency(t *testing.T) {
 			return err
 		}
 		failed := errors.New("no stock")
-		if err := do("acme", "1", func() error { return nil }); err != nil {
-			w.Fatal(err)
-		}
+		must(w, do("acme", "1", func() error { return nil }))
 		if err := do("", "2", func() error { return failed }); !errors.Is(err, failed) {
 			w.Fatal(err)
 		}

@@ -23,9 +23,7 @@ var errNoTotal = errors.New("schema v3: field total")
 func (w *world) failInbox(consumer, id string, dead bool) {
 	w.Helper()
 	store, err := sqlinbox.New(w.open(), sqlinbox.Config{Dialect: w.dialect})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	_, _, err = store.Fail(w.Context(), inbox.Failure{
 		Event: inbox.Event{
 			Key:  inbox.Key{Consumer: consumer, Handler: "send", EventID: id},
@@ -33,9 +31,7 @@ func (w *world) failInbox(consumer, id string, dead bool) {
 		},
 		Code: "permanent", Text: errNoTotal.Error(), Dead: dead,
 	})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 }
 
 // Messages that consumers failed with are counted, listed, and redriven.
@@ -151,37 +147,25 @@ func (w *world) deadEffect(key string) (id string) {
 	w.Helper()
 	db := w.open()
 	repo, err := sqloutbox.New(db, sqloutbox.Config{Dialect: w.dialect})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	ob, err := core.New(core.Config{Repository: repo})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	store, err := sqlcommand.New(db, sqlcommand.Config{Dialect: w.dialect})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	q, err := command.NewQueue(command.QueueConfig{Store: store, Outbox: ob})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	err = sqltx.NewTransactor(db, w.dialect).RunInTx(w.Context(), func(ctx context.Context, tx core.Tx) error {
 		rec, _, err := q.Enqueue(ctx, tx, command.Effect{Channel: "mail", Key: key, Payload: []byte("secret")})
 		id = rec.ID
 		return err
 	})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	c, err := store.Claim(w.Context(), id, "worker", time.Minute)
 	if err == nil {
 		err = store.Fail(w.Context(), command.Claim{ID: id, Owner: "worker", Fence: c.Fence},
 			command.Failure{Dead: true, Code: "permanent", Text: errNoTotal.Error()})
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	return id
 }
 

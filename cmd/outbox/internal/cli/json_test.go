@@ -145,9 +145,7 @@ func TestJSONOfEveryCommand(t *testing.T) {
 	}))
 	t.Cleanup(health.Close)
 	_, port, err := net.SplitHostPort(health.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names["listen"] = "127.0.0.1:" + port
 	var dead deadPage
 	w.json(&dead, "dead")

@@ -53,9 +53,7 @@ func TestLogReader(t *testing.T) {
 		w.requireFinding(levelFailure, "log", "no publication has the inserts of")
 		w.exec("ALTER PUBLICATION p SET (publish = 'insert')")
 		conn, err := w.open().Conn(w.Context())
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		defer conn.Close()
 		name := unique() // it is temporary: its connection reads it
 		defer func() { _, _ = conn.ExecContext(w.Context(), "SELECT pg_drop_replication_slot('"+name+"')") }()

@@ -82,9 +82,7 @@ func TestMigrateOfAnotherTool(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		all, err := kinds[0].migrations(place{Dialect: w.dialect, Prefix: kinds[0].prefix})
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		db := w.open()
 		db.SetMaxOpenConns(1)
 		for _, m := range all {
@@ -143,17 +141,13 @@ func TestMigrateGet(t *testing.T) {
 		args := []string{"migrate", "get", "--dialect", "sqlite", "--format", format, "--first", "7", "--dir", dir}
 		w.list(&files, "files", args...)
 		for i, name := range want {
-			if files[i].Name != name {
-				t.Errorf("%s: %s, want %s", format, files[i].Name, name)
-			}
+			equal(t, files[i].Name, name, "%s", format)
 			if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != files[i].Content {
 				t.Errorf("%s: %v, %s", format, err, text)
 			}
 		}
 		w.ok(args...) // the same files once more
-		if err := os.WriteFile(filepath.Join(dir, want[1]), []byte("mine"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, want[1]), []byte("mine"), 0o600))
 		w.require(w.run(args...), ExitFailed, "different", want[1])
 		if format != "golang-migrate" && format != "bun" {
 			w.list(&files, "files", "migrate", "get", "--dialect", "sqlite", "--format", format, "--above", "1")

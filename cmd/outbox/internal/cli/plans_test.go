@@ -20,9 +20,7 @@ import (
 func (w *world) relaying(broken *atomic.Bool, published *atomic.Int64) {
 	w.Helper()
 	repo, err := sqloutbox.New(w.open(), sqloutbox.Config{Dialect: w.dialect})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	ob, err := core.New(core.Config{
 		Repository: repo, Logger: slog.New(slog.DiscardHandler), PollInterval: 20 * time.Millisecond,
 		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
@@ -33,17 +31,13 @@ func (w *world) relaying(broken *atomic.Bool, published *atomic.Int64) {
 			return nil
 		}),
 	})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- ob.Run(ctx) }()
 	w.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			w.Error(err)
-		}
+		noError(w, <-ended)
 	})
 }
 
@@ -53,9 +47,7 @@ func TestStopShare(t *testing.T) {
 	for text, want := range map[string]float64{"": 0.1, "0.25": 0.25, "0": 1e-9} {
 		c := (&app{}).applyCommand(ops.ActionRedrive)
 		if text != "" {
-			if err := c.Flags().Set("stop-share", text); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Flags().Set("stop-share", text))
 		}
 		share, err := c.Flags().GetFloat64("stop-share")
 		if got := stopShare(c, share); got != want || err != nil {
@@ -112,9 +104,7 @@ func TestPlans(t *testing.T) {
 		w.require(w.run("redrive", "apply", p.ID, "--yes"), ExitPartial, "is stopped: 1 of 1 events failed again",
 			"outbox groups says why events failed",
 			"1 of 30 events are worked off")
-		if n := published.Load(); n != 1 {
-			t.Errorf("%d events were published again, want 1", n)
-		}
+		equal(t, published.Load(), 1, "events were published again")
 		broken.Store(false)
 		pause := []string{"plans", "pause", p.ID, "--reason", "lunch", "--actor", "eve"}
 		w.require(w.run(pause...), ExitRefused, "29 events of 30 are not worked off", "--yes")
@@ -133,9 +123,7 @@ func TestPlans(t *testing.T) {
 		w.require(w.run("redrive", "apply", p.ID, "--yes"), ExitOK, "is done", "30 worked off, 30 changed",
 			"29 published, 1 failed again", "last change at 20",
 			"1 event failed again: outbox groups says why; plan again")
-		if n := published.Load(); n != 30 {
-			t.Errorf("%d events were published, want 30", n)
-		}
+		equal(t, published.Load(), 30, "events were published")
 		w.require(w.run("redrive", "apply", p.ID, "--yes"), ExitFailed, "the plan has ended")
 		w.require(w.run("redrive", "apply", p.ID, "--dry-run"), ExitFailed, "the plan has ended")
 

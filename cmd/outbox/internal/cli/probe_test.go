@@ -16,9 +16,7 @@ import (
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", health.Live(ob))
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

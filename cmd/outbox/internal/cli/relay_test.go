@@ -95,9 +95,7 @@ func TestRelayConfiguration(t *testing.T) {
 		{"name": "shop", "database_url": "${SHOP_URL}?sslmode=disable", "to": "redis://r", "workers": 4,
 		 "keep": "24h", "keep_discarded": "48h", "delete_on_success": true, "schema": "s", "prefix": "p_"},
 		{"name": "mail", "database_url": "sqlite:$x", "to": "redis://r"}]}`), base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shop, mail := base, base
 	shop.to, shop.workers, shop.keep, shop.deleteOnSuccess = "redis://r", 4, 24*time.Hour, true
 	shop.keepDiscarded, mail.to = 48*time.Hour, "redis://r"

@@ -42,9 +42,7 @@ func TestReplay(t *testing.T) {
 		w.relaying(&broken, &published)
 		w.require(w.run("replay", "apply", p.ID, "--yes"), ExitOK, "is done", "3 worked off, 3 changed",
 			"3 published, 0 failed")
-		if n := published.Load(); n != 3 {
-			t.Errorf("%d events were published, want 3", n)
-		}
+		equal(t, published.Load(), 3, "events were published")
 		w.require(w.run("replay", "apply", p.ID, "--yes"), ExitFailed, "the plan has ended")
 		w.require(w.run("audit"), ExitOK, "replay", "INC-7")
 	})

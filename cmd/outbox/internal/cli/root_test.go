@@ -49,9 +49,7 @@ func TestErrorsForPeople(t *testing.T) {
 		"sqloutbox: schema drift: outbox: columns are missing": "schema drift: columns are missing",
 		"the outbox: x":                                        "the outbox: x",
 	} {
-		if got := withoutPackages(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		equal(t, withoutPackages(text), want, "%q", text)
 	}
 	for text, want := range map[string]string{
 		"PerSecond -1 is not 0":              "--per-second -1 is not 0",
@@ -69,9 +67,7 @@ func TestErrorsForPeople(t *testing.T) {
 func TestPasswordIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	address := l.Addr().String()
 	_ = l.Close() // nobody listens there
 	w := &world{T: t}
@@ -123,9 +119,7 @@ func TestColors(t *testing.T) {
 			}
 			return ""
 		}}}
-		if got := a.paint(red, "x") != "x"; got != want {
-			t.Errorf("with %q: colors %v", env, got)
-		}
+		equal(t, a.paint(red, "x") != "x", want, "with %q: colors", env)
 	}
 }
 
@@ -135,14 +129,10 @@ func TestDocs(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "..", "docs", "cli.md")
 	got := reference(NewRoot())
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if string(want) != got {
 		t.Error("docs/cli.md has other texts than the commands: go test ./internal/cli -run Docs -update")
 	}

@@ -62,10 +62,8 @@ func (w *world) answer(text string, args ...string) result { return w.execute(tr
 
 func (w *world) execute(terminal bool, in string, args []string) result {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	var out, err strings.Builder
-	code := Run(ctx, args, Environment{
+	code := Run(context.Background(), args, Environment{
 		In: strings.NewReader(in), Out: &out, Err: &err, Terminal: terminal, Now: w.now,
 		Getenv: func(name string) string {
 			if name == "DATABASE_URL" {
@@ -125,9 +123,7 @@ func (w *world) require(r result, code int, parts ...string) {
 func (w *world) open() *sql.DB {
 	w.Helper()
 	db, err := connect(w.address)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	w.Cleanup(func() { _ = db.Close() })
 	return db.DB
 }
@@ -137,20 +133,14 @@ func (w *world) publish(events ...core.Event) {
 	w.Helper()
 	db := w.open()
 	repo, err := sqloutbox.New(db, sqloutbox.Config{Dialect: w.dialect})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	ob, err := core.New(core.Config{Repository: repo})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	err = sqltx.NewTransactor(db, w.dialect).RunInTx(w.Context(), func(ctx context.Context, tx core.Tx) error {
 		_, err := ob.Publish(ctx, tx, events...)
 		return err
 	})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 }
 
 // changing has patterns for parts of outputs that differ each time, and texts of the same widths in
@@ -175,14 +165,10 @@ func (w *world) golden(name, got string) {
 	}
 	path := filepath.Join("testdata", name)
 	if *update && w.name == "sqlite" {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			w.Fatal(err)
-		}
+		must(w, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	if got != string(want) {
 		w.Errorf("the output is not testdata/%s (go test ./internal/cli -update):\n%s\nwant:\n%s", name, got, want)
 	}
@@ -210,9 +196,7 @@ func newPostgres(t *testing.T) (string, core.Dialect) {
 	once(t, "pgx", admin, "CREATE DATABASE "+name+" STRATEGY file_copy")
 	t.Cleanup(func() { once(t, "pgx", admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
 	u, err := url.Parse(admin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u.Path = "/" + name
 	return u.String(), core.Postgres
 }
@@ -223,9 +207,7 @@ func newMariaDB(t *testing.T) (string, core.Dialect) {
 	once(t, "mysql", admin, "CREATE DATABASE "+name)
 	t.Cleanup(func() { once(t, "mysql", admin, "DROP DATABASE IF EXISTS "+name) })
 	cfg, err := mysql.ParseDSN(admin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u := url.URL{Scheme: "mariadb", Host: cfg.Addr, Path: "/" + name, User: url.UserPassword(cfg.User, cfg.Passwd)}
 	return u.String(), core.MySQL
 }
@@ -241,14 +223,17 @@ func newSQLite(t *testing.T) (string, core.Dialect) {
 func once(t *testing.T, driver, address, query string) {
 	t.Helper()
 	db, err := sql.Open(driver, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if _, err := db.ExecContext(ctx, query); err != nil {
+	if _, err := db.ExecContext(context.Background(), query); err != nil {
 		t.Fatalf("%s: %v (start the servers with `make services-up`)", query, err)
+	}
+}
+
+// until waits until cond holds. A test that waits in vain ends when the time of the test run does.
+func (w *world) until(pause time.Duration, cond func() bool) {
+	for !cond() {
+		<-time.After(pause)
 	}
 }
 

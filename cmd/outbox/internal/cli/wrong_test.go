@@ -33,9 +33,7 @@ func TestWrongArguments(t *testing.T) {
 		} {
 			r := w.run(strings.Fields(command)...)
 			w.require(r, ExitUsage, says, "--help")
-			if r.out != "" {
-				w.Errorf("outbox %s prints data: %s", command, r.out)
-			}
+			equal(w, r.out, "", "outbox %s prints data", command)
 		}
 		for _, command := range []string{
 			"show", "explain", "plans show", "redrive", "effects redrive", "pause", "rate",
@@ -89,12 +87,7 @@ func TestWrongArguments(t *testing.T) {
 			})
 		}()
 		const hint = `no event in the table has the topic "order": is that its name?`
-		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(errs.String(), hint); {
-			if time.Now().After(deadline) {
-				w.Fatalf("tail does not say that nothing has the topic: %s", errs.String())
-			}
-			<-time.After(5 * time.Millisecond)
-		}
+		w.until(5*time.Millisecond, func() bool { return strings.Contains(errs.String(), hint) })
 		stop()
 		if code := <-ended; code != ExitOK {
 			w.Errorf("exit code %d", code)
@@ -107,9 +100,7 @@ func TestWrongArguments(t *testing.T) {
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	w := &world{T: t, address: "mysql://me:hidden@" + l.Addr().String() + "/shop", env: map[string]string{}}
 	r := w.run("status", "--timeout", "50ms")

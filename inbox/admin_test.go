@@ -15,9 +15,7 @@ func TestCleanup(t *testing.T) {
 	h, _ := w.times(1, errHandler)
 	_ = w.deliver(h, event(t.Context(), "failed"))
 	for _, id := range []string{"a", "b"} {
-		if err := w.deliver(w.handler, event(t.Context(), id)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.deliver(w.handler, event(t.Context(), id)))
 	}
 	for _, step := range []struct {
 		shift time.Duration
@@ -37,14 +35,10 @@ func TestRunCleansUpUntilItsContextEnds(t *testing.T) {
 			c.Retention, c.BrokerRetention = 2*time.Hour, time.Hour
 			c.Observer.Cleaned = func(deleted int, err error) {
 				cleaned.Add(int64(deleted))
-				if err != nil {
-					t.Error(err)
-				}
+				noError(t, err)
 			}
 		})
-		if err := w.deliver(w.handler, event(t.Context(), "a")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.deliver(w.handler, event(t.Context(), "a")))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- w.in.Run(ctx) }()
@@ -61,9 +55,7 @@ func TestRunCleansUpUntilItsContextEnds(t *testing.T) {
 			t.Errorf("the observer heard of %d, want 1", n)
 		}
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-ended)
 	})
 }
 

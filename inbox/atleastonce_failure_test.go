@@ -28,9 +28,7 @@ func newLeased(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *leased {
 	t.Helper()
 	l := &leased{t: t, store: outboxtest.NewOnceStore(), heard: map[string]int{}}
 	runner, err := once.New(once.Config{Store: l.store, TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hear := func(name string) func(inbox.Info) { return func(inbox.Info) { l.heard[name]++ } }
 	a := newAtLeastOnce(t, append([]func(*inbox.AtLeastOnceConfig){func(c *inbox.AtLeastOnceConfig) {
 		c.Runner, c.RetryPause = runner, 0

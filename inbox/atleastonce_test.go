@@ -18,9 +18,7 @@ import (
 func newAtLeastOnce(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *inbox.AtLeastOnce {
 	t.Helper()
 	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore(), Lease: time.Minute, TTL: time.Hour, Wait: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cfg := inbox.AtLeastOnceConfig{
 		Consumer: "search", Runner: runner,
 		Handler: func(*message.Message) string { return "index" }, RetryPause: -1,
@@ -29,9 +27,7 @@ func newAtLeastOnce(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *inbox.
 		fn(&cfg)
 	}
 	a, err := inbox.NewAtLeastOnce(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return a
 }
 
@@ -60,9 +56,7 @@ func TestAtLeastOnce(t *testing.T) {
 		if _, err := h(msg); !errors.Is(err, want) {
 			t.Errorf("delivery %d: %v", n, err)
 		}
-		if msg.Context() != t.Context() {
-			t.Error("the context was not restored")
-		}
+		equal(t, msg.Context(), t.Context(), "the context was not restored")
 	}
 	if calls != 2 || heard != "fipd" {
 		t.Errorf("%d calls, heard %q", calls, heard)
@@ -92,9 +86,7 @@ func TestAtLeastOncePublishesBeforeItMarks(t *testing.T) {
 			})
 	})
 	for range 2 {
-		if err := ps.Publish("orders", event(t.Context(), "e")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ps.Publish("orders", event(t.Context(), "e")))
 	}
 	if calls != 2 || len(out.topics) != 2 || router.Load() != 0 {
 		t.Errorf("%d calls, published %v, by the Router %d", calls, out.topics, router.Load())
@@ -103,9 +95,7 @@ func TestAtLeastOncePublishesBeforeItMarks(t *testing.T) {
 	_, err := refuses.Middleware(func(*message.Message) ([]*message.Message, error) {
 		return message.Messages{event(t.Context(), "i")}, nil
 	})(event(t.Context(), "e"))
-	if !errors.Is(err, inbox.ErrProducedNeedsOutbox) {
-		t.Errorf("without a publisher: %v", err)
-	}
+	wantErr(t, err, inbox.ErrProducedNeedsOutbox, "without a publisher")
 }
 
 func TestAtLeastOnceConfig(t *testing.T) {

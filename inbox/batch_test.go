@@ -145,8 +145,6 @@ func TestBatchAnswersEachMessage(t *testing.T) {
 	cancel()
 	for _, err := range w.in.ProcessBatch(ctx, []*message.Message{event(t.Context(), "a"), event(t.Context(), "b")},
 		b.fn) {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("canceled: %v", err)
-		}
+		wantErr(t, err, context.Canceled, "canceled")
 	}
 }

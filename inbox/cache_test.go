@@ -65,9 +65,7 @@ func TestCache(t *testing.T) {
 	}
 	c.err = errors.New("redis is away")
 	for range 2 {
-		if err := w.deliver(w.handler, event(t.Context(), "f")); err != nil {
-			t.Error(err)
-		}
+		noError(t, w.deliver(w.handler, event(t.Context(), "f")))
 	}
 	w.effect("e", 1)
 	w.effect("f", 1)

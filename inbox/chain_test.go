@@ -30,9 +30,7 @@ func TestChainOrder(t *testing.T) {
 	} {
 		order = nil
 		chain, err := inbox.Chain(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := chain(w.handler)(event(t.Context(), name)); err != nil {
 			t.Fatal(err)
 		}

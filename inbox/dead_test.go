@@ -35,21 +35,15 @@ func TestEventsThatFailAreDead(t *testing.T) {
 			t.Errorf("attempt %d: %v", attempt+1, err)
 		}
 	}
-	if calls.Load() != 3 {
-		t.Errorf("%d calls: a dead event was processed", calls.Load())
-	}
+	equal(t, calls.Load(), 3, "calls: a dead event was processed")
 	w.hears("failed", 2)
 	w.hears("dead", 3)
 
 	h, calls = w.times(100, core.Permanent(errHandler))
 	for range 2 {
-		if err := w.deliver(h, event(t.Context(), "permanent")); !errors.Is(err, inbox.ErrDead) {
-			t.Errorf("%v", err)
-		}
+		wantErr(t, w.deliver(h, event(t.Context(), "permanent")), inbox.ErrDead, "deliver")
 	}
-	if calls.Load() != 1 {
-		t.Errorf("%d calls after core.Permanent", calls.Load())
-	}
+	equal(t, calls.Load(), 1, "calls after core.Permanent")
 
 	list, err := w.in.ListDead(t.Context(), inbox.DeadQuery{})
 	if err != nil || len(list) != 2 {
@@ -97,9 +91,7 @@ func TestAckDead(t *testing.T) {
 			t.Errorf("not acknowledged: %v", err)
 		}
 	}
-	if calls.Load() != 1 {
-		t.Errorf("%d calls", calls.Load())
-	}
+	equal(t, calls.Load(), 1, "calls")
 	w.hears("dead", 3)
 	if err := w.deliver(h, message.NewMessage("", nil)); !errors.Is(err, inbox.ErrInvalidMessage) {
 		t.Errorf("a message without a key cannot be dead: %v", err)
@@ -130,9 +122,7 @@ func TestAckDeadAcknowledgesNoOther(t *testing.T) {
 			func(context.Context, []*message.Message) error { return nil }) {
 			refused("batch", err)
 		}
-		if calls.Load() != 0 {
-			t.Errorf("%d calls", calls.Load())
-		}
+		equal(t, calls.Load(), 0, "calls")
 		if class, marked := core.ClassOf(final); !marked || class != core.ClassPermanent {
 			refused("first failure", w.deliver(h, event(t.Context(), "d")))
 		}
@@ -195,9 +185,7 @@ func TestSomeFailuresSpendNoAttempt(t *testing.T) {
 				<-msg.Context().Done()
 				return nil, msg.Context().Err()
 			}
-			if err := w.deliver(h, event(ctx, "e")); !errors.Is(err, inbox.ErrDead) {
-				t.Errorf("%v", err)
-			}
+			wantErr(t, w.deliver(h, event(ctx, "e")), inbox.ErrDead, "deliver")
 		})
 	})
 }

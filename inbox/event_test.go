@@ -114,9 +114,7 @@ func TestTenantIsFinal(t *testing.T) {
 	w := newWorld(t, func(c *inbox.Config) { c.Tenant = none })
 	first := event(t.Context(), "e", core.HeaderTenantID, "acme")
 	for _, msg := range []*message.Message{first, event(t.Context(), "e")} {
-		if err := w.deliver(w.handler, msg); err != nil {
-			t.Error(err)
-		}
+		noError(t, w.deliver(w.handler, msg))
 		if e, err := w.in.Event(msg); e.Tenant != "" || err != nil {
 			t.Errorf("tenant %q, %v", e.Tenant, err)
 		}
@@ -124,15 +122,11 @@ func TestTenantIsFinal(t *testing.T) {
 	w.effect("e", 1)
 
 	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
 		Consumer: "mailer", Runner: runner, Tenant: none, Handler: func(*message.Message) string { return "mail" },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	runs := 0
 	h := a.Middleware(func(*message.Message) ([]*message.Message, error) {
 		runs++
@@ -143,9 +137,7 @@ func TestTenantIsFinal(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if runs != 1 {
-		t.Errorf("%d runs", runs)
-	}
+	equal(t, runs, 1, "runs")
 }
 
 // The place that a subscriber names is kept, unless the message has it from another topic.
@@ -164,16 +156,12 @@ func TestSourceFromMetadata(t *testing.T) {
 		"other/2/3", "orders.poison/2/3",
 	}
 	for _, place := range places {
-		if err := pubsub.Publish("orders", event(t.Context(), "e", core.HeaderSource, place)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pubsub.Publish("orders", event(t.Context(), "e", core.HeaderSource, place)))
 	}
 	for n, e := range got {
 		if e.Topic != "orders" || e.Located != (n == 0) || n == 0 && (e.Partition != 2 || e.Offset != 1<<40) {
 			t.Errorf("%q: %+v", places[n], e)
 		}
 	}
-	if len(got) != len(places) {
-		t.Errorf("%d messages", len(got))
-	}
+	equal(t, len(got), len(places), "messages")
 }

@@ -147,16 +147,12 @@ func TestPauses(t *testing.T) {
 		away := func(*message.Message) ([]*message.Message, error) { return nil, core.Unavailable(errHandler) }
 		within("an outage", pause(t.Context(), away, "a"), time.Second)
 		within("an outage goes on", pause(t.Context(), away, "b"), 2*time.Second)
-		if got := pause(t.Context(), w.handler, "c"); got != 0 {
-			t.Errorf("a success took %s", got)
-		}
+		equal(t, pause(t.Context(), w.handler, "c"), 0, "a success took")
 		within("the next outage", pause(t.Context(), away, "b"), time.Second)
 
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		if got := pause(ctx, fails, "f"); got != 10*time.Millisecond {
-			t.Errorf("shutting down took %s", got)
-		}
+		equal(t, pause(ctx, fails, "f"), 10*time.Millisecond, "shutting down took")
 		batch := func(context.Context, []*message.Message) error { return errHandler }
 		start := time.Now()
 		w.in.ProcessBatch(t.Context(), []*message.Message{

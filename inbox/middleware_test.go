@@ -33,9 +33,7 @@ func (w *world) times(n int, err error) (message.HandlerFunc, *atomic.Int64) {
 func TestDuplicatesAreAcknowledgedWithoutTheHandler(t *testing.T) {
 	w := newWorld(t)
 	for range 3 {
-		if err := w.deliver(w.handler, event(t.Context(), "e", "event_type", "order.placed")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.deliver(w.handler, event(t.Context(), "e", "event_type", "order.placed")))
 	}
 	w.effect("e", 1)
 	w.hears("processed", 1)
@@ -51,9 +49,7 @@ func TestDifferentKeysAreDifferentEvents(t *testing.T) {
 	ids := []string{"e", "E", "e ", "é", "e\u0301", "ß", "ss"}
 	for _, id := range ids {
 		for _, tenant := range []string{"", "a", "A"} {
-			if err := w.deliver(w.handler, event(t.Context(), id, "tenant_id", tenant)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.deliver(w.handler, event(t.Context(), id, "tenant_id", tenant)))
 		}
 	}
 	for _, id := range ids {
@@ -73,9 +69,7 @@ func TestTwoHandlersOfOneTopicBothRun(t *testing.T) {
 		r.AddConsumerHandler("two", "orders", ps, count(&two))
 	})
 	for range 2 {
-		if err := pubsub.Publish("orders", event(t.Context(), "e")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pubsub.Publish("orders", event(t.Context(), "e")))
 	}
 	if one.Load() != 1 || two.Load() != 1 {
 		t.Errorf("ran %d and %d times, want 1 and 1", one.Load(), two.Load())
@@ -94,9 +88,7 @@ func TestAFailureIsRolledBackAndDeliveredAgain(t *testing.T) {
 	if err := pubsub.Publish("orders", event(t.Context(), "e")); err != nil { // returns when acknowledged
 		t.Fatal(err)
 	}
-	if calls.Load() != 3 {
-		t.Errorf("%d calls, want 3", calls.Load())
-	}
+	equal(t, calls.Load(), 3, "calls")
 	w.effect("e", 1)
 	w.hears("failed", 2)
 	w.hears("processed", 1)
@@ -115,9 +107,7 @@ func TestAPanicRollsBackAndGoesOn(t *testing.T) {
 		msg := event(t.Context(), "e")
 		func() {
 			defer func() {
-				if r := recover(); r != "boom" {
-					t.Errorf("recovered %v", r)
-				}
+				equal(t, recover(), "boom", "recovered")
 			}()
 			_ = w.deliver(h, msg)
 		}()
@@ -126,31 +116,21 @@ func TestAPanicRollsBackAndGoesOn(t *testing.T) {
 		}
 	}
 	w.effect("e", 0)
-	if err := w.deliver(w.handler, event(t.Context(), "e")); !errors.Is(err, inbox.ErrDead) {
-		t.Errorf("after two panics: %v, want ErrDead", err)
-	}
+	wantErr(t, w.deliver(w.handler, event(t.Context(), "e")), inbox.ErrDead, "after two panics")
 }
 
 // A transaction that failed because of others is run again as a whole.
 func TestRetryableFailuresRunTheTransactionAgain(t *testing.T) {
 	w := newWorld(t)
 	h, calls := w.times(3, core.ErrTxAborted)
-	if err := w.deliver(h, event(t.Context(), "e")); err != nil {
-		t.Fatal(err)
-	}
-	if calls.Load() != 4 {
-		t.Errorf("%d calls", calls.Load())
-	}
+	must(t, w.deliver(h, event(t.Context(), "e")))
+	equal(t, calls.Load(), 4, "calls")
 	w.effect("e", 1)
 	w.hears("failed", 0)
 
 	h, calls = w.times(1000, core.ErrTxAborted)
-	if err := w.deliver(h, event(t.Context(), "bounded")); !errors.Is(err, core.ErrTxAborted) {
-		t.Errorf("%v", err)
-	}
-	if calls.Load() != 10 {
-		t.Errorf("%d calls, want 10", calls.Load())
-	}
+	wantErr(t, w.deliver(h, event(t.Context(), "bounded")), core.ErrTxAborted, "deliver")
+	equal(t, calls.Load(), 10, "calls")
 }
 
 // The message is acknowledged only after the commit. A transaction whose commit failed because of
@@ -173,16 +153,10 @@ func TestTheCommitDecides(t *testing.T) {
 				}
 				return w.handler(msg)
 			}
-			if err := w.deliver(h, event(t.Context(), "e")); !errors.Is(err, tt.want) {
-				t.Fatalf("%v, want %v", err, tt.want)
-			}
-			if err := w.deliver(h, event(t.Context(), "e")); err != nil {
-				t.Fatal(err)
-			}
+			wantErr(t, w.deliver(h, event(t.Context(), "e")), tt.want, "deliver")
+			must(t, w.deliver(h, event(t.Context(), "e")))
 			w.effect("e", 1)
-			if calls != 2 {
-				t.Errorf("%d calls", calls)
-			}
+			equal(t, calls, 2, "calls")
 		})
 	}
 }
@@ -195,9 +169,7 @@ func TestAPoisonQueueInsideIsNoticed(t *testing.T) {
 		msg.Metadata.Set("reason_poisoned", errHandler.Error())
 		return nil, nil
 	}
-	if err := w.deliver(h, event(t.Context(), "e")); !errors.Is(err, inbox.ErrPoisonInside) {
-		t.Errorf("%v", err)
-	}
+	wantErr(t, w.deliver(h, event(t.Context(), "e")), inbox.ErrPoisonInside, "deliver")
 	w.effect("e", 0)
 
 	// A message that comes back from a poison queue still says why it was there.
@@ -217,14 +189,10 @@ func TestATransactionInTheContextIsRefused(t *testing.T) {
 	}
 	w.effect("e", 0)
 	tx, err := w.repo.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tx.Rollback()
 	for _, err := range w.in.ProcessBatch(core.ContextWithTx(t.Context(), tx),
 		[]*message.Message{event(t.Context(), "e")}, nil) {
-		if !errors.Is(err, inbox.ErrInTransaction) {
-			t.Errorf("batch: %v", err)
-		}
+		wantErr(t, err, inbox.ErrInTransaction, "batch")
 	}
 }

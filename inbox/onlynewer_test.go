@@ -13,10 +13,8 @@ func TestOnlyNewer(t *testing.T) {
 	w := newWorld(t, func(c *inbox.Config) { c.OnlyNewer = []string{"handler"} })
 	deliver := func(id, seq, tenant, key string) {
 		t.Helper()
-		if err := w.deliver(w.handler, event(t.Context(), id, "key_seq", seq, "tenant_id", tenant, "partition_key",
-			key)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.deliver(w.handler, event(t.Context(), id, "key_seq", seq, "tenant_id", tenant, "partition_key",
+			key)))
 	}
 	deliver("new", "7", "a", "k")
 	deliver("old", "6", "a", "k") // older than 7: stale
@@ -54,9 +52,7 @@ func TestOnlyNewerAfterARedrive(t *testing.T) {
 		lane("6", "6"), lane("5 redriven", "7", core.HeaderFirstKeySeq, "5"), lane("8", "8"),
 		lane("9 redriven, nothing had passed it", "10", core.HeaderFirstKeySeq, "9"),
 	} {
-		if err := w.deliver(w.handler, msg); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.deliver(w.handler, msg))
 	}
 	w.effect("5 redriven", 0)
 	w.effect("9 redriven, nothing had passed it", 1)

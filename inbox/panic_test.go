@@ -78,9 +78,7 @@ func TestAPanicIsRecordedWithItsValue(t *testing.T) {
 		parked := func(id, code, text string) {
 			t.Helper()
 			list, err := w.in.ListDead(t.Context(), inbox.DeadQuery{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, p := range list {
 				if p.EventID == id {
 					if p.Code != code || !strings.Contains(p.Text, text) {

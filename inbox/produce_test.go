@@ -52,16 +52,12 @@ func TestProducedMessagesGoToTheOutboxInTheTransaction(t *testing.T) {
 			})
 	})
 	for range 2 {
-		if err := pubsub.Publish("orders", event(t.Context(), "e")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pubsub.Publish("orders", event(t.Context(), "e")))
 	}
 	if len(outbox.topics) != 2 || outbox.topics[0] != "invoices" || outbox.inTx != 2 {
 		t.Errorf("the outbox got %+v", outbox.topics)
 	}
-	if published.Load() != 0 {
-		t.Error("the Router published too")
-	}
+	equal(t, published.Load(), 0, "the Router published too")
 	w.hears("produced", 2)
 }
 
@@ -121,10 +117,8 @@ func TestProducedIsToldOfTheDelivery(t *testing.T) {
 						return []*message.Message{event(msg.Context(), "i")}, nil
 					})
 			})
-			if err := pubsub.Publish("orders", event(t.Context(), "e", "ce_id", "e",
-				"ce_time", at.Format(time.RFC3339))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, pubsub.Publish("orders", event(t.Context(), "e", "ce_id", "e",
+				"ce_time", at.Format(time.RFC3339))))
 			if len(told) != 2 || asked != 1 {
 				t.Fatalf("told %d times, asked for the id %d times", len(told), asked)
 			}

@@ -132,9 +132,7 @@ func newClinic(t *testing.T) *clinic {
 			cfg.Store, cfg.Transactor, cfg.Logger = c.store, c.repo.Transactor(), slog.New(slog.DiscardHandler)
 		}))
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	router.AddMiddleware(m)
 	router.AddConsumerHandler("invoice", "orders", c.queues, c.handle)
 	ctx, stop := context.WithCancel(context.Background())
@@ -143,9 +141,7 @@ func newClinic(t *testing.T) *clinic {
 	<-router.Running()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-ended)
 	})
 	return c
 }
@@ -177,9 +173,7 @@ func (c *clinic) park(ids ...string) {
 		key, _, _ := strings.Cut(id, ":")
 		msg := event(c.t.Context(), id, core.HeaderPartitionKey, key, "Nats-Msg-Id", id,
 			core.HeaderSource, "orders/0/1")
-		if err := c.Publish("orders", msg); err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, c.Publish("orders", msg))
 	}
 	synctest.Wait()
 	c.wantQueue(ids...)
@@ -385,9 +379,7 @@ func TestReleaseRefusesIncompleteRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, err := w.in.Release(t.Context(), inbox.ReleaseRequest{Limit: -1, Wait: -1, Idle: -1})
-	if !errors.Is(err, inbox.ErrInvalidRequest) {
-		t.Fatalf("%v", err)
-	}
+	wantErr(t, err, inbox.ErrInvalidRequest, "Release")
 	for _, part := range []string{"From", "Topic", "To", "Actor", "Reason", "Limit", "Wait", "Idle"} {
 		if !strings.Contains(err.Error(), "ReleaseRequest."+part+" ") {
 			t.Errorf("%v does not say %s", err, part)

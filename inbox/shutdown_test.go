@@ -72,17 +72,13 @@ func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 		}
 	}
 	for range 10 { // gochannel delivers again until it is closed
-		if err := w.deliver(w.handler, event(ctx, "e")); !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
-		}
+		wantErr(t, w.deliver(w.handler, event(ctx, "e")), context.Canceled, "deliver")
 		if _, err := l.h(w.handler)(event(ctx, "e")); !errors.Is(err, context.Canceled) {
 			t.Errorf("lease: %v", err)
 		}
 	}
 	for _, err := range w.in.ProcessBatch(ctx, []*message.Message{event(ctx, "e")}, nil) {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("batch: %v", err)
-		}
+		wantErr(t, err, context.Canceled, "batch")
 	}
 	if len(w.infos) != 23 {
 		t.Errorf("told of %d deliveries", len(w.infos))
@@ -92,9 +88,7 @@ func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 			t.Errorf("told of attempt %d: %v", i.Attempt, i.Err)
 		}
 	}
-	if log.String() != "" {
-		t.Errorf("logged %s", log.String())
-	}
+	equal(t, log.String(), "", "logged")
 	if err := w.deliver(w.handler, event(t.Context(), "e")); err != nil {
 		t.Errorf("after the restart: %v", err)
 	}

@@ -96,9 +96,7 @@ func (w *world) effect(id string, want int) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if got := w.effects[id]; got != want {
-		w.t.Errorf("%d effects of %s, want %d", got, id, want)
-	}
+	equal(w.t, w.effects[id], want, "effects of %s", id)
 }
 
 func (w *world) hears(name string, want int) {
@@ -128,9 +126,7 @@ func (w *world) deliver(h message.HandlerFunc, msg *message.Message) error {
 	if len(produced) > 0 {
 		w.t.Errorf("%d messages are left for the Router to publish", len(produced))
 	}
-	if msg.Context() != ctx {
-		w.t.Error("the context of the message was not restored")
-	}
+	equal(w.t, msg.Context(), ctx, "the context of the message was not restored")
 	return err
 }
 
@@ -139,20 +135,14 @@ func routed(t *testing.T, add func(r *message.Router, pubsub *gochannel.GoChanne
 	t.Helper()
 	pubsub := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	r, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	add(r, pubsub)
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(context.Background()) }()
 	<-r.Running()
 	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		noError(t, r.Close())
+		noError(t, <-ended)
 		_ = pubsub.Close()
 	})
 	return pubsub

@@ -31,13 +31,9 @@ func release(t *testing.T, c *contract.Catalog) *contractoutbox.Baseline {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	const dir = "v1.0.0" // it is the name of the release
-	if err := newGenerator(t, c, contractoutbox.Config{}).Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, newGenerator(t, c, contractoutbox.Config{}).Write(dir))
 	r, err := contractoutbox.ReadBaseline(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -301,9 +297,7 @@ func TestBreaks(t *testing.T) {
 // has.
 func TestBaselineIsCompatibleWithItself(t *testing.T) {
 	g := newGenerator(t, catalog(), config)
-	if err := g.Compatible(release(t, catalog())); err != nil {
-		t.Error(err)
-	}
+	noError(t, g.Compatible(release(t, catalog())))
 }
 
 func TestReadBaseline(t *testing.T) {
@@ -315,9 +309,7 @@ func TestReadBaseline(t *testing.T) {
 		"no JSON": "{", "of somebody else": `{"asyncapi":"3.0.0","components":{"messages":{"a":{"payload":{}}}}}`,
 		"empty": `{}`, "a bad payload": `{"components":{"messages":{"a":{"payload":7}}}}`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, "asyncapi.json"), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, "asyncapi.json"), []byte(content), 0o600))
 		if _, err := contractoutbox.ReadBaseline(dir); !errors.Is(err, contractoutbox.ErrBaseline) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -339,9 +331,7 @@ func TestGitBaseline(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(root, "docs", "events")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
 	if _, err := contractoutbox.GitBaseline(t.Context(), dir, ""); err == nil ||
 		errors.Is(err, contractoutbox.ErrNotReleased) {
 		t.Errorf("no repository: %v", err)
@@ -358,23 +348,17 @@ func TestGitBaseline(t *testing.T) {
 		t.Errorf("a tag without documents: %v", err)
 	}
 	for tag, c := range map[string]*contract.Catalog{"v1.0.0": one(nil, basic{"o", 1})} {
-		if err := newGenerator(t, c, contractoutbox.Config{}).Write(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, newGenerator(t, c, contractoutbox.Config{}).Write(dir))
 		git("add", ".")
 		git("commit", "-q", "-m", tag)
 		git("tag", tag)
 	}
 	g := newGenerator(t, one(nil, otherName{"o", 1}), contractoutbox.Config{})
-	if err := g.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Write(dir))
 	git("commit", "-q", "-a", "-m", "next")
 	for _, tag := range []string{"", "v1.0.0", "HEAD~1"} {
 		r, err := contractoutbox.GitBaseline(t.Context(), dir, tag)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n := len(g.Breaks(r)); n != 2 {
 			t.Errorf("tag %q: %d breaks", tag, n)
 		}

@@ -29,9 +29,7 @@ var update = flag.Bool("update", false, "write testdata/events")
 func newGenerator(t *testing.T, c *contract.Catalog, cfg contractoutbox.Config) *contractoutbox.Generator {
 	t.Helper()
 	g, err := contractoutbox.New(c, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return g
 }
 
@@ -44,13 +42,9 @@ func TestDocuments(t *testing.T) {
 	g := newGenerator(t, catalog(), config)
 	dir := filepath.Join("testdata", "events")
 	if *update {
-		if err := g.Write(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Write(dir))
 	}
-	if err := g.Verify(dir); err != nil {
-		t.Error(err)
-	}
+	noError(t, g.Verify(dir))
 	want := []string{
 		"README.md", "asyncapi.json", "audit-done/audit-done.md", "audit-done/audit-done.v1.schema.json",
 		"sales/order.cancelled.md", "sales/order.cancelled.v1.schema.json", "sales/order.placed.md",
@@ -71,37 +65,23 @@ func TestDocuments(t *testing.T) {
 // JSON Schema of draft 7 in it. Every reference leads somewhere.
 func TestAsyncAPIIsValid(t *testing.T) {
 	file, err := os.Open(filepath.Join("testdata", "asyncapi-3.0.0.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	unzipped, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(unzipped)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	schema := &jsonschema.Schema{}
-	if err := json.Unmarshal(text, schema); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, schema))
 	schema.Schema += "#" // the validator wants the whole name of the draft
 	asyncAPI, err := schema.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	read := func() (doc map[string]any) {
-		if err := json.Unmarshal(newGenerator(t, catalog(), config).Files()["asyncapi.json"], &doc); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(newGenerator(t, catalog(), config).Files()["asyncapi.json"], &doc))
 		return doc
 	}
 	doc := read()
-	if err := asyncAPI.Validate(doc); err != nil {
-		t.Error(err)
-	}
+	noError(t, asyncAPI.Validate(doc))
 	for ref := range references(doc) {
 		at := any(doc)
 		for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
@@ -167,9 +147,7 @@ func TestSchemaAcceptsWhatJSONWrites(t *testing.T) {
 		v.Enum = nil
 		v.Enums = nil
 		payload, err := json.Marshal(&v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := g.Validate("zoo", 1, payload); err != nil {
 			t.Errorf("%s: %v", payload, err)
 			return false
@@ -179,9 +157,7 @@ func TestSchemaAcceptsWhatJSONWrites(t *testing.T) {
 	cfg := &quick.Config{MaxCount: 300, Values: func(args []reflect.Value, r *rand1) {
 		args[0] = reflect.ValueOf(randomZoo(r))
 	}}
-	if err := quick.Check(check, cfg); err != nil {
-		t.Error(err)
-	}
+	noError(t, quick.Check(check, cfg))
 	check(zoo{})
 	check(zoo{Optional: &contractOptional{}, Map: map[int]map[string][]bool{1: {"a": nil, "b": {true}}, 2: nil}})
 	if n < 300 {
@@ -198,9 +174,7 @@ func TestSchemaAcceptsWhatJSONWrites(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	g := newGenerator(t, catalog(), config)
-	if err := g.Validate("order.placed", 1, []byte(`{"id":"o","euros":1,"more":2}`)); err != nil {
-		t.Error(err)
-	}
+	noError(t, g.Validate("order.placed", 1, []byte(`{"id":"o","euros":1,"more":2}`)))
 	for name, err := range map[string]error{
 		"type: 1 has type":  g.Validate("order.placed", 1, []byte(`{"id":1,"euros":1}`)),
 		"required":          g.Validate("order.cancelled", 1, []byte(`{}`)),
@@ -316,34 +290,22 @@ func TestWriteAndVerify(t *testing.T) {
 		!strings.Contains(err.Error(), "asyncapi.json is missing") {
 		t.Error(err)
 	}
-	if err := errors.Join(g.Write(dir), g.Verify(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(g.Write(dir), g.Verify(dir)))
 	path := func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
 	page, err := os.ReadFile(path("sales/order.placed.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put := func(name string, content []byte) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(path(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path(name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path(name)), 0o755))
+		must(t, os.WriteFile(path(name), content, 0o600))
 	}
 	put("sales/order.placed.md", bytes.ReplaceAll(page, []byte("\n"), []byte("\r\n"))) // as Git does on Windows
-	if err := g.Verify(dir); err != nil {
-		t.Error(err)
-	}
+	noError(t, g.Verify(dir))
 	put("sales/order.placed.md", bytes.Replace(page, []byte("team orders"), []byte("team x"), 1))
 	put("gone/order.gone.md", page)
 	put("gone/mine.md", []byte("# mine\n"))
 	put("sales/mine.schema.json", []byte("{}\n"))
-	if err := os.Remove(path("asyncapi.json")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path("asyncapi.json")))
 	err = g.Verify(dir)
 	for _, text := range []string{
 		"Generator.Write(", `sales/order.placed.md: line `,
@@ -358,12 +320,8 @@ func TestWriteAndVerify(t *testing.T) {
 		t.Error(err)
 	}
 	before, err := os.Stat(path("README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(g.Write(dir), g.Verify(dir)); err != nil {
-		t.Error(err)
-	}
+	must(t, err)
+	noError(t, errors.Join(g.Write(dir), g.Verify(dir)))
 	after, err := os.Stat(path("README.md"))
 	if err != nil || !after.ModTime().Equal(before.ModTime()) {
 		t.Errorf("a file that is the same was written again: %v", err)

@@ -16,9 +16,7 @@ func ExampleOpenDB() {
 	t := &testing.T{} // the t of the test
 
 	db, err := outboxtest.OpenDB(core.Postgres)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ob := outboxtest.NewOutbox(t, core.Config{})
 
 	ctx := context.Background()

@@ -26,12 +26,8 @@ func ExampleNewOutbox() {
 
 	ob := outboxtest.NewOutbox(t, core.Config{})
 	ctx := context.Background()
-	if err := placeOrder(ctx, ob.Transactor, ob.Outbox, "7"); err != nil {
-		t.Fatal(err)
-	}
-	if err := ob.Drain(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, placeOrder(ctx, ob.Transactor, ob.Outbox, "7"))
+	must(t, ob.Drain(ctx))
 	d := outboxtest.RequirePublished(t, ob.Publisher, outboxtest.Match{Type: "order.placed"})
 	outboxtest.RequireNotPublished(t, ob.Publisher, outboxtest.Match{Type: "order.cancelled"})
 	fmt.Println(d.Topic, d.Key, d.Attempt)
@@ -45,9 +41,7 @@ func ExamplePublisher() {
 	ob := outboxtest.NewOutbox(t, core.Config{Breaker: core.BreakerPolicy{ProbeInterval: 10 * time.Millisecond}})
 	ctx := context.Background()
 	ob.Publisher.Outage("order.placed", nil)
-	if err := placeOrder(ctx, ob.Transactor, ob.Outbox, "7"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, placeOrder(ctx, ob.Transactor, ob.Outbox, "7"))
 	err := ob.Drain(ctx)
 	fmt.Println("down:", len(ob.Publisher.Accepted()), errors.Is(err, core.ErrStopped))
 

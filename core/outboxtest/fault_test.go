@@ -58,18 +58,14 @@ func TestFaultyRepositoryFailsEachMethod(t *testing.T) {
 			if m == outboxtest.MethodInsert && i == 2 {
 				break // the first call has inserted the row
 			}
-			if err := call(); !errors.Is(err, want) {
-				t.Errorf("%s, call %d: %v, want %v", m, i+1, err, want)
-			}
+			wantErr(t, call(), want, "%s, call %d", m, i+1)
 			total++
 		}
 		if n := f.Calls(m); n != 3 && m != outboxtest.MethodInsert {
 			t.Errorf("%s: %d calls", m, n)
 		}
 	}
-	if f.Calls("") != total {
-		t.Errorf("%d calls, want %d", f.Calls(""), total)
-	}
+	equal(t, f.Calls(""), total, "calls")
 }
 
 func TestFaultyRepositoryBeforeAndAfter(t *testing.T) {
@@ -81,9 +77,7 @@ func TestFaultyRepositoryBeforeAndAfter(t *testing.T) {
 		if err := calls(t.Context(), f, tx)[outboxtest.MethodInsert](); err == nil {
 			t.Error("no error")
 		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tx.Commit())
 		if n := len(r.Rows()); (n == 1) != after {
 			t.Errorf("after %t: %d rows", after, n)
 		}
@@ -97,9 +91,7 @@ func TestFaultyRepositoryTimesHookAndHeal(t *testing.T) {
 	f.Fail(outboxtest.Fault{Method: outboxtest.MethodBacklog, Times: 2, Err: one})
 	f.Fail(outboxtest.Fault{N: 4, Times: -1, Err: two})
 	for i, want := range []error{one, one, nil, two, two} {
-		if err := backlog(); !errors.Is(err, want) {
-			t.Errorf("call %d: %v, want %v", i+1, err, want)
-		}
+		wantErr(t, backlog(), want, "call %d", i+1)
 	}
 	f.Heal()
 	var seen []outboxtest.Method
@@ -111,7 +103,5 @@ func TestFaultyRepositoryTimesHookAndHeal(t *testing.T) {
 		t.Errorf("with a hook: %v, seen %v", err, seen)
 	}
 	f.Hook(nil)
-	if err := backlog(); err != nil {
-		t.Error(err)
-	}
+	noError(t, backlog())
 }

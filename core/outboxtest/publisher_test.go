@@ -23,9 +23,7 @@ func delivery(topic, key string, seq int64) core.Delivery {
 func TestPublisherRecords(t *testing.T) {
 	p := &outboxtest.Publisher{}
 	d := delivery("a", "", 0)
-	if err := p.Publish(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Publish(t.Context(), d))
 	d.Payload[0] = 'x'
 	got := p.Accepted()
 	if len(got) != 1 || got[0].ID != d.ID || string(got[0].Payload) != "p" {
@@ -52,9 +50,7 @@ func TestPublisherFails(t *testing.T) {
 		topic string
 		want  error
 	}{{"good", one}, {"bad", one}, {"good", nil}, {"bad", two}, {"good", nil}} {
-		if err := p.Publish(t.Context(), delivery(tt.topic, "", 0)); !errors.Is(err, tt.want) {
-			t.Errorf("publish %d: %v, want %v", i, err, tt.want)
-		}
+		wantErr(t, p.Publish(t.Context(), delivery(tt.topic, "", 0)), tt.want, "publish %d", i)
 	}
 	class, _ := core.ClassOf(p.Publish(t.Context(), delivery("down", "", 0)))
 	if class != core.ClassUnavailable {
@@ -62,9 +58,7 @@ func TestPublisherFails(t *testing.T) {
 	}
 	p.Restore("down")
 	p.LoseAcks(1, one)
-	if err := p.Publish(t.Context(), delivery("down", "", 0)); !errors.Is(err, one) {
-		t.Errorf("a lost acknowledgement: %v", err)
-	}
+	wantErr(t, p.Publish(t.Context(), delivery("down", "", 0)), one, "a lost acknowledgement")
 	if n, m := len(p.Accepted()), len(p.Attempts()); n != 3 || m != 7 {
 		t.Errorf("%d accepted of %d", n, m)
 	}
@@ -90,16 +84,10 @@ func TestPublisherBlocksAndHangs(t *testing.T) {
 		}
 		p.Unblock()
 		p.Wait(t, 1)
-		if err := <-results; err != nil {
-			t.Error(err)
-		}
-		if err := <-results; !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a publish that hangs: %v", err)
-		}
+		noError(t, <-results)
+		wantErr(t, <-results, context.DeadlineExceeded, "a publish that hangs")
 		p.Block()
-		if err := p.Publish(ctx, delivery("good", "", 0)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a blocked publish: %v", err)
-		}
+		wantErr(t, p.Publish(ctx, delivery("good", "", 0)), context.DeadlineExceeded, "a blocked publish")
 	})
 }
 
@@ -114,14 +102,10 @@ func TestPublisherSeesOverlaps(t *testing.T) {
 			go func() { _ = p.Publish(t.Context(), d) }()
 		}
 		synctest.Wait()
-		if p.Overlaps() != 0 {
-			t.Errorf("%d overlaps of different keys", p.Overlaps())
-		}
+		equal(t, p.Overlaps(), 0, "overlaps of different keys")
 		go func() { _ = p.Publish(t.Context(), delivery("a", "k", 2)) }()
 		synctest.Wait()
-		if p.Overlaps() != 1 {
-			t.Errorf("%d overlaps, want 1", p.Overlaps())
-		}
+		equal(t, p.Overlaps(), 1, "overlaps")
 		p.Unblock()
 		synctest.Wait()
 		if p.InFlight() != 0 {
@@ -162,9 +146,7 @@ func TestRequire(t *testing.T) {
 	a, b := delivery("orders", "k", 1), delivery("orders", "k", 2)
 	a.Type, b.Type, b.TenantID, b.AggregateID = "order.placed", "order.paid", "acme", "7"
 	for _, d := range []core.Delivery{a, b} {
-		if err := p.Publish(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Publish(t.Context(), d))
 	}
 	if got := outboxtest.RequirePublished(t, p, outboxtest.Match{
 		Type: "order.paid", TenantID: "acme", AggregateID: "7",
@@ -215,9 +197,7 @@ func TestRequire(t *testing.T) {
 func TestWaitGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &outboxtest.Publisher{}
-		if err := p.Publish(t.Context(), delivery("a", "", 0)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Publish(t.Context(), delivery("a", "", 0)))
 		got := fails(t, func(tb testing.TB) { tb.Helper(); p.Wait(tb, 2) })
 		if !strings.Contains(got, "1 events were published within 30s, want 2:") {
 			t.Errorf("failed with %q", got)
@@ -232,9 +212,7 @@ func TestRequireNothingRecorded(t *testing.T) {
 	m := &model{}
 	m.Record(core.Event{Type: "placed"})
 	_, ended, err := m.HandOver()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ended(core.Committed)
 	outboxtest.RequireNothingRecorded(t, m)
 	outboxtest.RequireNothingRecorded(t)

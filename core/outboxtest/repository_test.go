@@ -33,9 +33,7 @@ func insert(ctx context.Context, r *outboxtest.Repository, tx core.Tx, key strin
 func begin(t *testing.T, r *outboxtest.Repository) *outboxtest.Tx {
 	t.Helper()
 	tx, err := r.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tx
 }
 
@@ -44,9 +42,7 @@ func TestKeyLockIsHeldUntilTheEndInsideABubble(t *testing.T) {
 		r := outboxtest.NewRepository()
 		first := begin(t, r)
 		a, err := insert(t.Context(), r, first, "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		type result struct {
 			at  core.Inserted
 			err error
@@ -63,16 +59,12 @@ func TestKeyLockIsHeldUntilTheEndInsideABubble(t *testing.T) {
 			t.Fatal("the second transaction did not wait for the key")
 		default:
 		}
-		if err := first.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, first.Commit())
 		b := <-done
 		if b.err != nil || b.at.KeySeq != a.KeySeq+1 || b.at.Opened {
 			t.Fatalf("second place %+v, %v; first %+v", b.at, b.err, a)
 		}
-		if err := second.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second.Rollback())
 	})
 }
 
@@ -115,12 +107,8 @@ func TestDeadlockHasAVictim(t *testing.T) {
 					t.Fatal("the victim goes on")
 				}
 				_ = two.Rollback()
-				if err := <-done; err != nil {
-					t.Fatal(err)
-				}
-				if err := one.Commit(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, <-done)
+				must(t, one.Commit())
 				if n := len(r.Rows()); n != 2 {
 					t.Fatalf("%d rows, want those of the winner", n)
 				}
@@ -174,9 +162,7 @@ func TestClock(t *testing.T) {
 		if _, err := insert(t.Context(), r, tx, ""); err != nil {
 			t.Fatal(err)
 		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tx.Commit())
 		rows := r.Rows()
 		return rows[len(rows)-1]
 	}
@@ -200,9 +186,7 @@ func TestRowsAreCopies(t *testing.T) {
 	if len(r.Rows()) != 0 || r.Keys() != 1 {
 		t.Errorf("%d rows and %d keys before the commit", len(r.Rows()), r.Keys())
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Commit())
 	row := r.Rows()[0]
 	row.Status, row.Event.Payload = outboxtest.StatusDead, []byte("x")
 	if same, ok := r.Row(row.ID); !ok || same.Status != outboxtest.StatusNew || len(same.Event.Payload) != 0 {
@@ -219,12 +203,8 @@ func TestUntrackedTransaction(t *testing.T) {
 	if _, err := ob.Publish(t.Context(), tx.Untracked(), core.Event{Type: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if err := ob.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Commit())
+	must(t, ob.Drain(t.Context()))
 	outboxtest.RequirePublished(t, ob.Publisher, outboxtest.Match{Type: "t"})
 }
 
@@ -245,16 +225,12 @@ func TestForeignTransactionsAreRefused(t *testing.T) {
 // A Repository accepts a transaction of an ORM. The rows exist once that transaction has committed.
 func TestTransactionsOfOthers(t *testing.T) {
 	db, err := outboxtest.OpenDB(core.Postgres)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	ob := outboxtest.NewOutbox(t, core.Config{})
 	publish := func(tx *sql.Tx, types ...string) {
 		own, err := sqltx.TxOf(t.Context(), tx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, typ := range types {
 			if _, err := ob.Publish(t.Context(), own, core.Event{Type: typ, Key: "k", Topic: "t"}); err != nil {
 				t.Fatal(err)
@@ -263,9 +239,7 @@ func TestTransactionsOfOthers(t *testing.T) {
 	}
 	for _, commit := range []bool{false, true} {
 		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		publish(tx, fmt.Sprint("kept.", commit))
 		if _, err := tx.ExecContext(t.Context(), "SAVEPOINT s"); err != nil {
 			t.Fatal(err)
@@ -274,16 +248,12 @@ func TestTransactionsOfOthers(t *testing.T) {
 		if _, err := tx.ExecContext(t.Context(), "ROLLBACK TO SAVEPOINT s"); err != nil {
 			t.Fatal(err)
 		}
-		if n := len(ob.Repository.Rows()); n != 0 {
-			t.Errorf("%d rows before the commit", n)
-		}
+		equal(t, len(ob.Repository.Rows()), 0, "rows before the commit")
 		end := tx.Rollback
 		if commit {
 			end = tx.Commit
 		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, end())
 	}
 	rows := ob.Repository.Rows()
 	if len(rows) != 1 || rows[0].Event.Type != "kept.true" {
@@ -319,9 +289,7 @@ func TestStatements(t *testing.T) {
 	if tx.Commit() == nil {
 		t.Error("an aborted transaction commits")
 	}
-	if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {
-		t.Errorf("Rollback after the end: %v", err)
-	}
+	wantErr(t, tx.Rollback(), sql.ErrTxDone, "Rollback after the end")
 }
 
 func TestNewOutboxRefusesAnotherRepository(t *testing.T) {

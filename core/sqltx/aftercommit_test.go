@@ -40,9 +40,7 @@ func TestAfterCommitRefuses(t *testing.T) {
 		"aborted":   {trackedTx{Tracker: aborted}, core.ErrTxAborted},
 		"over":      {trackedTx{Tracker: over}, core.ErrNoTransaction},
 	} {
-		if err := sqltx.AfterCommit(tc.tx, func() { t.Errorf("%s: it ran", name) }); !errors.Is(err, tc.want) {
-			t.Errorf("%s: %v, want %v", name, err, tc.want)
-		}
+		wantErr(t, sqltx.AfterCommit(tc.tx, func() { t.Errorf("%s: it ran", name) }), tc.want, "%s", name)
 	}
 }
 
@@ -52,12 +50,8 @@ func TestAfterCommitLogsPanics(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	defer slog.SetDefault(before)
 	tx := trackedTx{Tracker: sqltx.NewTracker(core.Postgres)}
-	if err := sqltx.AfterCommit(tx, func() { panic("oh no") }); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(func() error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sqltx.AfterCommit(tx, func() { panic("oh no") }))
+	must(t, tx.Commit(func() error { return nil }))
 	if s := log.String(); !strings.Contains(s, "oh no") || !strings.Contains(s, "aftercommit_test.go") {
 		t.Errorf("logged %q", s)
 	}

@@ -232,9 +232,7 @@ func TestConnectorForwardsOptionalInterfaces(t *testing.T) {
 		return nil
 	}))
 	must(t, conn.Close())
-	if db.Driver() != driver.Driver(d) {
-		t.Error("Driver is not the wrapped one")
-	}
+	equal(t, db.Driver(), driver.Driver(d), "Driver is not the wrapped one")
 	must(t, db.Close())
 	if !d.closed {
 		t.Error("the connector was not closed")
@@ -353,9 +351,7 @@ func TestConnectorEndsWhatSQLiteRefusedToCommit(t *testing.T) {
 		tx, own := beginTracked(t, trackedPool(t, d, tc.dialect))
 		var h heard
 		h.on(own)
-		if err := tx.Commit(); !errors.Is(err, tc.err) {
-			t.Errorf("%v: Commit returns %v", tc.err, err)
-		}
+		wantErr(t, tx.Commit(), tc.err, "%v: Commit returns", tc.err)
 		h.want(t, tc.heard)
 		if got := d.statements(); !slices.Equal(got, tc.want) {
 			t.Errorf("%v: the driver was asked %q, want %q", tc.err, got, tc.want)

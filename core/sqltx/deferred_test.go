@@ -89,20 +89,14 @@ func TestFlushSendsKeptInserts(t *testing.T) {
 			pool = log.open(t, sqltx.Connector(log, core.Postgres))
 		}
 		tx, err := pool.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d := &sqltx.DeferredInsert{}
 		if _, err := tx.ExecContext(sqltx.OfferInsert(t.Context(), d), "INSERT", 7); err != nil {
 			t.Fatal(err)
 		}
-		if d.Taken() != keeps {
-			t.Errorf("%s: taken %t", name, d.Taken())
-		}
+		equal(t, d.Taken(), keeps, "%s: taken", name)
 		own, err := sqltx.TxOf(t.Context(), tx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := sqltx.Flush(t.Context(), own); err != nil {
 			t.Errorf("%s: Flush: %v", name, err)
 		}
@@ -113,27 +107,17 @@ func TestFlushSendsKeptInserts(t *testing.T) {
 		if !slices.Contains(log.statements(), want) || slices.Contains(log.statements(), "SELECT 1") {
 			t.Errorf("%s: sent %q, want %q", name, log.statements(), want)
 		}
-		if err := tx.Rollback(); err != nil {
-			t.Error(err)
-		}
+		noError(t, tx.Rollback())
 	}
 	k.flushed = io.ErrUnexpectedEOF
 	pool := k.open(t, sqltx.Connector(k, core.Postgres))
 	tx, err := pool.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tx.Rollback()
 	own, err := sqltx.TxOf(t.Context(), tx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sqltx.Flush(t.Context(), own); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("Flush: %v", err)
-	}
-	if err := sqltx.Flush(t.Context(), nil); !errors.Is(err, core.ErrNoTransaction) {
-		t.Errorf("Flush without a transaction: %v", err)
-	}
+	must(t, err)
+	wantErr(t, sqltx.Flush(t.Context(), own), io.ErrUnexpectedEOF, "Flush")
+	wantErr(t, sqltx.Flush(t.Context(), nil), core.ErrNoTransaction, "Flush without a transaction")
 }
 
 // The outcome that a driver knows is the one that is reported.
@@ -153,13 +137,9 @@ func TestConnectorTakesTheOutcomeOfTheDriver(t *testing.T) {
 		k := &keeper{fakeDriver: newFake(), status: 'T', outcome: tc.outcome, commit: tc.err}
 		pool := k.open(t, sqltx.Connector(k, core.Postgres))
 		tx, err := pool.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		own, err := sqltx.TxOf(t.Context(), tx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var heard []core.Outcome
 		own.OnOutcome(func(o core.Outcome) { heard = append(heard, o) })
 		err = tx.Commit()
@@ -177,18 +157,12 @@ func TestConnectorAsksTheDriverForTheState(t *testing.T) {
 		k := &keeper{fakeDriver: newFake(), status: 'T', outcome: core.Committed}
 		pool := k.open(t, sqltx.Connector(k, core.Postgres))
 		tx, err := pool.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		own, err := sqltx.TxOf(t.Context(), tx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		own.OnOutcome(func(core.Outcome) {})
 		k.status = status
-		if err := tx.Commit(); !errors.Is(err, want) {
-			t.Errorf("%c: Commit: %v, want %v", status, err, want)
-		}
+		wantErr(t, tx.Commit(), want, "%c: Commit", status)
 	}
 }
 
@@ -228,17 +202,13 @@ func TestConnectorRefusesInsertsOutside(t *testing.T) {
 				for name, err := range map[string]error{
 					"Exec": executed, "Query": readAll(tx.QueryContext(ctx, "INSERT b", 7)), "Stmt": prepared,
 				} {
-					if !errors.Is(err, tc.refused) {
-						t.Errorf("%s: %v, want %v", name, err, tc.refused)
-					}
+					wantErr(t, err, tc.refused, "%s", name)
 				}
 				if tc.refused == nil {
 					want = append(want, "INSERT a", "INSERT c", "INSERT b")
 				}
 			}
-			if err := tx.Commit(); !errors.Is(err, tc.commit) {
-				t.Errorf("Commit: %v, want %v", err, tc.commit)
-			}
+			wantErr(t, tx.Commit(), tc.commit, "Commit")
 			got := slices.DeleteFunc(k.statements(), func(s string) bool { return s == "COMMIT" || s == "ROLLBACK" })
 			if !slices.Equal(got, want) {
 				t.Errorf("sent %q, want %q", got, want)

@@ -212,11 +212,9 @@ func readAll(rows *sql.Rows, err error) error {
 	return rows.Err()
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func wantIs(t *testing.T, err, target error) {

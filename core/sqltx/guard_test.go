@@ -19,9 +19,7 @@ func TestTrackerHarmless(t *testing.T) {
 		"SAVEPOINT a": false, "RELEASE a": false, "ROLLBACK TO a": false, "COMMIT": false, "\fROLLBACK": false,
 		"SELECT 1; COMMIT": false, "BEGIN": false, "PREPARE TRANSACTION 'a'": false, "no_statement": false,
 	} {
-		if got := tr.Harmless(text); got != want {
-			t.Errorf("%q: harmless %t, want %t", text, got, want)
-		}
+		equal(t, tr.Harmless(text), want, "%q: harmless", text)
 	}
 }
 
@@ -47,9 +45,7 @@ func TestTrackerGuard(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		release(nil)
 		err = tr.Commit(succeed)
 		if heard != c.want || !errors.Is(err, c.err) || c.err == nil && err != nil {

@@ -44,9 +44,7 @@ func TestRollbackOfADatabaseThatHangs(t *testing.T) {
 			},
 		} {
 			since := time.Now()
-			if err := end(); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: %v", name, err)
-			}
+			wantErr(t, end(), context.DeadlineExceeded, "%s", name)
 			if waited := time.Since(since); waited != 5*time.Second {
 				t.Errorf("%s waited %s", name, waited)
 			}

@@ -84,9 +84,7 @@ func TestTrackerSeveralStatementsInOne(t *testing.T) {
 		if err := tr.Commit(succeed); errors.Is(err, core.ErrCommitUnknown) != (want == core.Unknown) {
 			t.Errorf("%q: Commit returned %v", query, err)
 		}
-		if got != want {
-			t.Errorf("%q: heard %v, want %v", query, got, want)
-		}
+		equal(t, got, want, "%q: heard", query)
 	}
 }
 

@@ -58,9 +58,7 @@ func FuzzTrackerPrograms(f *testing.F) {
 		}
 		repo := outboxtest.NewRepository(outboxtest.WithDialect(d))
 		tx, err := repo.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		heard := map[core.RowID][]core.Outcome{}
 		for _, b := range program {
 			name := names[int(b/4)%len(names)]
@@ -68,9 +66,7 @@ func FuzzTrackerPrograms(f *testing.F) {
 			case 0:
 				e := core.Event{ID: core.NewEventID(), Type: "t", Topic: "t", Key: "k"}
 				id, err := core.NewRowID(e.ID, "t")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				row := core.NewRow{ID: id, Event: e, KeyID: core.NewKeyID("", "t", "k")}
 				if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: []core.NewRow{row}}); err == nil {
 					heard[row.ID] = nil

@@ -216,14 +216,12 @@ func TestTrackerReportsInOrderWhenItKnows(t *testing.T) {
 		t.Fatalf("heard %v while everything is open", tr.heard)
 	}
 	tr.steps("ROLLBACK TO s", "+d", "+e")
-	if err := tr.Commit(func() error {
+	must(t, tr.Commit(func() error {
 		if len(tr.heard) != 2 {
 			t.Errorf("heard %v before COMMIT", tr.heard)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if want := []string{"b", "c", "a", "d", "e"}; !slices.Equal(tr.order, want) {
 		t.Errorf("reported in the order %v, want %v", tr.order, want)
 	}
@@ -273,9 +271,7 @@ func TestTrackerHiddenControl(t *testing.T) {
 	for _, query := range []string{"SELECT 1;", "INSERT INTO x VALUES ('a; b')", "SELECT ';'; SELECT 2"} {
 		tr := track(core.SQLite, "+a", query)
 		_ = tr.Commit(succeed)
-		if tr.heard["a"] != core.Committed {
-			t.Errorf("%s: %s", query, tr.heard["a"])
-		}
+		equal(t, tr.heard["a"], core.Committed, "%s", query)
 	}
 }
 

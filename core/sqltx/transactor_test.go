@@ -158,9 +158,7 @@ func TestTransactorPanic(t *testing.T) {
 	var outer, inner heard
 	func() {
 		defer func() {
-			if v := recover(); v != "boom" {
-				t.Errorf("recovered %v", v)
-			}
+			equal(t, recover(), "boom", "recovered")
 		}()
 		_ = r.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 			outer.on(tx)
@@ -226,7 +224,5 @@ func TestTransactorOfNothing(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if err := core.CheckTransactor(sqltx.NewTransactor(new(sql.DB), core.SQLite)); err != nil {
-		t.Error(err)
-	}
+	noError(t, core.CheckTransactor(sqltx.NewTransactor(new(sql.DB), core.SQLite)))
 }

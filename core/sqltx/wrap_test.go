@@ -11,8 +11,6 @@ import (
 // WrapTx does not look into a nil connection.
 func TestWrapTxNil(t *testing.T) {
 	for _, conn := range []sqltx.Conn{nil, (*sql.Tx)(nil), (*sql.Conn)(nil)} {
-		if d := sqltx.WrapTx(conn, core.SQLite, nil).Dialect(); d != core.SQLite {
-			t.Errorf("%T: dialect %q", conn, d)
-		}
+		equal(t, sqltx.WrapTx(conn, core.SQLite, nil).Dialect(), core.SQLite, "%T: dialect", conn)
 	}
 }

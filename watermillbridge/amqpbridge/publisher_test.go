@@ -86,17 +86,13 @@ func TestABrokerThatSaysNothing(t *testing.T) {
 		AMQP:           amqpbridge.QueueConfig("amqp://guest:guest@" + addr),
 		ConnectTimeout: 200 * time.Millisecond,
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	began := time.Now()
-	err := newPublisher(t, config).Publish(ctx, delivery("orders"))
-	if class, _ := core.ClassOf(err); err == nil || class != core.ClassUnavailable ||
-		time.Since(began) > 30*time.Second {
-		t.Errorf("err = %v, class %v after %s; want unavailable after ConnectTimeout", err, class, time.Since(began))
+	err := newPublisher(t, config).Publish(t.Context(), delivery("orders")) // without ConnectTimeout, it hangs
+	if class, _ := core.ClassOf(err); err == nil || class != core.ClassUnavailable {
+		t.Errorf("err = %v, class %v; want unavailable after ConnectTimeout", err, class)
 	}
 
 	config.ConnectTimeout = time.Minute // so that the context ends first, also on a machine that stands still
-	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := newPublisher(t, config).Publish(ctx, delivery("orders")); !errors.Is(err, watermillbridge.ErrNoAnswer) &&
 		!errors.Is(err, context.DeadlineExceeded) {

@@ -21,9 +21,7 @@ func BenchmarkPublisher(b *testing.B) {
 		defer cancel()
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := fake.Publish(d.Topic, bridge.NewMessage(ctx, d)); err != nil {
-				b.Fatal(err)
-			}
+			must(b, fake.Publish(d.Topic, bridge.NewMessage(ctx, d)))
 		}
 	})
 	b.Run("Publish", func(b *testing.B) {
@@ -32,9 +30,7 @@ func BenchmarkPublisher(b *testing.B) {
 		defer cancel()
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := p.Publish(ctx, d); err != nil {
-				b.Fatal(err)
-			}
+			must(b, p.Publish(ctx, d))
 		}
 	})
 }

@@ -31,9 +31,7 @@ func through(t *testing.T, ob *outboxtest.Outbox, topic string, msgs ...*message
 	}); err != nil {
 		return nil, err
 	}
-	if err := ob.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ob.Drain(t.Context()))
 	var sent []*message.Message
 	for _, d := range ob.Publisher.Accepted()[before:] {
 		sent = append(sent, bridge.NewMessage(t.Context(), d))
@@ -116,9 +114,7 @@ func TestWhatCannotBeCarriedIsRefused(t *testing.T) {
 			if _, err := through(t, ob, "orders", msg); !errors.Is(err, core.ErrInvalidEvent) {
 				t.Errorf("err = %v, want ErrInvalidEvent", err)
 			}
-			if n := len(ob.Repository.Rows()); n != 0 {
-				t.Errorf("%d rows were written", n)
-			}
+			equal(t, len(ob.Repository.Rows()), 0, "rows were written")
 		})
 	}
 }
@@ -199,9 +195,7 @@ func TestDelaysOfWatermill(t *testing.T) {
 			p := newOutboxPublisher(t, ob, bridge.OutboxConfig{}).InTx(&fakeTx{})
 			msg := message.NewMessage("", nil)
 			tc.set(msg)
-			if err := p.Publish("later", msg); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.Publish("later", msg))
 			if d := ob.events[0].Delay; d < tc.from || d > tc.to {
 				t.Errorf("delay %s, want %s to %s", d, tc.from, tc.to)
 			}
@@ -246,13 +240,9 @@ func TestRowIDUnderTheNameOfTheBroker(t *testing.T) {
 	t.Parallel()
 	rec := &recorder{}
 	p, err := bridge.NewPublisher(rec, bridge.Config{RowIDMetadata: "Nats-Msg-Id"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := delivery("orders")
-	if err := p.Publish(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Publish(t.Context(), d))
 	msg := rec.msgs[0]
 	if msg.Metadata["Nats-Msg-Id"] != d.RowID.String() || msg.UUID != d.ID {
 		t.Errorf("UUID %q, metadata %v", msg.UUID, msg.Metadata)
@@ -285,9 +275,7 @@ func TestRequestReplyThroughTheOutbox(t *testing.T) {
 	logger := watermill.NopLogger{}
 	channel := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 16}, logger)
 	broker, err := bridge.NewPublisher(channel, bridge.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ob := outboxtest.NewOutbox(t, core.Config{Publisher: broker})
 	commands := newOutboxPublisher(t, ob, bridge.OutboxConfig{})
 
@@ -305,22 +293,16 @@ func TestRequestReplyThroughTheOutbox(t *testing.T) {
 		},
 		ListenForReplyTimeout: &patience,
 	}, requestreply.BackendPubsubJSONMarshaler[string]{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bus, err := cqrs.NewCommandBusWithConfig(commands, cqrs.CommandBusConfig{
 		GeneratePublishTopic: func(cqrs.CommandBusGeneratePublishTopicParams) (string, error) {
 			return "commands", nil
 		},
 		Marshaler: cqrs.JSONMarshaler{},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	router, err := message.NewRouter(message.RouterConfig{}, logger)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	processor, err := cqrs.NewCommandProcessorWithConfig(router, cqrs.CommandProcessorConfig{
 		GenerateSubscribeTopic: func(cqrs.CommandProcessorGenerateSubscribeTopicParams) (string, error) {
 			return "commands", nil
@@ -330,30 +312,22 @@ func TestRequestReplyThroughTheOutbox(t *testing.T) {
 		},
 		Marshaler: cqrs.JSONMarshaler{},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := processor.AddHandlers(requestreply.NewCommandHandlerWithResult("cancel", backend,
-		func(_ context.Context, c *cancelOrder) (string, error) { return "cancelled " + c.ID, nil })); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, processor.AddHandlers(requestreply.NewCommandHandlerWithResult("cancel", backend,
+		func(_ context.Context, c *cancelOrder) (string, error) { return "cancelled " + c.ID, nil })))
 	go func() { _ = router.Run(ctx) }()
 	<-router.Running()
 
 	var replies <-chan requestreply.Reply[string]
-	if err := ob.Transactor.RunInTx(ctx, func(txctx context.Context, _ core.Tx) error {
+	must(t, ob.Transactor.RunInTx(ctx, func(txctx context.Context, _ core.Tx) error {
 		var cancel func()
 		replies, cancel, err = requestreply.SendWithReplies(txctx, bus, backend, &cancelOrder{ID: "42"})
 		if err == nil {
 			t.Cleanup(cancel)
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := ob.Drain(ctx); err != nil {
-		t.Fatal(err)
-	}
+	}))
+	must(t, ob.Drain(ctx))
 	if r := <-replies; r.Error != nil || r.HandlerResult != "cancelled 42" {
 		t.Errorf("reply %+v", r)
 	}

@@ -48,14 +48,10 @@ func TestPublisherSendsCloudEvents(t *testing.T) {
 			m := &cloudevents.Mapper{Source: "/orders", Binding: b, Mode: mode}
 			s := &sink{}
 			p, err := watermillbridge.NewPublisher(s, watermillbridge.Config{CloudEvents: m})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			m.Source = "changed later"
 			d := orderPlaced()
-			if err := p.Publish(t.Context(), d); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.Publish(t.Context(), d))
 			msg := s.messages[0]
 			e, err := b.Decode(cloudevents.Message{Headers: msg.Metadata, Body: msg.Payload})
 			if err != nil || e.Source != "/orders" || e.ID != d.ID || e.Type != d.Type || e.Subject != "o 1" ||
@@ -89,17 +85,11 @@ func TestCloudEventsAreRefusedWhenRecorded(t *testing.T) {
 			return nil
 		},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := orderPlaced()
-	if err := p.CheckSize(d.Event); err != nil {
-		t.Error(err)
-	}
+	noError(t, p.CheckSize(d.Event))
 	d.TenantID = "a\u0085" // which the outbox allows
-	if err := p.CheckSize(d.Event); !errors.Is(err, cloudevents.ErrInvalid) {
-		t.Errorf("recorded: %v", err)
-	}
+	wantErr(t, p.CheckSize(d.Event), cloudevents.ErrInvalid, "recorded")
 	err = p.Publish(t.Context(), d)
 	if class, _ := core.ClassOf(err); class != core.ClassPermanent || !errors.Is(err, cloudevents.ErrInvalid) ||
 		len(s.messages) != 0 {
@@ -107,9 +97,7 @@ func TestCloudEventsAreRefusedWhenRecorded(t *testing.T) {
 	}
 	d = orderPlaced()
 	d.ContentType = "application/cloudevents+json"
-	if err := p.CheckSize(d.Event); !errors.Is(err, cloudevents.ErrInvalid) {
-		t.Errorf("a CloudEvent inside of another: %v", err)
-	}
+	wantErr(t, p.CheckSize(d.Event), cloudevents.ErrInvalid, "a CloudEvent inside of another")
 }
 
 func TestConfigOfCloudEvents(t *testing.T) {

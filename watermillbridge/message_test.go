@@ -72,9 +72,7 @@ func TestEventFromMessageGivesBackTheDelivery(t *testing.T) {
 	msg := bridge.NewMessage(t.Context(), d).Copy() // without the context, as in another process
 	msg.Metadata.Set("_watermill_amqp_redelivered", "true")
 	got, err := bridge.EventFromMessage(msg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := d
 	want.Topic = ""
 	if !reflect.DeepEqual(got, want) {

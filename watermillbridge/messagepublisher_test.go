@@ -48,27 +48,19 @@ func TestMessagePublisherSendsMessagesAsTheyAre(t *testing.T) {
 			return nil, errors.New("only for deliveries")
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mp := p.MessagePublisher(0)
 	a, b := message.NewMessage("a", []byte("1")), message.NewMessage("b", []byte("2"))
 	a.Metadata.Set("reason_poisoned", "x")
-	if err := mp.Publish("poison", a, b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mp.Publish("poison", a, b))
 	if len(inner.got) != 2 || !inner.got[0].Equals(a) || !inner.got[1].Equals(b) {
 		t.Errorf("sent %v", inner.got)
 	}
 	if err := mp.Close(); err != nil || inner.closed {
 		t.Errorf("Close: %v, closed what it does not own: %v", err, inner.closed)
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := mp.Publish("poison", a); !errors.Is(err, watermillbridge.ErrClosed) {
-		t.Errorf("after Close: %v, want ErrClosed", err)
-	}
+	must(t, p.Close(t.Context()))
+	wantErr(t, mp.Publish("poison", a), watermillbridge.ErrClosed, "after Close")
 }
 
 func TestMessagePublisherStopsAtTheFirstError(t *testing.T) {
@@ -82,9 +74,7 @@ func TestMessagePublisherStopsAtTheFirstError(t *testing.T) {
 	}}
 	p, err := watermillbridge.NewPublisher(inner,
 		watermillbridge.Config{Classifier: func(error) core.Class { return core.ClassPermanent }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mp := p.MessagePublisher(0)
 	err = mp.Publish("t", message.NewMessage("a", nil), message.NewMessage("b", nil), message.NewMessage("c", nil))
 	if class, _ := core.ClassOf(err); !errors.Is(err, refused) || class != core.ClassPermanent {
@@ -112,9 +102,7 @@ func TestMessagePublisherIsBounded(t *testing.T) {
 			return nil
 		}}
 		p, err := watermillbridge.NewPublisher(inner, watermillbridge.Config{MaxStuck: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		msg, began := message.NewMessage("a", []byte("before")), time.Now()
 		err = p.MessagePublisher(20*time.Millisecond).Publish("t", msg)
 		if !errors.Is(err, watermillbridge.ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) ||
@@ -126,9 +114,7 @@ func TestMessagePublisherIsBounded(t *testing.T) {
 		}
 		copy(msg.Payload, "after!")
 		close(release)
-		if got := <-seen; got != "before" {
-			t.Errorf("the call that was left behind sent %q", got)
-		}
+		equal(t, <-seen, "before", "the call that was left behind sent")
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		msg.SetContext(ended)
@@ -147,20 +133,12 @@ func TestPublisherPassesTheSizeOn(t *testing.T) {
 		}
 		return nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var sc core.SizeChecker = p
-	if err := sc.CheckSize(core.Event{Payload: []byte("123")}); err != nil {
-		t.Error(err)
-	}
+	noError(t, sc.CheckSize(core.Event{Payload: []byte("123")}))
 	bounded, err := watermillbridge.NewPublisher(&scripted{}, watermillbridge.Config{MaxPayload: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bounded.CheckSize(core.Event{Payload: []byte("123")}); err != nil {
-		t.Error(err)
-	}
+	must(t, err)
+	noError(t, bounded.CheckSize(core.Event{Payload: []byte("123")}))
 	if err := bounded.CheckSize(core.Event{Payload: []byte("1234")}); err == nil ||
 		!strings.Contains(err.Error(), "MaxPayload") {
 		t.Errorf("more than MaxPayload: %v", err)

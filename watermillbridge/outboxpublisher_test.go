@@ -38,9 +38,7 @@ type fakeTx struct {
 func newOutboxPublisher(t *testing.T, ob bridge.Outbox, cfg bridge.OutboxConfig) *bridge.OutboxPublisher {
 	t.Helper()
 	p, err := bridge.NewOutboxPublisher(ob, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -56,9 +54,7 @@ func TestOutboxPublisherWritesInTheTransactionOfTheContext(t *testing.T) {
 	const id = "018f2d3e-4c5b-7000-8000-000000000001"
 	err := p.Publish("orders", message.NewMessageWithContext(ctx, id, []byte("a")),
 		message.NewMessageWithContext(ctx, "not-an-id", []byte("b")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if ob.calls != 1 || len(ob.events) != 2 || ob.tx != core.Tx(tx) || ob.ctx != ctx {
 		t.Fatalf("calls %d, events %d, tx %v", ob.calls, len(ob.events), ob.tx)
 	}
@@ -69,9 +65,7 @@ func TestOutboxPublisherWritesInTheTransactionOfTheContext(t *testing.T) {
 	if second.ID != core.DeriveEventID("not-an-id") {
 		t.Errorf("second has the id %q, want the one derived of its UUID", second.ID)
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	noError(t, p.Close())
 }
 
 func TestOutboxPublisherNeedsOneTransaction(t *testing.T) {
@@ -108,9 +102,7 @@ func TestOutboxPublisherTakesWhatTheBridgeSends(t *testing.T) {
 	p := newOutboxPublisher(t, ob, bridge.OutboxConfig{})
 	d := fullDelivery(t)
 	msg := bridge.NewMessage(core.ContextWithTx(t.Context(), &fakeTx{}), d)
-	if err := p.Publish("elsewhere", msg); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Publish("elsewhere", msg))
 	e := ob.events[0]
 	if !maps.Equal(e.Headers, d.Headers) {
 		t.Errorf("headers = %v, want %v", e.Headers, d.Headers)
@@ -166,9 +158,7 @@ func TestOutboxPublisherRefuses(t *testing.T) {
 			if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.names) {
 				t.Errorf("err = %v, want %v naming %q", err, tc.is, tc.names)
 			}
-			if ob.calls != 0 {
-				t.Error("something was written")
-			}
+			equal(t, ob.calls, 0, "something was written")
 		})
 	}
 }
@@ -200,9 +190,7 @@ func TestOutboxPublisherHook(t *testing.T) {
 		}}).InTx(&fakeTx{})
 	msg := message.NewMessage("", nil)
 	msg.Metadata.Set("customer", "c-1")
-	if err := p.Publish("mail", msg); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Publish("mail", msg))
 	if e := ob.events[0]; e.Key != "c-1" || !e.Unordered || e.Headers["customer"] != "c-1" {
 		t.Errorf("event = %+v", e)
 	}
@@ -222,9 +210,7 @@ func TestOutboxPublisherWithAnOutbox(t *testing.T) {
 	}
 
 	d := fullDelivery(t)
-	if err := publish(bridge.NewMessage(t.Context(), d)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, publish(bridge.NewMessage(t.Context(), d)))
 	if err := publish(bridge.NewMessage(t.Context(), d)); !errors.Is(err, core.ErrDuplicateEvent) {
 		t.Errorf("the same event again: err = %v, want ErrDuplicateEvent", err)
 	}
@@ -239,9 +225,7 @@ func TestOutboxPublisherWithAnOutbox(t *testing.T) {
 		}
 	}
 
-	if err := ob.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ob.Drain(t.Context()))
 	outboxtest.RequirePublished(t, ob.Publisher, outboxtest.Match{
 		Topic: "elsewhere", Type: d.Type,
 		AggregateID: d.AggregateID,

@@ -43,9 +43,7 @@ func newPublisher(t testing.TB, publish func(string, ...*message.Message) error,
 	t.Helper()
 	fake := &fakePublisher{publish: publish}
 	p, err := bridge.NewPublisher(fake, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p, fake
 }
 
@@ -70,18 +68,14 @@ func TestPublishSendsOneMessagePerCall(t *testing.T) {
 
 	ctx := context.WithValue(t.Context(), key{}, "value")
 	d := delivery("orders")
-	if err := p.Publish(ctx, d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Publish(ctx, d))
 	if len(got) != 1 || topics[0] != "prod.orders" {
 		t.Fatalf("published %d messages to %q, want 1 to prod.orders", len(got), topics)
 	}
 	if got[0].UUID != d.ID {
 		t.Errorf("UUID = %q, want the event's id %s", got[0].UUID, d.ID)
 	}
-	if got[0].Context().Value(key{}) != "value" {
-		t.Error("the message does not carry the context of the publish")
-	}
+	equal(t, got[0].Context().Value(key{}), "value", "the message does not carry the context of the publish")
 	got[0].Payload[0] = 'X'
 	if d.Payload[0] == 'X' {
 		t.Error("the message shares the payload of the delivery, which a call that is left behind would keep")
@@ -322,20 +316,14 @@ func TestCloseWaitsForCallsAndRefusesMore(t *testing.T) {
 		synctest.Wait()
 		go func() { closed <- p.Close(t.Context()) }()
 		synctest.Wait()
-		if fake.closed.Load() != 0 {
-			t.Error("closed under a call")
-		}
+		equal(t, fake.closed.Load(), 0, "closed under a call")
 		err := p.Publish(t.Context(), delivery("orders"))
 		if class, _ := core.ClassOf(err); !errors.Is(err, bridge.ErrClosed) || class != core.ClassUnavailable {
 			t.Errorf("err = %v, class %v; want ErrClosed, unavailable", err, class)
 		}
 		release <- nil
-		if err := <-published; err != nil {
-			t.Error(err)
-		}
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-published)
+		noError(t, <-closed)
 		if err := p.Close(t.Context()); err != nil || fake.closed.Load() != 1 {
 			t.Errorf("second Close: %v, the publisher was closed %d times", err, fake.closed.Load())
 		}
@@ -398,7 +386,5 @@ func TestPublishFromManyGoroutines(t *testing.T) {
 	if len(seen) != workers*each || failed.Load() != workers*each/2 {
 		t.Errorf("%d messages, %d failures; want %d and half of them", len(seen), failed.Load(), workers*each)
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	noError(t, p.Close(t.Context()))
 }

@@ -77,9 +77,7 @@ func (p *limited) discard() {
 		ids = append(ids, row.ID)
 	}
 	_, err := p.ob.Discard(p.Context(), core.AdminRequest{IDs: ids, Actor: "a", Reason: "r", Force: true})
-	if err != nil {
-		p.Fatal(err)
-	}
+	must(p, err)
 }
 
 // Publish refuses events once a count has found as many as the limit, and accepts them once a count

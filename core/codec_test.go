@@ -54,9 +54,7 @@ func TestJSONRefusesBytes(t *testing.T) {
 					!strings.Contains(err.Error(), "json.RawMessage") {
 					t.Errorf("%v", err)
 				}
-				if len(rows) != 0 {
-					t.Errorf("written: %v", rows)
-				}
+				equal(t, len(rows), 0, "written: %v", rows)
 				return
 			}
 			if err != nil || len(rows) != 1 || string(rows[0].Event.Payload) != tt.want {

@@ -14,9 +14,7 @@ import (
 func TestDocumentationNamesEveryEntry(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, lists, found := strings.Cut(string(text), "// # For services")
 	if !found {
 		t.Fatal("doc.go has no section for services")
@@ -33,17 +31,13 @@ func TestDocumentationNamesEveryEntry(t *testing.T) {
 func exportedTypesAndFunctions(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range files {
 		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, decl := range file.Decls {
 			switch d := decl.(type) {
 			case *ast.FuncDecl:

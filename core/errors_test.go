@@ -49,9 +49,7 @@ func TestClassNames(t *testing.T) {
 		core.ClassTransient: "transient", core.ClassPermanent: "permanent", core.ClassUnavailable: "unavailable",
 		core.ClassKeyUnavailable: "key_unavailable", core.ClassUnroutable: "unroutable", 9: "class(9)",
 	} {
-		if class.String() != want {
-			t.Errorf("%q, want %q", class, want)
-		}
+		equal(t, class.String(), want, "%q", class)
 	}
 }
 
@@ -90,8 +88,6 @@ func TestTxInContext(t *testing.T) {
 		core.Unknown: "unknown", core.Committed: "committed",
 		core.RolledBack: "rolled_back", 7: "outcome(7)",
 	} {
-		if o.String() != want {
-			t.Errorf("%q, want %q", o, want)
-		}
+		equal(t, o.String(), want, "%q", o)
 	}
 }

@@ -16,9 +16,7 @@ func TestHeaderNames(t *testing.T) {
 		"my_outbox_", "watermill_x", "key", core.HeaderMessage,
 	} {
 		row := publishOne(t, core.Config{}, core.Event{Type: "t", Headers: map[string]string{name: "v"}})
-		if row.Event.Headers[name] != "v" {
-			t.Errorf("%q: stored as %q", name, row.Event.Headers)
-		}
+		equal(t, row.Event.Headers[name], "v", "%q: stored as %q", name, row.Event.Headers)
 	}
 	bad := map[string]string{
 		"": "token", " ": "token", "a b": "token", "a:b": "token", "ä": "token", "a\n": "token", "a\x00": "token",
@@ -52,9 +50,7 @@ func TestHeadersOfTheContext(t *testing.T) {
 	if !maps.Equal(row.Event.Headers, want) {
 		t.Errorf("headers %q, want %q", row.Event.Headers, want)
 	}
-	if len(own) != 2 {
-		t.Errorf("the event's own map was changed: %q", own)
-	}
+	equal(t, len(own), 2, "the event's own map was changed: %q", own)
 
 	type key struct{}
 	cfg.Headers = func(ctx context.Context) map[string]string {

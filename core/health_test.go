@@ -223,9 +223,7 @@ func TestHealthSharesFailures(t *testing.T) {
 		for range 5 {
 			healthOf(t, ob, true, false, "connection refused")
 		}
-		if n := table.counts.Load(); n != 1 {
-			t.Errorf("the database was asked %d times in one second", n)
-		}
+		equal(t, table.counts.Load(), 1, "the database was asked so often in one second")
 		table.down.Store(nil)
 		time.Sleep(time.Second)
 		healthOf(t, ob, true, true)

@@ -74,9 +74,7 @@ func TestPauseTenant(t *testing.T) {
 		}
 		some(operator) // of a process without a relay
 		time.Sleep(time.Minute)
-		if c := claimed.Load(); c != 12*4 {
-			t.Errorf("%d rows were claimed of a process without a relay, want the %d that are not paused", c, 12*4)
-		}
+		equal(t, claimed.Load(), 12*4, "rows were claimed of a process without a relay")
 		rounds := core.Rounds(a)
 		some(a)
 		time.Sleep(10 * time.Minute)
@@ -92,14 +90,10 @@ func TestPauseTenant(t *testing.T) {
 		a, stopA = runOutbox(t, cfg)
 		some(a)
 		time.Sleep(time.Minute)
-		if acme := acceptedOf(pub, "acme"); acme != 2*before {
-			t.Errorf("after a restart: %d of the tenant, want %d", acme, 2*before)
-		}
+		equal(t, acceptedOf(pub, "acme"), 2*before, "after a restart: events of the tenant")
 		resume(t, operator, core.ResumeRequest{Tenant: "acme"})
 		time.Sleep(4 * time.Second)
-		if got := len(pub.Accepted()); got != 6*n {
-			t.Errorf("resumed: %d events, want %d", got, 6*n)
-		}
+		equal(t, len(pub.Accepted()), 6*n, "resumed: events")
 		inOrder(t, pub.Accepted())
 		if text := log.String(); !strings.Contains(text, "tenant=acme actor=ann") {
 			t.Errorf("the pause is not logged:\n%s", text)

@@ -113,9 +113,7 @@ func TestPause(t *testing.T) {
 				a, stopA = runOutbox(t, cfg)
 				some(a)
 				time.Sleep(time.Minute)
-				if o := accepted(pub, "orders"); o != 2*before {
-					t.Errorf("after a restart: %d orders, want %d", o, 2*before)
-				}
+				equal(t, accepted(pub, "orders"), 2*before, "after a restart: orders")
 				if target.All && claimed.Load() > 0 || fellBack.Load() > 0 {
 					t.Errorf("%d rows were claimed, and %d leased with their insert, in vain", claimed.Load(),
 						fellBack.Load())
@@ -157,9 +155,7 @@ func TestPauseUntil(t *testing.T) {
 		close(open)
 		must(t, <-committed)
 		time.Sleep(9 * time.Second)
-		if n := len(pub.Accepted()); n != 1 {
-			t.Errorf("%d arrived during the pause, want the one that was under way", n)
-		}
+		equal(t, len(pub.Accepted()), 1, "arrived during the pause (the one that was under way)")
 		if list, err := ob.Pauses(t.Context()); err != nil || len(list) != 1 || list[0].Left > time.Second {
 			t.Errorf("pauses %+v, %v", list, err)
 		}

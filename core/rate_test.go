@@ -106,9 +106,7 @@ func TestRate(t *testing.T) {
 		repo.orders(t, a, 300)
 		repo.orders(t, operator, 300)
 		time.Sleep(10 * time.Second)
-		if n := len(pub.times("mails")); n != 600 {
-			t.Errorf("%d of 600 mails: they wait for the orders", n)
-		}
+		equal(t, len(pub.times("mails")), 600, "mails of 600: they wait for the orders")
 		claims.Store(0)
 		time.Sleep(30 * time.Second)
 		if n := claims.Load(); n > 30*2*10 {
@@ -173,9 +171,7 @@ func TestRateInFlight(t *testing.T) {
 			t.Errorf("%d orders after the end of the limit", n)
 		}
 		time.Sleep(20 * time.Second)
-		if n := len(pub.times("orders")); n != 100 {
-			t.Errorf("%d of 100 orders", n)
-		}
+		equal(t, len(pub.times("orders")), 100, "orders of 100")
 		inOrder(t, pub.got)
 		if list, err := ob.Rates(t.Context()); err != nil || len(list) != 0 {
 			t.Errorf("rates %+v, %v", list, err)
@@ -281,9 +277,7 @@ func TestRateWithPauseAndOutage(t *testing.T) {
 		}
 		pub.Restore("orders")
 		time.Sleep(10 * time.Second)
-		if got := accepted(pub, "orders"); got != 100 {
-			t.Errorf("%d of 100 orders after the outage", got)
-		}
+		equal(t, accepted(pub, "orders"), 100, "orders of 100 after the outage")
 		inOrder(t, pub.Accepted())
 		rounds := core.Rounds(ob)
 		time.Sleep(10 * time.Minute)

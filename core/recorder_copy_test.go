@@ -122,9 +122,7 @@ func TestRecorderAdoptedByEachTry(t *testing.T) {
 			wantCopied(t, &o.Recorder) // the copy has the events
 		}
 	}
-	if stored != 1 {
-		t.Errorf("stored %d times", stored)
-	}
+	equal(t, stored, 1, "stored so often")
 	if events, _ := handOver(t, &o.Recorder); len(events) != 0 {
 		t.Errorf("the original still has %q", types(events))
 	}
@@ -160,9 +158,7 @@ func TestRecorderSetBack(t *testing.T) {
 	events, ended := handOver(t, &o.Recorder)
 	wantTypes(t, "handed over", events, "a", "b")
 	ended(core.Committed)
-	if len(o.Recorded()) != 0 {
-		t.Errorf("left are %q", types(o.Recorded()))
-	}
+	equal(t, len(o.Recorded()), 0, "left are %q", types(o.Recorded()))
 }
 
 type (

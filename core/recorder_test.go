@@ -143,9 +143,7 @@ func TestRecorderWhileHandedOver(t *testing.T) {
 		t.Errorf("a second report of the first transaction ended the second")
 	}
 	late(core.Committed)
-	if len(o.Recorded()) != 0 {
-		t.Errorf("left are %+v", o.Recorded())
-	}
+	equal(t, len(o.Recorded()), 0, "left are %+v", o.Recorded())
 }
 
 func TestRecorderTwoTransactions(t *testing.T) {
@@ -227,8 +225,6 @@ func TestRecorderIsSafeForSeveralGoroutines(t *testing.T) {
 	}
 	equal(t, len(seen), 201, "events of 201")
 	for id, n := range seen {
-		if n != 1 {
-			t.Errorf("event %s was handed over and committed %d times", id, n)
-		}
+		equal(t, n, 1, "event %s was handed over and committed so often", id)
 	}
 }

@@ -193,9 +193,7 @@ func TestAsyncPublisherAnswersOnce(t *testing.T) {
 			}
 		}
 		noError(t, w.stop())
-		if len(results) != 3 {
-			t.Errorf("the observer was told of %d publishes, want 3", len(results))
-		}
+		equal(t, len(results), 3, "the observer was told of publishes")
 	})
 }
 
@@ -278,9 +276,7 @@ func TestAsyncPublisherDoesNotAnswer(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		w.atRest(140)
-		if told != 0 {
-			t.Errorf("told of %d stuck publishes after they were answered", told)
-		}
+		equal(t, told, 0, "told of stuck publishes after they were answered")
 	})
 }
 
@@ -296,9 +292,7 @@ func TestAsyncPublisherNeverAnswers(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if n := len(p.all); n != 16 {
-			t.Errorf("%d events were handed over, want twice the 8 places", n)
-		}
+		equal(t, len(p.all), 16, "events were handed over (twice the 8 places)")
 		if err := w.ob.Live(); err == nil {
 			t.Error("Live does not say that every publish is stuck")
 		}
@@ -442,9 +436,7 @@ func TestAsyncPublisherKeepsPlacesFromReplays(t *testing.T) {
 		w.run()
 		time.Sleep(time.Minute)
 		held := p.release()
-		if len(held) != 4 {
-			t.Errorf("%d replayed events are under way, want half of 8", len(held))
-		}
+		equal(t, len(held), 4, "replayed events are under way (half of 8)")
 		for _, h := range held {
 			h.done("", nil)
 		}

@@ -195,9 +195,7 @@ func TestUnavailableStopsOnlyItsDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var opened, closed atomic.Int64
 		w := newWorld(t, core.Config{Observer: &core.Observer{BreakerChanged: func(topic string, open bool, _ error) {
-			if topic != "down" {
-				t.Errorf("breaker of %q changed", topic)
-			}
+			equal(t, topic, "down", "topic of the breaker that changed")
 			if open {
 				opened.Add(1)
 			} else {

@@ -24,9 +24,7 @@ func TestFastPath(t *testing.T) {
 			want = append(want, w.publish(core.Event{Type: "a", Data: i})...)
 		}
 		synctest.Wait()
-		if d := time.Since(start); d != 0 {
-			t.Errorf("published %s after the commit", d)
-		}
+		equal(t, time.Since(start), 0, "published after the commit")
 		got := w.pub.Accepted()
 		if a, b := slices.Sorted(slices.Values(ids(got))), slices.Sorted(slices.Values(want)); !slices.Equal(a, b) {
 			t.Fatalf("published %d events, want %d", len(a), len(b))
@@ -203,9 +201,7 @@ func TestCommitAfterRunBegan(t *testing.T) {
 			})
 			must(t, err)
 			time.Sleep(time.Second)
-			if got := len(w.pub.Accepted()); got != 1 {
-				t.Errorf("key %q: %d events a second after the commit, want 1", key, got)
-			}
+			equal(t, len(w.pub.Accepted()), 1, "key %q: events a second after the commit", key)
 			must(t, w.stop())
 			w = newWorld(t, core.Config{PollInterval: time.Minute, MaxPollInterval: time.Minute})
 		}

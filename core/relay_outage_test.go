@@ -232,9 +232,7 @@ func TestPoisonDoesNotHoldUpTheRest(t *testing.T) {
 		}
 		w.run()
 		time.Sleep(100 * time.Second)
-		if n := len(w.pub.Accepted()); n != 200 {
-			t.Errorf("%d of 200 events that nobody refuses were published in 100 s", n)
-		}
+		equal(t, len(w.pub.Accepted()), 200, "events of 200 that nobody refuses were published in 100 s")
 		// From here on the destination acknowledges other events, and the earlier refusals stop
 		// nothing.
 		mu.Lock()
@@ -282,9 +280,7 @@ func TestStoppedDestinationIsTriedBesideOtherTrouble(t *testing.T) {
 		}
 		w.pub.Restore("down")
 		time.Sleep(5 * time.Second)
-		if n := len(w.pub.Accepted()); n != 14 {
-			t.Errorf("%d of 14 events were published 5 s after their destination was back", n)
-		}
+		equal(t, len(w.pub.Accepted()), 14, "events of 14 were published 5 s after their destination was back")
 	})
 }
 
@@ -304,8 +300,6 @@ func TestProbesTakeTurns(t *testing.T) {
 		w.publish(core.Event{Type: "a", Key: "fine"})
 		w.run()
 		time.Sleep(2 * time.Minute)
-		if n := len(w.pub.Accepted()); n != 1 {
-			t.Errorf("the one event that its destination takes was not tried within 60 probes")
-		}
+		equal(t, len(w.pub.Accepted()), 1, "the one event that its destination takes was not tried within 60 probes")
 	})
 }

@@ -78,18 +78,14 @@ func TestReplaysHoldUpNobody(t *testing.T) {
 		other.publish(core.Event{Type: "cold"}, core.Event{Type: "later", Delay: 10 * time.Second})
 		w.publish(core.Event{Type: "hot"})
 		time.Sleep(time.Millisecond)
-		if n := len(pub.times("hot")); n != 1 {
-			t.Errorf("an event of the fast path was published %d times at once", n)
-		}
+		equal(t, len(pub.times("hot")), 1, "an event of the fast path was published so often at once")
 		time.Sleep(2 * time.Second)
 		if n := len(pub.times("cold")); n != 1 || w.hot.Load() != 1 {
 			t.Errorf("an event of another process was published %d times in 2 s, and %d took the fast path", n,
 				w.hot.Load())
 		}
 		time.Sleep(11 * time.Second)
-		if n := len(pub.times("later")); n != 1 {
-			t.Errorf("an event that became due after 10 s was published %d times after 13 s", n)
-		}
+		equal(t, len(pub.times("later")), 1, "an event that became due after 10 s was published so often after 13 s")
 		time.Sleep(6 * time.Minute)
 		allReplayed(t, pub, 300)
 	})

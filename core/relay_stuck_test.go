@@ -64,9 +64,7 @@ func TestStuckPublishIsGivenUp(t *testing.T) {
 		}
 		time.Sleep(15 * time.Second)
 		mu.Lock()
-		if stuck["deaf"] != 1 {
-			t.Errorf("told of %v stuck publishes, want 1", stuck)
-		}
+		equal(t, stuck["deaf"], 1, "told of %v stuck publishes", stuck)
 		mu.Unlock()
 
 		other := join(t, repo, pub, core.Config{})
@@ -83,9 +81,7 @@ func TestStuckPublishIsGivenUp(t *testing.T) {
 		w.atRest(220)
 		inOrder(t, pub.Accepted())
 		mu.Lock()
-		if stuck["deaf"] != 0 {
-			t.Errorf("told of %v stuck publishes after they returned", stuck)
-		}
+		equal(t, stuck["deaf"], 0, "told of %v stuck publishes after they returned", stuck)
 		mu.Unlock()
 	})
 }
@@ -121,9 +117,7 @@ func TestStuckPublishesAreBounded(t *testing.T) {
 			w.publish(core.Event{Type: fmt.Sprint("topic", i%40), Key: fmt.Sprint(i % 7)})
 		}
 		time.Sleep(10 * time.Minute)
-		if n := p.most.Load(); n != 8 {
-			t.Errorf("%d publishes hang, want twice the 4 workers", n)
-		}
+		equal(t, p.most.Load(), 8, "publishes hang (twice the 4 workers)")
 		other := join(t, repo, pub, core.Config{})
 		other.run()
 		time.Sleep(2 * time.Minute)

@@ -200,9 +200,7 @@ func TestObserverHearsInOrder(t *testing.T) {
 		close(p.wake)
 		time.Sleep(5 * time.Second)
 		mu.Lock()
-		if last != 0 {
-			t.Errorf("the observer was told last of %d stuck publishes, want 0", last)
-		}
+		equal(t, last, 0, "the observer was told last of stuck publishes")
 		mu.Unlock()
 	})
 }

@@ -64,9 +64,7 @@ func TestServedTopicsAreLeftToThoseWhoNameThem(t *testing.T) {
 				time.Sleep(5 * time.Minute) // of fake time
 				stop()
 				relays.Wait()
-				if len(sent) != mails {
-					t.Errorf("%d of %d mails were sent", len(sent), mails)
-				}
+				equal(t, len(sent), mails, "mails were sent")
 				if slices.Contains(bridged, topic) {
 					t.Error("a bridge got an effect")
 				}

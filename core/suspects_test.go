@@ -98,9 +98,7 @@ func TestSuspectsStopNobodyElse(t *testing.T) {
 			w.publish(core.Event{Type: "fine"})
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := len(w.pub.Accepted()); n != 600 {
-			t.Errorf("%d of 600 events of a healthy destination were published", n)
-		}
+		equal(t, len(w.pub.Accepted()), 600, "events of 600 of a healthy destination were published")
 		mu.Lock()
 		if slowest > 50*time.Millisecond {
 			t.Errorf("one of them took %s", slowest)
@@ -122,9 +120,7 @@ func TestSuspectIsWrittenDownFirst(t *testing.T) {
 		w.run()
 		time.Sleep(2 * time.Minute)
 		w.atRest(1)
-		if n := len(w.pub.Attempts()); n != 1 {
-			t.Errorf("published %d times, want once, after three failures to write it down", n)
-		}
+		equal(t, len(w.pub.Attempts()), 1, "published so often after three failures to write it down")
 	})
 }
 

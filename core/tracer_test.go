@@ -90,9 +90,7 @@ func TestTracerIsCalledAroundPublishAndSend(t *testing.T) {
 		})
 		must(t, err)
 		got.want(t, "create placed a request", "create placed b request", "created a true", "created b true")
-		if len(own) != 1 {
-			t.Errorf("the headers of the caller are now %v", own)
-		}
+		equal(t, len(own), 1, "the headers of the caller are now %v", own)
 		err = w.repo.Transactor().RunInTx(t.Context(), func(c context.Context, tx core.Tx) error {
 			_, err := w.ob.Publish(c, tx, core.Event{Type: "alone", Topic: "c"})
 			if err != nil {

@@ -230,9 +230,7 @@ func TestWhatIsNotified(t *testing.T) {
 				}
 				must(t, c.end(tx))
 				time.Sleep(time.Second)
-				if got := len(line.notifies()) == 1; got != c.want {
-					t.Errorf("%d Notifies after the end, want one: %t", len(line.notifies()), c.want)
-				}
+				equal(t, len(line.notifies()) == 1, c.want, "%d Notifies after the end, and one is right", len(line.notifies()))
 				if c.run {
 					noError(t, w.stop())
 				}

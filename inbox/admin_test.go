@@ -43,14 +43,10 @@ func TestRunCleansUpUntilItsContextEnds(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- w.in.Run(ctx) }()
 		time.Sleep(time.Hour)
-		if n := w.store.Processed(); n != 1 {
-			t.Errorf("after an hour %d are left", n)
-		}
+		equal(t, w.store.Processed(), 1, "left after an hour")
 		time.Sleep(time.Hour + inbox.DefaultCleanupInterval)
 		synctest.Wait()
-		if n := w.store.Processed(); n != 0 {
-			t.Errorf("after the retention %d are left", n)
-		}
+		equal(t, w.store.Processed(), 0, "left after the retention")
 		if n := cleaned.Load(); n != 1 {
 			t.Errorf("the observer heard of %d, want 1", n)
 		}

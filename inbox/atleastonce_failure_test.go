@@ -153,9 +153,7 @@ func TestAtLeastOnceOutage(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		}
-		if len(l.poison) != 0 {
-			t.Errorf("shutting down: poison queue %v", l.poison)
-		}
+		equal(t, len(l.poison), 0, "shutting down: poison queue %v", l.poison)
 	})
 }
 

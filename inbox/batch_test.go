@@ -26,9 +26,7 @@ func (b *batches) fn(ctx context.Context, fresh []*message.Message) error {
 	for _, msg := range fresh {
 		id := msg.Metadata.Get(core.HeaderEventID)
 		ids = append(ids, id)
-		if msg.Context() != ctx {
-			b.w.t.Errorf("%s does not carry the transaction", id)
-		}
+		equal(b.w.t, msg.Context(), ctx, "%s does not carry the transaction", id)
 		if err := b.w.apply(ctx, id); err != nil {
 			return err
 		}

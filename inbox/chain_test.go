@@ -40,13 +40,9 @@ func TestChainOrder(t *testing.T) {
 		}
 		if c.Poison != nil {
 			want++
-			if order[0] != "poison" {
-				t.Errorf("%s: %v", name, order)
-			}
+			equal(t, order[0], "poison", "%s: %v", name, order)
 		}
-		if len(order) != want {
-			t.Errorf("%s: %v", name, order)
-		}
+		equal(t, len(order), want, "%s: %v", name, order)
 		w.effect(name, 1)
 	}
 	if _, err := inbox.Chain(inbox.ChainConfig{}); err == nil {
@@ -63,9 +59,7 @@ func TestFinal(t *testing.T) {
 		inbox.ErrDead: true, inbox.ErrInvalidMessage: true, core.Permanent(errHandler): true, errHandler: false,
 		core.Unavailable(errHandler): false, inbox.ErrInProgress: false, errors.Join(errHandler, inbox.ErrDead): true,
 	} {
-		if inbox.Final(err) != want {
-			t.Errorf("Final(%v) is %t", err, !want)
-		}
+		equal(t, inbox.Final(err), want, "Final(%v)", err)
 	}
 	if inbox.Final(nil) {
 		t.Error("Final(nil)")

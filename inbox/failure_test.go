@@ -90,9 +90,7 @@ func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 		for n := 1; n <= 5; n++ {
 			err := slow.deliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
 				event(t.Context(), "e"))
-			if errors.Is(err, inbox.ErrDead) != (n == 5) {
-				t.Errorf("attempt %d: %v", n, err)
-			}
+			equal(t, errors.Is(err, inbox.ErrDead), (n == 5), "attempt %d: %v", n, err)
 			time.Sleep(time.Hour)
 		}
 		// After Redrive the event has fresh attempts and a new age.

@@ -80,9 +80,7 @@ func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 	for _, err := range w.in.ProcessBatch(ctx, []*message.Message{event(ctx, "e")}, nil) {
 		wantErr(t, err, context.Canceled, "batch")
 	}
-	if len(w.infos) != 23 {
-		t.Errorf("told of %d deliveries", len(w.infos))
-	}
+	equal(t, len(w.infos), 23, "told of deliveries")
 	for _, i := range w.infos {
 		if i.Attempt != 0 || !errors.Is(i.Err, context.Canceled) {
 			t.Errorf("told of attempt %d: %v", i.Attempt, i.Err)

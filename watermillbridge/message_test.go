@@ -113,9 +113,7 @@ func TestEventFromMessageRefuses(t *testing.T) {
 			msg := bridge.NewMessage(t.Context(), fullDelivery(t))
 			tc.change(msg.Metadata)
 			_, err := bridge.EventFromMessage(msg)
-			if !errors.Is(err, bridge.ErrNotOutboxMessage) {
-				t.Fatalf("err = %v, want ErrNotOutboxMessage", err)
-			}
+			wantErr(t, err, bridge.ErrNotOutboxMessage, "err")
 			for _, w := range tc.want {
 				if !strings.Contains(err.Error(), w) {
 					t.Errorf("err = %v, want it to name %s", err, w)

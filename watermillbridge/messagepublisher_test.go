@@ -80,9 +80,7 @@ func TestMessagePublisherStopsAtTheFirstError(t *testing.T) {
 	if class, _ := core.ClassOf(err); !errors.Is(err, refused) || class != core.ClassPermanent {
 		t.Errorf("err = %v, class %v; want the publisher's, permanent", err, class)
 	}
-	if len(inner.got) != 1 {
-		t.Errorf("%d messages were sent, want the one before the error", len(inner.got))
-	}
+	equal(t, len(inner.got), 1, "messages were sent (the one before the error)")
 	if err := mp.Publish("", message.NewMessage("a", nil)); err == nil {
 		t.Error("no topic was accepted")
 	}
@@ -109,18 +107,14 @@ func TestMessagePublisherIsBounded(t *testing.T) {
 			time.Since(began) != 20*time.Millisecond {
 			t.Errorf("err = %v after %s, want ErrNoAnswer and DeadlineExceeded after 20ms", err, time.Since(began))
 		}
-		if err := p.MessagePublisher(0).Publish("t", msg); !errors.Is(err, watermillbridge.ErrStuck) {
-			t.Errorf("err = %v, want ErrStuck", err)
-		}
+		wantErr(t, p.MessagePublisher(0).Publish("t", msg), watermillbridge.ErrStuck, "err")
 		copy(msg.Payload, "after!")
 		close(release)
 		equal(t, <-seen, "before", "the call that was left behind sent")
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		msg.SetContext(ended)
-		if err := p.MessagePublisher(0).Publish("other", msg); !errors.Is(err, context.Canceled) {
-			t.Errorf("err = %v, want Canceled", err)
-		}
+		wantErr(t, p.MessagePublisher(0).Publish("other", msg), context.Canceled, "err")
 	})
 }
 
@@ -146,7 +140,5 @@ func TestPublisherPassesTheSizeOn(t *testing.T) {
 	if _, err := watermillbridge.NewPublisher(&scripted{}, watermillbridge.Config{MaxPayload: -1}); err == nil {
 		t.Error("a negative MaxPayload was accepted")
 	}
-	if err := sc.CheckSize(core.Event{Payload: []byte("1234")}); !errors.Is(err, large) {
-		t.Errorf("err = %v", err)
-	}
+	wantErr(t, sc.CheckSize(core.Event{Payload: []byte("1234")}), large, "err")
 }

@@ -62,9 +62,7 @@ func TestOutboxPublisherWritesInTheTransactionOfTheContext(t *testing.T) {
 	if first.ID != id || first.Topic != "orders" || first.Type != "orders" || string(first.Payload) != "a" {
 		t.Errorf("first = %+v", first)
 	}
-	if second.ID != core.DeriveEventID("not-an-id") {
-		t.Errorf("second has the id %q, want the one derived of its UUID", second.ID)
-	}
+	equal(t, second.ID, core.DeriveEventID("not-an-id"), "the id of the second")
 	noError(t, p.Close())
 }
 
@@ -75,20 +73,14 @@ func TestOutboxPublisherNeedsOneTransaction(t *testing.T) {
 	one := core.ContextWithTx(t.Context(), &fakeTx{name: "one"})
 	two := core.ContextWithTx(t.Context(), &fakeTx{name: "two"})
 
-	if err := p.Publish("orders", message.NewMessage("", nil)); !errors.Is(err, core.ErrNoTransaction) {
-		t.Errorf("err = %v, want ErrNoTransaction", err)
-	}
+	wantErr(t, p.Publish("orders", message.NewMessage("", nil)), core.ErrNoTransaction, "err")
 	err := p.Publish("orders", message.NewMessageWithContext(one, "", nil), message.NewMessage("", nil))
-	if !errors.Is(err, core.ErrNoTransaction) {
-		t.Errorf("err = %v, want ErrNoTransaction", err)
-	}
+	wantErr(t, err, core.ErrNoTransaction, "err")
 	err = p.Publish("orders", message.NewMessageWithContext(one, "", nil), message.NewMessageWithContext(two, "", nil))
 	if err == nil || !strings.Contains(err.Error(), "another transaction") {
 		t.Errorf("err = %v, want it to say that the transactions differ", err)
 	}
-	if ob.calls != 0 {
-		t.Errorf("%d calls of the outbox, want none", ob.calls)
-	}
+	equal(t, ob.calls, 0, "calls of the outbox")
 
 	tx := &fakeTx{name: "three"}
 	if err := p.InTx(tx).Publish("orders", message.NewMessage("", nil)); err != nil || ob.tx != core.Tx(tx) {
@@ -167,9 +159,7 @@ func TestOutboxPublisherPassesErrorsOn(t *testing.T) {
 	t.Parallel()
 	ob := &fakeOutbox{err: core.ErrDuplicateEvent}
 	p := newOutboxPublisher(t, ob, bridge.OutboxConfig{}).InTx(&fakeTx{})
-	if err := p.Publish("orders", message.NewMessage("", nil)); !errors.Is(err, core.ErrDuplicateEvent) {
-		t.Errorf("err = %v, want ErrDuplicateEvent", err)
-	}
+	wantErr(t, p.Publish("orders", message.NewMessage("", nil)), core.ErrDuplicateEvent, "err")
 	if err := p.Publish("orders"); err != nil || ob.calls != 1 {
 		t.Errorf("no messages: err %v, %d calls; want nothing to happen", err, ob.calls)
 	}
@@ -211,9 +201,7 @@ func TestOutboxPublisherWithAnOutbox(t *testing.T) {
 
 	d := fullDelivery(t)
 	must(t, publish(bridge.NewMessage(t.Context(), d)))
-	if err := publish(bridge.NewMessage(t.Context(), d)); !errors.Is(err, core.ErrDuplicateEvent) {
-		t.Errorf("the same event again: err = %v, want ErrDuplicateEvent", err)
-	}
+	wantErr(t, publish(bridge.NewMessage(t.Context(), d)), core.ErrDuplicateEvent, "the same event again")
 	bad := message.NewMessage("018f2d3e-4c5b-7000-8000-000000000001", nil)
 	bad.Metadata.Set("event_id", "order-42")
 	if err := publish(bad); !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(), "order-42") {

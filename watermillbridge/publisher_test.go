@@ -72,9 +72,7 @@ func TestPublishSendsOneMessagePerCall(t *testing.T) {
 	if len(got) != 1 || topics[0] != "prod.orders" {
 		t.Fatalf("published %d messages to %q, want 1 to prod.orders", len(got), topics)
 	}
-	if got[0].UUID != d.ID {
-		t.Errorf("UUID = %q, want the event's id %s", got[0].UUID, d.ID)
-	}
+	equal(t, got[0].UUID, d.ID, "UUID")
 	equal(t, got[0].Context().Value(key{}), "value", "the message does not carry the context of the publish")
 	got[0].Payload[0] = 'X'
 	if d.Payload[0] == 'X' {
@@ -116,9 +114,7 @@ func TestPublishReturnsTheErrorOfThePublisher(t *testing.T) {
 			p, _ := newPublisher(t, func(string, ...*message.Message) error { return tc.err },
 				bridge.Config{Classifier: tc.classifier})
 			err := p.Publish(t.Context(), delivery("orders"))
-			if !errors.Is(err, boom) {
-				t.Fatalf("err = %v, want it to wrap boom", err)
-			}
+			wantErr(t, err, boom, "err")
 			if class, ok := core.ClassOf(err); class != tc.class || ok != tc.marked {
 				t.Errorf("class = %v, marked %v; want %v, %v", class, ok, tc.class, tc.marked)
 			}
@@ -149,9 +145,7 @@ func TestPublishLeavesAHungCallBehind(t *testing.T) {
 		if class, marked := core.ClassOf(err); marked {
 			t.Errorf("marked as %v; a timeout is for the relay to judge", class)
 		}
-		if p.Stuck() != 1 {
-			t.Errorf("Stuck = %d, want 1", p.Stuck())
-		}
+		equal(t, p.Stuck(), 1, "Stuck")
 
 		time.Sleep(time.Second) // by the clock of the test, so that the answer is late
 		release <- nil
@@ -160,9 +154,7 @@ func TestPublishLeavesAHungCallBehind(t *testing.T) {
 			t.Errorf("late = %+v", l)
 		}
 		synctest.Wait()
-		if p.Stuck() != 0 {
-			t.Errorf("Stuck = %d after the answer, want 0", p.Stuck())
-		}
+		equal(t, p.Stuck(), 0, "Stuck after the answer")
 	})
 }
 
@@ -185,9 +177,7 @@ func TestPublishBoundsStuckCallsByTopic(t *testing.T) {
 			return p.Publish(ctx, delivery(topic))
 		}
 		for range 3 {
-			if err := publish("hung"); !errors.Is(err, bridge.ErrNoAnswer) {
-				t.Fatalf("err = %v, want ErrNoAnswer", err)
-			}
+			wantErr(t, publish("hung"), bridge.ErrNoAnswer, "err")
 		}
 		began := time.Now()
 		err := publish("hung")
@@ -217,9 +207,7 @@ func TestPublishSurvivesThePublisher(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, _ := newPublisher(t, publish, bridge.Config{})
-			if err := p.Publish(t.Context(), delivery("orders")); !errors.Is(err, bridge.ErrPanic) {
-				t.Errorf("err = %v, want ErrPanic", err)
-			}
+			wantErr(t, p.Publish(t.Context(), delivery("orders")), bridge.ErrPanic, "err")
 		})
 	}
 }
@@ -343,9 +331,7 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("err = %v, want DeadlineExceeded", err)
-		}
+		wantErr(t, p.Close(ctx), context.DeadlineExceeded, "err")
 		close(release)
 	})
 }

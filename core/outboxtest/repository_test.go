@@ -146,9 +146,7 @@ func TestCommitFaults(t *testing.T) {
 			if len(heard) != 1 || heard[0] != tt.outcome {
 				t.Errorf("%s, fault %d: heard %v, want %s once", d, tt.fault, heard, tt.outcome)
 			}
-			if n := len(r.Rows()); n != tt.rows {
-				t.Errorf("%s, fault %d: %d rows, want %d", d, tt.fault, n, tt.rows)
-			}
+			equal(t, len(r.Rows()), tt.rows, "%s, fault %d: rows", d, tt.fault)
 		}
 	}
 }

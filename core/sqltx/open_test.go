@@ -42,9 +42,7 @@ func TestOpen(t *testing.T) {
 	for name, d := range map[string]*dsnDriver{"outbox-old" + run: old, "outbox-current" + run: current.dsnDriver} {
 		db, err := sqltx.Open(name, "the dsn", core.Postgres)
 		must(t, err)
-		if len(d.fake.statements()) != 0 {
-			t.Errorf("%s: Open ran %q", name, d.fake.statements())
-		}
+		equal(t, len(d.fake.statements()), 0, "%s: Open ran %q", name, d.fake.statements())
 		tx, err := db.BeginTx(t.Context(), nil)
 		must(t, err)
 		own, err := sqltx.TxOf(t.Context(), tx)

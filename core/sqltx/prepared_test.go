@@ -56,9 +56,7 @@ func TestMarkedStatementsAreKept(t *testing.T) {
 	} {
 		tx, err := db.BeginTx(t.Context(), nil)
 		must(t, err)
-		if got := prepares(t, step.ctx, d, tx, step.query); got != step.want {
-			t.Errorf("step %d: prepared %d times, want %d", n, got, step.want)
-		}
+		equal(t, prepares(t, step.ctx, d, tx, step.query), step.want, "step %d: prepared so often", n)
 		must(t, tx.Commit())
 	}
 	// A connection keeps a bounded number of them.
@@ -67,9 +65,7 @@ func TestMarkedStatementsAreKept(t *testing.T) {
 	for n := range 20 {
 		prepares(t, marked, d, tx, fmt.Sprintf("INSERT %d", n))
 	}
-	if got := prepares(t, marked, d, tx, "INSERT c"); got != 10 {
-		t.Errorf("the statement after many: prepared %d times, want 10", got)
-	}
+	equal(t, prepares(t, marked, d, tx, "INSERT c"), 10, "the statement after many: prepared so often")
 	must(t, tx.Commit())
 }
 
@@ -84,9 +80,7 @@ func TestLentConnectionsKeepNothing(t *testing.T) {
 		must(t, err)
 		conn, err = sqltx.TrackConn(t.Context(), conn, core.MySQL)
 		must(t, err)
-		if got := prepares(t, mark.Insert(t.Context(), true), d, conn, "INSERT a"); got != 10 {
-			t.Errorf("prepared %d times, want 10", got)
-		}
+		equal(t, prepares(t, mark.Insert(t.Context(), true), d, conn, "INSERT a"), 10, "prepared so often")
 		must(t, conn.Close())
 	}
 }

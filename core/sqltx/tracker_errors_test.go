@@ -54,9 +54,7 @@ func TestTrackerIgnoredError(t *testing.T) {
 			if tc.rollback {
 				tr.Observe("ROLLBACK TO SAVEPOINT a", nil)
 			}
-			if aborted := errors.Is(tr.Err(), core.ErrTxAborted); aborted != tc.aborted {
-				t.Errorf("Err: %v", tr.Err())
-			}
+			equal(t, errors.Is(tr.Err(), core.ErrTxAborted), tc.aborted, "Err: %v", tr.Err())
 			if err := tr.Commit(succeed); errors.Is(err, core.ErrCommitUnknown) != (tc.want == core.Unknown) {
 				t.Errorf("COMMIT was answered well, and Commit returned %v", err)
 			}

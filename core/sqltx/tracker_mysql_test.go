@@ -46,9 +46,7 @@ func TestTrackerImplicitCommit(t *testing.T) {
 	} {
 		tr := track(core.MySQL, "+a", query)
 		_ = tr.Commit(succeed)
-		if tr.heard["a"] != core.Committed {
-			t.Errorf("%q: heard %v, want that it is part of the transaction", query, tr.heard)
-		}
+		equal(t, tr.heard["a"], core.Committed, "%q: heard %v", query, tr.heard)
 	}
 }
 
@@ -60,8 +58,6 @@ func TestTrackerExecutedComment(t *testing.T) {
 	} {
 		tr := track(core.MySQL, "+a", query)
 		_ = tr.Commit(succeed)
-		if tr.heard["a"] != core.Unknown {
-			t.Errorf("%s: heard %v, want unknown", query, tr.heard)
-		}
+		equal(t, tr.heard["a"], core.Unknown, "%s: heard %v", query, tr.heard)
 	}
 }

@@ -217,9 +217,7 @@ func TestTrackerReportsInOrderWhenItKnows(t *testing.T) {
 	}
 	tr.steps("ROLLBACK TO s", "+d", "+e")
 	must(t, tr.Commit(func() error {
-		if len(tr.heard) != 2 {
-			t.Errorf("heard %v before COMMIT", tr.heard)
-		}
+		equal(t, len(tr.heard), 2, "heard %v before COMMIT", tr.heard)
 		return nil
 	}))
 	if want := []string{"b", "c", "a", "d", "e"}; !slices.Equal(tr.order, want) {
@@ -281,9 +279,7 @@ func TestTrackerFailedStatement(t *testing.T) {
 		aborted bool
 	}{{core.Postgres, false}, {core.MySQL, true}, {core.SQLite, true}, {"other", false}} {
 		tr := track(tt.dialect, "+a", "!INSERT INTO x VALUES (1)", "+b")
-		if got := errors.Is(tr.Err(), core.ErrTxAborted); got != tt.aborted {
-			t.Errorf("%s: Err is %v", tt.dialect, tr.Err())
-		}
+		equal(t, errors.Is(tr.Err(), core.ErrTxAborted), tt.aborted, "%s: Err is %v", tt.dialect, tr.Err())
 		_ = tr.Commit(succeed)
 		if want := outcomes("", "", "a b"); !maps.Equal(tr.heard, want) {
 			t.Errorf("%s: heard %v, want %v", tt.dialect, tr.heard, want)

@@ -208,9 +208,7 @@ func TestTransactorReportsWrongUse(t *testing.T) {
 	foreign := core.ContextWithTx(t.Context(), sqltx.WrapTx(&sql.Tx{}, core.Postgres, nil))
 	_, err = sqltx.FromContext(foreign)
 	wantIs(t, err, core.ErrNoTransaction)
-	if len(d.statements()) != 0 {
-		t.Errorf("ran %q", d.statements())
-	}
+	equal(t, len(d.statements()), 0, "ran %q", d.statements())
 }
 
 // A Transactor that can never begin a transaction is refused where a Transactor is accepted.

@@ -36,9 +36,7 @@ func BenchmarkMiddleware(b *testing.B) {
 				Transactor: tc.transactor,
 				Scope:      func(*http.Request) string { return "ada" },
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			h, n := keys.Wrap(handler), 0
 			b.ReportAllocs()
 			for b.Loop() {

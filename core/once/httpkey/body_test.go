@@ -52,9 +52,7 @@ func upload(t *testing.T, name, text string) *http.Request {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	part, err := form.CreateFormFile("file", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, _ = io.WriteString(part, text)
 	_ = form.WriteField("user", "ada")
 	form.Close()

@@ -11,9 +11,7 @@ import (
 // The Link of every problem leads to a heading of the page, and every answer is in its table.
 func TestDocumentation(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/http-idempotency.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range httpkey.Problems() {
 		if !strings.Contains(string(text), "\n### "+name+"\n") {
 			t.Errorf("%s has no heading", name)

@@ -224,15 +224,11 @@ func TestPanic(t *testing.T) {
 		w := httptest.NewRecorder()
 		func() {
 			defer func() {
-				if v := recover(); v != "boom" {
-					t.Errorf("recovered %v", v)
-				}
+				equal(t, recover(), "boom", "recovered")
 			}()
 			a.server.ServeHTTP(w, request())
 		}()
-		if w.Body.Len() != 0 {
-			t.Errorf("the client saw %q", w.Body)
-		}
+		equal(t, w.Body.Len(), 0, "the client saw %q", w.Body)
 		info := a.wantAnswer(httpkey.Executed)
 		if !errors.Is(info.Err, httpkey.ErrPanicked) || !strings.HasSuffix(info.Err.Error(), ": panic: boom") ||
 			info.Status != 0 || info.Policy != httpkey.Release {
@@ -323,9 +319,7 @@ func TestClientLeavesWhileTheHandlerWorks(t *testing.T) {
 			if err := r.Context().Err(); err != nil {
 				t.Errorf("the handler was stopped: %v", err)
 			}
-			if r.Context().Value(http.ServerContextKey) != "kept" {
-				t.Error("the values of the context are lost")
-			}
+			equal(t, r.Context().Value(http.ServerContextKey), "kept", "the values of the context are lost")
 			a.pay(w, r)
 		}
 		a.do(request().WithContext(ctx))

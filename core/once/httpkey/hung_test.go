@@ -128,12 +128,8 @@ func TestHangsAtCommit(t *testing.T) {
 		time.Sleep(time.Minute)
 		slow.commit.Store(0)
 		w := a.do(request())
-		if w.Code != http.StatusCreated {
-			t.Errorf("answered %d", w.Code)
-		}
-		if rows := len(a.Repository.Rows()); rows != 1 {
-			t.Errorf("%d effects, want 1", rows)
-		}
+		equal(t, w.Code, http.StatusCreated, "answered")
+		equal(t, len(a.Repository.Rows()), 1, "effects")
 	})
 }
 
@@ -182,9 +178,7 @@ func TestTransactorPanics(t *testing.T) {
 	a := newAPI(t, true, func(c *httpkey.Config) { c.Transactor = panickyTransactor{c.Transactor} })
 	func() {
 		defer func() {
-			if v := recover(); v != "broken" {
-				t.Errorf("recovered %v", v)
-			}
+			equal(t, recover(), "broken", "recovered")
 		}()
 		a.do(request())
 	}()

@@ -60,9 +60,7 @@ func newAPI(t *testing.T, tx bool, configure func(*httpkey.Config)) *api {
 		configure(&cfg)
 	}
 	keys, err := httpkey.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a.handler = a.pay
 	h := keys.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.runs.Add(1)
@@ -97,9 +95,7 @@ func (a *api) effect(r *http.Request) {
 	} else {
 		err = a.Transactor.RunInTx(r.Context(), publish)
 	}
-	if err != nil {
-		a.t.Error(err)
-	}
+	noError(a.t, err)
 }
 
 // request is a payment by ada with key k1.
@@ -137,21 +133,15 @@ func (a *api) goDo(r *http.Request) <-chan *httptest.ResponseRecorder {
 
 func (a *api) wantRuns(runs, effects int) {
 	a.t.Helper()
-	if got := int(a.runs.Load()); got != runs {
-		a.t.Errorf("the handler ran %d times, want %d", got, runs)
-	}
-	if got := len(a.Repository.Rows()); got != effects {
-		a.t.Errorf("%d effects, want %d", got, effects)
-	}
+	equal(a.t, int(a.runs.Load()), runs, "the handler ran so often")
+	equal(a.t, len(a.Repository.Rows()), effects, "effects")
 }
 
 // wantAnswer checks the oldest answer that was not checked yet.
 func (a *api) wantAnswer(want httpkey.Answer) httpkey.Info {
 	a.t.Helper()
 	got := <-a.answers
-	if got.Answer != want {
-		a.t.Errorf("answer %q (%v), want %q", got.Answer, got.Err, want)
-	}
+	equal(a.t, got.Answer, want, "answer (%v)", got.Err)
 	return got
 }
 
@@ -207,9 +197,7 @@ func wantProblemFor(t *testing.T, w *httptest.ResponseRecorder, status int, name
 		most == 0 && text != "" {
 		t.Errorf("Retry-After is %q, want %d to %d seconds", text, least, most)
 	}
-	if w.Header().Get("Idempotency-Replayed") != "" {
-		t.Error("a problem says that it is a replay")
-	}
+	equal(t, w.Header().Get("Idempotency-Replayed"), "", "a problem says that it is a replay")
 }
 
 // The first request is carried out, and the middleware adds nothing to its response.
@@ -404,9 +392,7 @@ func TestOutsideOfTheMux(t *testing.T) {
 		Keys:  once.Config{Store: outboxtest.NewOnceStore()},
 		Scope: func(*http.Request) string { return "all" },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h := keys.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }))
 	for range 2 {
 		for _, path := range []string{"/a", "/b", "/" + strings.Repeat("x", 1000)} {
@@ -460,21 +446,15 @@ func TestRunCleansUp(t *testing.T) {
 			Keys:  once.Config{Store: store},
 			Scope: func(*http.Request) string { return "all" },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		h := keys.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		h.ServeHTTP(httptest.NewRecorder(), request())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- keys.Run(ctx) }()
 		time.Sleep(25 * time.Hour)
-		if n := store.Keys(); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		equal(t, store.Keys(), 0, "keys are left")
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-done)
 	})
 }

@@ -81,9 +81,7 @@ func TestCanonicalJSON(t *testing.T) {
 			r.Header.Set("Content-Type", plain)
 			setBody(r, body)
 		}))
-		if want := []int{201, 422}[i]; w.Code != want {
-			t.Errorf("%s %s: answered %d, want %d", plain, body, w.Code, want)
-		}
+		equal(t, w.Code, []int{201, 422}[i], "%s %s: answered", plain, body)
 	}
 }
 
@@ -129,9 +127,7 @@ func TestHandlerSeesTheRequest(t *testing.T) {
 		}
 		w := a.do(requestWith(func(r *http.Request) { r.URL.Path = "/payments/7" }))
 		const want = `{"cents":100}<nil>7/payments/{id}adahttp/POST/payments/{id}|ada|k1true`
-		if got := strings.ReplaceAll(w.Body.String(), " ", ""); got != want {
-			t.Errorf("the handler saw %s, want %s", got, want)
-		}
+		equal(t, strings.ReplaceAll(w.Body.String(), " ", ""), want, "what the handler saw")
 		if _, ok := httpkey.KeyOf(t.Context()); ok {
 			t.Error("a key without a request")
 		}

@@ -129,9 +129,7 @@ func TestHeadersOfOuterMiddleware(t *testing.T) {
 		w.Header().Set("X-Request-Id", "r1")
 		w.Header().Set("X-Mode", "default")
 		a.server.ServeHTTP(w, request())
-		if w.Header().Get("X-Request-Id") != "r1" {
-			t.Errorf("headers %v", w.Header())
-		}
+		equal(t, w.Header().Get("X-Request-Id"), "r1", "headers %v", w.Header())
 		if first := w.Header().Get("Idempotency-Replayed") == ""; first && w.Header().Get("X-Mode") != "" {
 			t.Errorf("headers %v", w.Header())
 		}
@@ -181,15 +179,11 @@ func (a *api) serve() *httptest.Server {
 func send(t *testing.T, srv *httptest.Server, body string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/payments", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Idempotency-Key", "k1")
 	r.Header.Set("X-User", "ada")
 	resp, err := srv.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	return resp
 }
@@ -215,9 +209,7 @@ func TestFlushInLeaseForm(t *testing.T) {
 		a.effect(r)
 		w.Header().Set("Trailer", "X-Sum")
 		io.WriteString(w, "first ")
-		if err := http.NewResponseController(w).Flush(); err != nil {
-			t.Error(err)
-		}
+		noError(t, http.NewResponseController(w).Flush())
 		<-read
 		io.WriteString(w, "second")
 		w.Header().Set("X-Sum", "12")
@@ -257,9 +249,7 @@ func TestFlushInTransactionForm(t *testing.T) {
 	a := newAPI(t, true, nil)
 	a.handler = func(w http.ResponseWriter, r *http.Request) {
 		a.pay(w, r)
-		if err := http.NewResponseController(w).Flush(); err != nil {
-			t.Error(err)
-		}
+		noError(t, http.NewResponseController(w).Flush())
 	}
 	w := a.do(request())
 	wantResponse(t, w, http.StatusCreated, "run 1", false)
@@ -319,9 +309,7 @@ func TestResponseControllerUnwraps(t *testing.T) {
 		a := newAPI(t, tx, nil)
 		deadline := time.Now().Add(time.Minute)
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
-			if err := http.NewResponseController(w).SetWriteDeadline(deadline); err != nil {
-				t.Error(err)
-			}
+			noError(t, http.NewResponseController(w).SetWriteDeadline(deadline))
 			if _, _, err := w.(http.Hijacker).Hijack(); err == nil { // hijacking failed, so the response is kept
 				t.Error("hijacked")
 			}
@@ -402,13 +390,9 @@ func TestForeignResult(t *testing.T) {
 	key := a.wantAnswer(httpkey.Executed).Key
 	key.ID = "k2"
 	claimed, err := store.Acquire(t.Context(), once.Request{Key: key, Owner: "x", Lease: time.Second, TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Complete(t.Context(), once.Claim{Key: key, Owner: "x", Fence: claimed.Fence},
-		once.Result{Data: []byte("x")}, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, store.Complete(t.Context(), once.Claim{Key: key, Owner: "x", Fence: claimed.Fence},
+		once.Result{Data: []byte("x")}, time.Hour))
 	w := a.do(requestWith(func(r *http.Request) { r.Header.Set("Idempotency-Key", "k2") }))
 	wantProblem(t, w, http.StatusInternalServerError, "idempotency-failed")
 }

@@ -140,9 +140,7 @@ func TestTxRetry(t *testing.T) {
 		}
 		w := a.do(request())
 		wantResponse(t, w, http.StatusCreated, "run 3", false)
-		if w.Header().Get("X-Old") != "" {
-			t.Error("a header of an earlier run is left")
-		}
+		equal(t, w.Header().Get("X-Old"), "", "a header of an earlier run is left")
 		a.wantRuns(3, 1)
 		wantResponse(t, a.do(request()), http.StatusCreated, "run 3", true)
 	})
@@ -225,9 +223,7 @@ func TestTxNested(t *testing.T) {
 		wantProblem(t, a.do(request().WithContext(ctx)), http.StatusInternalServerError, "idempotency-failed")
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	noError(t, err)
 	if info := a.wantAnswer(httpkey.StoreError); !errors.Is(info.Err, httpkey.ErrNested) {
 		t.Errorf("told %v", info.Err)
 	}
@@ -245,9 +241,7 @@ func TestWrappedTwice(t *testing.T) {
 				}
 			}
 			keys, err := httpkey.New(*c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") })
 			twice := keys.Wrap(keys.Wrap(never))
 			start := time.Now()
@@ -285,9 +279,7 @@ func TestParallelRequests(t *testing.T) {
 			}
 			wantResponse(t, w, http.StatusCreated, "run 1", w.Header().Get("Idempotency-Replayed") == "true")
 		}
-		if first != 1 {
-			t.Errorf("%d responses are the first", first)
-		}
+		equal(t, first, 1, "responses are the first")
 		a.wantRuns(1, 1)
 	})
 }

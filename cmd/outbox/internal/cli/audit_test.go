@@ -69,9 +69,7 @@ func TestAuditPages(t *testing.T) {
 			}
 			args = []string{"audit", "--limit", "2", "--after", page.Next}
 		}
-		if len(seen) != 5 {
-			w.Errorf("three pages have %d rows, want 5", len(seen))
-		}
+		equal(w, len(seen), 5, "three pages have rows")
 	})
 }
 

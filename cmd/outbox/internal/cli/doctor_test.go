@@ -30,9 +30,7 @@ func (w *world) requireFinding(level, check, part string, args ...string) {
 	if f.Level != level || (level != levelOK) != (f.Cause != "" && f.Fix != "") {
 		w.Errorf("%s with %q is not a %s: %+v", check, part, level, all)
 	}
-	if (count(all, levelFailure) > 0) != (code == ExitUnhealthy) {
-		w.Errorf("exit code %d with %+v", code, all)
-	}
+	equal(w, (count(all, levelFailure) > 0), (code == ExitUnhealthy), "exit code %d with %+v", code, all)
 }
 
 func TestDoctor(t *testing.T) {

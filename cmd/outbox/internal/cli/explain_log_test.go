@@ -216,9 +216,7 @@ func TestLeftoversOfTheLog(t *testing.T) {
 				n++
 			}
 		}
-		if n != 1 {
-			w.Errorf("doctor has %d findings about the log: %+v", n, all)
-		}
+		equal(w, n, 1, "doctor has findings about the log: %+v", all)
 	}
 	one(levelWarning, left) // the relay may just be down: the newest event is one of the log
 	w.exec("UPDATE outbox_log SET repairing = true")

@@ -112,7 +112,5 @@ func TestSilentServer(t *testing.T) {
 	w.address = "postgres://me:hidden@" + l.Addr().String() + "/shop"
 	r = w.run("status")
 	w.require(r, ExitFailed, "does not answer", "connection refused")
-	if n := strings.Count(r.err, "connection refused"); n != 1 {
-		t.Errorf("the reason is there %d times: %s", n, r.err)
-	}
+	equal(t, strings.Count(r.err, "connection refused"), 1, "how often the reason is there: %s", r.err)
 }

@@ -110,8 +110,6 @@ func TestItemIsStuck(t *testing.T) {
 		if c.since >= 0 {
 			it.timing.started = now.Add(-c.since)
 		}
-		if got := it.isStuck(now, time.Second); got != c.stuck {
-			t.Errorf("%s for %s: stuck: %t", c.state, c.since, got)
-		}
+		equal(t, it.isStuck(now, time.Second), c.stuck, "%s for %s: stuck", c.state, c.since)
 	}
 }

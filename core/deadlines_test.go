@@ -25,9 +25,7 @@ func TestDeadlines(t *testing.T) {
 		}
 		first := get()
 		time.Sleep(time.Second - 1)
-		if get() != first {
-			t.Error("two publishes that begin together have a timer each")
-		}
+		equal(t, get(), first, "two publishes that begin together have a timer each")
 		time.Sleep(time.Nanosecond)
 		second := get()
 		if second == first {

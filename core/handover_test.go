@@ -94,9 +94,7 @@ func TestNewHandovers(t *testing.T) {
 		if c.async {
 			want = handovers{most: 5, mostBytes: 100, all: c.all}
 		}
-		if got := newHandovers(&Config{Publisher: c.publisher, InFlight: 5, InFlightBytes: 100}); got != want {
-			t.Errorf("%s: %+v, want %+v", c.name, got, want)
-		}
+		equal(t, newHandovers(&Config{Publisher: c.publisher, InFlight: 5, InFlightBytes: 100}), want, "%s", c.name)
 	}
 	router := routes(routes(many, single), single)
 	if asyncOf(router, "a") != nil || asyncOf(router, "b") == nil || asyncOf(single, "b") != nil {

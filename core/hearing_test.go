@@ -14,15 +14,9 @@ func TestHeardRests(t *testing.T) {
 		h.took(now.Add(-took), now, rows)
 		return h.rest.Sub(now)
 	}
-	if d := rest(time.Millisecond, 1); d != time.Millisecond {
-		t.Errorf("after one row: %s, want as long as its round", d)
-	}
-	if d := rest(2*time.Millisecond, 4*batchRows); d != 10*time.Millisecond {
-		t.Errorf("after four batches: %s, want five times its round", d)
-	}
-	if d := rest(time.Second, 500); d != maxBatched {
-		t.Errorf("after a slow round: %s", d)
-	}
+	equal(t, rest(time.Millisecond, 1), time.Millisecond, "after one row")
+	equal(t, rest(2*time.Millisecond, 4*batchRows), 10*time.Millisecond, "after four batches")
+	equal(t, rest(time.Second, 500), maxBatched, "after a slow round")
 	last := time.Duration(0)
 	for range 20 {
 		d := rest(0, 0)
@@ -31,12 +25,8 @@ func TestHeardRests(t *testing.T) {
 		}
 		last = d
 	}
-	if last != maxVain {
-		t.Errorf("after nothing for long: %s", last)
-	}
-	if d := rest(0, 1); d != 0 {
-		t.Errorf("after a row again: %s", d)
-	}
+	equal(t, last, maxVain, "after nothing for long")
+	equal(t, rest(0, 1), 0, "after a row again")
 
 	for _, c := range []struct {
 		orderedFirst  bool

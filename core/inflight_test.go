@@ -97,7 +97,5 @@ func TestInflightRoom(t *testing.T) {
 		}
 	}
 	f := inflight{cold: slots{1, 0}}
-	if got := f.room(&Config{ColdEvents: 1, ColdBytes: 1, ClaimBatch: 1}); got != 0 {
-		t.Errorf("room for %d beside the only one", got)
-	}
+	equal(t, f.room(&Config{ColdEvents: 1, ColdBytes: 1, ClaimBatch: 1}), 0, "room beside the only one")
 }

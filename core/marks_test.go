@@ -14,9 +14,7 @@ func TestMarks(t *testing.T) {
 	claimed := &item{state: itemAcked, path: PathCold}
 	failed, released := &item{state: itemFailed, path: PathHot}, &item{state: itemReleasing, path: PathHot}
 	for _, it := range []*item{released, failed, acked[0]} {
-		if n := m.add(it); n != 1 {
-			t.Errorf("%s: %d of its kind wait, want 1", it.state, n)
-		}
+		equal(t, m.add(it), 1, "%s: marks of its kind that wait", it.state)
 	}
 	if n := m.add(claimed); n != 2 || m.doneCold != 1 {
 		t.Errorf("%d acknowledged wait, %d of them claimed; want 2 and 1", n, m.doneCold)
@@ -31,9 +29,7 @@ func TestMarks(t *testing.T) {
 	}
 	m.add(acked[1])
 	m.putBack(taken)
-	if m.doneCold != 1 {
-		t.Errorf("%d claimed wait, want 1", m.doneCold)
-	}
+	equal(t, m.doneCold, 1, "claimed marks that wait")
 	if got := m.take(); !slices.Equal(got, []*item{acked[0], claimed, acked[1], failed, released}) || m.held != 3 {
 		t.Fatalf("took %v, %d hold back: what was taken before comes first", got, m.held)
 	}

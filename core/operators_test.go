@@ -39,9 +39,7 @@ func TestReading(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		look(ended)
-		if s.failures != 3*operatorsFailed {
-			t.Error("the end of the relay counts as a failure")
-		}
+		equal(t, s.failures, 3*operatorsFailed, "the end of the relay counts as a failure")
 
 		// A table that is missing is looked for seldom.
 		err, missing, asked = nil, true, 0
@@ -52,9 +50,7 @@ func TestReading(t *testing.T) {
 		for begun := time.Now(); time.Since(begun) < heartbeatAgain; time.Sleep(time.Second) {
 			look(t.Context())
 		}
-		if asked != 1 {
-			t.Errorf("asked %d times for a missing table", asked)
-		}
+		equal(t, asked, 1, "asked so often for a missing table")
 		list, missing = []int{2}, false
 		look(t.Context())
 		if !slices.Equal(s.list, []int{2}) {

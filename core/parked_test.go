@@ -9,9 +9,7 @@ func TestParked(t *testing.T) {
 	}
 	a, b, again := &item{id: RowID{1}}, &item{id: RowID{2}}, &item{id: RowID{3}, role: itemRole{replay: true}}
 	p.push(again)
-	if n := p.before(a); n != 0 {
-		t.Errorf("%d go before an event while only a replayed one waits", n)
-	}
+	equal(t, p.before(a), 0, "items before an event while only a replayed one waits")
 	if p.next(false) != nil {
 		t.Error("a replayed event would be taken that may not be")
 	}

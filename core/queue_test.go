@@ -29,9 +29,7 @@ func TestQueue(t *testing.T) {
 			t.Fatalf("%d places are kept for %d values", len(q.items), q.len())
 		}
 	}
-	if next != 10_000 {
-		t.Errorf("popped %d of 10000", next)
-	}
+	equal(t, next, 10_000, "popped values")
 }
 
 // A queue does not point to a popped value, so that its memory can be freed.
@@ -43,8 +41,6 @@ func TestQueueForgetsWhatWasPopped(t *testing.T) {
 	q.pop()
 	q.pop()
 	for i, v := range q.items[:cap(q.items)] {
-		if held := v != nil; held != (i >= 2 && i < 5) {
-			t.Errorf("place %d holds a value: %t", i, held)
-		}
+		equal(t, v != nil, (i >= 2 && i < 5), "place %d holds a value", i)
 	}
 }

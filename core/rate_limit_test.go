@@ -31,9 +31,7 @@ func TestRateLimit(t *testing.T) {
 	for ; l.open(now, 0); burst++ {
 		l.take(now)
 	}
-	if burst != 10 {
-		t.Errorf("%d events at once, want 10", burst)
-	}
+	equal(t, burst, 10, "events at once")
 	if l.most() != 100 || l.room(now, 40) != 60 || l.room(now, 200) != 0 {
 		t.Errorf("at most %d are held, room for %d and %d", l.most(), l.room(now, 40), l.room(now, 200))
 	}
@@ -60,16 +58,12 @@ func TestRateLimitBelowOne(t *testing.T) {
 		t.Fatalf("holds %d", l.most())
 	}
 	l.take(now)
-	if l.room(now, 0) != 0 {
-		t.Error("room for an event that goes in ten seconds")
-	}
+	equal(t, l.room(now, 0), 0, "room for an event that goes in ten seconds")
 	at, ok := l.lookAt(now, 0)
 	if wait := at.Sub(now); !ok || wait < 9*time.Second || wait > 9*time.Second+time.Millisecond {
 		t.Errorf("looks in %s, %t; want a second before the token", wait, ok)
 	}
-	if l.room(at.Add(time.Microsecond), 0) != 1 {
-		t.Error("no room when it looks")
-	}
+	equal(t, l.room(at.Add(time.Microsecond), 0), 1, "no room when it looks")
 	if _, ok := l.lookAt(now, 1); ok {
 		t.Error("looks for a second event while it holds the first")
 	}

@@ -48,9 +48,7 @@ func TestRecoveryPause(t *testing.T) {
 			t.Errorf("ended as %d after %s, want by the news", got, time.Since(begun))
 		}
 		close(stop)
-		if got := pause(time.Second, nil, stop); got != pauseStopped {
-			t.Errorf("ended as %d, want by stop", got)
-		}
+		equal(t, pause(time.Second, nil, stop), pauseStopped, "how it ended")
 	})
 	last := time.Duration(0)
 	for failures := 1; failures < 100; failures++ {
@@ -60,7 +58,5 @@ func TestRecoveryPause(t *testing.T) {
 		}
 		last = d
 	}
-	if most := errorPause(100, 0.999); most != maxPause {
-		t.Errorf("after 100 failures and much jitter: %s, want %s", most, maxPause)
-	}
+	equal(t, errorPause(100, 0.999), maxPause, "after 100 failures and much jitter")
 }

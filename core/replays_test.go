@@ -51,8 +51,6 @@ func TestReplaysFit(t *testing.T) {
 	} {
 		p := replays{slots: c.held}
 		c.d.replays = c.replays
-		if got := p.fits(c.d, cfg); got != c.fits {
-			t.Errorf("%+v are held, %d of the destination: fits: %t", c.held, c.replays, got)
-		}
+		equal(t, p.fits(c.d, cfg), c.fits, "%+v are held, %d of the destination: fits", c.held, c.replays)
 	}
 }

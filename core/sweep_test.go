@@ -29,9 +29,7 @@ func TestSweep(t *testing.T) {
 		if !s.page(zero, lane, 0, now, c.most) || !s.page(lane, lane, c.rows, now, c.most) {
 			t.Fatal("a sweep ends in the middle")
 		}
-		if more := s.page(lane, zero, 0, now, c.most); more != c.more {
-			t.Errorf("%d rows: another sweep at once: %t", c.rows, more)
-		}
+		equal(t, s.page(lane, zero, 0, now, c.most), c.more, "%d rows: another sweep at once", c.rows)
 		if !s.resting(now.Add(c.rest-1)) && c.rest > 0 || s.resting(now.Add(c.rest)) {
 			t.Errorf("%d rows: rests until %s, want %s", c.rows, s.restUntil.Sub(now), c.rest)
 		}

@@ -35,9 +35,7 @@ func TestTopics(t *testing.T) {
 	for topic, want := range map[string][2]bool{
 		"a": {true, true}, "b": {true, true}, "elsewhere": {false, true}, "typo": {false, false},
 	} {
-		if got := [2]bool{some.relays(topic), some.routed(topic)}; got != want {
-			t.Errorf("topic %s: relayed and routed: %v, want %v", topic, got, want)
-		}
+		equal(t, [2]bool{some.relays(topic), some.routed(topic)}, want, "topic %s: relayed and routed", topic)
 	}
 	if some.all() || !slices.Equal(some.list(), []string{"a", "b"}) ||
 		!slices.Equal(some.foreign(), []string{"elsewhere"}) {

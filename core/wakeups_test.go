@@ -55,9 +55,7 @@ func TestWakeups(t *testing.T) {
 		}
 		l = got[0]
 	}
-	if tries != laneTries-1 {
-		t.Errorf("looked %d times again, want %d", tries, laneTries-1)
-	}
+	equal(t, tries, laneTries-1, "looked so often again")
 	w.lane(KeyID{2}, now)
 	w.putBack(laneWake{lane: KeyID{2}, at: now.Add(-time.Hour), tries: 5}, laneWake{lane: KeyID{3}, at: now})
 	if len(w.lanes) != 2 || w.lanes[0].tries != 0 {
@@ -77,9 +75,7 @@ func TestWakeups(t *testing.T) {
 func TestWakeupsForRoom(t *testing.T) {
 	w := newWakeups()
 	w.room()
-	if len(w.roomKick) != 0 {
-		t.Error("woken without waiting for room")
-	}
+	equal(t, len(w.roomKick), 0, "woken without waiting for room")
 	w.wantRoom = true
 	w.room()
 	w.room()

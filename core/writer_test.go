@@ -46,9 +46,7 @@ func TestWriterPlans(t *testing.T) {
 	if got := at(delay/2, 2, false, false); got != delay {
 		t.Errorf("a second mark moves the time of the first to %s", got)
 	}
-	if got := at(delay/2, 50, true, false); got != delay/2 {
-		t.Errorf("a full batch is written after %s, want at once", got)
-	}
+	equal(t, at(delay/2, 50, true, false), delay/2, "time to a full batch")
 	if got := at(delay/2, 0, false, false); got != -1 {
 		t.Errorf("after the batch, nothing is written in %s", got)
 	}
@@ -58,9 +56,7 @@ func TestWriterPlans(t *testing.T) {
 	if got := at(delay, 50, true, false); got != time.Second {
 		t.Errorf("after a failure, a full batch is written after %s, want %s", got, time.Second)
 	}
-	if got := at(delay, 50, true, true); got != delay {
-		t.Errorf("the last try comes after %s, want at once", got)
-	}
+	equal(t, at(delay, 50, true, true), delay, "time to the last try")
 }
 
 // The writer is woken when a batch begins, so that it waits for the rest, and when it is full.

@@ -181,9 +181,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func raw(t *testing.T, handle func(*net.TCPConn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var wg sync.WaitGroup
 	t.Cleanup(func() { _ = l.Close(); wg.Wait() })
 	wg.Go(func() {
@@ -326,9 +324,7 @@ func TestAnswersOfGigabytes(t *testing.T) {
 	p := newPublisher(t, to(server.URL))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if err := p.Publish(t.Context(), delivery(t)); err != nil {
-		t.Error(err)
-	}
+	noError(t, p.Publish(t.Context(), delivery(t)))
 	status = http.StatusInternalServerError
 	err := p.Publish(t.Context(), delivery(t))
 	runtime.ReadMemStats(&after)
@@ -415,9 +411,7 @@ func TestASilentConnectionIsReplaced(t *testing.T) {
 		}
 		return err
 	}
-	if err := publish(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, publish())
 	lost.Store(opened.Load())
 	if err := publish(); err != nil || opened.Load() == lost.Load() {
 		t.Errorf("after ten more requests: %v, %d connections of %d are lost", err, lost.Load(), opened.Load())
@@ -431,16 +425,12 @@ func TestPrivateAddressesAreRefusedAtTheConnection(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0"} {
 		cfg := to("http://" + host + ":" + port)
 		cfg.AllowHTTP = true
 		p, err := httpbridge.NewPublisher(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = p.Publish(t.Context(), delivery(t))
 		var dns *net.DNSError
 		if class, _ := core.ClassOf(err); class != core.ClassUnavailable ||
@@ -524,9 +514,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	for range 20 {
 		d := delivery(t)
 		wg.Go(func() {
-			if err := p.Publish(t.Context(), d); err != nil {
-				t.Error(err)
-			}
+			noError(t, p.Publish(t.Context(), d))
 		})
 	}
 	wg.Wait()

@@ -78,9 +78,7 @@ func TestTheConfigIsCopied(t *testing.T) {
 	t.Parallel()
 	cfg := httpbridge.Config{Endpoints: map[string]httpbridge.Endpoint{"a": {URL: "https://a.example"}}}
 	p, err := httpbridge.NewPublisher(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cfg.Endpoints["b"] = httpbridge.Endpoint{}
 	if got := p.Topics(); len(got) != 1 {
 		t.Errorf("topics %q", got)

@@ -35,15 +35,11 @@ func newPublisher(t *testing.T, cfg httpbridge.Config) *httpbridge.Publisher {
 	cfg.AllowHTTP = true
 	cfg.AllowAddresses = append(cfg.AllowAddresses, loopback...)
 	p, err := httpbridge.NewPublisher(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := p.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		noError(t, p.Close(ctx))
 	})
 	return p
 }
@@ -65,13 +61,9 @@ func delivery(t testing.TB) core.Delivery {
 		OccurredAt:  time.Now().UTC().Truncate(time.Microsecond), Payload: []byte(`{"total":7}`),
 	}
 	row, err := core.NewRowID(e.ID, e.Topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	replay, err := core.FreshRowID(e.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return core.Delivery{Event: e, RowID: row, KeySeq: 1042, Attempt: 2, ReplayOf: replay}
 }
 
@@ -123,9 +115,7 @@ func TestWhatArrives(t *testing.T) {
 	if err != nil || !maps.Equal(md, d.Metadata()) {
 		t.Errorf("metadata %q, %v\nwant %q", md, err, d.Metadata())
 	}
-	if err := httpbridge.Verify(h, got[0].body, vectorSecret); err != nil {
-		t.Error(err)
-	}
+	noError(t, httpbridge.Verify(h, got[0].body, vectorSecret))
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "Idempotency-Key": d.RowID.String(), "Webhook-Id": d.ID,
 		"Message-Uuid": d.ID, "Traceparent": d.Headers["traceparent"], "Case": "kept", "X_under": "score",
@@ -140,9 +130,7 @@ func TestWhatArrives(t *testing.T) {
 	// A replay has the identity of the event and a key of its own.
 	again := d
 	again.RowID = d.ReplayOf
-	if err := p.Publish(t.Context(), again); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Publish(t.Context(), again))
 	if h := got[1].header; h.Get("Webhook-Id") != d.ID || h.Get("Idempotency-Key") != d.ReplayOf.String() {
 		t.Errorf("a replay: %v", h)
 	}
@@ -158,9 +146,7 @@ func TestMetadataOfWatermill(t *testing.T) {
 	d.Headers = map[string]string{
 		core.HeaderMessage: `{"uuid":"short-1","metadata":{"a blank":"line\none","event_type":"forged"}}`,
 	}
-	if err := p.Publish(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Publish(t.Context(), d))
 	md, err := httpbridge.Metadata(got[0].header)
 	if err != nil || md["a blank"] != "line\none" || md["event_type"] != "order.placed" ||
 		md[core.HeaderMessage] != "" || got[0].header.Get("Message-Uuid") != "short-1" {
@@ -187,13 +173,9 @@ func TestWebhookGetsCloudEvents(t *testing.T) {
 		d.Headers = map[string]string{
 			"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b9c7c989f97918e1-01", "ce-id": "x",
 		}
-		if err := p.Publish(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Publish(t.Context(), d))
 		headers, err := cloudevents.Header(got[i].header)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		e, err := cloudevents.HTTP.Decode(cloudevents.Message{Headers: headers, Body: got[i].body})
 		if err != nil || e.ID != d.ID || e.Subject != "Größe 1" || e.DataContentType != "application/json" ||
 			string(e.Data) != `{"total":7}` || e.Extensions["traceparent"] != d.Headers["traceparent"] {
@@ -423,14 +405,12 @@ func TestTheRelayWaitsAsLongAsRetryAfterSays(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- ob.Run(ctx) }()
 	for range 5 {
-		if err := ob.Transactor.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+		must(t, ob.Transactor.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 			_, err := ob.Publish(ctx, tx, core.Event{
 				Type: "order.placed", Topic: "orders", Key: core.NewEventID(),
 			})
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for open := -1; open != 0; <-time.After(10 * time.Millisecond) {
 		open = 0
@@ -444,9 +424,7 @@ func TestTheRelayWaitsAsLongAsRetryAfterSays(t *testing.T) {
 		}
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-ended)
 	// Up to four of the five may have been on their way when the first answer came.
 	if early > 4 || answers < 6 {
 		t.Errorf("%d requests, %d of them in the pause", answers, early)

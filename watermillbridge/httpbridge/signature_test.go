@@ -63,9 +63,7 @@ func TestVerify(t *testing.T) {
 	now := time.Now()
 	signed := func(at time.Time, secrets ...string) http.Header {
 		signature, err := httpbridge.Sign(vectorID, at, []byte(vectorBody), secrets...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		h := http.Header{}
 		h.Set("webhook-id", vectorID)
 		h.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
@@ -118,9 +116,7 @@ func TestVerify(t *testing.T) {
 	body := strconv.FormatInt(now.Unix(), 10) + ".5"
 	old := strconv.FormatInt(now.Add(-time.Hour).Unix(), 10)
 	signature, err := httpbridge.Sign(vectorID, now.Add(-time.Hour), []byte(body), vectorSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	forged := change("webhook-signature", signature)
 	forged.Set("webhook-id", vectorID+"."+old)
 	if err := httpbridge.Verify(forged, []byte("5"), vectorSecret); !errors.Is(err, httpbridge.ErrSignature) {
@@ -143,9 +139,7 @@ func TestMetadataAreSigned(t *testing.T) {
 		URL: cfg.Endpoints["orders"].URL, Secrets: []string{otherSecret, vectorSecret},
 	}
 	d := delivery(t)
-	if err := newPublisher(t, cfg).Publish(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, newPublisher(t, cfg).Publish(t.Context(), d))
 	h, body := got[0].header, got[0].body
 	for _, secret := range []string{otherSecret, vectorSecret} {
 		if err := httpbridge.Verify(h, body, secret); err != nil {

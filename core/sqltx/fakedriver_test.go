@@ -214,7 +214,9 @@ func readAll(rows *sql.Rows, err error) error {
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func wantIs(t *testing.T, err, target error) {

@@ -148,3 +148,170 @@ func TestIdleKinds(t *testing.T) {
 		}
 	})
 }
+
+func TestSweep(t *testing.T) {
+	now, zero, lane := time.Now(), KeyID{}, KeyID{1}
+	var s sweep
+	if s.page(zero, zero, 0, now, time.Minute) || s.resting(now) {
+		t.Error("a sweep of one page that found nothing is followed by another, or by a rest")
+	}
+	if s.page(zero, zero, 500, now, time.Minute) || s.resting(now) {
+		t.Error("a sweep of one page is followed by another, or by a rest")
+	}
+	for _, c := range []struct {
+		rows int
+		most time.Duration
+		more bool
+		rest time.Duration
+	}{
+		{0, time.Minute, false, 3 * sweepRest},
+		{1, time.Minute, true, 3 * sweepRest},
+		{100, time.Minute, true, 0},
+		{0, 2 * sweepRest, false, 2 * sweepRest},
+	} {
+		s = sweep{}
+		if !s.page(zero, lane, 0, now, c.most) || !s.page(lane, lane, c.rows, now, c.most) {
+			t.Fatal("a sweep ends in the middle")
+		}
+		equal(t, s.page(lane, zero, 0, now, c.most), c.more, "%d rows: another sweep at once", c.rows)
+		if !s.resting(now.Add(c.rest-1)) && c.rest > 0 || s.resting(now.Add(c.rest)) {
+			t.Errorf("%d rows: rests until %s, want %s", c.rows, s.restUntil.Sub(now), c.rest)
+		}
+	}
+}
+
+func TestWakeups(t *testing.T) {
+	var zero wakeups
+	if !zero.next().IsZero() {
+		t.Fatal("a new wakeups wants a poll or a look")
+	}
+	w := newWakeups()
+	now := time.Now()
+	kicked := func() bool {
+		select {
+		case <-w.kick:
+			return true
+		default:
+			return false
+		}
+	}
+	w.poll(now.Add(time.Second))
+	if !kicked() || !w.next().Equal(now.Add(time.Second)) {
+		t.Error("a poll that is asked for is not wanted")
+	}
+	w.poll(now.Add(time.Minute))
+	if kicked() || !w.next().Equal(now.Add(time.Second)) {
+		t.Error("a later one counts")
+	}
+	w.answered()
+	w.lane(KeyID{1}, now)
+	w.lane(KeyID{2}, now.Add(time.Second))
+	w.lane(KeyID{2}, now.Add(time.Minute))
+	if at, ok := w.nextLane(); !ok || !at.Equal(now) || !kicked() {
+		t.Error("a lane is not wanted")
+	}
+	due := w.takeLanes(now, 10)
+	if len(due) != 1 || due[0].lane != (KeyID{1}) || len(w.lanes) != 1 {
+		t.Fatalf("took %v, left %v", due, w.lanes)
+	}
+	due = w.takeLanes(now.Add(time.Hour), 10)
+	if len(due) != 1 || !due[0].at.Equal(now.Add(time.Second)) {
+		t.Fatalf("took %v, want the sooner one", due)
+	}
+
+	// A look that found nothing is repeated for a while, but not if a newer look is due.
+	l := due[0]
+	tries := 0
+	for ; ; tries++ {
+		w.tryAgain(l, now)
+		got := w.takeLanes(now.Add(time.Hour), 10)
+		if len(got) == 0 {
+			break
+		}
+		l = got[0]
+	}
+	equal(t, tries, laneTries-1, "looked so often again")
+	w.lane(KeyID{2}, now)
+	w.putBack(laneWake{lane: KeyID{2}, at: now.Add(-time.Hour), tries: 5}, laneWake{lane: KeyID{3}, at: now})
+	if len(w.lanes) != 2 || w.lanes[0].tries != 0 {
+		t.Errorf("lanes %v", w.lanes)
+	}
+
+	// If too many keys need a look, an ordinary poll finds them.
+	w = newWakeups()
+	for i := range maxLaneWakes + 1 {
+		w.lane(KeyID{byte(i), byte(i >> 8)}, now)
+	}
+	if len(w.lanes) != maxLaneWakes || !w.at.Equal(now) {
+		t.Errorf("%d lanes, poll at %s", len(w.lanes), w.at)
+	}
+}
+
+func TestWakeupsForRoom(t *testing.T) {
+	w := newWakeups()
+	w.room()
+	equal(t, len(w.roomKick), 0, "woken without waiting for room")
+	w.wantRoom = true
+	w.room()
+	w.room()
+	if len(w.roomKick) != 1 || w.wantRoom {
+		t.Error("not woken once")
+	}
+}
+
+// Wake-ups are rationed. A busy relay claims in batches, and a relay whose wake-ups bring it no
+// rows looks only now and then.
+func TestHeardRests(t *testing.T) {
+	var h heard
+	now := time.Now()
+	rest := func(took time.Duration, rows int) time.Duration {
+		h.took(now.Add(-took), now, rows)
+		return h.rest.Sub(now)
+	}
+	equal(t, rest(time.Millisecond, 1), time.Millisecond, "after one row")
+	equal(t, rest(2*time.Millisecond, 4*batchRows), 10*time.Millisecond, "after four batches")
+	equal(t, rest(time.Second, 500), maxBatched, "after a slow round")
+	last := time.Duration(0)
+	for range 20 {
+		d := rest(0, 0)
+		if d < last || d > maxVain {
+			t.Errorf("after nothing: %s, before that %s", d, last)
+		}
+		last = d
+	}
+	equal(t, last, maxVain, "after nothing for long")
+	equal(t, rest(0, 1), 0, "after a row again")
+
+	for _, c := range []struct {
+		orderedFirst  bool
+		first, second int
+		want          bool
+	}{{true, 1, 0, true}, {false, 0, 1, true}, {true, 0, 0, true}, {true, 0, 1, false}, {false, 3, 3, false}} {
+		if h.found(c.orderedFirst, c.first, c.second, false); h.orderedFirst(true) != c.want ||
+			h.orderedFirst(false) != c.want {
+			t.Errorf("%+v: another kind comes first", c)
+		}
+	}
+	h.found(true, 1, 0, true)
+	if !h.orderedFirst(true) || h.orderedFirst(false) {
+		t.Error("the kinds do not take turns while rows are left behind")
+	}
+
+	w := newWakeups()
+	w.heard.rest = now.Add(time.Second)
+	w.hear(now)
+	if !w.next().Equal(now.Add(time.Second)) {
+		t.Error("a wake-up does not rest")
+	}
+	w.poll(now) // an event of this process
+	if !w.next().Equal(now) {
+		t.Error("a poll of this process rests")
+	}
+	if !w.answered() || w.answered() {
+		t.Error("a wake-up of another process is not answered exactly once")
+	}
+	w.hear(now.Add(2 * time.Second))
+	if !w.next().Equal(now.Add(2 * time.Second)) {
+		t.Error("a wake-up rests for too long")
+	}
+}

@@ -428,3 +428,111 @@ func TestKillerIsPublishedAloneAndEndsDead(t *testing.T) {
 		}
 	})
 }
+
+// A relay may start before the first consumer of a topic exists. It makes no event dead, and the
+// age of the waiting events is reported.
+func TestUnroutableUntilARouteWasSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.pub.Outage("a", core.Unroutable(errors.New("312 NO_ROUTE")))
+		w.run()
+		for range 20 {
+			w.publish(core.Event{Type: "a", Key: "k"}, core.Event{Type: "a"}, core.Event{Type: "other"})
+		}
+		time.Sleep(10 * time.Minute)
+		backlog, err := w.ob.Backlog(t.Context())
+		if err != nil || backlog.Dead != 0 || backlog.Pending != 40 || backlog.OldestAge < 10*time.Minute {
+			t.Fatalf("Backlog: %+v, %v; want 40 pending for 10 min and none dead", backlog, err)
+		}
+		w.pub.Restore("a") // a person declares the queue
+		time.Sleep(5 * time.Second)
+		w.atRest(60)
+		inOrder(t, w.pub.Accepted())
+
+		// From here on the topic has a route, so an event without a route is at fault.
+		w.pub.FailFor(func(d core.Delivery) error {
+			if d.AggregateID == "lost" {
+				return core.Unroutable(errors.New("312 NO_ROUTE"))
+			}
+			return nil
+		})
+		w.publish(core.Event{Type: "a", AggregateID: "lost"}, core.Event{Type: "a", AggregateID: "fine"})
+		time.Sleep(5 * time.Second)
+		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
+		if err != nil || len(dead) != 1 || dead[0].ErrorCode != "unroutable" || dead[0].Event.AggregateID != "lost" {
+			t.Errorf("ListDead: %+v, %v", dead, err)
+		}
+	})
+}
+
+// A queue that is deleted later does not turn the backlog into dead events.
+func TestRouteThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		w.run()
+		w.publish(core.Event{Type: "a"})
+		time.Sleep(time.Second)
+		w.pub.Outage("a", core.Unroutable(errors.New("312 NO_ROUTE")))
+		for range 100 {
+			w.publish(core.Event{Type: "a"})
+		}
+		time.Sleep(10 * time.Minute)
+		if n := w.statuses()[outboxtest.StatusDead]; n > 4 {
+			t.Errorf("%d events are dead, want no more than it takes to see that it is not them", n)
+		}
+	})
+}
+
+// A publisher can put an event off. The event comes back at the time that the publisher gave,
+// spends no attempt, and holds up no other event of its topic.
+func TestPutOff(t *testing.T) {
+	if core.PutOff(nil, time.Second) != nil {
+		t.Error("nil is an error")
+	}
+	for d, within := range map[time.Duration][2]time.Duration{
+		7 * time.Second:  {7 * time.Second, 9 * time.Second},
+		0:                {time.Millisecond, 3 * time.Second}, // the same as UnavailableForKey
+		-time.Hour:       {time.Millisecond, 3 * time.Second},
+		1000 * time.Hour: {24 * time.Hour, 25 * time.Hour},
+	} {
+		t.Run(d.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				type try struct {
+					after   time.Duration
+					attempt int
+				}
+				tries := make(chan try, 10)
+				others := make(chan struct{}, 10)
+				start := time.Now()
+				n := 0
+				repo := outboxtest.NewRepository()
+				ob := newOutbox(t, core.Config{
+					Repository: repo,
+					Publisher: core.PublisherFunc(func(_ context.Context, d2 core.Delivery) error {
+						if d2.Type == "other" {
+							others <- struct{}{}
+							return nil
+						}
+						tries <- try{time.Since(start), d2.Attempt}
+						if n++; n == 1 {
+							return core.PutOff(core.Unavailable(errors.New("closed on Sundays")), d)
+						}
+						return nil
+					}),
+				})
+				must(t, publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "first", Topic: "t", Unordered: true},
+					core.Event{Type: "other", Topic: "t", Unordered: true}))
+				ctx, stop := context.WithTimeout(context.Background(), within[1])
+				defer stop()
+				noError(t, ob.Run(ctx))
+				if len(tries) != 2 || len(others) != 1 {
+					t.Fatalf("%d tries, %d of the other", len(tries), len(others))
+				}
+				first, second := <-tries, <-tries
+				if d := second.after - first.after; d < within[0] || second.attempt != 1 {
+					t.Errorf("back after %s, attempt %d", d, second.attempt)
+				}
+			})
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -93,5 +94,83 @@ func TestWriterWaitsForBatches(t *testing.T) {
 	}
 	if w.add(&item{state: itemFailed, path: PathHot}); !woken() || w.batchWaits() || w.marks.len() != 5 {
 		t.Error("a failure wakes nobody, or counts as an acknowledgement")
+	}
+}
+
+func TestMarks(t *testing.T) {
+	var m marks
+	if m.len() != 0 || len(m.take()) != 0 {
+		t.Fatal("new marks hold an item")
+	}
+	acked := []*item{{state: itemAcked, path: PathHot}, {state: itemAcked, path: PathHot}}
+	claimed := &item{state: itemAcked, path: PathCold}
+	failed, released := &item{state: itemFailed, path: PathHot}, &item{state: itemReleasing, path: PathHot}
+	for _, it := range []*item{released, failed, acked[0]} {
+		equal(t, m.add(it), 1, "%s: marks of its kind that wait", it.state)
+	}
+	if n := m.add(claimed); n != 2 || m.doneCold != 1 {
+		t.Errorf("%d acknowledged wait, %d of them claimed; want 2 and 1", n, m.doneCold)
+	}
+	if m.len() != 4 || m.held != 2 {
+		t.Fatalf("%d wait, %d hold publishing back; want 4 and 2", m.len(), m.held)
+	}
+	taken := m.take()
+	if want := []*item{acked[0], claimed, failed, released}; !slices.Equal(taken, want) || m.len() != 0 ||
+		m.held != 2 || m.doneCold != 0 {
+		t.Fatalf("took %v: acknowledgements and failures come before releases", taken)
+	}
+	m.add(acked[1])
+	m.putBack(taken)
+	equal(t, m.doneCold, 1, "claimed marks that wait")
+	if got := m.take(); !slices.Equal(got, []*item{acked[0], claimed, acked[1], failed, released}) || m.held != 3 {
+		t.Fatalf("took %v, %d hold back: what was taken before comes first", got, m.held)
+	}
+	for _, it := range []*item{acked[0], acked[1], failed} {
+		if !m.ended(it) {
+			t.Errorf("%s held nobody back", it.state)
+		}
+	}
+	acked[0].mark.tries = 1 // the mark was postponed, and is written later
+	if m.ended(acked[0]) || m.ended(claimed) || m.ended(released) || m.held != 0 {
+		t.Errorf("%d hold publishing back at the end", m.held)
+	}
+}
+
+func TestPostponed(t *testing.T) {
+	var a postponed
+	now := time.Now()
+	x, y := &item{id: RowID{1}}, &item{id: RowID{2}}
+	if _, ok := a.next(); ok {
+		t.Fatal("a new postponed holds an item")
+	}
+	a.add(x, now, 0.5)
+	for range 9 {
+		y.mark.tries++
+	}
+	a.add(y, now, 0.5)
+	if at, ok := a.next(); !ok || !at.Equal(now.Add(postponeFirst)) {
+		t.Fatalf("next at %s, %t; want after %s", at.Sub(now), ok, postponeFirst)
+	}
+	if got := a.take(now, false); len(got) != 0 {
+		t.Fatalf("%d taken before they are due", len(got))
+	}
+	if got := a.take(now.Add(postponeFirst), false); len(got) != 1 || got[0] != x {
+		t.Fatalf("took %v, want the first", got)
+	}
+	if at, _ := a.next(); at.After(now.Add(postponeMost)) {
+		t.Errorf("waits %s, longer than %s", at.Sub(now), postponeMost)
+	}
+	if got := a.take(now, true); len(got) != 1 || got[0] != y {
+		t.Fatalf("took %v, want all", got)
+	}
+
+	told := 0
+	for range 600 {
+		if a.add(x, now, 0) {
+			told++
+		}
+	}
+	if told != 3 { // the tries 8, 64 and 512
+		t.Errorf("told %d times in 600 tries, want 3", told)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"testing"
@@ -223,5 +224,29 @@ func wantIs(t *testing.T, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {
 		t.Fatalf("error %v, want one wrapping %v", err, target)
+	}
+}
+
+// noError fails the test if err is not nil, and goes on. Goroutines of a test may call it.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// wantErr fails the test unless err is the target. The rest says what was tried.
+func wantErr(t testing.TB, err, target error, format string, args ...any) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), err, target)
+	}
+}
+
+// equal fails the test unless got is want. The rest says of what.
+func equal[T comparable](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), got, want)
 	}
 }

@@ -2,6 +2,7 @@ package httpkey_test
 
 import (
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,29 @@ func TestConfigOfTransactionForm(t *testing.T) {
 		err := cfg.Validate()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
+
+// The Link of every problem leads to a heading of the page, and every answer is in its table.
+func TestDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/http-idempotency.md")
+	must(t, err)
+	for _, name := range httpkey.Problems() {
+		if !strings.Contains(string(text), "\n### "+name+"\n") {
+			t.Errorf("%s has no heading", name)
+		}
+	}
+	if got, want := strings.Count(string(text), "\n### "), len(httpkey.Problems()); got != want {
+		t.Errorf("%d problems are described, %d exist", got, want)
+	}
+	for _, o := range []httpkey.Answer{
+		httpkey.Executed, httpkey.Replayed, httpkey.InFlight, httpkey.Mismatch, httpkey.MissingKey, httpkey.InvalidKey,
+		httpkey.MissingScope, httpkey.UnreadableBody, httpkey.BodyTooLarge, httpkey.Abandoned, httpkey.NotKept,
+		httpkey.Bypassed, httpkey.StoreError, httpkey.ClientGone,
+	} {
+		if !strings.Contains(string(text), "`"+string(o)+"`") {
+			t.Errorf("answer %s is not described", o)
 		}
 	}
 }

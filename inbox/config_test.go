@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
@@ -50,5 +52,75 @@ func TestConfigRefusesAShortRetention(t *testing.T) {
 				t.Errorf("%v, want %q", err, tt.says)
 			}
 		})
+	}
+}
+
+// All wrong arguments are reported at once, where the program starts.
+func TestMiddlewarePanicsOnNonsense(t *testing.T) {
+	tx := outboxtest.NewRepository().Transactor()
+	store := outboxtest.NewOnceStore()
+	for name, tt := range map[string]struct {
+		make func() message.HandlerMiddleware
+		says []string
+	}{
+		"nothing": {
+			func() message.HandlerMiddleware { return inbox.Middleware(nil, "") },
+			[]string{"inbox.Middleware", "the Transactor is nil", "Consumer is empty"},
+		},
+		"no pool": {
+			func() message.HandlerMiddleware { return inbox.SQL(nil, "c") },
+			[]string{"inbox.Middleware", "nil *sql.DB"},
+		},
+		"no store": {
+			func() message.HandlerMiddleware { return inbox.Leased(nil, "c") },
+			[]string{"inbox.Leased", "Store is missing"},
+		},
+		"options": {func() message.HandlerMiddleware {
+			return inbox.Middleware(tx, "c", nil, inbox.Poison(nil, "t"), inbox.Retry(nil), inbox.Configure(nil),
+				inbox.TTL(time.Hour), inbox.Into(nil))
+		}, []string{
+			"Option is nil", "Poison needs", "Retry was given nil", "Configure was given nil", "TTL is for",
+			"Into was given nil",
+		}},
+		"options of the other": {func() message.HandlerMiddleware {
+			return inbox.Leased(store, "c", inbox.CreateTables(), inbox.Configure(func(*inbox.Config) {}),
+				inbox.TTL(-1), inbox.Into(new(*inbox.Inbox)))
+		}, []string{"CreateTables is for", "Configure is for", "time to live", "Into is for"}},
+		"nobody takes it": {func() message.HandlerMiddleware {
+			return inbox.Middleware(tx, "c", inbox.Configure(func(c *inbox.Config) { c.MaxAttempts = 3 }))
+		}, []string{"add Poison"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				said, _ := recover().(string)
+				for _, part := range tt.says {
+					if !strings.Contains(said, part) {
+						t.Errorf("%q does not say %q", said, part)
+					}
+				}
+			}()
+			tt.make()
+			t.Error("accepted")
+		})
+	}
+}
+
+// The links of the chain are in their order. A message that cannot be sent to the poison queue
+// stays with the broker.
+func TestLeasedChain(t *testing.T) {
+	out := &publisher{err: errHandler}
+	retried := 0
+	m := inbox.Leased(outboxtest.NewOnceStore(), "c", inbox.Poison(out, "poison"),
+		inbox.Retry(func(h message.HandlerFunc) message.HandlerFunc {
+			return func(msg *message.Message) ([]*message.Message, error) { retried++; return h(msg) }
+		}))
+	h := m(func(*message.Message) ([]*message.Message, error) { return nil, nil })
+	bad := message.NewMessage("", nil) // it has no id
+	if _, err := h(bad); err == nil || !strings.Contains(err.Error(), "poison queue") || len(bad.Metadata) != 0 {
+		t.Errorf("%v, metadata %v", err, bad.Metadata)
+	}
+	out.err = nil
+	if _, err := h(bad); err != nil || len(out.topics) != 2 || retried != 2 {
+		t.Errorf("%v, published to %v, %d retries", err, out.topics, retried)
 	}
 }

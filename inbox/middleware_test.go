@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"errors"
+	"reflect"
 	"sync/atomic"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
@@ -194,5 +196,19 @@ func TestATransactionInTheContextIsRefused(t *testing.T) {
 	for _, err := range w.in.ProcessBatch(core.ContextWithTx(t.Context(), tx),
 		[]*message.Message{event(t.Context(), "e")}, nil) {
 		wantErr(t, err, inbox.ErrInTransaction, "batch")
+	}
+}
+
+// Every setting of package core/inbox is a setting here too, under the same name.
+func TestConfigHasEverySettingOfTheEngine(t *testing.T) {
+	for here, there := range map[reflect.Type]reflect.Type{
+		reflect.TypeFor[inbox.Config]():            reflect.TypeFor[engine.Config](),
+		reflect.TypeFor[inbox.AtLeastOnceConfig](): reflect.TypeFor[engine.AtLeastOnceConfig](),
+	} {
+		for field := range there.Fields() {
+			if _, ok := here.FieldByName(field.Name); !ok {
+				t.Errorf("%s has no %s", here, field.Name)
+			}
+		}
 	}
 }

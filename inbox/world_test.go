@@ -2,6 +2,8 @@ package inbox_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -146,4 +148,36 @@ func routed(t *testing.T, add func(r *message.Router, pubsub *gochannel.GoChanne
 		_ = pubsub.Close()
 	})
 	return pubsub
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noError fails the test if err is not nil, and goes on. Goroutines of a test may call it.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// wantErr fails the test unless err is the target. The rest says what was tried.
+func wantErr(t testing.TB, err, target error, format string, args ...any) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), err, target)
+	}
+}
+
+// equal fails the test unless got is want. The rest says of what.
+func equal[T comparable](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), got, want)
+	}
 }

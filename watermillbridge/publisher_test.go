@@ -3,6 +3,7 @@ package watermillbridge_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -373,4 +374,36 @@ func TestPublishFromManyGoroutines(t *testing.T) {
 		t.Errorf("%d messages, %d failures; want %d and half of them", len(seen), failed.Load(), workers*each)
 	}
 	noError(t, p.Close(t.Context()))
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noError fails the test if err is not nil, and goes on. Goroutines of a test may call it.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// wantErr fails the test unless err is the target. The rest says what was tried.
+func wantErr(t testing.TB, err, target error, format string, args ...any) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), err, target)
+	}
+}
+
+// equal fails the test unless got is want. The rest says of what.
+func equal[T comparable](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), got, want)
+	}
 }

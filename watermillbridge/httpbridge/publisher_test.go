@@ -430,3 +430,19 @@ func TestTheRelayWaitsAsLongAsRetryAfterSays(t *testing.T) {
 		t.Errorf("%d requests, %d of them in the pause", answers, early)
 	}
 }
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noError fails the test if err is not nil, and goes on. Goroutines of a test may call it.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -168,3 +168,150 @@ func TestReadingEndsForACheck(t *testing.T) {
 		}
 	})
 }
+
+func TestDurableName(t *testing.T) {
+	t.Parallel()
+	c := SubscriberConfig{Group: "billing"}
+	for topic, want := range map[string]string{
+		"orders": "billing_orders", "orders.placed": "billing_orders_placed", "orders.*.eu": "billing_orders_any_eu",
+		"orders.>": "billing_orders_all",
+	} {
+		if got := c.durableName(topic); got != want {
+			t.Errorf("%s: %s, want %s", topic, got, want)
+		}
+	}
+}
+
+// Settings that not every server takes (TestNATSSubscriberChecksConsumers has the others).
+func TestUnsafeConsumer(t *testing.T) {
+	t.Parallel()
+	for names, change := range map[string]func(c *jetstream.ConsumerConfig){
+		"":                func(*jetstream.ConsumerConfig) {},
+		"--backoff":       func(c *jetstream.ConsumerConfig) { c.BackOff = []time.Duration{time.Second} },
+		"--memory":        func(c *jetstream.ConsumerConfig) { c.MemoryStorage = true },
+		"priority groups": func(c *jetstream.ConsumerConfig) { c.PriorityPolicy = jetstream.PriorityPolicyPinned },
+	} {
+		cfg := jetstream.ConsumerConfig{FilterSubject: "a", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1}
+		change(&cfg)
+		err := errors.Join(unsafeConsumer(&cfg, "a")...)
+		if (err != nil) != (names != "") || err != nil && !strings.Contains(err.Error(), names) {
+			t.Errorf("%v, want it to name %q", err, names)
+		}
+	}
+}
+
+func TestUnsafeStreams(t *testing.T) {
+	t.Parallel()
+	for names, c := range map[string]jetstream.StreamConfig{
+		"no_ack":                {NoAck: true},
+		"--storage file":        {Storage: jetstream.MemoryStorage},
+		"retention is interest": {Retention: jetstream.InterestPolicy},
+		"sealed":                {Sealed: true},
+	} {
+		if err := errors.Join(unsafeStream(&c)...); err == nil || !strings.Contains(err.Error(), names) {
+			t.Errorf("%v, want it to name %s", err, names)
+		}
+	}
+	for _, c := range []jetstream.StreamConfig{{}, {Retention: jetstream.WorkQueuePolicy, Replicas: 3, MaxMsgs: 5}} {
+		if problems := unsafeStream(&c); len(problems) > 0 {
+			t.Errorf("%+v: %v", c, problems)
+		}
+	}
+}
+
+func TestTheCommandThatMakesAStream(t *testing.T) {
+	t.Parallel()
+	for topic, want := range map[string]string{
+		"orders": "add ORDERS --subjects 'orders' ", "orders.placed.v1": "add ORDERS --subjects 'orders.>' ",
+		"x';reboot": `add X__REBOOT --subjects 'x'\'';reboot' `,
+		"größe/1.a": "add GR__E_1 --subjects 'größe/1.>' ",
+	} {
+		if got := createCommand(topic); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q in it", topic, got, want)
+		}
+	}
+}
+
+// scripted answers in place of a server.
+type scripted struct {
+	jetstream.JetStream
+	info jetstream.StreamInfo
+}
+
+func (s *scripted) StreamNameBySubject(context.Context, string) (string, error) { return "ORDERS", nil }
+
+func (s *scripted) Stream(context.Context, string) (jetstream.Stream, error) {
+	return found{info: &s.info}, nil
+}
+
+type found struct {
+	jetstream.Stream
+	info *jetstream.StreamInfo
+}
+
+func (f found) CachedInfo() *jetstream.StreamInfo { return f.info }
+
+// A stream that loses messages since its settings were changed is noticed within a minute, and so
+// is another limit.
+func TestTheStreamIsCheckedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &scripted{}
+		server.info.Config.MaxMsgSize = 1000
+		p := &publisher{streams: map[string]stream{}}
+		of := func() (stream, error) { return p.streamOf(t.Context(), server, "orders.placed") }
+		if s, err := of(); err != nil || s.maxMessage != 1000 {
+			t.Fatal(s, err)
+		}
+		server.info.Config.MaxMsgSize = 5000
+		if s, err := of(); err != nil || s.maxMessage != 1000 {
+			t.Errorf("%+v, %v: the server is asked for each event", s, err)
+		}
+		time.Sleep(checkEvery)
+		if s, err := of(); err != nil || s.maxMessage != 5000 {
+			t.Errorf("a larger limit: %+v, %v", s, err)
+		}
+		server.info.Config.Retention = jetstream.InterestPolicy
+		time.Sleep(checkEvery)
+		for range 2 {
+			if _, err := of(); !errors.Is(err, ErrUnsafeStream) {
+				t.Errorf("a stream that drops messages: %v", err)
+			}
+		}
+	})
+}
+
+func TestSubscriberConfigIsChecked(t *testing.T) {
+	t.Parallel()
+	const url = "nats://127.0.0.1:1"
+	for name, tc := range map[string]struct {
+		cfg   SubscriberConfig
+		names string
+	}{
+		"zero":    {SubscriberConfig{}, "URL is empty\nnatsbridge: SubscriberConfig.Group is empty"},
+		"group":   {SubscriberConfig{URL: url, Group: "a.b"}, `Group "a.b" has a dot`},
+		"pending": {SubscriberConfig{URL: url, Group: "g", MaxAckPending: -1}, "MaxAckPending -1"},
+		"wait":    {SubscriberConfig{URL: url, Group: "g", AckWait: -1}, "AckWait -1ns"},
+		"pause":   {SubscriberConfig{URL: url, Group: "g", NackPause: -1}, "NackPause -1ns"},
+		"close":   {SubscriberConfig{URL: url, Group: "g", CloseTimeout: -1}, "CloseTimeout -1ns"},
+		"connect": {SubscriberConfig{URL: url, Group: "g", ConnectTimeout: -1}, "ConnectTimeout -1ns"},
+		"options": {SubscriberConfig{URL: url, Group: "g", Options: []nats.Option{nats.NoReconnect()}}, "NoReconnect"},
+	} {
+		_, err := NewSubscriber(tc.cfg)
+		if err == nil || !strings.Contains(err.Error(), tc.names) {
+			t.Errorf("%s: %v, want it to name %s", name, err, tc.names)
+		}
+		if name == "options" && !errors.Is(err, ErrUnsafeConfig) {
+			t.Errorf("%v is not ErrUnsafeConfig", err)
+		}
+	}
+	if err := func() error {
+		s, err := NewSubscriber(SubscriberConfig{URL: url, Group: "g"})
+		if err != nil {
+			return err
+		}
+		return errors.Join(s.Close(), s.Close()) // nothing is connected
+	}(); err != nil {
+		t.Error(err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,5 +66,22 @@ func TestTheServerIsCheckedAgain(t *testing.T) {
 	server.policy = "noeviction"
 	if err := publish(); err != nil {
 		t.Errorf("set right: %v", err)
+	}
+}
+
+func TestUnsafeServers(t *testing.T) {
+	t.Parallel()
+	for text, names := range map[string]string{
+		"# Memory\r\nmaxmemory_policy:allkeys-lru\r\nrole:master\r\n":   "maxmemory-policy is allkeys-lru",
+		"maxmemory_policy:allkeys-random\nrole:master":                  "noeviction",
+		"maxmemory_policy:noeviction\nrole:slave\nmaster_host:10.0.0.1": "replica of 10.0.0.1",
+		"maxmemory_policy:noeviction\r\nrole:master\r\n":                "",
+		"maxmemory_policy:volatile-lru\r\nrole:master\r\n":              "", // evicts keys with a TTL alone
+		"": "",
+	} {
+		err := errors.Join(unsafeServer(parseInfo(text))...)
+		if (err != nil) != (names != "") || err != nil && !strings.Contains(err.Error(), names) {
+			t.Errorf("%q: %v, want it to name %q", text, err, names)
+		}
 	}
 }

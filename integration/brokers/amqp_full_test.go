@@ -21,17 +21,13 @@ func TestAMQPRefusedPublishIsTriedAgain(t *testing.T) {
 	queue := topics.RabbitChannel(t)
 	_, err := queue.QueueDeclare(topic, true, false, false, false,
 		amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	t.Cleanup(func() { queue.QueueDelete(topic, false, false, false) })
 	take := func() string {
 		var id string
 		fixture.Await(t, "a message is in the queue", func() bool {
 			d, ok, err := queue.Get(topic, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			id, _ = d.Headers[core.HeaderEventID].(string)
 			return ok
 		})

@@ -36,9 +36,7 @@ func TestAMQPPubSub(t *testing.T) {
 	cfg := amqpbridge.PubSubConfig(topics.RabbitURI(t), amqp.GenerateQueueNameTopicName)
 	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
 	d := brokerDelivery(t, topic, "order/o-1")
-	if err := publishWithin(t, p, d, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, publishWithin(t, p, d, time.Minute))
 	requireDelivery(t, receive(t, rabbitMessages(t, cfg, topic)), d) // it waited in the queue
 }
 
@@ -48,9 +46,7 @@ func TestAMQPTopicExchange(t *testing.T) {
 	cfg := amqpbridge.TopicConfig(topics.RabbitURI(t), topic, topic)
 	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
 	d := brokerDelivery(t, "order.placed", "")
-	if err := publishWithin(t, p, d, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, publishWithin(t, p, d, time.Minute))
 	requireDelivery(t, receive(t, rabbitMessages(t, cfg, "order.placed")), d)
 }
 
@@ -62,9 +58,7 @@ func TestAMQPProperties(t *testing.T) {
 		DeclareQueues: true,
 	})
 	d := brokerDelivery(t, topic, "")
-	if err := publishWithin(t, p, d, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, publishWithin(t, p, d, time.Minute))
 	raw, ok, err := topics.RabbitChannel(t).Get(topic, true)
 	if err != nil || !ok {
 		t.Fatalf("no message: %v", err)
@@ -153,9 +147,7 @@ func TestAMQPNack(t *testing.T) {
 	cfg := amqpbridge.QueueConfig(topics.RabbitURI(t))
 	cfg.Queue.Arguments = amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"}
 	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
-	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute))
 	err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute)
 	requireClass(t, err, core.ClassTransient)
 	if !errors.Is(err, amqpbridge.ErrNack) {
@@ -173,16 +165,12 @@ func TestAMQPTopologyTrouble(t *testing.T) {
 	t.Parallel()
 	deleted, other, healthy := topics.Rabbit(t), topics.Rabbit(t), topics.Rabbit(t)
 	ch := topics.RabbitChannel(t)
-	if err := ch.ExchangeDeclare(other, "direct", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, ch.ExchangeDeclare(other, "direct", true, false, false, false, nil))
 	p := topics.RabbitPublisher(t, amqpbridge.Config{
 		AMQP: amqpbridge.PubSubConfig(topics.RabbitURI(t), amqp.GenerateQueueNameTopicName), DeclareQueues: true,
 		Channels: 1,
 	})
-	if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, deleted, ""), time.Minute))
 
 	// An exchange of another kind has the topic's name.
 	requireClass(t, publishWithin(t, p, brokerDelivery(t, other, ""), time.Minute), core.ClassUnavailable)
@@ -191,18 +179,14 @@ func TestAMQPTopologyTrouble(t *testing.T) {
 	}
 
 	// After the exchange was deleted, one publish fails, and then the exchange is declared again.
-	if err := ch.ExchangeDelete(deleted, false, false); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, ch.ExchangeDelete(deleted, false, false))
 	requireClass(t, publishWithin(t, p, brokerDelivery(t, deleted, ""), time.Minute), core.ClassUnavailable)
 	if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), time.Minute); err != nil {
 		t.Errorf("after the exchange was deleted: %v", err)
 	}
 
 	// The same happens after the queue or its binding was deleted.
-	if err := ch.QueueUnbind(deleted, "", deleted, nil); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, ch.QueueUnbind(deleted, "", deleted, nil))
 	for range 2 {
 		requireClass(t, publishWithin(t, p, brokerDelivery(t, deleted, ""), time.Minute), core.ClassUnavailable)
 		if err := publishWithin(t, p, brokerDelivery(t, deleted, ""), time.Minute); err != nil {
@@ -217,9 +201,7 @@ func TestAMQPTopologyTrouble(t *testing.T) {
 func TestAMQPWrongPassword(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(topics.RabbitURI(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	u.User = url.UserPassword("guest", "wrong")
 	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(u.String())})
 	requireClass(t, publishWithin(t, p, brokerDelivery(t, "orders", ""), time.Minute), core.ClassUnavailable)
@@ -244,9 +226,7 @@ func TestAMQPHangs(t *testing.T) {
 			}
 		},
 	}})
-	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute))
 	proxy.Freeze()
 	const timeout = 200 * time.Millisecond
 	began := time.Now()
@@ -279,9 +259,7 @@ func amqpFrame(class, method byte, text string) []byte {
 func TestAMQPBlocked(t *testing.T) {
 	t.Parallel()
 	p, proxy, topic := rabbitThroughProxy(t, amqpbridge.Config{})
-	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute))
 	proxy.Tell(t, amqpFrame(10, 60, "low on memory")) // connection.blocked
 	fixture.Await(t, "the publisher notices", func() bool {
 		return errors.Is(publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute), amqpbridge.ErrBlocked)
@@ -314,20 +292,14 @@ func TestAMQPWatermillPublishers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pub, err := open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			p, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			topics.CloseAtEnd(t, p)
 			topic := topics.Rabbit(t)
 			messages := rabbitMessages(t, v3, topic) // declares the queue
 			d := brokerDelivery(t, topic, "k")
-			if err := publishWithin(t, p, d, time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, publishWithin(t, p, d, time.Minute))
 			requireDelivery(t, receive(t, messages), d)
 		})
 	}
@@ -348,13 +320,9 @@ func BenchmarkAMQPPublish(b *testing.B) {
 		cfg := amqpbridge.QueueConfig(topics.RabbitURI(b))
 		cfg.Publish.ChannelPoolSize = channels
 		pub, err := amqp.NewPublisher(cfg, watermill.NopLogger{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		fixture.NoError(b, err)
 		p, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		fixture.NoError(b, err)
 		topics.CloseAtEnd(b, p)
 		return p
 	}

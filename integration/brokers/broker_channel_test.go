@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
@@ -73,9 +74,7 @@ func (c *channelBroker) consume(topic string, messages <-chan *message.Message) 
 func (c *channelBroker) publisher(t *testing.T, _ time.Duration) publisher {
 	t.Helper()
 	p, err := watermillbridge.NewPublisher(c.channel, watermillbridge.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	topics.CloseAtEnd(t, p)
 	return p
 }

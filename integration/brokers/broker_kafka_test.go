@@ -34,9 +34,7 @@ const kafkaPartitions = 3
 func (k kafkaBroker) admin(t *testing.T) sarama.ClusterAdmin {
 	t.Helper()
 	admin, err := sarama.NewClusterAdmin(k.addresses, kafkabridge.SaramaConfig(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	t.Cleanup(func() { _ = admin.Close() })
 	return admin
 }
@@ -53,9 +51,7 @@ func (k kafkaBroker) topicWith(t *testing.T, config map[string]*string) string {
 	if two := "2"; len(k.addresses) > 1 { // an acknowledgement means that two servers have the message
 		detail.ConfigEntries["min.insync.replicas"] = &two
 	}
-	if err := admin.CreateTopic(name, detail, false); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, admin.CreateTopic(name, detail, false))
 	t.Cleanup(func() { _ = admin.DeleteTopic(name) }) // fails after the cluster has been stopped
 	fixture.Await(t, "every partition has a leader", func() bool {
 		client, err := sarama.NewClient(k.addresses, kafkabridge.SaramaConfig(0))
@@ -98,9 +94,7 @@ func (k kafkaBroker) dialed(t *testing.T, timeout time.Duration, proxies kafkaPr
 				}))
 		}
 		p, err := franzbridge.NewPublisher(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		topics.CloseAtEnd(t, p)
 		return p
 	}
@@ -109,9 +103,7 @@ func (k kafkaBroker) dialed(t *testing.T, timeout time.Duration, proxies kafkaPr
 		s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, proxies
 	}
 	p, err := kafkabridge.NewPublisher(kafkabridge.Config{Brokers: k.addresses, Sarama: s, PublishTimeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	topics.CloseAtEnd(t, p)
 	return p
 }
@@ -159,24 +151,18 @@ func (k kafkaBroker) refusal(t *testing.T) *refusal {
 func (k kafkaBroker) held(t *testing.T, topic string) (all []heldMessage) {
 	t.Helper()
 	ends, err := sarama.NewClient(k.addresses, kafkabridge.SaramaConfig(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer ends.Close()
 	left, from := int64(0), map[int32]kgo.Offset{}
 	for p := range int32(kafkaPartitions) {
 		end, err := ends.GetOffset(topic, p, sarama.OffsetNewest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		left += end
 		from[p] = kgo.NewOffset().AtStart()
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.addresses...), kgo.FetchMaxWait(100*time.Millisecond),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -199,9 +185,7 @@ func (k kafkaBroker) held(t *testing.T, topic string) (all []heldMessage) {
 			m.Headers = append(m.Headers, &sarama.RecordHeader{Key: []byte(h.Key), Value: h.Value})
 		}
 		msg, err := kafka.DefaultMarshaler{}.Unmarshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		all = append(all, heldMessage{msg, place(topic, r.Partition, r.Offset)})
 	}
 	return all

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge"
 )
@@ -47,20 +48,14 @@ func (n natsBroker) refusal(t *testing.T) *refusal {
 func (n natsBroker) held(t *testing.T, topic string) (all []heldMessage) {
 	t.Helper()
 	stream, err := topics.JetStream(t, n.url).Stream(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	for seq := range stream.CachedInfo().State.LastSeq {
 		raw, err := stream.GetMsg(t.Context(), seq+1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		msg, err := (&wmnats.NATSMarshaler{}).Unmarshal(&nats.Msg{
 			Subject: raw.Subject, Header: raw.Header, Data: raw.Data,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		all = append(all, heldMessage{msg, fmt.Sprintf("%s@%d", topic, seq+1)})
 	}
 	return all

@@ -43,9 +43,7 @@ func (r *rabbitBroker) topic(t *testing.T) string { t.Helper(); return r.topicWi
 func (r *rabbitBroker) topicWith(t *testing.T, arguments amqp091.Table) string {
 	t.Helper()
 	name := "it-" + core.NewEventID()
-	if err := r.channel(func(ch *amqp091.Channel) error { return r.declare(ch, name, arguments) }); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, r.channel(func(ch *amqp091.Channel) error { return r.declare(ch, name, arguments) }))
 	t.Cleanup(func() { // the server of a single test may be down by now
 		_ = r.channel(func(ch *amqp091.Channel) error {
 			_, err := ch.QueueDelete(name, false, false, false)
@@ -106,7 +104,7 @@ func (r *rabbitBroker) held(t *testing.T, topic string) []heldMessage {
 	if r.taken == nil {
 		r.taken = map[string][]heldMessage{}
 	}
-	if err := r.channel(func(ch *amqp091.Channel) error {
+	fixture.NoError(t, r.channel(func(ch *amqp091.Channel) error {
 		for {
 			d, ok, err := ch.Get(topic, true)
 			if err != nil || !ok {
@@ -121,8 +119,6 @@ func (r *rabbitBroker) held(t *testing.T, topic string) []heldMessage {
 			}
 			r.taken[topic] = append(r.taken[topic], heldMessage{Message: msg})
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return r.taken[topic]
 }

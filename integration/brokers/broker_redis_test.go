@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
 )
@@ -37,9 +38,7 @@ func (r redisBroker) through(t *testing.T, timeout time.Duration) (publisher, an
 func (r redisBroker) refusal(t *testing.T) *refusal {
 	t.Helper()
 	topic, client := r.topic(t), topics.RedisAt(t, r.url)
-	if err := client.Set(t.Context(), topic, "text", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, client.Set(t.Context(), topic, "text", 0).Err())
 	return &refusal{publisher: r.publisher(t, 0), topic: topic, cure: func() {
 		if err := client.Del(t.Context(), topic).Err(); err != nil {
 			t.Error(err)
@@ -50,14 +49,10 @@ func (r redisBroker) refusal(t *testing.T) *refusal {
 func (r redisBroker) held(t *testing.T, topic string) (all []heldMessage) {
 	t.Helper()
 	entries, err := topics.RedisAt(t, r.url).XRange(t.Context(), topic, "-", "+").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	for _, e := range entries {
 		msg, err := redisstream.DefaultMarshallerUnmarshaller{}.Unmarshal(e.Values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		all = append(all, heldMessage{msg, topic + "@" + e.ID})
 	}
 	return all

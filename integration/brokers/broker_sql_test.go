@@ -51,9 +51,7 @@ func (s sqlBroker) topic(t *testing.T) string {
 	t.Helper()
 	name := "it-" + core.NewEventID()
 	queries, err := sqlSchema().SchemaInitializingQueries(wmsql.SchemaInitializingQueriesParams{Topic: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	for _, q := range queries {
 		fixture.MustExec(t, s.pool, q.Query)
 	}
@@ -72,13 +70,9 @@ func (s sqlBroker) publisherWith(t *testing.T, schema wmsql.SchemaAdapter) publi
 	pub, err := wmsql.NewPublisher(wmsql.BeginnerFromStdSQL(pool), wmsql.PublisherConfig{
 		SchemaAdapter: schema, AutoInitializeSchema: true,
 	}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	p, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	topics.CloseAtEnd(t, p)
 	return p
 }

@@ -62,9 +62,7 @@ func startWebhook(t *testing.T) (broker, server) {
 func (w *webhookBroker) Up(t *testing.T) {
 	t.Helper()
 	l, err := net.Listen("tcp", w.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	w.address = l.Addr().String()
 	w.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: w}}
 	w.server.Start()
@@ -140,9 +138,7 @@ func (w *webhookBroker) at(t *testing.T, address string, timeout time.Duration) 
 		Endpoints: endpoints, Timeout: timeout, AllowHTTP: true,
 		AllowAddresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	topics.CloseAtEnd(t, p)
 	return p
 }

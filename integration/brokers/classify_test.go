@@ -68,9 +68,7 @@ func publishOnce(t *testing.T, p core.Publisher, d core.Delivery, want string) {
 func bridged(t *testing.T, pub message.Publisher, cfg watermillbridge.Config) *watermillbridge.Publisher {
 	t.Helper()
 	p, err := watermillbridge.NewPublisher(pub, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -86,21 +84,15 @@ func TestNATSClasses(t *testing.T) {
 	server := fixture.StartPrivate(t, "nats")
 	url := server.Address
 	conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	t.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "S", Subjects: []string{"s.>"},
 		MaxMsgSize: 4096,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "FULL", Subjects: []string{"full.>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew,
 	}); err != nil {
@@ -109,9 +101,7 @@ func TestNATSClasses(t *testing.T) {
 	pub, err := wmnats.NewPublisherWithNatsConn(conn, wmnats.PublisherPublishConfig{
 		Marshaler: &wmnats.NATSMarshaler{}, SubjectCalculator: wmnats.DefaultSubjectCalculator,
 	}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	p := bridged(t, pub, watermillbridge.Config{
 		Classifier:    natsbridge.Classify,
 		RowIDMetadata: natsbridge.RowIDMetadata,
@@ -134,19 +124,13 @@ func TestNATSClasses(t *testing.T) {
 	// A consumer publishes the message to the poison queue, in the same stream: NATS must not take
 	// it for a duplicate.
 	raw, err := stream.GetMsg(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	consumed, err := (&wmnats.NATSMarshaler{}).Unmarshal(&nats.Msg{
 		Subject: raw.Subject, Header: raw.Header,
 		Data: raw.Data,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.MessagePublisher(0).Publish("s.poison", consumed); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
+	fixture.NoError(t, p.MessagePublisher(0).Publish("s.poison", consumed))
 	parked, err := stream.GetLastMsgForSubject(t.Context(), "s.poison")
 	if err != nil || string(parked.Data) != string(a.Payload) {
 		t.Errorf("parked %v, %v", parked, err)
@@ -173,22 +157,16 @@ func TestRedisStreamClasses(t *testing.T) {
 	server := fixture.StartPrivate(t, "redis")
 	client := fixture.RedisAt(t, server.Address)
 	pub, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: client}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	p := bridged(t, pub, watermillbridge.Config{Classifier: redisbridge.Classify})
 	d := brokerDelivery(t, "orders", "k")
 	publishOnce(t, p, d, "")
-	if err := client.Set(t.Context(), "text", "x", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, client.Set(t.Context(), "text", "x", 0).Err())
 	publishOnce(t, p, brokerDelivery(t, "text", "k"), "unavailable")
 
 	set := func(name, value string) {
 		t.Helper()
-		if err := client.ConfigSet(t.Context(), name, value).Err(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, client.ConfigSet(t.Context(), name, value).Err())
 	}
 	set("maxmemory-policy", "noeviction")
 	set("maxmemory", "1")

@@ -19,6 +19,7 @@ import (
 	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
@@ -36,17 +37,13 @@ func TestCloudEventsThroughKafka(t *testing.T) {
 		p := topics.KafkaPublisher(t, kafkabridge.Config{Bridge: watermillbridge.Config{
 			CloudEvents: &cloudevents.Mapper{Source: "/orders", Mode: mode},
 		}})
-		if err := publishWithin(t, p, d, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, publishWithin(t, p, d, time.Minute))
 	}
 	in, err := coreinbox.New(coreinbox.Config{
 		Consumer: "billing", Handler: "invoice", Transactor: outboxtest.NewRepository().Transactor(),
 		Store: inboxtest.NewStore(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	handled := 0
 	messages := kafkaMessages(t, topic)
 	for range 2 {
@@ -86,17 +83,13 @@ func TestCloudEventsThroughRabbitMQ(t *testing.T) {
 		p := topics.RabbitPublisher(t, amqpbridge.Config{
 			AMQP: cfg, DeclareQueues: true, Bridge: watermillbridge.Config{CloudEvents: m},
 		})
-		if err := publishWithin(t, p, d, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, publishWithin(t, p, d, time.Minute))
 		raw, ok, err := ch.Get(topic, true)
 		if err != nil || !ok {
 			t.Fatalf("no message: %v", err)
 		}
 		headers, err := textual(raw.Headers)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		headers["content-type"] = raw.ContentType
 		requireCloudEvent(t, cloudevents.AMQP, cloudevents.Message{Headers: headers, Body: raw.Body}, d)
 	}
@@ -115,9 +108,7 @@ func TestCloudEventsOfOthersThroughRabbitMQ(t *testing.T) {
 		Extensions: map[string]string{"n": "7"}, Data: []byte(`{"total":7}`),
 	}
 	structured, err := cloudevents.AMQP.Structured(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	for _, sent := range []amqp091.Publishing{
 		{ContentType: want.DataContentType, Body: want.Data, Headers: amqp091.Table{
 			"cloudEvents:specversion": "1.0", "cloudEvents:id": "1", "cloudEvents:source": "/orders",
@@ -126,9 +117,7 @@ func TestCloudEventsOfOthersThroughRabbitMQ(t *testing.T) {
 		}},
 		{ContentType: cloudevents.StructuredContentType, Body: structured.Body},
 	} {
-		if err := ch.PublishWithContext(t.Context(), "", topic, true, false, sent); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, ch.PublishWithContext(t.Context(), "", topic, true, false, sent))
 		msg := receive(t, messages)
 		got, err := cloudevents.AMQP.Decode(cloudevents.Message{Headers: msg.Metadata, Body: msg.Payload})
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -145,37 +134,25 @@ func TestCloudEventsOfOthersThroughRabbitMQ(t *testing.T) {
 func TestCloudEventsThroughNATS(t *testing.T) {
 	t.Parallel()
 	conn, err := nats.Connect(testdb.Server(t, "OUTBOX_TEST_NATS"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	t.Cleanup(conn.Close)
 	d := brokerDelivery(t, nats.NewInbox(), "order/ö 1")
 	sub, err := conn.SubscribeSync(d.Topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	pub, err := wmnats.NewPublisherWithNatsConn(conn, wmnats.PublisherPublishConfig{
 		Marshaler: &wmnats.NATSMarshaler{}, SubjectCalculator: wmnats.DefaultSubjectCalculator,
 		JetStream: wmnats.JetStreamConfig{Disabled: true},
 	}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	for _, mode := range []cloudevents.Mode{cloudevents.ModeBinary, cloudevents.ModeStructured} {
 		p := bridged(t, pub, watermillbridge.Config{
 			CloudEvents: &cloudevents.Mapper{Source: "/orders", Binding: cloudevents.NATS, Mode: mode},
 		})
-		if err := publishWithin(t, p, d, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, publishWithin(t, p, d, time.Minute))
 		raw, err := sub.NextMsg(time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		headers, err := cloudevents.Header(raw.Header)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		requireCloudEvent(t, cloudevents.NATS, cloudevents.Message{Headers: headers, Body: raw.Data}, d)
 	}
 }

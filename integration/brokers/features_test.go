@@ -172,9 +172,7 @@ func dropRedisStream(t *testing.T, k broker, topic string) {
 func TestFeaturesAreShown(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(fixture.Root(t), "docs", "choosing-a-broker.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	if table := featureTable(); !strings.Contains(string(page), table) {
 		t.Errorf("docs/choosing-a-broker.md does not have this table:\n%s", table)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
 )
@@ -25,9 +26,7 @@ func BenchmarkKafkaAsyncRelay(b *testing.B) {
 		topic := topics.Kafka(b, "", 12, nil)
 		client, err := kgo.NewClient(kgo.SeedBrokers(topics.KafkaAddress(b)), kgo.ProducerLinger(0),
 			kgo.ProducerBatchCompression(kgo.NoCompression()))
-		if err != nil {
-			b.Fatal(err)
-		}
+		fixture.NoError(b, err)
 		defer client.Close()
 		var all sync.WaitGroup
 		b.ResetTimer()
@@ -69,9 +68,7 @@ func BenchmarkKafkaAsyncRelay(b *testing.B) {
 					events[i].Unordered = kind == "unordered"
 				}
 				done += len(events)
-				if err := publishInTx(b.Context(), outbox, tx, events...); err != nil {
-					b.Fatal(err)
-				}
+				fixture.NoError(b, publishInTx(b.Context(), outbox, tx, events...))
 			}
 			ctx, stop := context.WithCancel(b.Context())
 			defer stop()
@@ -81,9 +78,7 @@ func BenchmarkKafkaAsyncRelay(b *testing.B) {
 			<-finished
 			b.StopTimer()
 			stop()
-			if err := <-ended; err != nil {
-				b.Fatal(err)
-			}
+			fixture.NoError(b, <-ended)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "published/s")
 		})
 	}

@@ -30,9 +30,7 @@ func kafkaRecords(t *testing.T, topic string, n int) []*kgo.Record {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(topics.KafkaAddress(t)), kgo.ConsumeTopics(topic),
 		kgo.FetchMaxWait(250*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer client.Close()
 	var records []*kgo.Record
 	for limit := time.Now().Add(time.Minute); ; {
@@ -79,9 +77,7 @@ func TestFranzSendsWhatKafkabridgeSends(t *testing.T) {
 				topics.FranzPublisher(t, franzbridge.Config{CloudEvents: mapper}),
 			} {
 				for _, d := range deliveries {
-					if err := publishWithin(t, p, d, time.Minute); err != nil {
-						t.Fatal(err)
-					}
+					fixture.NoError(t, publishWithin(t, p, d, time.Minute))
 				}
 			}
 			records := kafkaRecords(t, topic, 2*len(deliveries))

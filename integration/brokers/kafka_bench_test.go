@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
@@ -57,14 +58,10 @@ func BenchmarkKafkaRelay(b *testing.B) {
 					events[i] = kafkaEvent(topic, done+i)
 				}
 				done += len(events)
-				if err := publishInTx(b.Context(), outbox, tx, events...); err != nil {
-					b.Fatal(err)
-				}
+				fixture.NoError(b, publishInTx(b.Context(), outbox, tx, events...))
 			}
 			b.ResetTimer()
-			if err := outbox.Drain(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			fixture.NoError(b, outbox.Drain(b.Context()))
 			b.StopTimer()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "published/s")
 		})
@@ -146,9 +143,7 @@ func benchmarkKafkaHotPath(b *testing.B, rate int, deleted bool) {
 	<-done
 	b.StopTimer()
 	stop()
-	if err := <-ran; err != nil {
-		b.Fatal(err)
-	}
+	fixture.NoError(b, <-ran)
 	close(took)
 	var whole, call []time.Duration
 	for t := range took {
@@ -179,18 +174,10 @@ func kafkaOutbox(b *testing.B, cfg core.Config, deleted bool) (*core.Outbox, cor
 	pool.SetMaxOpenConns(hotProducers + 16)
 	pool.SetMaxIdleConns(hotProducers + 16)
 	b.Cleanup(func() { pool.Close() })
-	table, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := table.Migrate(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	table := fixture.NewRepository(b, pool, sqloutbox.Config{Dialect: db.Dialect})
 	cfg.Repository, cfg.Workers, cfg.Retention = table, kafkaWorkers, core.Retention{DeleteOnSuccess: deleted}
 	outbox, err := core.New(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	fixture.NoError(b, err)
 	return outbox, sqltx.NewTransactor(pool, db.Dialect)
 }
 

@@ -88,9 +88,7 @@ type clusterFlow struct {
 func saramaPublisher(t *testing.T, cfg kafkabridge.Config) core.Publisher {
 	t.Helper()
 	pub, err := kafkabridge.NewPublisher(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	topics.CloseAtEnd(t, pub)
 	return pub
 }
@@ -98,9 +96,7 @@ func saramaPublisher(t *testing.T, cfg kafkabridge.Config) core.Publisher {
 func franzPublisher(t *testing.T, cfg franzbridge.Config) core.Publisher {
 	t.Helper()
 	pub, err := franzbridge.NewPublisher(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	topics.CloseAtEnd(t, pub)
 	return pub
 }
@@ -225,25 +221,17 @@ func (f *clusterFlow) compare(t *testing.T, addresses []string) {
 func (f *clusterFlow) held(t *testing.T, addresses []string) (held map[string][]string, positions map[string]string) {
 	t.Helper()
 	client, err := sarama.NewClient(addresses, kafkabridge.SaramaConfig(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer client.Close()
 	consumer, err := sarama.NewConsumerFromClient(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer consumer.Close()
 	held, positions = map[string][]string{}, map[string]string{}
 	for p := range int32(topics.ClusterPartitions) {
 		end, err := client.GetOffset(f.topic, p, sarama.OffsetNewest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		pc, err := consumer.ConsumePartition(f.topic, p, sarama.OffsetOldest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		for next := int64(0); next < end; {
 			select {
 			case m := <-pc.Messages():

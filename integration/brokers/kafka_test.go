@@ -42,14 +42,10 @@ func TestKafkaPartitionsLikeJava(t *testing.T) {
 	}
 	const withoutKey = 30
 	for key := range want {
-		if err := publishWithin(t, p, brokerDelivery(t, topic, key), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, key), time.Minute))
 	}
 	for range withoutKey {
-		if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute))
 	}
 	messages := kafkaMessages(t, topic)
 	spread := map[int32]int{}
@@ -129,9 +125,7 @@ func TestKafkaHangs(t *testing.T) {
 		MaxStuck: 2,
 		OnLate:   func(watermillbridge.Late) { late.Add(1) },
 	})
-	if err := publishWithin(t, p, brokerDelivery(t, topic, "before"), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, "before"), time.Minute))
 
 	proxy.Freeze()
 	began := time.Now()
@@ -164,9 +158,7 @@ func TestKafkaHangs(t *testing.T) {
 func BenchmarkKafkaPublish(b *testing.B) {
 	topic := topics.Kafka(b, "", 6, nil)
 	p := topics.KafkaPublisher(b, kafkabridge.Config{})
-	if err := publishWithin(b, p, brokerDelivery(b, topic, "first"), time.Minute); err != nil {
-		b.Fatal(err)
-	}
+	fixture.NoError(b, publishWithin(b, p, brokerDelivery(b, topic, "first"), time.Minute))
 	var n atomic.Int64
 	b.SetParallelism(64 / 2)
 	b.ReportAllocs()

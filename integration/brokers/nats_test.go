@@ -58,12 +58,8 @@ func TestNATSRoundTrip(t *testing.T) {
 	// A consumer parks the message in a poison queue in the same stream. That is no copy.
 	msg.SetContext(ctx) // the message's own context ended with its acknowledgement
 	other := topics.NATS(t, nil)
-	if err := p.MessagePublisher(0).Publish(other, msg); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.MessagePublisher(0).Publish(topic, msg); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, p.MessagePublisher(0).Publish(other, msg))
+	fixture.NoError(t, p.MessagePublisher(0).Publish(topic, msg))
 	if stream, err = topics.JetStream(t, topics.NATSURL(t)).Stream(ctx, topic); err != nil ||
 		stream.CachedInfo().State.Msgs != 2 {
 		t.Errorf("%v: %+v, want the message beside the first", err, stream.CachedInfo().State)
@@ -142,9 +138,7 @@ func TestNATSStreams(t *testing.T) {
 	topics.NATSStream(t, cfg.URL, missing, nil)
 	publishUntil(t, p, brokerDelivery(t, missing, "k"), "")
 	js := topics.JetStream(t, cfg.URL)
-	if err := js.DeleteStream(ctx, strings.ReplaceAll(missing, ".", "_")); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, js.DeleteStream(ctx, strings.ReplaceAll(missing, ".", "_")))
 	moved := topics.NATS(t, func(c *jetstream.StreamConfig) { c.Subjects = []string{missing} })
 	publishOnce(t, p, brokerDelivery(t, missing, "k"), "unavailable") // p expects the first stream
 	publishUntil(t, p, brokerDelivery(t, missing, "k"), "")

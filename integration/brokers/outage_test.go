@@ -42,26 +42,10 @@ func newOutage(t *testing.T, cfg core.Config) *outage {
 		}
 	}}
 	ob, err := core.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	o.ob = ob
-	relayUntilEnd(t, ob)
+	fixture.RunRelay(t, ob)
 	return o
-}
-
-// relayUntilEnd runs the relay until the test ends.
-func relayUntilEnd(t *testing.T, ob *core.Outbox) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- ob.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
 }
 
 func (o *outage) publish(events ...core.Event) {
@@ -73,9 +57,7 @@ func (o *outage) publish(events ...core.Event) {
 func (o *outage) record(events ...core.Event) {
 	o.t.Helper()
 	ob, err := core.New(core.Config{Repository: o.repo})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	fixture.NoError(o.t, err)
 	o.publishWith(ob, events...)
 }
 
@@ -85,9 +67,7 @@ func (o *outage) publishWith(ob *core.Outbox, events ...core.Event) {
 		_, err := ob.Publish(ctx, tx, events...)
 		return err
 	})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	fixture.NoError(o.t, err)
 }
 
 // awaitFailures waits until n publishes have failed.
@@ -251,13 +231,7 @@ func TestKilledDatabaseIsBack(t *testing.T) {
 			t.Parallel()
 			server, db := fixture.StartPrivateDatabase(t, name)
 			pool := db.Open(t)
-			repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := repo.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: db.Dialect})
 			pub := &outboxtest.Publisher{}
 			failed := make(chan struct{}, 1000)
 			relay, err := core.New(core.Config{
@@ -271,14 +245,10 @@ func TestKilledDatabaseIsBack(t *testing.T) {
 					}
 				}},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			relayUntilEnd(t, relay)
+			fixture.NoError(t, err)
+			fixture.RunRelay(t, relay)
 			producer, err := core.New(core.Config{Repository: repo}) // without a relay: its rows wait for the poller
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			write := func() error {
 				tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 				if err != nil {
@@ -290,9 +260,7 @@ func TestKilledDatabaseIsBack(t *testing.T) {
 				}
 				return tx.Commit()
 			}
-			if err := write(); err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, write())
 			fixture.Await(t, "the first event", func() bool { return len(pub.Accepted()) == 1 })
 			server.Kill(t)
 			for range 8 * 4 { // pauses that double without a limit would be 25 s long by then

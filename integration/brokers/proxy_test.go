@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
 // brokerProxy stands between a client and a broker. It can hold all bytes back, like a broker that
@@ -26,9 +28,7 @@ type brokerProxy struct {
 func newBrokerProxy(t *testing.T, broker string) *brokerProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	p := &brokerProxy{listener: l, broker: broker, clients: map[net.Conn]net.Conn{}}
 	p.cond = sync.NewCond(&p.mu)
 	go p.accept()
@@ -44,9 +44,7 @@ func newBrokerProxy(t *testing.T, broker string) *brokerProxy {
 func proxied(t *testing.T, address string) (string, *brokerProxy) {
 	t.Helper()
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	proxy := newBrokerProxy(t, u.Host)
 	u.Host = proxy.Addr()
 	return u.String(), proxy

@@ -43,9 +43,7 @@ func TestRedisRoundTrip(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	receipt, err := p.PublishWithReceipt(ctx, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	messages := redisMessages(t, topic)
 	msg := receive(t, messages)
 	requireDelivery(t, msg, d)
@@ -56,9 +54,7 @@ func TestRedisRoundTrip(t *testing.T) {
 	if err != nil || len(entries) != 1 || receipt != topic+"@"+entries[0].ID {
 		t.Errorf("receipt %q of %v, %v", receipt, entries, err)
 	}
-	if err := p.MessagePublisher(0).Publish(topic, message.NewMessage("plain", nil)); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, p.MessagePublisher(0).Publish(topic, message.NewMessage("plain", nil)))
 	if msg := receive(t, messages); msg.UUID != "plain" || len(msg.Metadata) != 0 || len(msg.Payload) != 0 {
 		t.Errorf("%+v", msg)
 	}
@@ -71,9 +67,7 @@ func TestCloudEventsThroughRedis(t *testing.T) {
 		CloudEvents: &cloudevents.Mapper{Source: "/orders"},
 	}})
 	d := brokerDelivery(t, topic, "order/o-1")
-	if err := publishWithin(t, p, d, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, publishWithin(t, p, d, time.Minute))
 	msg := receive(t, redisMessages(t, topic))
 	requireCloudEvent(t, cloudevents.Kafka, cloudevents.Message{Headers: msg.Metadata, Body: msg.Payload}, d)
 }
@@ -86,9 +80,7 @@ func TestRedisServers(t *testing.T) {
 	client := topics.RedisAt(t, server.Address)
 	set := func(name, value string) {
 		t.Helper()
-		if err := client.ConfigSet(t.Context(), name, value).Err(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, client.ConfigSet(t.Context(), name, value).Err())
 	}
 	d := brokerDelivery(t, "orders", "k")
 	var log bytes.Buffer
@@ -119,9 +111,7 @@ func TestRedisServers(t *testing.T) {
 	// The replica that Config.Replicas waits for.
 	host, port, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(server.Address, "redis://"), "/0"), ":")
 	follower := topics.RedisAt(t, replica.Address)
-	if err := follower.Do(t.Context(), "replicaof", host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, follower.Do(t.Context(), "replicaof", host, port).Err())
 	fixture.Await(t, "the replica follows", func() bool {
 		return strings.Contains(follower.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
@@ -161,9 +151,7 @@ func TestRedisLongValues(t *testing.T) {
 	client := topics.RedisAt(t, server.Address)
 	p := topics.RedisPublisher(t, server.Address, redisbridge.Config{})
 	publishOnce(t, p, brokerDelivery(t, "orders", "k"), "")
-	if err := client.ConfigSet(t.Context(), "proto-max-bulk-len", "1mb").Err(); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, client.ConfigSet(t.Context(), "proto-max-bulk-len", "1mb").Err())
 	d := brokerDelivery(t, "orders", "k")
 	if d.Payload = make([]byte, 1<<20); publishWithin(t, p, d, time.Minute) != nil {
 		t.Error("a value of the longest length is refused")
@@ -189,9 +177,7 @@ func TestRedisTrims(t *testing.T) {
 		topic := topics.Redis(t)
 		p := topics.RedisPublisher(t, topics.RedisURL(t), redisbridge.Config{MaxLen: limit})
 		for range 1000 {
-			if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute))
 		}
 		if n := client.XLen(t.Context(), topic).Val(); n > most || limit == 0 && n != 1000 || n < limit {
 			t.Errorf("MaxLen %d: %d entries", limit, n)

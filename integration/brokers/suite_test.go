@@ -122,9 +122,7 @@ func (b features) checkHeaders(t *testing.T, k broker) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	receipt, err := p.PublishWithReceipt(ctx, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	if !regexp.MustCompile("^(" + b.form + ")$").MatchString(receipt) {
 		t.Errorf("receipt %q, want %s", receipt, b.form)
 	}
@@ -142,9 +140,7 @@ func (b features) checkCopies(t *testing.T, k broker) {
 	p := k.publisher(t, time.Minute)
 	e := brokerDelivery(t, topic, "k")
 	for range 2 {
-		if err := publishWithin(t, p, e, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, publishWithin(t, p, e, time.Minute))
 	}
 	held := k.held(t, topic)
 	if want := map[bool]int{true: 1, false: 2}[b.recognises]; len(held) != want {
@@ -183,9 +179,7 @@ func (b features) checkLargest(t *testing.T, k broker) {
 	for i := range e.Payload {
 		e.Payload[i] = byte(i * 7)
 	}
-	if err := publishWithin(t, p, e, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, publishWithin(t, p, e, time.Minute))
 	held := k.held(t, topic)
 	if len(held) != 1 {
 		t.Fatalf("the broker has %d messages", len(held))
@@ -521,13 +515,9 @@ func (b features) checkGone(t *testing.T) {
 	k := newChannelBroker()
 	topic, missing := k.topic(t), "it-"+core.NewEventID()
 	p := k.publisher(t, 0)
-	if err := publishWithin(t, p, brokerDelivery(t, missing, "k"), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, missing, "k"), time.Minute))
 	messages, err := k.channel.Subscribe(t.Context(), missing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	k.Hold()
 	done := make(chan error, 1)
 	go func() { done <- publishWithin(t, p, brokerDelivery(t, topic, "k"), time.Minute) }()
@@ -539,9 +529,7 @@ func (b features) checkGone(t *testing.T) {
 		t.Fatalf("a new consumer gets an event from before: %v", msg)
 	case <-time.After(50 * time.Millisecond):
 	}
-	if err := k.channel.Close(); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, k.channel.Close())
 	if err := <-done; err != nil {
 		t.Errorf("the channel was closed before the acknowledgement: %v; the table says: %s", err, b.away)
 	}

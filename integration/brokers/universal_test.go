@@ -227,9 +227,7 @@ func overOutbox(t *testing.T, db testdb.DB, p core.Publisher) outboxPublisher {
 			return nil
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	t.Cleanup(func() {
 		for _, row := range process.Rows() {
 			if row.Status == fixture.StatusDead {
@@ -272,9 +270,7 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	t.Helper()
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		return v
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
@@ -32,13 +33,9 @@ func brokerDelivery(t testing.TB, topic, key string) core.Delivery {
 		Payload: []byte(`{"total":7}`),
 	}
 	row, err := core.NewRowID(e.ID, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	replay, err := core.FreshRowID(e.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return core.Delivery{Event: e, RowID: row, KeySeq: 1042, Attempt: 2, ReplayOf: replay}
 }
 
@@ -46,9 +43,7 @@ func brokerDelivery(t testing.TB, topic, key string) core.Delivery {
 func requireDelivery(t testing.TB, msg *message.Message, want core.Delivery) {
 	t.Helper()
 	got, err := watermillbridge.EventFromMessage(msg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	if string(got.Payload) != string(want.Payload) || !maps.Equal(got.Headers, want.Headers) ||
 		!got.OccurredAt.Equal(want.OccurredAt) {
 		t.Errorf("payload %q, headers %v, occurred at %s\nwant %q, %v, %s", got.Payload, got.Headers, got.OccurredAt,
@@ -81,18 +76,14 @@ func requireDelivery(t testing.TB, msg *message.Message, want core.Delivery) {
 // subscribed subscribes to a topic until the test ends. err is the error of the call that made sub.
 func subscribed(t testing.TB, sub message.Subscriber, err error, topic string) <-chan *message.Message {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() {
 		cancel()
 		_ = sub.Close()
 	})
 	messages, err := sub.Subscribe(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return messages
 }
 
@@ -140,33 +131,23 @@ func TestWatermillCQRSThroughTheOutbox(t *testing.T) {
 	marshaler := cqrs.JSONMarshaler{GenerateName: cqrs.StructName}
 
 	relayPublisher, err := watermillbridge.NewPublisher(pubsub, watermillbridge.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	topics.CloseAtEnd(t, relayPublisher)
 	repository := outboxtest.NewRepository()
 	outbox, err := core.New(core.Config{Repository: repository, Publisher: relayPublisher})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	toOutbox, err := watermillbridge.NewOutboxPublisher(outbox, watermillbridge.OutboxConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	bus, err := cqrs.NewEventBusWithConfig(toOutbox, cqrs.EventBusConfig{
 		GeneratePublishTopic: func(p cqrs.GenerateEventPublishTopicParams) (string, error) {
 			return "events." + p.EventName, nil
 		},
 		Marshaler: marshaler,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 
 	router, err := message.NewRouter(message.RouterConfig{}, logger)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	type handled struct {
 		event orderPlaced
 		read  core.Delivery
@@ -181,17 +162,13 @@ func TestWatermillCQRSThroughTheOutbox(t *testing.T) {
 		},
 		Marshaler: marshaler,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	err = processor.AddHandlers(cqrs.NewEventHandler("billing", func(ctx context.Context, e *orderPlaced) error {
 		d, err := watermillbridge.EventFromMessage(cqrs.OriginalMessageFromCtx(ctx))
 		got <- handled{*e, d}
 		return err
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	go func() { _ = router.Run(ctx) }()
 	<-router.Running()
 	defer router.Close()
@@ -212,12 +189,8 @@ func TestWatermillCQRSThroughTheOutbox(t *testing.T) {
 	err = repository.Transactor().RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
 		return bus.Publish(ctx, orderPlaced{ID: "o-1"})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := outbox.Drain(ctx); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
+	fixture.NoError(t, outbox.Drain(ctx))
 	h := <-got
 	if h.event.ID != "o-1" || h.read.Type != "orderPlaced" || h.read.Topic != "events.orderPlaced" || h.read.ID == "" {
 		t.Errorf("handled %+v", h)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,27 +12,19 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// bunEnv is a database opened with Bun and the hook, and a record of the outbox's publishes. Its
-// relay has one worker, so that events on the fast path are published in the order of their
-// commits.
+// bunEnv is a database opened with Bun and the hook.
 type bunEnv struct {
 	*bun.DB
-	bare  *bun.DB // without the hook
-	db    testdb.DB
-	way   adapters.BunWay
-	ob    *bunoutbox.Outbox
-	plain *sql.DB // for looking at the tables from outside
-
-	mu        sync.Mutex
-	published []string // types of the events that took the fast path
-	warm      bool
-	untracked int
+	*fixture.FastPath
+	bare *bun.DB // without the hook
+	db   testdb.DB
+	way  adapters.BunWay
+	ob   *bunoutbox.Outbox
 }
 
 // eachBunEnv runs fn on each database, in each way to open it for which only returns true.
@@ -54,128 +45,29 @@ func withoutConnector(way adapters.BunWay) bool { return !way.Connector }
 
 func newBunEnv(t *testing.T, db testdb.DB, way adapters.BunWay, options ...func(*bunoutbox.Config)) *bunEnv {
 	t.Helper()
-	b := &bunEnv{db: db, way: way, plain: db.Open(t), bare: adapters.OpenBun(t, db, way)}
+	b := &bunEnv{db: db, way: way, FastPath: fixture.NewFastPath(t, db), bare: adapters.OpenBun(t, db, way)}
 	for _, model := range []any{(*bOrder)(nil), (*bProduct)(nil), (*bCoupon)(nil), (*bPair)(nil), (*bStrict)(nil)} {
 		if _, err := b.bare.NewCreateTable().Model(model).Exec(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	config := bunoutbox.Config{
-		AutoCreate: true,
-		Publisher:  core.PublisherFunc(func(context.Context, core.Delivery) error { return nil }),
-		Wake:       core.WakePolicy{Disable: true}, // on SQLite a relay keeps a connection for wake-ups
-		Observer: &core.Observer{
-			Published: func(info core.PublishInfo) {
-				if info.Path == core.PathHot {
-					b.note(func() { b.published = append(b.published, info.Type) })
-				}
-			},
-			Inserted:  func(_ string, hot bool) { b.note(func() { b.warm = b.warm || hot }) },
-			Untracked: func(rows int) { b.note(func() { b.untracked += rows }) },
-		},
-		Workers: 1, PollInterval: time.Hour, MaxPollInterval: time.Hour, HotLease: time.Minute,
-	}
+	config := bunoutbox.Config{Wake: core.WakePolicy{Disable: true}} // on SQLite a relay keeps a connection for wake-ups
+	b.Watch(&config)
 	for _, set := range options {
 		set(&config)
 	}
 	var err error
-	if b.ob, err = bunoutbox.New(b.bare, config); err != nil {
-		t.Fatal(err)
-	}
+	b.ob, err = bunoutbox.New(b.bare, config)
+	fixture.NoError(t, err)
+	b.Outbox = b.ob.Outbox()
 	b.DB = b.bare.WithQueryHook(b.ob.Hook())
 	return b
-}
-
-func (b *bunEnv) note(fn func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	fn()
-}
-
-// run starts the relay and returns when its fast path is open.
-func (b *bunEnv) run(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- b.ob.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	fixture.Await(t, "the fast path to open", func() bool {
-		b.sentinel(t)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.warm
-	})
-}
-
-// sentinel commits an event that takes the fast path.
-func (b *bunEnv) sentinel(t *testing.T) {
-	t.Helper()
-	tx, err := sqltx.Begin(t.Context(), b.plain, nil, b.db.Dialect)
-	fixture.NoError(t, err)
-	defer tx.Rollback()
-	_, err = b.ob.Outbox().Publish(t.Context(), tx, core.Event{Type: fixture.SentinelType})
-	fixture.NoError(t, err)
-	fixture.NoError(t, tx.Commit())
-}
-
-// wantHot waits until everything that is on the fast path has been published and compares it.
-func (b *bunEnv) wantHot(t *testing.T, want ...string) {
-	t.Helper()
-	seen := func() (all []string, sentinels int) {
-		b.note(func() {
-			for _, typ := range b.published {
-				if typ == fixture.SentinelType {
-					sentinels++
-				} else {
-					all = append(all, typ)
-				}
-			}
-		})
-		return all, sentinels
-	}
-	// Workers publish at the same time: the sentinel may overtake events of other keys.
-	fixture.Await(t, "events on the fast path", func() bool { all, _ := seen(); return len(all) >= len(want) })
-	_, before := seen()
-	b.sentinel(t)
-	fixture.Await(t, "the sentinel to be published", func() bool { _, n := seen(); return n > before })
-	got, _ := seen()
-	fixture.SameSet(t, "published on the fast path", got, want)
 }
 
 // wantRows compares the events in the table, each as its type and, if it has one, its aggregate id.
 func (b *bunEnv) wantRows(t *testing.T, want ...string) {
 	t.Helper()
-	rows, err := b.plain.QueryContext(t.Context(), "SELECT event_type, aggregate_id FROM outbox_event WHERE "+
-		"event_type <> '"+fixture.SentinelType+"'")
-	fixture.NoError(t, err)
-	defer rows.Close()
-	var got []string
-	for rows.Next() {
-		var typ string
-		var id sql.NullString
-		fixture.NoError(t, rows.Scan(&typ, &id))
-		if id.String != "" {
-			typ += " " + id.String
-		}
-		got = append(got, typ)
-	}
-	fixture.NoError(t, rows.Err())
-	fixture.SameSet(t, "events in the table", got, want)
-}
-
-// wantCount compares the number of rows of one of the business tables.
-func (b *bunEnv) wantCount(t *testing.T, table string, want int) {
-	t.Helper()
-	var n int
-	fixture.NoError(t, b.plain.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+table).Scan(&n))
-	if n != want {
-		t.Fatalf("%d rows in %s, want %d", n, table, want)
-	}
+	fixture.SameSet(t, "events in the table", b.Events(t), want)
 }
 
 // bunQuery has the method that all queries of Bun have.

@@ -74,7 +74,7 @@ func TestBunRefusesBeforeItExecutes(t *testing.T) {
 					t.Fatalf("error %v, want one wrapping %v", err, tc.want)
 				}
 				for _, table := range []string{"b_products", "b_orders", "b_stricts", "outbox_event"} {
-					b.wantCount(t, table, 0)
+					b.WantCount(t, table, 0)
 				}
 			})
 		})
@@ -114,7 +114,7 @@ func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
 					fixture.NoError(t, b.ob.Publish(ctx, tx,
 						core.Event{ID: "01a1fba3-cb86-7391-a0f4-64679995f198", Type: "t"}))
 				})
-				b.run(t)
+				b.RunRelay(t)
 				err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
 					if err := b.publish(ctx, tx, "before"); err != nil {
 						return err
@@ -122,10 +122,10 @@ func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
 					return tc.do(ctx, tx) // the statement itself succeeds
 				})
 				fixture.WantError(t, err, tc.want)
-				b.wantCount(t, "b_orders", 0)
-				b.wantCount(t, "b_coupons", 0)
+				b.WantCount(t, "b_orders", 0)
+				b.WantCount(t, "b_coupons", 0)
 				b.wantRows(t, "t")
-				b.wantHot(t)
+				b.WantHot(t)
 				if !b.way.Connector {
 					return
 				}
@@ -133,8 +133,8 @@ func TestBunFailedCaptureFailsTheCommit(t *testing.T) {
 				fixture.NoError(t, err)
 				fixture.NoError(t, tc.do(t.Context(), tx))
 				fixture.WantError(t, tx.Commit(), tc.want)
-				b.wantCount(t, "b_orders", 0)
-				b.wantCount(t, "b_coupons", 0)
+				b.WantCount(t, "b_orders", 0)
+				b.WantCount(t, "b_coupons", 0)
 				b.wantRows(t, "t")
 			})
 		})
@@ -148,7 +148,7 @@ func TestBunFailedCaptureInASavepoint(t *testing.T) {
 		mapBun(b)
 		bunoutbox.OnContext(b.ob,
 			func(context.Context, core.Op, *bCoupon) ([]core.Event, error) { return nil, errReason })
-		b.run(t)
+		b.RunRelay(t)
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
 			fixture.NoError(t, b.publish(ctx, tx, "outer"))
 			err := tx.RunInTx(ctx, nil, func(ctx context.Context, sp bun.Tx) error {
@@ -157,9 +157,9 @@ func TestBunFailedCaptureInASavepoint(t *testing.T) {
 			})
 			fixture.WantError(t, err, errReason)
 		})
-		b.wantCount(t, "b_coupons", 0)
+		b.WantCount(t, "b_coupons", 0)
 		b.wantRows(t, "outer")
-		b.wantHot(t, "outer")
+		b.WantHot(t, "outer")
 	})
 }
 
@@ -199,6 +199,6 @@ func TestBunStrictModels(t *testing.T) {
 			})
 			fixture.WantError(t, err, errReason)
 		}
-		b.wantCount(t, "b_stricts", 2)
+		b.WantCount(t, "b_stricts", 2)
 	})
 }

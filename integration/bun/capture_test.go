@@ -219,7 +219,7 @@ func TestBunKeyless(t *testing.T) {
 						err := b.ob.RunInTx(t.Context(), statement)
 						live := "SELECT COUNT(*) FROM b_products WHERE stock = 0 AND deleted_at IS NULL"
 						var untouched int
-						fixture.NoError(t, b.plain.QueryRowContext(t.Context(), live).Scan(&untouched))
+						fixture.NoError(t, b.Plain.QueryRowContext(t.Context(), live).Scan(&untouched))
 						if allow {
 							fixture.NoError(t, err)
 							if untouched != 0 {
@@ -288,7 +288,7 @@ func TestBunRecordedEventsOfARetriedClosure(t *testing.T) {
 			t.Fatalf("%d events are recorded after the commit, want none", n)
 		}
 		var stored string
-		fixture.NoError(t, b.plain.QueryRowContext(t.Context(), "SELECT event_id FROM outbox_event").Scan(&stored))
+		fixture.NoError(t, b.Plain.QueryRowContext(t.Context(), "SELECT event_id FROM outbox_event").Scan(&stored))
 		if stored != id {
 			t.Fatalf("the event has the id %s, was recorded as %s", stored, id)
 		}
@@ -382,11 +382,11 @@ func TestBunContextOfTheStatementEnds(t *testing.T) {
 			return nil
 		})
 		if err == nil {
-			b.wantCount(t, "b_products", 1)
+			b.WantCount(t, "b_products", 1)
 			b.wantRows(t, "t 1")
 			return
 		}
-		b.wantCount(t, "b_products", 0)
+		b.WantCount(t, "b_products", 0)
 		b.wantRows(t)
 	})
 }

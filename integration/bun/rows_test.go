@@ -226,7 +226,7 @@ func TestBunResolveRows(t *testing.T) {
 			_, err := tx.NewDelete().Model((*bDoc)(nil)).Where("stars = ?", 7).Exec(ctx)
 			return err
 		}), core.ErrTooManyRows)
-		b.wantCount(t, "b_docs", 4)
+		b.WantCount(t, "b_docs", 4)
 		b.wantRows(t, want...)
 	}, bunoutbox.ResolveRows())
 }
@@ -260,7 +260,7 @@ func TestBunResolveRowsMeetsANewRow(t *testing.T) {
 			return
 		}
 		db := b.WithQueryHook(&intruder{fn: func() {
-			if _, err := b.plain.ExecContext(t.Context(), "INSERT INTO b_docs (id, slug, title) VALUES ('d2', "+
+			if _, err := b.Plain.ExecContext(t.Context(), "INSERT INTO b_docs (id, slug, title) VALUES ('d2', "+
 				"'s2', 't2')"); err != nil {
 				t.Error(err)
 			}
@@ -270,7 +270,7 @@ func TestBunResolveRowsMeetsANewRow(t *testing.T) {
 			return err
 		})
 		fixture.WantError(t, err, core.ErrNoAggregateID)
-		b.wantCount(t, "b_docs WHERE stars = 7", 2)
+		b.WantCount(t, "b_docs WHERE stars = 7", 2)
 		b.wantRows(t)
 	}, bunoutbox.ResolveRows())
 }
@@ -335,7 +335,7 @@ func TestBunHiddenRecorder(t *testing.T) {
 			return err
 		})
 		fixture.WantError(t, err, core.ErrHiddenRecorder)
-		b.wantCount(t, "b_docs", 0)
+		b.WantCount(t, "b_docs", 0)
 		text, err := json.Marshal(recordedDoc("d1"))
 		fixture.NoError(t, err)
 		if s := fmt.Sprint(*recordedDoc("d1")); !strings.Contains(s, "title of d1") ||

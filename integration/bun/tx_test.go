@@ -133,14 +133,14 @@ func TestBunFollowsTransactions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
-				b.run(t)
+				b.RunRelay(t)
 				want := tc.hot
 				if want == nil {
 					want = tc.rows
 				}
 				b.inTx(t, func(ctx context.Context, tx bun.Tx) { tc.do(t, ctx, b, tx) })
 				b.wantRows(t, tc.rows...)
-				b.wantHot(t, want...)
+				b.WantHot(t, want...)
 				b.wantNothingOut(t)
 				if !b.way.Connector {
 					return
@@ -149,7 +149,7 @@ func TestBunFollowsTransactions(t *testing.T) {
 				fixture.NoError(t, b.RunInTx(t.Context(), nil,
 					func(ctx context.Context, tx bun.Tx) error { tc.do(t, ctx, b, tx); return nil }))
 				b.wantRows(t, tc.rows...)
-				b.wantHot(t, append(want, want...)...)
+				b.WantHot(t, append(want, want...)...)
 			})
 		})
 	}
@@ -161,7 +161,7 @@ type bunOther struct{}
 func (b *bunEnv) clear(t *testing.T) {
 	t.Helper()
 	for _, table := range []string{"outbox_event", "b_pairs", "b_orders"} {
-		_, err := b.plain.ExecContext(t.Context(), "DELETE FROM "+table)
+		_, err := b.Plain.ExecContext(t.Context(), "DELETE FROM "+table)
 		fixture.NoError(t, err)
 	}
 }
@@ -176,7 +176,7 @@ func (b *bunEnv) wantNothingOut(t *testing.T) {
 func TestBunRunInTxNested(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
-		b.run(t)
+		b.RunRelay(t)
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
 			fixture.NoError(t, b.ob.Publish(ctx, nil, core.Event{Type: "outer"})) // the transaction in the context
 			fixture.WantError(t, b.ob.RunInTx(ctx, func(ctx context.Context, sp bun.Tx) error {
@@ -192,8 +192,8 @@ func TestBunRunInTxNested(t *testing.T) {
 			}))
 		})
 		b.wantRows(t, "outer", "kept")
-		b.wantCount(t, "b_pairs", 1)
-		b.wantHot(t, "outer", "kept")
+		b.WantCount(t, "b_pairs", 1)
+		b.WantHot(t, "outer", "kept")
 	})
 }
 
@@ -203,7 +203,7 @@ func TestBunRunInTxNested(t *testing.T) {
 func TestBunRunInTxNestedContextEnds(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
-		b.run(t)
+		b.RunRelay(t)
 		b.inTx(t, func(ctx context.Context, tx bun.Tx) {
 			fixture.NoError(t, b.publish(ctx, tx, "outer"))
 			short, cancel := context.WithCancel(ctx)
@@ -217,9 +217,9 @@ func TestBunRunInTxNestedContextEnds(t *testing.T) {
 				return nil
 			}), context.Canceled)
 		})
-		b.wantCount(t, "b_orders", 0)
+		b.WantCount(t, "b_orders", 0)
 		b.wantRows(t, "outer")
-		b.wantHot(t, "outer")
+		b.WantHot(t, "outer")
 	})
 }
 
@@ -234,7 +234,7 @@ func TestBunRunInTxRollsBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
-				b.run(t)
+				b.RunRelay(t)
 				o := newBOrder("recorded")
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -254,9 +254,9 @@ func TestBunRunInTxRollsBack(t *testing.T) {
 					t.Fatal("committed")
 				}
 				b.wantNothingOut(t)
-				b.wantCount(t, "b_orders", 0)
+				b.WantCount(t, "b_orders", 0)
 				b.wantRows(t)
-				b.wantHot(t)
+				b.WantHot(t)
 				if n := len(o.Recorded()); n != 1 {
 					t.Fatalf("%d events are recorded, want 1", n)
 				}
@@ -334,7 +334,7 @@ func TestBunPublishNeedsATransaction(t *testing.T) {
 func TestBunPublishOnTheConnectionOfATransaction(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
-		b.run(t)
+		b.RunRelay(t)
 		conn, err := b.Conn(t.Context())
 		fixture.NoError(t, err)
 		defer conn.Close()
@@ -342,7 +342,7 @@ func TestBunPublishOnTheConnectionOfATransaction(t *testing.T) {
 		fixture.NoError(t, err)
 		fixture.NoError(t, b.publish(t.Context(), conn, "t"))
 		fixture.NoError(t, tx.Commit())
-		b.wantHot(t, "t")
+		b.WantHot(t, "t")
 	})
 }
 
@@ -351,7 +351,7 @@ func TestBunPublishOnTheConnectionOfATransaction(t *testing.T) {
 func TestBunUntrackedTransactions(t *testing.T) {
 	t.Parallel()
 	eachBunEnv(t, withoutConnector, func(t *testing.T, b *bunEnv) {
-		b.run(t)
+		b.RunRelay(t)
 		fixture.NoError(t, b.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 			fixture.NoError(t, b.publish(ctx, tx, "outer"))
 			fixture.WantError(t, tx.RunInTx(context.Background(), nil, func(ctx context.Context, sp bun.Tx) error {
@@ -361,12 +361,8 @@ func TestBunUntrackedTransactions(t *testing.T) {
 			return nil
 		}))
 		b.wantRows(t, "outer")
-		b.wantHot(t)
-		b.note(func() {
-			if b.untracked != 2 {
-				t.Errorf("%d rows were reported as untracked, want 2", b.untracked)
-			}
-		})
+		b.WantHot(t)
+		b.WantUntracked(t, 2)
 		strict, err := bunoutbox.New(b.bare, bunoutbox.Config{RejectUntracked: true})
 		fixture.NoError(t, err)
 		fixture.WantError(t, b.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
@@ -385,7 +381,7 @@ func TestBunCommitOfAnAbortedTransaction(t *testing.T) {
 	t.Parallel()
 	postgres := func(way adapters.BunWay) bool { return way.PGDriver }
 	eachBunEnv(t, postgres, func(t *testing.T, b *bunEnv) {
-		b.run(t)
+		b.RunRelay(t)
 		aborted := func(ctx context.Context, tx bun.Tx) error {
 			fixture.NoError(t, b.publish(ctx, tx, "ghost"))
 			if _, err := tx.ExecContext(ctx, "SELECT 1 FROM nowhere"); err == nil {
@@ -402,7 +398,7 @@ func TestBunCommitOfAnAbortedTransaction(t *testing.T) {
 			}
 		}
 		b.wantRows(t)
-		b.wantHot(t)
+		b.WantHot(t)
 	})
 }
 
@@ -413,7 +409,7 @@ func TestBunDeadlockIgnored(t *testing.T) {
 	for name, way := range map[string]adapters.BunWay{"plain": {}, "connector": {Connector: true}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBunEnv(t, testdb.MariaDB(t), way)
-			b.run(t)
+			b.RunRelay(t)
 			b.inTx(t, func(ctx context.Context, tx bun.Tx) {
 				b.exec(t, ctx, tx.NewInsert().Model(&[]bPair{{A: 1, B: "x"}, {A: 2, B: "x"}}))
 			})
@@ -425,7 +421,7 @@ func TestBunDeadlockIgnored(t *testing.T) {
 			err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
 				fixture.NoError(t, b.publish(ctx, tx, "ghost"))
 				fixture.NoError(t, update(ctx, tx, 1))
-				other, err := b.plain.BeginTx(ctx, nil) // has changed more rows, so that it is not the victim
+				other, err := b.Plain.BeginTx(ctx, nil) // has changed more rows, so that it is not the victim
 				fixture.NoError(t, err)
 				defer other.Rollback()
 				for range 20 {
@@ -451,7 +447,7 @@ func TestBunDeadlockIgnored(t *testing.T) {
 			}
 			fixture.WantError(t, err, core.ErrTxAborted)
 			b.wantRows(t)
-			b.wantHot(t)
+			b.WantHot(t)
 		})
 	}
 }

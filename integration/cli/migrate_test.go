@@ -28,6 +28,7 @@ import (
 	goosedb "github.com/pressly/goose/v3/database"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -60,9 +61,7 @@ func TestMain(m *testing.M) {
 func outbox(t *testing.T, db testdb.DB, args ...string) (out, errs string, code int) {
 	t.Helper()
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), path, args...)
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+address(t, db))
 	var stdout, stderr strings.Builder
@@ -71,9 +70,7 @@ func outbox(t *testing.T, db testdb.DB, args ...string) (out, errs string, code 
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return stdout.String(), stderr.String(), exit.ExitCode()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return stdout.String(), stderr.String(), 0
 }
 
@@ -151,9 +148,7 @@ func TestGoose(t *testing.T) {
 			core.SQLite: goosedb.DialectSQLite3,
 		}[db.Dialect]
 		p, err := goose.NewProvider(dialect, db.Open(t), os.DirFS(files(t, db, "goose")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		if _, err := p.Up(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -179,21 +174,13 @@ func TestGolangMigrate(t *testing.T) {
 		default:
 			driver, err = migratesqlite.WithInstance(pool, &migratesqlite.Config{})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		m, err := migrate.NewWithDatabaseInstance("file://"+files(t, db, "golang-migrate"), "outbox", driver)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		defer m.Close()
-		if err := m.Up(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, m.Up())
 		requireTables(t, db, true)
-		if err := m.Down(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, m.Down())
 		requireTables(t, db, false)
 	})
 }
@@ -205,9 +192,7 @@ func migrationPool(t *testing.T, db testdb.DB) *sql.DB {
 		return db.Open(t)
 	}
 	cfg, err := mysql.ParseDSN(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	cfg.MultiStatements = true
 	db.DSN = cfg.FormatDSN()
 	return db.Open(t)
@@ -217,23 +202,15 @@ func TestDBMate(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		u, err := url.Parse(dbmateURL(t, db))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		m := dbmate.New(u)
 		m.MigrationsDir, m.AutoDumpSchema, m.Log = []string{files(t, db, "dbmate")}, false, io.Discard
-		if err := m.Migrate(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, m.Migrate())
 		requireTables(t, db, true)
 		all, err := m.FindMigrations()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		for range all {
-			if err := m.Rollback(); err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, m.Rollback())
 		}
 		requireTables(t, db, false)
 	})
@@ -244,9 +221,7 @@ func dbmateURL(t *testing.T, db testdb.DB) string {
 	switch db.Dialect {
 	case core.MySQL:
 		cfg, err := mysql.ParseDSN(db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		user := url.UserPassword(cfg.User, cfg.Passwd)
 		u := url.URL{Scheme: "mysql", Host: cfg.Addr, Path: "/" + cfg.DBName, User: user}
 		return u.String()

@@ -22,6 +22,7 @@ import (
 	bunschema "github.com/uptrace/bun/schema"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -36,13 +37,9 @@ func TestBunMigrate(t *testing.T) {
 			core.SQLite:   func() bunschema.Dialect { return sqlitedialect.New() },
 		}[db.Dialect]()
 		all := bunmigrate.NewMigrations()
-		if err := all.Discover(os.DirFS(files(t, db, "bun"))); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, all.Discover(os.DirFS(files(t, db, "bun"))))
 		m := bunmigrate.NewMigrator(bun.NewDB(db.Open(t), dialect), all, bunmigrate.WithMarkAppliedOnSuccess(true))
-		if err := m.Init(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, m.Init(t.Context()))
 		done, err := m.Migrate(t.Context())
 		if err != nil || len(done.Migrations) != len(all.Sorted()) || len(done.Migrations) == 0 {
 			t.Fatalf("%s, %v", done, err)
@@ -65,30 +62,18 @@ func TestAtlasMigrate(t *testing.T) {
 			core.MySQL:    func(db *sql.DB) (atlas.Driver, error) { return atlasmysql.Open(db) },
 			core.SQLite:   func(db *sql.DB) (atlas.Driver, error) { return atlassqlite.Open(db) },
 		}[db.Dialect](db.Open(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		dir, err := atlas.NewLocalDir(files(t, db, "atlas"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		e, err := atlas.NewExecutor(driver, dir, atlas.NopRevisionReadWriter{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		if err := e.ExecuteN(t.Context(), 0); err == nil {
 			t.Fatal("a folder without a sum was accepted")
 		}
 		sum, err := dir.Checksum()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := atlas.WriteSumFile(dir, sum); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.ExecuteN(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
+		fixture.NoError(t, atlas.WriteSumFile(dir, sum))
+		fixture.NoError(t, e.ExecuteN(t.Context(), 0))
 		requireTables(t, db, true)
 	})
 }
@@ -125,15 +110,11 @@ func jdbc(t *testing.T, db testdb.DB) (address, user, password string) {
 	t.Helper()
 	if db.Dialect == core.MySQL {
 		cfg, err := mysql.ParseDSN(db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		return "jdbc:mariadb://" + cfg.Addr + "/" + cfg.DBName, cfg.User, cfg.Passwd
 	}
 	u, err := url.Parse(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	password, _ = u.User.Password()
 	return "jdbc:postgresql://" + u.Host + u.Path, u.User.Username(), password
 }

@@ -30,9 +30,7 @@ func logSlot(t *testing.T, db testdb.DB) string {
 // kill ends the relay with SIGKILL.
 func (p *relayProcess) kill() {
 	p.t.Helper()
-	if err := p.cmd.Process.Kill(); err != nil {
-		p.t.Fatal(err)
-	}
+	fixture.NoError(p.t, p.cmd.Process.Kill())
 	_ = p.cmd.Wait()
 }
 

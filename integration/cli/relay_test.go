@@ -60,14 +60,10 @@ var brokers = map[string]func(t *testing.T, in *inbound) (to, topic string){
 	"kafka": func(t *testing.T, in *inbound) (to, topic string) {
 		topic = topics.Kafka(t, "", 1, nil)
 		c, err := sarama.NewConsumer([]string{topics.KafkaAddress(t)}, kafkabridge.SaramaConfig(0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		p, err := c.ConsumePartition(topic, 0, sarama.OffsetOldest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		t.Cleanup(func() { _ = p.Close() })
 		go func() {
 			for m := range p.Messages() {
@@ -108,27 +104,17 @@ var brokers = map[string]func(t *testing.T, in *inbound) (to, topic string){
 		topic = "it-" + core.NewEventID()
 		address := testdb.Server(t, "OUTBOX_TEST_NATS")
 		conn, err := nats.Connect(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		t.Cleanup(conn.Close)
 		js, err := jetstream.New(conn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: topic, Subjects: []string{topic}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		t.Cleanup(func() { _ = js.DeleteStream(context.Background(), topic) })
 		c, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		consume, err := c.Consume(func(m jetstream.Msg) { in.add(m.Headers().Get(core.HeaderEventID)) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		t.Cleanup(consume.Stop)
 		return address, topic
 	},
@@ -143,9 +129,7 @@ func rabbitQueue(t *testing.T, in *inbound, arguments amqp091.Table) string {
 		t.Fatal(err)
 	}
 	messages, err := ch.Consume(topic, "", true, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	go func() {
 		for m := range messages {
 			id, _ := m.Headers[core.HeaderEventID].(string)
@@ -240,9 +224,7 @@ func serviceWith(t *testing.T, db testdb.DB, cfg core.Config) func(topic string,
 			ids, err = ob.Publish(ctx, tx, events...)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		return ids
 	}
 }
@@ -287,18 +269,12 @@ func startRelay(t *testing.T, db testdb.DB, to string) *relayProcess {
 func startRelayWith(t *testing.T, env ...string) *relayProcess {
 	t.Helper()
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	p := &relayProcess{t: t, cmd: exec.Command(path, "relay"), log: &logLines{}}
 	p.cmd.Env = slices.Concat(os.Environ(), env, []string{"OUTBOX_LISTEN=127.0.0.1:0"})
 	stderr, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
+	fixture.NoError(t, p.cmd.Start())
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
@@ -344,9 +320,7 @@ func (p *relayProcess) get(path string) string {
 // terminate ends the relay with SIGTERM, and requires that it stops by itself.
 func (p *relayProcess) terminate() {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		p.t.Fatal(err)
-	}
+	fixture.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
 	ended := make(chan error, 1)
 	go func() { ended <- p.cmd.Wait() }()
 	select {

@@ -36,9 +36,7 @@ func TestRelayOfTwoOutboxes(t *testing.T) {
 	config := fmt.Sprintf(`{"outboxes": [
 		{"name": "shop", "database_url": "${SHOP_URL}", "to": "${SHOP_TO}", "workers": 4},
 		{"name": "mail", "database_url": %q, "to": %q}]}`, address(t, mail.db), to[1])
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, os.WriteFile(path, []byte(config), 0o600))
 	relay := startRelayWith(t, "OUTBOX_CONFIG="+path, "SHOP_URL="+address(t, shop.db), "SHOP_TO="+to[0])
 	fixture.Await(t, "both relays are ready", relay.ready)
 

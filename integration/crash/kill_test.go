@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -98,9 +99,7 @@ func newCell(t *testing.T, of testdb.DB, p crash.Point, kills int) cell {
 	}
 	prepareCrashDB(t, db)
 	ledger, err := crash.NewLedger(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	t.Cleanup(ledger.Close)
 	what := string(p)
 	if p == crash.Never {
@@ -136,17 +135,11 @@ func prepareCrashDB(t *testing.T, db testdb.DB) {
 	// crash.Open takes the SQLite that the cells use. Two kinds of SQLite in one process would undo
 	// each other's locks on the file.
 	pool, err := crash.Open(db.Dialect, db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer pool.Close()
 	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(repo.Migrate(t.Context()), crash.CreateTruth(t.Context(), pool, keysPerCell)); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
+	fixture.NoError(t, errors.Join(repo.Migrate(t.Context()), crash.CreateTruth(t.Context(), pool, keysPerCell)))
 }
 
 // runCells runs cells side by side, because they mostly wait, and prints the result of each.

@@ -90,9 +90,7 @@ func newUnknownWorld(t *testing.T, db testdb.DB) *unknownWorld {
 	w.behind = fixture.Through(t, db, w.proxy, silence).Open(t)
 	pool := db.Open(t)
 	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	cfg := crash.Config(repo, core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -175,18 +173,12 @@ func (w *unknownWorld) run(t *testing.T, name string, cuts int, commit commitFun
 			write(cut)
 		}
 	}
-	if err := untilEmpty(ctx, w.ob); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, untilEmpty(ctx, w.ob))
 	pool, err := crash.Open(w.db.Dialect, w.db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer pool.Close()
 	truth, err := crash.ReadTruth(ctx, pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,14 +249,10 @@ func beginTracked(t *testing.T, w *unknownWorld) commitFunc {
 		ctx, cancel := w.context(ctx)
 		defer cancel()
 		tx, err := pool.BeginTx(ctx, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		defer tx.Rollback() // does nothing after Commit
 		tracked, err := sqltx.TxOf(ctx, tx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		if _, err := w.ob.Publish(ctx, tracked, e); err != nil {
 			t.Fatal(err)
 		}
@@ -281,9 +269,7 @@ func (w *unknownWorld) database(t *testing.T, pool *sql.DB) commitFunc {
 		ctx, cancel := w.context(ctx)
 		defer cancel()
 		tx, err := sqltx.Begin(ctx, pool, nil, w.db.Dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		defer tx.Rollback() // does nothing after Commit
 		if _, err := w.ob.Publish(ctx, tx, e); err != nil {
 			t.Fatal(err)
@@ -302,9 +288,7 @@ func beginPGX(t *testing.T, w *unknownWorld) commitFunc {
 		ctx, cancel := w.context(ctx)
 		defer cancel()
 		tx, err := pool.Begin(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		defer tx.Rollback(ctx) // does nothing after Commit
 		if _, err := pgxoutbox.Publish(ctx, w.ob, tx, e); err != nil {
 			t.Fatal(err)
@@ -323,22 +307,14 @@ func beginGORM(t *testing.T, w *unknownWorld) commitFunc {
 		d = postgres.New(postgres.Config{Conn: w.behind})
 	}
 	db, err := gorm.Open(d, &gorm.Config{Logger: logger.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Use(gormoutbox.Plugin(gormoutbox.Config{Outbox: w.ob})); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
+	fixture.NoError(t, db.Use(gormoutbox.Plugin(gormoutbox.Config{Outbox: w.ob})))
 	return func(ctx context.Context, e core.Event) error {
 		ctx, cancel := w.context(ctx)
 		defer cancel()
 		return db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-			if err := gormoutbox.Publish(tx.Statement.Context, tx, e); err != nil {
-				t.Fatal(err)
-			}
-			if err := tx.Exec(fmt.Sprintf(insertBusiness, e.ID)).Error; err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, gormoutbox.Publish(tx.Statement.Context, tx, e))
+			fixture.NoError(t, tx.Exec(fmt.Sprintf(insertBusiness, e.ID)).Error)
 			return nil
 		})
 	}

@@ -32,20 +32,14 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 			}
 			return crash.Accept
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		t.Cleanup(ledger.Close)
 		h := &herd{db: db, ledger: ledger}
 		pool := db.Open(t)
 		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		ob, err := core.New(core.Config{Repository: repo})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 
@@ -58,15 +52,11 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 					mu.Unlock()
 				}
 				tx, err := sqltx.Begin(ctx, pool, nil, db.Dialect)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, err)
 				if _, err := ob.Publish(ctx, tx, e); err != nil {
 					t.Fatal(err)
 				}
-				if err := tx.Commit(); err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, tx.Commit())
 				ids = append(ids, e.ID)
 			}
 			return ids
@@ -77,9 +67,7 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 				Name: fmt.Sprintf("relay-%d", slot), Dialect: db.Dialect, DSN: db.DSN, Ledger: ledger.Addr(),
 				Topic: "dead", Relay: true,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			h.processes[slot] = p
 			t.Cleanup(func() { _ = p.Kill() })
 		}
@@ -158,8 +146,6 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 func backlog(ctx context.Context, t *testing.T, ob *core.Outbox) core.Backlog {
 	t.Helper()
 	b, err := ob.Backlog(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return b
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -24,14 +25,10 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		prepareCrashDB(t, db)
 		pool, err := crash.Open(db.Dialect, db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		t.Cleanup(func() { _ = pool.Close() })
 		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		var mu sync.Mutex
 		var records []crash.Message
 		pub := core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
@@ -53,9 +50,7 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 				}
 			},
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		run, stop := context.WithCancel(ctx)
@@ -82,13 +77,9 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 			t.Fatalf("%v\n%s", err, openRows(pool))
 		}
 		stop()
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, <-ended)
 		v, err := judge(ctx, db.Name+": one process", db, records)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		if err := v.Err(); err != nil { // there is no duplicate either, because nothing failed
 			t.Error(err)
 		}

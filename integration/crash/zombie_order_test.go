@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -49,9 +50,7 @@ func TestZombieOrder(t *testing.T) { // not parallel: its processes need the who
 			herd.finish(ctx, t)
 
 			v, err := judge(ctx, name+": 3 relays", db, herd.ledger.Records())
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			v.Kills = kills
 			// Every duplicate has a reason: a process was killed or stopped, an answer was lost, or
 			// a lease ran out on a slow machine.
@@ -113,9 +112,7 @@ func (h *herd) start(t *testing.T, slot int) {
 		s.Writers = 2
 	}
 	p, err := crash.Start(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	h.processes[slot] = p
 }
 
@@ -171,9 +168,7 @@ func publishes(name string) func([]crash.Message, func(string, string) int) bool
 func (h *herd) kill(ctx context.Context, t *testing.T, slot int) {
 	t.Helper()
 	h.await(ctx, t, h.processes[slot].Name+" publishes", publishes(h.processes[slot].Name))
-	if err := h.processes[slot].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, h.processes[slot].Kill())
 	h.start(t, slot)
 }
 
@@ -210,16 +205,12 @@ func (h *herd) stopAndGo(ctx context.Context, t *testing.T, slot int) (haunted b
 	case <-time.After(40 * time.Second):
 		t.Fatalf("%s publishes nothing ordered", p.Name)
 	}
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, p.Signal(syscall.SIGSTOP))
 	before := h.ledger.Note(p.Name, "fenced") + h.ledger.Note(p.Name, "late acks")
 	patience, cancel := context.WithTimeout(ctx, 8*crash.ClaimLease)
 	defer cancel()
 	haunted = h.done(patience, t, held.EventID)
-	if err := p.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, p.Signal(syscall.SIGCONT))
 	letGo()
 	if !haunted {
 		return false
@@ -240,9 +231,7 @@ func (h *herd) done(ctx context.Context, t *testing.T, event string) bool {
 		var n int
 		err := h.pool.QueryRowContext(t.Context(),
 			"SELECT COUNT(*) FROM outbox_event WHERE status = 1 AND event_id = '"+event+"'").Scan(&n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		if n == 1 {
 			return true
 		}
@@ -268,13 +257,9 @@ func (h *herd) finish(ctx context.Context, t *testing.T) {
 		})
 	}
 	repo, err := sqloutbox.New(h.pool, sqloutbox.Config{Dialect: h.db.Dialect})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	ob, err := core.New(core.Config{Repository: repo})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	if err := untilEmpty(ctx, ob); err != nil {
 		t.Fatalf("%v\n%s", err, openRows(h.pool))
 	}

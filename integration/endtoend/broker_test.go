@@ -14,6 +14,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
@@ -125,9 +126,7 @@ func closePublisher[P interface {
 }](t *testing.T, pub P, err error,
 ) core.ReceiptPublisher {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
@@ -170,21 +169,15 @@ func (k kafkaBroker) config() *sarama.Config {
 func (k kafkaBroker) consume(t *testing.T, topic string) *consumer {
 	t.Helper()
 	admin, err := sarama.NewClusterAdmin([]string{k.address}, k.config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer admin.Close()
-	if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: kafkaPartitions, ReplicationFactor: 1},
-		false); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: kafkaPartitions, ReplicationFactor: 1},
+		false))
 	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
 		Brokers: []string{k.address}, Unmarshaler: kafka.DefaultMarshaler{}, ConsumerGroup: topic + ".group",
 		OverwriteSaramaConfig: k.config(), ReconnectRetrySleep: 200 * time.Millisecond,
 	}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	t.Cleanup(func() {
 		if err := sub.Close(); err != nil {
 			t.Error(err)
@@ -230,9 +223,7 @@ func (r rabbitBroker) consume(t *testing.T, topic string) *consumer {
 	cfg.Connection.Reconnect.BackoffInitialInterval, cfg.Connection.Reconnect.BackoffMaxInterval = 200*time.Millisecond,
 		time.Second
 	sub, err := amqp.NewSubscriber(cfg, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	t.Cleanup(func() {
 		if err := sub.Close(); err != nil {
 			t.Error(err)

@@ -55,9 +55,7 @@ func (c *e2eCell) newService(db testdb.DB, first bool) *service {
 	c.t.Helper()
 	gdb, err := gorm.Open(adapters.GORMDialector(db, db.Open(c.t)),
 		&gorm.Config{Logger: logger.Discard, PrepareStmt: !first})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	fixture.NoError(c.t, err)
 	s := &service{db: gdb, plugin: gormoutbox.Plugin(gormoutbox.Config{
 		AutoCreate: first,
 		Publisher:  c.ledger.through(c.broker.publisher(c.t)),
@@ -71,33 +69,19 @@ func (c *e2eCell) newService(db testdb.DB, first bool) *service {
 		Breaker: core.BreakerPolicy{ProbeInterval: 300 * time.Millisecond, MaxProbeInterval: 2 * time.Second},
 	})}
 	gormoutbox.On(s.plugin, func(_ core.Op, n *e2eNote) []core.Event { return []core.Event{mapNote(c.topic, n)} })
-	if err := gdb.Use(s.plugin); err != nil {
-		c.t.Fatal(err)
-	}
+	fixture.NoError(c.t, gdb.Use(s.plugin))
 	if first {
 		c.createTables(gdb)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.plugin.Run(ctx) }()
-	c.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			c.t.Errorf("Run: %v", err)
-		}
-	})
+	fixture.RunRelay(c.t, s.plugin)
 	return s
 }
 
 func (c *e2eCell) createTables(db *gorm.DB) {
 	c.t.Helper()
-	if err := db.AutoMigrate(&e2eOrder{}, &e2eNote{}, &e2eTold{}); err != nil {
-		c.t.Fatal(err)
-	}
+	fixture.NoError(c.t, db.AutoMigrate(&e2eOrder{}, &e2eNote{}, &e2eTold{}))
 	for id := range int64(e2eOrders) {
-		if err := db.Create(&e2eOrder{ID: id + 1}).Error; err != nil {
-			c.t.Fatal(err)
-		}
+		fixture.NoError(c.t, db.Create(&e2eOrder{ID: id + 1}).Error)
 	}
 }
 

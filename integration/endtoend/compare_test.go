@@ -49,9 +49,7 @@ func (c *e2eCell) compareTable(told map[string]e2eTold) map[core.RowID]outboxRow
 	lanes := map[core.KeyID][]outboxRow{}
 	for _, r := range c.outbox() {
 		id, err := core.NewRowID(r.told.EventID, r.topic)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		fixture.NoError(c.t, err)
 		rows[id] = r
 		want, ok := told[r.told.EventID]
 		switch {

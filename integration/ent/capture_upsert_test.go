@@ -85,7 +85,7 @@ func TestEntCaptureDoNothing(t *testing.T) {
 			return nil
 		}))
 		e.wantRows(t, "Order.create 1", "Coupon.upsert new")
-		e.wantCount(t, "e_orders", 1)
+		e.WantCount(t, "e_orders", 1)
 	})
 }
 
@@ -122,7 +122,7 @@ func TestEntCaptureUpsertInBulk(t *testing.T) {
 			fixture.NoError(t, tx.Rollback())
 			e.wantRows(t, "upsert "+a, "upsert 1")
 		}
-		_, err := e.plain.ExecContext(t.Context(), "DELETE FROM outbox_event")
+		_, err := e.Plain.ExecContext(t.Context(), "DELETE FROM outbox_event")
 		fixture.NoError(t, err)
 		named = true
 		fixture.NoError(t, bulk())

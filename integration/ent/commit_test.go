@@ -27,7 +27,7 @@ var errAfterCommit = errors.New("a hook failed after the COMMIT")
 func TestEntCommitHookFailsAfterwards(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.run(t)
+		e.RunRelay(t)
 		e.Use(e.ob.Hook(onAny(nil)))
 		tx, err := e.Tx(t.Context())
 		fixture.NoError(t, err)
@@ -42,8 +42,8 @@ func TestEntCommitHookFailsAfterwards(t *testing.T) {
 		fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
 		fixture.WantError(t, tx.Commit(), errAfterCommit)
 		e.wantRows(t, "Order.create 1")
-		e.wantHot(t, "Order.create")
-		e.wantCount(t, "e_orders", 1)
+		e.WantHot(t, "Order.create")
+		e.WantCount(t, "e_orders", 1)
 	})
 }
 
@@ -51,7 +51,7 @@ func TestEntCommitHookFailsAfterwards(t *testing.T) {
 func TestEntCommitHookRefuses(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.run(t)
+		e.RunRelay(t)
 		e.Use(e.ob.Hook(onAny(nil)))
 		err := entoutbox.WithTx(t.Context(), e.Tx, func(ctx context.Context, tx *entclient.Tx) error {
 			tx.OnCommit(func(entclient.Committer) entclient.Committer {
@@ -63,8 +63,8 @@ func TestEntCommitHookRefuses(t *testing.T) {
 		})
 		fixture.WantError(t, err, fixture.ErrNoStock)
 		e.wantRows(t)
-		e.wantHot(t)
-		e.wantCount(t, "e_orders", 0)
+		e.WantHot(t)
+		e.WantCount(t, "e_orders", 0)
 	})
 }
 
@@ -73,7 +73,7 @@ func TestEntCommitHookRefuses(t *testing.T) {
 func TestEntPublish(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.run(t)
+		e.RunRelay(t)
 		client := entclient.NewClient(entclient.Driver(e.ob.Driver()), entclient.Log(func(...any) {}))
 		tx, err := client.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
 		fixture.NoError(t, err)
@@ -98,7 +98,7 @@ func TestEntPublish(t *testing.T) {
 		if debug != tx {
 			fixture.NoError(t, debug.Commit())
 		}
-		e.wantHot(t, "tx", "client", "debug client", "mutation", "debug tx")
+		e.WantHot(t, "tx", "client", "debug client", "mutation", "debug tx")
 
 		var none *entclient.Tx
 		for name, conn := range map[string]entoutbox.Conn{
@@ -134,8 +134,8 @@ func TestEntNotWrapped(t *testing.T) {
 		if calls > 0 {
 			t.Error("the mapper was called")
 		}
-		e.wantCount(t, "e_orders", 0)
-		e.wantCount(t, "e_tags", 1)
+		e.WantCount(t, "e_orders", 0)
+		e.WantCount(t, "e_tags", 1)
 	})
 }
 
@@ -143,7 +143,7 @@ func TestEntNotWrapped(t *testing.T) {
 func TestEntSavepointByHand(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.run(t)
+		e.RunRelay(t)
 		e.Use(e.ob.Hook(onAny(nil)))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
@@ -157,9 +157,9 @@ func TestEntSavepointByHand(t *testing.T) {
 			}
 			return e.ob.Publish(t.Context(), tx, fixture.Event("said"))
 		}))
-		e.wantRows(t, "Order.create 1", "said -")
-		e.wantHot(t, "Order.create", "said")
-		e.wantCount(t, "e_tags", 0)
+		e.wantRows(t, "Order.create 1", "said")
+		e.WantHot(t, "Order.create", "said")
+		e.WantCount(t, "e_tags", 0)
 	})
 }
 
@@ -168,7 +168,7 @@ func TestEntSavepointByHand(t *testing.T) {
 func TestEntOutboxOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	one, two := openEnt(t, testdb.SQLite(t)), openEnt(t, testdb.SQLite(t))
-	one.run(t)
+	one.RunRelay(t)
 	two.Use(one.ob.Hook(onAny(nil)))
 	fixture.WantError(t,
 		two.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }),
@@ -179,9 +179,9 @@ func TestEntOutboxOfAnotherDatabase(t *testing.T) {
 	fixture.WantError(t, entoutbox.WithTx(t.Context(), two.Tx, func(ctx context.Context, _ *entclient.Tx) error {
 		return one.ob.Publish(ctx, nil, fixture.Event("x"))
 	}), core.ErrOtherDatabase)
-	two.wantCount(t, "e_orders", 0)
+	two.WantCount(t, "e_orders", 0)
 	two.wantRows(t)
-	one.wantHot(t)
+	one.WantHot(t)
 
 	again, err := entoutbox.New(entsql.OpenDB(adapters.EntDialect(one.db), one.drv.(*entsql.Driver).DB()),
 		entoutbox.Config{Outbox: one.ob.Outbox()})
@@ -189,7 +189,7 @@ func TestEntOutboxOfAnotherDatabase(t *testing.T) {
 	fixture.NoError(t,
 		one.inTx(t,
 			func(tx *entclient.Tx) error { return again.Publish(t.Context(), tx, fixture.Event("on the same pool")) }))
-	one.wantHot(t, "on the same pool")
+	one.WantHot(t, "on the same pool")
 }
 
 // Within WithTx a mutation of another transaction is refused, because its event would commit
@@ -214,7 +214,7 @@ func TestEntMutationInAnotherTransaction(t *testing.T) {
 			return tx.Client().Note.Create().SetText("kept").Exec(ctx)
 		}))
 		e.wantRows(t, "Note.create 1")
-		e.wantCount(t, "e_notes", 1)
+		e.WantCount(t, "e_notes", 1)
 	})
 }
 
@@ -244,7 +244,7 @@ func TestEntCommitByHandOfWhatFailed(t *testing.T) {
 func TestEntWithoutExecQuery(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.run(t)
+		e.RunRelay(t)
 		client := entplain.NewClient(entplain.Driver(e.ob.Driver()))
 		migrateEnt.Lock()
 		fixture.NoError(t, client.Schema.Create(t.Context()))
@@ -269,9 +269,9 @@ func TestEntWithoutExecQuery(t *testing.T) {
 				tx.Note.Create().SetText("d")).Exec(ctx))
 			return e.ob.Publish(ctx, nil, fixture.Event("said"))
 		}))
-		e.wantRows(t, "a.create 1", "b.update 1", "c.create 2", "d.create 3", "said -")
-		e.wantHot(t, "a.create", "b.update", "c.create", "d.create", "said")
-		e.wantCount(t, "e_notes", 3)
+		e.wantRows(t, "a.create 1", "b.update 1", "c.create 2", "d.create 3", "said")
+		e.WantHot(t, "a.create", "b.update", "c.create", "d.create", "said")
+		e.WantCount(t, "e_notes", 3)
 	})
 }
 
@@ -280,7 +280,7 @@ func TestEntWithoutExecQuery(t *testing.T) {
 func TestEntErrorsWhileReading(t *testing.T) {
 	t.Parallel()
 	e := openEnt(t, testdb.SQLite(t))
-	e.run(t)
+	e.RunRelay(t)
 	tx, err := e.Tx(t.Context())
 	fixture.NoError(t, err)
 	fixture.NoError(t, e.ob.Publish(t.Context(), tx, fixture.Event("doubtful")))
@@ -299,7 +299,7 @@ func TestEntErrorsWhileReading(t *testing.T) {
 	fixture.NoError(t, e.ob.Publish(t.Context(), tx, fixture.Event("late"))) // the error has rolled nothing back
 	fixture.NoError(t, tx.Rollback())
 	e.wantRows(t)
-	e.wantHot(t)
+	e.WantHot(t)
 }
 
 // Two outboxes share one driver, whichever of their drivers the client was made with.
@@ -316,8 +316,8 @@ func TestEntTwoOutboxes(t *testing.T) {
 			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
 			return e.ob.Publish(t.Context(), tx, fixture.Event("said"))
 		}))
-		e.wantRows(t, "Order.create 1", "said -")
-		e.wantCount(t, "audit_event", 1)
+		e.wantRows(t, "Order.create 1", "said")
+		e.WantCount(t, "audit_event", 1)
 		backlog, err := audit.Backlog(t.Context())
 		fixture.NoError(t, err)
 		if backlog.Pending != 1 {
@@ -357,7 +357,7 @@ func (t foreignTx) Query(ctx context.Context, query string, args, v any) error {
 func TestEntForeignDriver(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.run(t)
+		e.RunRelay(t)
 		statements := 0
 		foreign := foreignDriver{e.drv, &statements}
 		if _, err := entoutbox.New(foreign, entoutbox.Config{}); err == nil ||
@@ -370,7 +370,7 @@ func TestEntForeignDriver(t *testing.T) {
 		fixture.NoError(t, entoutbox.WithTx(t.Context(), client.Tx, func(ctx context.Context, _ *entplain.Tx) error {
 			return ob.Publish(ctx, nil, core.Event{Type: "said", AggregateID: "1"})
 		}))
-		e.wantHot(t, "said")
+		e.WantHot(t, "said")
 		if statements == 0 {
 			t.Error("the driver did not see the INSERT")
 		}
@@ -391,7 +391,7 @@ func TestEntClientStaysUsable(t *testing.T) {
 		}
 		_, err := e.ExecContext(t.Context(), "UPDATE e_orders SET cents = 5")
 		fixture.NoError(t, err)
-		e.wantCount(t, "e_orders WHERE cents = 5", 1)
+		e.WantCount(t, "e_orders WHERE cents = 5", 1)
 		rows, err := e.QueryContext(t.Context(), "SELECT cents FROM e_orders")
 		fixture.NoError(t, err)
 		defer rows.Close()
@@ -412,6 +412,6 @@ func TestEntClientStaysUsable(t *testing.T) {
 			!strings.Contains(log, "committed") || strings.Contains(log, "outbox_event") {
 			t.Errorf("the driver logged:\n%s", log)
 		}
-		e.wantRows(t, "said -")
+		e.wantRows(t, "said")
 	})
 }

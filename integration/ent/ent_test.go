@@ -2,12 +2,10 @@ package ent_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
@@ -22,17 +20,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// entEnv is a database opened with Ent and an outbox, and a record of the publishes on the fast
-// path.
+// entEnv is a database opened with Ent and an outbox.
 type entEnv struct {
 	*entclient.Client
-	db    testdb.DB
-	drv   dialect.Driver
-	ob    *entoutbox.Outbox
-	plain *sql.DB // for looking at the tables from outside
-
-	mu  sync.Mutex
-	hot []string // types of the events that took the fast path
+	*fixture.FastPath
+	db  testdb.DB
+	drv dialect.Driver
+	ob  *entoutbox.Outbox
 }
 
 // eachEnt runs fn on each database.
@@ -48,25 +42,19 @@ func openEnt(t *testing.T, db testdb.DB, options ...func(*entoutbox.Config)) *en
 	if db.Dialect == core.SQLite {
 		db.DSN += "&_pragma=foreign_keys(1)" // Ent requires it
 	}
-	e := &entEnv{db: db, plain: db.Open(t), drv: entsql.OpenDB(adapters.EntDialect(db), db.Open(t))}
-	cfg := entoutbox.Config{
-		AutoCreate: true,
-		Publisher:  core.PublisherFunc(func(context.Context, core.Delivery) error { return nil }),
-		Observer: &core.Observer{Published: func(info core.PublishInfo) {
-			if info.Path == core.PathHot {
-				e.mu.Lock()
-				defer e.mu.Unlock()
-				e.hot = append(e.hot, info.Type)
-			}
-		}},
-		PollInterval: time.Hour, MaxPollInterval: time.Hour, HotLease: time.Minute,
+	e := &entEnv{
+		db: db, FastPath: fixture.NewFastPath(t, db),
+		drv: entsql.OpenDB(adapters.EntDialect(db), db.Open(t)),
 	}
+	var cfg entoutbox.Config
+	e.Watch(&cfg)
 	for _, set := range options {
 		set(&cfg)
 	}
 	var err error
 	e.ob, err = entoutbox.New(e.drv, cfg)
 	fixture.NoError(t, err)
+	e.Outbox = e.ob.Outbox()
 	e.Client = entclient.NewClient(entclient.Driver(e.ob.Driver()))
 	migrateEnt.Lock()
 	defer migrateEnt.Unlock()
@@ -78,88 +66,12 @@ func openEnt(t *testing.T, db testdb.DB, options ...func(*entoutbox.Config)) *en
 // global.
 var migrateEnt sync.Mutex
 
-// run starts the relay and returns when its fast path is open.
-func (e *entEnv) run(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- e.ob.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	e.sentinel(t)
-}
-
-// sentinel commits events until one takes the fast path. All earlier events of the fast path have
-// arrived by then.
-func (e *entEnv) sentinel(t *testing.T) {
-	t.Helper()
-	count := func() (n int) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		for _, typ := range e.hot {
-			if typ == fixture.SentinelType {
-				n++
-			}
-		}
-		return n
-	}
-	before := count()
-	fixture.Await(t, "a sentinel on the fast path", func() bool {
-		fixture.NoError(t, entoutbox.WithTx(t.Context(), e.Tx, func(ctx context.Context, tx *entclient.Tx) error {
-			return e.ob.Publish(ctx, tx, core.Event{Type: fixture.SentinelType})
-		}))
-		return count() > before
-	})
-}
-
-// wantHot compares the events that were published on the fast path.
-func (e *entEnv) wantHot(t *testing.T, want ...string) {
-	t.Helper()
-	var got []string
-	look := func() []string {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		got = slices.DeleteFunc(slices.Clone(e.hot), func(typ string) bool { return typ == fixture.SentinelType })
-		return got
-	}
-	if len(want) > 0 {
-		fixture.Await(t, "events on the fast path", func() bool { return len(look()) >= len(want) })
-	}
-	e.sentinel(t)
-	fixture.SameSet(t, "published on the fast path", look(), want)
-}
-
-// wantRows compares events in the table, each as "type aggregate_id", in the order of their
-// insertion.
+// wantRows compares the events in the table, each as its type and, if it has one, its aggregate id,
+// in the order of their insertion.
 func (e *entEnv) wantRows(t *testing.T, want ...string) {
 	t.Helper()
-	rows, err := e.plain.QueryContext(t.Context(), "SELECT event_type, COALESCE(aggregate_id, '-') FROM "+
-		"outbox_event WHERE event_type <> '"+fixture.SentinelType+"' ORDER BY event_id")
-	fixture.NoError(t, err)
-	defer rows.Close()
-	var got []string
-	for rows.Next() {
-		var typ, id string
-		fixture.NoError(t, rows.Scan(&typ, &id))
-		got = append(got, typ+" "+id)
-	}
-	fixture.NoError(t, rows.Err())
-	if !slices.Equal(got, want) {
+	if got := e.Events(t); !slices.Equal(got, want) {
 		t.Fatalf("events in the table are %q, want %q", got, want)
-	}
-}
-
-// wantCount compares the number of rows of one of the business tables.
-func (e *entEnv) wantCount(t *testing.T, table string, want int) {
-	t.Helper()
-	var n int
-	fixture.NoError(t, e.plain.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+table).Scan(&n))
-	if n != want {
-		t.Fatalf("%d rows in %s, want %d", n, table, want)
 	}
 }
 

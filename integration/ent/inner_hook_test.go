@@ -123,7 +123,7 @@ func TestEntChangeThatAHookUndoes(t *testing.T) {
 			fixture.NoError(t, tx.Order.UpdateOneID(1).SetCents(7).Exec(t.Context()))
 			return tx.Order.DeleteOneID(1).Exec(t.Context())
 		}))
-		e.wantCount(t, "e_orders WHERE cents = 0", 1)
+		e.WantCount(t, "e_orders WHERE cents = 0", 1)
 		e.wantRows(t)
 	})
 }
@@ -152,7 +152,7 @@ func TestEntResolvedRowsThatAHookUndoes(t *testing.T) {
 			_, err := tx.Order.Delete().Exec(t.Context())
 			return err
 		}))
-		e.wantCount(t, "e_orders WHERE cents = 0", 2)
+		e.WantCount(t, "e_orders WHERE cents = 0", 2)
 		e.wantRows(t)
 	})
 }
@@ -179,7 +179,7 @@ func TestEntHookThatUndoesAndFails(t *testing.T) {
 			fixture.WantError(t, tx.Order.Create().SetName("undone").Exec(t.Context()), fixture.ErrNoStock)
 			return tx.Order.Create().SetName("kept").Exec(t.Context())
 		}))
-		e.wantCount(t, "e_orders", 1)
+		e.WantCount(t, "e_orders", 1)
 		if got := e.types(t); len(got) != 1 || got[0][:11] != "create.kept" {
 			t.Fatalf("the events are %q, want that of kept", got)
 		}
@@ -216,8 +216,8 @@ func TestEntResolveRowsWithAConditionOfAHook(t *testing.T) {
 			fixture.WantError(t, err, core.ErrNoAggregateID)
 		}
 		e.wantRowsInAnyOrder(t, want...)
-		e.wantCount(t, fmt.Sprintf("e_orders WHERE name = 'a' AND cents = %d", 7*(len(want)-1)), 1)
-		e.wantCount(t, "e_orders WHERE name = 'b' AND cents = 0", 1)
+		e.WantCount(t, fmt.Sprintf("e_orders WHERE name = 'a' AND cents = %d", 7*(len(want)-1)), 1)
+		e.WantCount(t, "e_orders WHERE name = 'b' AND cents = 0", 1)
 	})
 }
 

@@ -37,7 +37,7 @@ func onOrders(options ...entoutbox.OnOption) entoutbox.Mapper {
 // cents returns the amounts in the payloads of all events, by type.
 func (e *entEnv) cents(t *testing.T) map[string]int {
 	t.Helper()
-	rows, err := e.plain.QueryContext(t.Context(), "SELECT event_type, payload FROM outbox_event")
+	rows, err := e.Plain.QueryContext(t.Context(), "SELECT event_type, payload FROM outbox_event")
 	fixture.NoError(t, err)
 	defer rows.Close()
 	got := map[string]int{}
@@ -110,7 +110,7 @@ func TestEntCreateWithinACreateThatIsRefused(t *testing.T) {
 					e.wantRows(t, "create.inner 1", "create.second 2")
 					return
 				}
-				e.wantCount(t, "e_orders", 1)
+				e.WantCount(t, "e_orders", 1)
 				e.wantRows(t, "create.inner 1")
 			})
 		})
@@ -184,7 +184,7 @@ func TestEntHookAnswersInPlaceOfTheMutation(t *testing.T) {
 			return tx.Order.DeleteOneID(1).Exec(t.Context())
 		}))
 		e.wantRows(t, "create.stored 1")
-		e.wantCount(t, "e_orders", 1)
+		e.WantCount(t, "e_orders", 1)
 	})
 }
 
@@ -208,14 +208,14 @@ func TestEntErrorAfterTheRowWasStored(t *testing.T) {
 			fixture.WantError(t, tx.Order.Create().SetName("late").Exec(t.Context()), fixture.ErrNoStock)
 			return nil
 		}), fixture.ErrNoStock)
-		e.wantCount(t, "e_orders", 0)
+		e.WantCount(t, "e_orders", 0)
 		e.wantRows(t)
 		fixture.WantError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.WantError(t, tx.Order.CreateBulk(tx.Order.Create().SetName("a"), tx.Order.Create().SetName("late"),
 				tx.Order.Create().SetName("c")).Exec(t.Context()), fixture.ErrNoStock)
 			return nil
 		}), fixture.ErrNoStock)
-		e.wantCount(t, "e_orders", 0)
+		e.WantCount(t, "e_orders", 0)
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
 			for _, query := range []string{"SAVEPOINT s", "ROLLBACK TO SAVEPOINT s"} {
@@ -227,7 +227,7 @@ func TestEntErrorAfterTheRowWasStored(t *testing.T) {
 			}
 			return nil
 		}))
-		e.wantCount(t, "e_orders", 1)
+		e.WantCount(t, "e_orders", 1)
 		if got := e.types(t); len(got) != 1 || got[0][:8] != "create.a" {
 			t.Fatalf("the events are %q, want that of a", got)
 		}
@@ -258,7 +258,7 @@ func TestEntCreateThatAHookUndoes(t *testing.T) {
 			fixture.NoError(t, tx.Order.Create().SetName("undone").Exec(t.Context()))
 			return tx.Order.Create().SetName("kept").Exec(t.Context())
 		}))
-		e.wantCount(t, "e_orders", 1)
+		e.WantCount(t, "e_orders", 1)
 		if got := e.types(t); len(got) != 1 || got[0][:11] != "create.kept" {
 			t.Fatalf("the events are %q, want that of kept", got)
 		}
@@ -288,7 +288,7 @@ func TestEntUpsertThatLeavesSomeOut(t *testing.T) {
 			fixture.WantError(t, upsert(tx, "a", "b", "c"), core.ErrNoAggregateID)
 			return nil
 		}), core.ErrNoAggregateID)
-		e.wantCount(t, "e_orders", 1)
+		e.WantCount(t, "e_orders", 1)
 		e.wantRows(t)
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { return upsert(tx, "d", "e") }))
 		if got := e.types(t); len(got) != 2 || got[0][:8] != "upsert.d" || got[1][:8] != "upsert.e" {
@@ -359,7 +359,7 @@ func TestEntResolveRows(t *testing.T) {
 		if got := e.cents(t); got["update.a"] != 7 || got["update.c"] != 7 {
 			t.Fatalf("the payloads say %v", got)
 		}
-		_, err := e.plain.ExecContext(t.Context(), "DELETE FROM outbox_event")
+		_, err := e.Plain.ExecContext(t.Context(), "DELETE FROM outbox_event")
 		fixture.NoError(t, err)
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			if n, err := tx.Order.Delete().Where(order.Name("nobody")).Exec(t.Context()); n != 0 || err != nil {
@@ -389,7 +389,7 @@ func TestEntResolveRows(t *testing.T) {
 		if n := len(e.types(t)); e.db.Dialect == core.MySQL && n != 2 || e.db.Dialect != core.MySQL && n != 4 {
 			t.Errorf("%d events after an update that changed nothing, which MySQL does not count", n)
 		}
-		e.wantCount(t, "e_orders WHERE cents = 0", 4)
+		e.WantCount(t, "e_orders WHERE cents = 0", 4)
 	}, func(c *entoutbox.Config) { c.MaxResolvedRows = 3 })
 }
 
@@ -415,7 +415,7 @@ func TestEntResolveRowsOfACondition(t *testing.T) {
 			return
 		}
 		fixture.WantError(t, err, core.ErrNoAggregateID)
-		e.wantCount(t, "e_orders WHERE cents = 9", 0)
+		e.WantCount(t, "e_orders WHERE cents = 9", 0)
 		e.wantRows(t, "update.b 2")
 	})
 }

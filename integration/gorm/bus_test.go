@@ -12,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
@@ -41,22 +42,16 @@ func (b *busBook) AfterCreate(tx *gorm.DB) error {
 func TestGORMEventBus(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		if err := g.AutoMigrate(&busBook{}); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, g.AutoMigrate(&busBook{}))
 		pub, err := watermillbridge.NewOutboxPublisher(g.ob.Outbox(), watermillbridge.OutboxConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		bus, err := cqrs.NewEventBusWithConfig(pub, cqrs.EventBusConfig{
 			GeneratePublishTopic: func(p cqrs.GenerateEventPublishTopicParams) (string, error) {
 				return p.EventName, nil
 			},
 			Marshaler: cqrs.JSONMarshaler{GenerateName: cqrs.StructName},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		busOf.Store(g.ob, bus)
 		failed := errors.New("no")
 		for _, end := range []error{nil, failed} {
@@ -73,13 +68,9 @@ func TestGORMEventBus(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := g.Create(&busBook{Title: "GORM's own transaction"}).Error; err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, g.Create(&busBook{Title: "GORM's own transaction"}).Error)
 		var payloads []string
-		if err := g.Raw("SELECT payload FROM outbox_event").Scan(&payloads).Error; err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, g.Raw("SELECT payload FROM outbox_event").Scan(&payloads).Error)
 		slices.Sort(payloads)
 		if want := []string{
 			`{"Title":"GORM's own transaction"}`, `{"Title":"by a hook"}`,

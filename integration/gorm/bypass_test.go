@@ -23,7 +23,7 @@ import (
 func TestGORMConnectionIsUntracked(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {
 			return db.Transaction(func(tx *gorm.DB) error {
 				return publishAll(tx, "explicit", "said")
@@ -33,17 +33,15 @@ func TestGORMConnectionIsUntracked(t *testing.T) {
 			return db.Create(newOrder("implicit")).Error // tracked: the pool is wrapped just before GORM begins
 		}))
 		g.wantRows(t, "implicit", "explicit", "said")
-		g.wantHot(t, "implicit")
-		if g.untracked != 2 {
-			t.Errorf("%d untracked rows, want 2", g.untracked)
-		}
+		g.WantHot(t, "implicit")
+		g.WantUntracked(t, 2)
 	})
 }
 
 func TestGORMForeignTxIsUntracked(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		pool, err := g.DB.DB()
 		fixture.NoError(t, err)
 		for _, commit := range []bool{true, false} {
@@ -60,7 +58,7 @@ func TestGORMForeignTxIsUntracked(t *testing.T) {
 			fixture.WantError(t, gormoutbox.Publish(t.Context(), s, fixture.Event("late")), core.ErrNoTransaction)
 		}
 		g.wantRows(t, "foreign")
-		g.wantHot(t)
+		g.WantHot(t)
 	})
 }
 
@@ -69,18 +67,16 @@ func TestGORMForeignTxIsUntracked(t *testing.T) {
 func TestGORMSessionFromBeforeUse(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.early.Create(newOrder("implicit")).Error)
 		fixture.NoError(t, g.early.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "explicit") }))
 		g.wantRows(t, "implicit", "explicit")
 		if g.PrepareStmt {
-			g.wantHot(t, "implicit", "explicit")
+			g.WantHot(t, "implicit", "explicit")
 			return
 		}
-		g.wantHot(t, "implicit")
-		if g.untracked != 1 {
-			t.Errorf("%d untracked rows, want 1", g.untracked)
-		}
+		g.WantHot(t, "implicit")
+		g.WantUntracked(t, 1)
 	}, func(o *gormOptions) {
 		o.before = func(_ *testing.T, g *gormEnv) { g.early = g.WithContext(context.Background()) }
 	})
@@ -89,9 +85,9 @@ func TestGORMSessionFromBeforeUse(t *testing.T) {
 func TestGORMPlainSessionFromBeforeUse(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.early.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "shared") }))
-		g.wantHot(t, "shared")
+		g.WantHot(t, "shared")
 	}, func(o *gormOptions) {
 		o.before = func(_ *testing.T, g *gormEnv) { g.early = g.Session(&gorm.Session{}) }
 	})
@@ -139,7 +135,7 @@ func TestGORMBeforeDBResolver(t *testing.T) {
 		fixture.NoError(t, g.Use(r))
 		r.SetMaxOpenConns(4).SetMaxIdleConns(4).SetConnMaxLifetime(time.Hour).SetConnMaxIdleTime(time.Hour)
 		defer closeResolved(t, r)
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.Create(newOrder("implicit")).Error)
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error { return tx.Create(newOrder("explicit")).Error }))
 		fixture.NoError(t, g.Clauses(dbresolver.Write).Transaction(func(tx *gorm.DB) error {
@@ -151,10 +147,8 @@ func TestGORMBeforeDBResolver(t *testing.T) {
 			return publishAll(tx, "said")
 		}))
 		g.wantRows(t, "implicit", "explicit", "write", "said")
-		g.wantHot(t, "implicit", "explicit", "write", "said")
-		if g.untracked != 0 {
-			t.Errorf("%d untracked rows", g.untracked)
-		}
+		g.WantHot(t, "implicit", "explicit", "write", "said")
+		g.WantUntracked(t, 0)
 	})
 }
 
@@ -164,7 +158,7 @@ func TestGORMAfterDBResolver(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		defer closeResolved(t, g.resolver)
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.Create(newOrder("implicit")).Error)
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error { return tx.Create(newOrder("explicit")).Error }))
 		fixture.NoError(t,
@@ -172,10 +166,8 @@ func TestGORMAfterDBResolver(t *testing.T) {
 				return publishAll(tx, "write")
 			}))
 		g.wantRows(t, "implicit", "explicit", "write")
-		g.wantHot(t, "implicit", "explicit")
-		if g.untracked != 1 {
-			t.Errorf("%d untracked rows, want 1", g.untracked)
-		}
+		g.WantHot(t, "implicit", "explicit")
+		g.WantUntracked(t, 1)
 	}, func(o *gormOptions) {
 		o.before = func(t *testing.T, g *gormEnv) {
 			g.resolver = resolver(g.db)

@@ -23,7 +23,7 @@ func TestGORMCaptureBatch(t *testing.T) {
 		fixture.NoError(t, g.CreateInBatches([]*gOrder{newOrder("r1"), newOrder("r2"), newOrder("r3")}, 2).Error)
 		g.wantRows(t, "product.a.create", "product.b.create", "product.c.create", "product.d.create",
 			"product.e.create", "r1", "r2", "r3")
-		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"),
+		fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"),
 			[]string{"1", "2", "3", "4", "5", "1", "2", "3"})
 	})
 }
@@ -34,7 +34,7 @@ func TestGORMCaptureSeesGeneratedKeys(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		fixture.NoError(t, g.Create(newOrder("placed")).Error)
 		var payload struct{ Of struct{ ID int64 } }
-		fixture.NoError(t, json.Unmarshal([]byte(g.column(t, "payload")[0]), &payload))
+		fixture.NoError(t, json.Unmarshal([]byte(g.Column(t, "payload")[0]), &payload))
 		if payload.Of.ID != 1 {
 			t.Fatalf("the payload has id %d", payload.Of.ID)
 		}
@@ -47,9 +47,9 @@ func TestGORMCaptureKeyOfModel(t *testing.T) {
 		c := &gCoupon{Code: "SUMMER", Percent: 5}
 		c.Record(fixture.Happened{Name: "made"}, core.Event{Type: "own", AggregateID: "mine", AggregateType: "x"})
 		fixture.NoError(t, g.Create(c).Error)
-		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"SUMMER", "mine"})
-		fixture.SameSet(t, "aggregate types", g.column(t, "aggregate_type"), []string{"coupon", "x"})
-		fixture.SameSet(t, "keys", g.column(t, "partition_key"), []string{"coupon/SUMMER", "x/mine"})
+		fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"), []string{"SUMMER", "mine"})
+		fixture.SameSet(t, "aggregate types", g.Column(t, "aggregate_type"), []string{"coupon", "x"})
+		fixture.SameSet(t, "keys", g.Column(t, "partition_key"), []string{"coupon/SUMMER", "x/mine"})
 	})
 }
 
@@ -108,7 +108,7 @@ func TestGORMCaptureUpdates(t *testing.T) {
 		g.wantRows(t, "product.p.create", "product.p.update", "product.p.update", "product.p.update",
 			"product.p.update",
 			"product.p.update", "product.p.update")
-		for _, id := range g.column(t, "aggregate_id") {
+		for _, id := range g.Column(t, "aggregate_id") {
 			if id != "1" {
 				t.Fatalf("aggregate id %q", id)
 			}
@@ -124,7 +124,7 @@ func TestGORMCaptureUpdatesFromAnotherModel(t *testing.T) {
 		changes := newOrder("paid")
 		fixture.NoError(t, g.Model(&gOrder{ID: 1}).Updates(changes).Error)
 		g.wantRows(t, "paid")
-		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"1"})
+		fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"), []string{"1"})
 	})
 }
 
@@ -253,8 +253,8 @@ func TestGORMSkipDefaultTransaction(t *testing.T) {
 		fixture.WantError(t, g.Delete(&gProduct{ID: 1}).Error, core.ErrNoTransaction)
 		fixture.WantError(t, g.Model(&gProduct{ID: 1}).Update("stock", 1).Error, core.ErrNoTransaction)
 		fixture.WantError(t, gormoutbox.Publish(t.Context(), g.DB, fixture.Event("said")), core.ErrNoTransaction)
-		g.wantCount(t, "g_orders", 0)
-		g.wantCount(t, "g_products", 0)
+		g.WantCount(t, "g_orders", 0)
+		g.WantCount(t, "g_products", 0)
 		fixture.NoError(t, g.Create(&gOrder{Status: "silent"}).Error) // records no event
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error { return tx.Create(o).Error }))
 		g.wantRows(t, "placed")
@@ -266,7 +266,7 @@ func TestGORMSkipDefaultTransactionOfSession(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		s := g.Session(&gorm.Session{SkipDefaultTransaction: true})
 		fixture.WantError(t, s.Create(newOrder("placed")).Error, core.ErrNoTransaction)
-		g.wantCount(t, "g_orders", 0)
+		g.WantCount(t, "g_orders", 0)
 		fixture.NoError(t, g.Create(newOrder("placed")).Error)
 		g.wantRows(t, "placed")
 	})
@@ -293,7 +293,7 @@ func TestGORMOnContextError(t *testing.T) {
 		fixture.NoError(t, g.Create(&gProduct{Name: "a"}).Error)
 		fixture.WantError(t, g.Create(&gProduct{Name: "b"}).Error, fixture.ErrNoStock)
 		g.wantRows(t, "first")
-		g.wantCount(t, "g_products", 1)
+		g.WantCount(t, "g_products", 1)
 	})
 }
 
@@ -307,7 +307,7 @@ func TestGORMInvalidEventFailsTheStatement(t *testing.T) {
 		if len(o.Recorded()) != 1 {
 			t.Fatal("the recorder lost its event")
 		}
-		g.wantCount(t, "g_orders", 0)
+		g.WantCount(t, "g_orders", 0)
 		fixture.WantError(t,
 			g.Transaction(func(tx *gorm.DB) error {
 				return gormoutbox.Publish(tx.Statement.Context, tx, core.Event{})

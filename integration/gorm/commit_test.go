@@ -17,17 +17,17 @@ import (
 func TestGORMImplicitTransaction(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.Create(newOrder("placed")).Error)
 		g.wantRows(t, "placed")
-		g.wantHot(t, "placed")
+		g.WantHot(t, "placed")
 	})
 }
 
 func TestGORMTransaction(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
 			if err := tx.Create(newOrder("placed")).Error; err != nil {
 				return err
@@ -41,15 +41,15 @@ func TestGORMTransaction(t *testing.T) {
 			return errors.Join(publishAll(tx, "undone.too"), fixture.ErrNoStock)
 		}), fixture.ErrNoStock)
 		g.wantRows(t, "placed", "said")
-		g.wantHot(t, "placed", "said")
-		g.wantCount(t, "g_orders", 1)
+		g.WantHot(t, "placed", "said")
+		g.WantCount(t, "g_orders", 1)
 	})
 }
 
 func TestGORMBeginCommitRollback(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		tx := g.Begin()
 		fixture.NoError(t, tx.Create(newOrder("placed")).Error)
 		fixture.NoError(t, tx.Commit().Error)
@@ -59,14 +59,14 @@ func TestGORMBeginCommitRollback(t *testing.T) {
 		fixture.NoError(t, tx.Create(newOrder("undone")).Error)
 		fixture.NoError(t, tx.Rollback().Error)
 		g.wantRows(t, "placed")
-		g.wantHot(t, "placed")
+		g.WantHot(t, "placed")
 	})
 }
 
 func TestGORMPanic(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		o := newOrder("placed")
 		func() {
 			defer func() {
@@ -80,7 +80,7 @@ func TestGORMPanic(t *testing.T) {
 			})
 		}()
 		g.wantRows(t)
-		g.wantHot(t)
+		g.WantHot(t)
 		if len(o.Recorded()) != 1 {
 			t.Fatalf("recorded %v after a rollback", o.Recorded())
 		}
@@ -90,7 +90,7 @@ func TestGORMPanic(t *testing.T) {
 func TestGORMContextEnds(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		o := newOrder("placed")
 		tx := g.WithContext(ctx).Begin()
@@ -100,7 +100,7 @@ func TestGORMContextEnds(t *testing.T) {
 			t.Fatal("Commit after the end of the context returned nil")
 		}
 		g.wantRows(t)
-		g.wantHot(t)
+		g.WantHot(t)
 		fixture.Await(t, "the recorder to have its event again", func() bool { return len(g.handOver(o)) == 1 })
 	})
 }
@@ -116,7 +116,7 @@ func (g *gormEnv) handOver(o *gOrder) []core.Event {
 func TestGORMNestedTransaction(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
 			fixture.NoError(t, tx.Create(newOrder("outer")).Error)
 			fixture.WantError(t, tx.Transaction(func(tx *gorm.DB) error {
@@ -128,14 +128,14 @@ func TestGORMNestedTransaction(t *testing.T) {
 			return nil
 		}))
 		g.wantRows(t, "outer", "inner")
-		g.wantHot(t, "outer", "inner")
+		g.WantHot(t, "outer", "inner")
 	})
 }
 
 func TestGORMSavePointAPI(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
 			fixture.NoError(t, tx.Create(newOrder("kept")).Error)
 			fixture.NoError(t, tx.SavePoint("sp").Error)
@@ -144,7 +144,7 @@ func TestGORMSavePointAPI(t *testing.T) {
 			return tx.Create(newOrder("after")).Error
 		}))
 		g.wantRows(t, "kept", "after")
-		g.wantHot(t, "kept", "after")
+		g.WantHot(t, "kept", "after")
 	})
 }
 
@@ -167,7 +167,7 @@ func (g *gormEnv) wantSavepointRefused(t *testing.T, savepoint func(tx *gorm.DB)
 func TestGORMRawSavepoints(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		if g.db.Name == "mysql" && g.PrepareStmt {
 			g.wantSavepointRefused(t, func(tx *gorm.DB) error { return tx.Exec("SAVEPOINT q").Error })
 			return
@@ -181,14 +181,14 @@ func TestGORMRawSavepoints(t *testing.T) {
 			return tx.Exec("RELEASE SAVEPOINT q").Error
 		}))
 		g.wantRows(t, "kept", "after")
-		g.wantHot(t, "kept", "after")
+		g.WantHot(t, "kept", "after")
 	})
 }
 
 func TestGORMPrepareStmtSessionInTransaction(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		if g.db.Name == "mysql" {
 			g.wantSavepointRefused(t, func(tx *gorm.DB) error {
 				return tx.Session(&gorm.Session{PrepareStmt: true}).Exec("SAVEPOINT q").Error
@@ -204,7 +204,7 @@ func TestGORMPrepareStmtSessionInTransaction(t *testing.T) {
 		}))
 		fixture.NoError(t, g.Session(&gorm.Session{PrepareStmt: true}).Create(newOrder("session")).Error)
 		g.wantRows(t, "kept", "session")
-		g.wantHot(t, "kept", "session")
+		g.WantHot(t, "kept", "session")
 	})
 }
 
@@ -213,7 +213,7 @@ func TestGORMPrepareStmtSessionInTransaction(t *testing.T) {
 func TestGORMStatementsPreparedByHand(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		if g.db.Name == "mysql" {
 			g.wantSavepointRefused(t, func(tx *gorm.DB) error {
 				stmt, err := tx.Statement.ConnPool.PrepareContext(t.Context(), "SAVEPOINT q")
@@ -239,7 +239,7 @@ func TestGORMStatementsPreparedByHand(t *testing.T) {
 			return nil
 		}))
 		g.wantRows(t, "kept")
-		g.wantHot(t)
+		g.WantHot(t)
 	})
 }
 
@@ -248,7 +248,7 @@ func TestGORMStatementsPreparedByHand(t *testing.T) {
 func TestGORMStatementsOnThePoolByHand(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		if g.db.Name == "mysql" && g.PrepareStmt {
 			g.wantSavepointRefused(t, func(tx *gorm.DB) error {
 				_, err := tx.Statement.ConnPool.ExecContext(t.Context(), "SAVEPOINT q")
@@ -266,9 +266,9 @@ func TestGORMStatementsOnThePoolByHand(t *testing.T) {
 		}))
 		g.wantRows(t, "kept")
 		if g.PrepareStmt {
-			g.wantHot(t)
+			g.WantHot(t)
 		} else {
-			g.wantHot(t, "kept")
+			g.WantHot(t, "kept")
 		}
 	})
 }
@@ -276,7 +276,7 @@ func TestGORMStatementsOnThePoolByHand(t *testing.T) {
 func TestGORMIgnoredDuplicateKey(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.Create(&gCoupon{Code: "X"}).Error)
 		err := g.Transaction(func(tx *gorm.DB) error {
 			fixture.NoError(t, tx.Create(newOrder("placed")).Error)
@@ -290,12 +290,12 @@ func TestGORMIgnoredDuplicateKey(t *testing.T) {
 				t.Fatal("COMMIT of an aborted transaction returned nil")
 			}
 			g.wantRows(t)
-			g.wantHot(t)
+			g.WantHot(t)
 			return
 		}
 		fixture.NoError(t, err)
 		g.wantRows(t, "placed")
-		g.wantHot(t, "placed")
+		g.WantHot(t, "placed")
 	})
 }
 
@@ -304,7 +304,7 @@ func TestGORMIgnoredDuplicateKey(t *testing.T) {
 func TestGORMRefusedStatementInNestedTransaction(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.Create(&gCoupon{Code: "X"}).Error)
 		o := newOrder("placed")
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
@@ -313,7 +313,7 @@ func TestGORMRefusedStatementInNestedTransaction(t *testing.T) {
 			return publishAll(tx, "said")
 		}))
 		g.wantRows(t, "placed", "said")
-		g.wantHot(t, "placed", "said")
+		g.WantHot(t, "placed", "said")
 		if n := len(o.Recorded()); n != 0 {
 			t.Fatalf("%d events still recorded after a commit", n)
 		}
@@ -328,7 +328,7 @@ func TestGORMDeadlockVictimIgnored(t *testing.T) {
 			t.Log("one writer: no deadlocks")
 			return
 		}
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.Create([]*gCoupon{{Code: "A"}, {Code: "B"}}).Error)
 		victim, other := g.Begin(), g.Begin()
 		defer victim.Rollback()
@@ -352,7 +352,7 @@ func TestGORMDeadlockVictimIgnored(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- touch(other, "A") }()
 		if g.db.Dialect == core.Postgres {
-			fixture.AwaitBlocked(t, g.plain, pid)
+			fixture.AwaitBlocked(t, g.Plain, pid)
 		}
 		if touch(victim, "B") == nil {
 			t.Fatal("no deadlock")
@@ -366,7 +366,7 @@ func TestGORMDeadlockVictimIgnored(t *testing.T) {
 		t.Logf("Commit of the victim: %v", victim.Commit().Error)
 		fixture.NoError(t, other.Commit().Error)
 		g.wantRows(t)
-		g.wantHot(t)
+		g.WantHot(t)
 		if len(o.Recorded()) != 1 {
 			t.Fatal("the recorder lost the event of the victim")
 		}
@@ -384,15 +384,15 @@ func TestGORMConnectionLostAtCommit(t *testing.T) {
 			t.Log("no connection to lose")
 			return
 		}
-		g.run(t)
+		g.RunRelay(t)
 		tx := g.Begin()
 		fixture.NoError(t, tx.Create(newOrder("lost")).Error)
 		var n int64
 		fixture.NoError(t, tx.Raw(id).Scan(&n).Error)
-		fixture.MustExec(t, g.plain, fmt.Sprintf(kill, n))
+		fixture.MustExec(t, g.Plain, fmt.Sprintf(kill, n))
 		fixture.WantError(t, tx.Commit().Error, core.ErrCommitUnknown)
 		g.wantRows(t)
-		g.wantHot(t)
+		g.WantHot(t)
 	})
 }
 
@@ -400,7 +400,7 @@ func TestGORMConnectionLostAtCommit(t *testing.T) {
 func TestGORMOnConnectorPool(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		if g.db.Name == "mysql" && g.PrepareStmt {
 			g.wantSavepointRefused(t, func(tx *gorm.DB) error { return tx.Exec("SAVEPOINT q").Error })
 			return
@@ -425,9 +425,7 @@ func TestGORMOnConnectorPool(t *testing.T) {
 		fixture.NoError(t, session.Create(newOrder("foreign")).Error)
 		fixture.NoError(t, foreign.Commit())
 		g.wantRows(t, "implicit", "kept", "after", "conn", "foreign")
-		g.wantHot(t, "implicit", "kept", "after", "conn", "foreign")
-		if g.untracked != 0 {
-			t.Errorf("%d untracked rows", g.untracked)
-		}
+		g.WantHot(t, "implicit", "kept", "after", "conn", "foreign")
+		g.WantUntracked(t, 0)
 	}, func(o *gormOptions) { o.connector = true })
 }

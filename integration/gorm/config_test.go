@@ -114,7 +114,7 @@ func TestGORMTwoOutboxes(t *testing.T) {
 			fixture.NoError(t, g.Use(audit))
 			gormoutbox.On(audit,
 				func(op core.Op, o *gOrder) []core.Event { return []core.Event{{Type: "audited." + op.String()}} })
-			g.run(t)
+			g.RunRelay(t)
 			fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
 				fixture.NoError(t, tx.Create(newOrder("placed")).Error)
 				if err := gormoutbox.Publish(tx.Statement.Context, tx, fixture.Event("which")); err == nil {
@@ -127,7 +127,7 @@ func TestGORMTwoOutboxes(t *testing.T) {
 				return g.ob.Publish(tx.Statement.Context, tx, fixture.Event("main"))
 			}))
 			g.wantRows(t, "placed", "main")
-			g.wantHot(t, "placed", "main")
+			g.WantHot(t, "placed", "main")
 			backlog, err := audit.Backlog(t.Context())
 			fixture.NoError(t, err)
 			if backlog.Pending != 1 {
@@ -185,7 +185,7 @@ func TestGORMOnReportsMistakes(t *testing.T) {
 func TestGORMTransactor(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		r := gormoutbox.Transactor(g.DB)
 		fixture.NoError(t, r.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 			db, err := gormoutbox.FromContext(ctx)
@@ -202,8 +202,8 @@ func TestGORMTransactor(t *testing.T) {
 			return err
 		}))
 		g.wantRows(t, "outer", "core")
-		g.wantHot(t, "outer", "core")
-		g.wantCount(t, "g_orders", 1)
+		g.WantHot(t, "outer", "core")
+		g.WantCount(t, "g_orders", 1)
 
 		_, err := gormoutbox.FromContext(t.Context())
 		fixture.WantError(t, err, core.ErrNoTransaction)
@@ -230,12 +230,12 @@ func TestGORMTransactorAborted(t *testing.T) {
 		})
 		if g.db.Dialect != core.Postgres { // the statement alone failed
 			fixture.NoError(t, err)
-			g.wantCount(t, "g_orders", 1)
+			g.WantCount(t, "g_orders", 1)
 			return
 		}
 		fixture.WantError(t, err, core.ErrTxAborted)
 		g.wantRows(t)
-		g.wantCount(t, "g_orders", 0)
+		g.WantCount(t, "g_orders", 0)
 	})
 }
 

@@ -29,7 +29,7 @@ func TestGORMCopyOfAModel(t *testing.T) {
 		batch := []gOrder{byValue()}
 		fixture.WantError(t, g.Create(&batch).Error, core.ErrRecorderCopied)
 		fixture.WantError(t, g.Session(&gorm.Session{}).Delete(cp).Error, core.ErrRecorderCopied)
-		g.wantCount(t, "g_orders", 0)
+		g.WantCount(t, "g_orders", 0)
 
 		fixture.NoError(t, g.Create(o).Error)
 		cp.ID = 0
@@ -37,7 +37,7 @@ func TestGORMCopyOfAModel(t *testing.T) {
 		batch[0].Adopt()
 		fixture.NoError(t, g.Create(&batch).Error)
 		g.wantRows(t, "placed", "moved")
-		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"1", "3"})
+		fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"), []string{"1", "3"})
 	})
 }
 

@@ -76,7 +76,7 @@ func TestGORMAggregateIDFromPrimaryKey(t *testing.T) {
 	} {
 		fixture.NoError(t, g.Create(model).Error)
 	}
-	fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"),
+	fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"),
 		[]string{"id-01020304", "7", "abcd", "berlin,3", "paris,0", "id-05060708,9", "id-05060708,", ""})
 	fixture.WantError(t, g.Where("no = ?", 9).Delete(&pointers{}).Error, core.ErrNoAggregateID)
 	// A model without a key has events for inserts, but not for updates.
@@ -90,7 +90,7 @@ func TestGORMAggregateIDFromPrimaryKey(t *testing.T) {
 func TestGORMTranslatedError(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		fixture.NoError(t, g.Create(&gCoupon{Code: "X"}).Error)
 		o := newOrder("placed")
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
@@ -102,7 +102,7 @@ func TestGORMTranslatedError(t *testing.T) {
 			return publishAll(tx, "said")
 		}))
 		g.wantRows(t, "placed", "said")
-		g.wantHot(t, "placed", "said")
+		g.WantHot(t, "placed", "said")
 		if len(o.Recorded()) != 0 {
 			t.Fatal("the event is still recorded after the commit")
 		}

@@ -58,7 +58,7 @@ func TestGORMPanicRollsBackTheTransactionOfItsStatement(t *testing.T) {
 			}
 		}
 		for _, table := range []string{"g_products", "g_orders", "g_lines", "g_coupons"} {
-			g.wantCount(t, table, 0)
+			g.WantCount(t, table, 0)
 		}
 		g.wantRows(t)
 		do = func() {}

@@ -18,7 +18,7 @@ import (
 func TestGORMRecorderRetriedClosure(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		o := newOrder("placed")
 		id := o.Recorded()[0].ID
 		tries := 0
@@ -41,11 +41,11 @@ func TestGORMRecorderRetriedClosure(t *testing.T) {
 			}
 		}
 		g.wantRows(t, "placed")
-		g.wantHot(t, "placed")
+		g.WantHot(t, "placed")
 		if len(o.Recorded()) != 0 {
 			t.Fatal("the event is still recorded after the commit")
 		}
-		fixture.SameSet(t, "event ids", g.column(t, "event_id"), []string{id})
+		fixture.SameSet(t, "event ids", g.Column(t, "event_id"), []string{id})
 	})
 }
 
@@ -76,7 +76,7 @@ func TestGORMRecorderSavedTwice(t *testing.T) {
 func TestGORMRecorderSavepoint(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		g.run(t)
+		g.RunRelay(t)
 		o := newOrder("placed")
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
 			fixture.WantError(t, tx.Transaction(func(tx *gorm.DB) error {
@@ -87,7 +87,7 @@ func TestGORMRecorderSavepoint(t *testing.T) {
 			return tx.Create(o).Error
 		}))
 		g.wantRows(t, "placed")
-		g.wantHot(t, "placed")
+		g.WantHot(t, "placed")
 		if len(o.Recorded()) != 0 {
 			t.Fatal("the event is still recorded after the commit")
 		}
@@ -103,7 +103,7 @@ func TestGORMRecorderInHooks(t *testing.T) {
 		g.wantRows(t, "before", "after", "said.in.hook")
 		fixture.WantError(t, g.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(&gHooked{}).Error,
 			core.ErrNoTransaction)
-		g.wantCount(t, "g_hooked", 1)
+		g.WantCount(t, "g_hooked", 1)
 	})
 }
 
@@ -128,7 +128,7 @@ func (h *gHooked) AfterCreate(tx *gorm.DB) error {
 func TestGORMRecorderWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		plain, err := gorm.Open(adapters.GORMDialector(g.db, g.plain), &gorm.Config{Logger: logger.Discard})
+		plain, err := gorm.Open(adapters.GORMDialector(g.db, g.Plain), &gorm.Config{Logger: logger.Discard})
 		fixture.NoError(t, err)
 		forgotten, taken := newOrder("placed"), newOrder("placed")
 		fixture.NoError(t, plain.Transaction(func(tx *gorm.DB) error { return tx.Create(forgotten).Error }))

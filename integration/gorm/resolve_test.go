@@ -97,7 +97,7 @@ func TestGORMResolveRows(t *testing.T) {
 				resolveProducts(g)
 				fixture.NoError(t, tc.run(g.Session(&gorm.Session{})))
 				g.wantRows(t, tc.want...)
-				fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), tc.ids)
+				fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"), tc.ids)
 			})
 		})
 	}
@@ -111,7 +111,7 @@ func TestGORMResolveRowsIsBounded(t *testing.T) {
 		fixture.WantError(t, g.Model(&gProduct{}).Where("stock = 1").Update("stock", 9).Error,
 			core.ErrTooManyRows)
 		fixture.WantError(t, g.Unscoped().Where("stock = 1").Delete(&gProduct{}).Error, core.ErrTooManyRows)
-		g.wantCount(t, "g_products", 3)
+		g.WantCount(t, "g_products", 3)
 		fixture.NoError(t, g.Model(&gProduct{}).Where("name < 'c'").Update("stock", 9).Error)
 		g.wantRows(t, "a.9.update", "b.9.update")
 		fixture.WantError(t, g.Model(&gProduct{}).Update("stock", 9).Error, gorm.ErrMissingWhereClause)
@@ -132,7 +132,7 @@ func TestGORMResolveRowsBindsTheStatement(t *testing.T) {
 		resolveProducts(g)
 		fixture.NoError(t, g.Callback().Update().After("outbox:prepare").Before("gorm:update").Register("test:between",
 			func(*gorm.DB) {
-				_, err := g.plain.ExecContext(t.Context(), "INSERT INTO g_products (name, stock) VALUES ('late', 1)")
+				_, err := g.Plain.ExecContext(t.Context(), "INSERT INTO g_products (name, stock) VALUES ('late', 1)")
 				fixture.NoError(t, err)
 			}))
 		fixture.NoError(t, g.Model(&gProduct{}).Where("name = ?", "x").Or("stock = ?", 1).Update("stock", 2).Error)
@@ -158,13 +158,13 @@ func TestGORMResolveRowsAndRecorders(t *testing.T) {
 		}
 		fixture.NoError(t, g.Model(&all).Where("status = ?", "paid").Update("version", 2).Error)
 		g.wantRows(t, "paid.shipped")
-		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"2"})
+		fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"), []string{"2"})
 		if len(all[0].Recorded()) != 1 || len(all[1].Recorded()) != 0 {
 			t.Fatalf("%d and %d events are left, want 1 and 0", len(all[0].Recorded()), len(all[1].Recorded()))
 		}
 		change := newOrder("named")
 		fixture.NoError(t, g.Model(&gOrder{}).Where("id = ?", 1).Updates(change).Error)
 		g.wantRows(t, "paid.shipped", "named")
-		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"1", "2"})
+		fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"), []string{"1", "2"})
 	})
 }

@@ -103,10 +103,10 @@ func TestGORMUntrackedStatementsAreRefused(t *testing.T) {
 						}
 					}
 				}
-				g.wantCount(t, "g_orders", 0)
-				g.wantCount(t, "g_hooked", 0)
-				g.wantCount(t, "g_products WHERE name = 'stored'", 1)
-				g.wantCount(t, "g_products", 1)
+				g.WantCount(t, "g_orders", 0)
+				g.WantCount(t, "g_hooked", 0)
+				g.WantCount(t, "g_products WHERE name = 'stored'", 1)
+				g.WantCount(t, "g_products", 1)
 				g.wantRows(t, "product.stored.create")
 
 				// The event is still recorded. The retry in a tracked transaction stores it.
@@ -138,9 +138,9 @@ func TestGORMUntrackedTransactionsWithoutCapturedEvents(t *testing.T) {
 					fixture.NoError(t, publishAll(tx, "ghost"))
 					return fixture.ErrNoStock
 				}), fixture.ErrNoStock)
-				g.wantCount(t, "g_orders", 1)
-				g.wantCount(t, "g_stats WHERE name = 'HOOK'", 1)
-				g.wantCount(t, "g_products", 1)
+				g.WantCount(t, "g_orders", 1)
+				g.WantCount(t, "g_stats WHERE name = 'HOOK'", 1)
+				g.WantCount(t, "g_products", 1)
 				g.wantRows(t, "said")
 			}, func(o *gormOptions) { o.before = in.before })
 		})
@@ -186,7 +186,7 @@ func TestGORMUntrackedLateEventIsAnError(t *testing.T) {
 				o.Lates = []*gLate{{order: o}}
 				fixture.WantError(t, in.run(t, g, func(tx *gorm.DB) error { return tx.Create(o).Error }),
 					core.ErrUntracked)
-				g.wantCount(t, "g_late_orders", 0)
+				g.WantCount(t, "g_late_orders", 0)
 				g.wantRows(t)
 				if n := len(o.Recorded()); n != 1 {
 					t.Errorf("%d events are recorded, want 1", n)
@@ -217,14 +217,14 @@ func TestGORMConnectorTracksTheseTransactions(t *testing.T) {
 				}), fixture.ErrNoStock)
 				o.ID = 0
 				fixture.NoError(t, in.run(t, g, func(tx *gorm.DB) error { return tx.Create(o).Error }))
-				g.wantCount(t, "g_orders", 1)
+				g.WantCount(t, "g_orders", 1)
 				g.wantRows(t, "placed")
 
 				fixture.WantError(t, in.run(t, g, func(tx *gorm.DB) error {
 					fixture.WantError(t, tx.Create(&gProduct{Name: "alone"}).Error, fixture.ErrNoStock)
 					return nil
 				}), fixture.ErrNoStock)
-				g.wantCount(t, "g_products", 0)
+				g.WantCount(t, "g_products", 0)
 			}, func(o *gormOptions) { o.before, o.connector = in.before, true })
 		})
 	}

@@ -17,11 +17,9 @@ func products(t *testing.T, g *gormEnv, names ...string) []gProduct {
 	t.Helper()
 	all := make([]gProduct, len(names))
 	for i, n := range names {
-		if err := g.plain.PingContext(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, g.Plain.PingContext(t.Context()))
 		all[i] = gProduct{ID: int64(i + 1), Name: n, Stock: 1}
-		if _, err := g.plain.ExecContext(t.Context(),
+		if _, err := g.Plain.ExecContext(t.Context(),
 			fmt.Sprintf("INSERT INTO g_products (name, stock) VALUES ('%s', 1)", n)); err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +46,7 @@ func TestGORMBatchDoNothingWithRecordedEvents(t *testing.T) {
 			return
 		}
 		fixture.WantError(t, err, core.ErrNoAggregateID)
-		g.wantCount(t, "g_orders", 0)
+		g.WantCount(t, "g_orders", 0)
 		if len(batch[0].Recorded()) != 1 {
 			t.Fatal("the event is gone")
 		}
@@ -82,7 +80,7 @@ func TestGORMUpdateWithPartOfAKey(t *testing.T) {
 		gormoutbox.On(g.ob, func(core.Op, *part) []core.Event { return []core.Event{fixture.Event("changed")} })
 		fixture.WantError(t, g.Model(&part{Shop: "paris"}).Update("n", 1).Error, core.ErrNoAggregateID)
 		fixture.NoError(t, g.Model(&part{Shop: "paris", No: 3}).Update("n", 1).Error)
-		fixture.SameSet(t, "aggregate ids", g.column(t, "aggregate_id"), []string{"paris,3"})
+		fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"), []string{"paris,3"})
 	})
 }
 
@@ -153,7 +151,7 @@ func TestGORMExpressions(t *testing.T) {
 func (g *gormEnv) wantStock(t *testing.T, typ string, want int) {
 	t.Helper()
 	var payload string
-	fixture.NoError(t, g.plain.QueryRowContext(t.Context(), "SELECT payload FROM outbox_event WHERE event_type = '"+typ+
+	fixture.NoError(t, g.Plain.QueryRowContext(t.Context(), "SELECT payload FROM outbox_event WHERE event_type = '"+typ+
 		"'").Scan(&payload))
 	wantJSON(t, payload, "Stock", float64(want))
 }

@@ -24,9 +24,7 @@ func TestCommandInInbox(t *testing.T) {
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		keys := fixture.NewOnceStore(t, w.pool, sqlonce.Config{Dialect: w.db.Dialect})
 		effects := fixture.NewEffectStore(t, w.pool, sqlcommand.Config{Dialect: w.db.Dialect})
-		repo, err := sqloutbox.New(w.pool, sqloutbox.Config{Dialect: w.db.Dialect})
-		fixture.NoError(t, err)
-		fixture.NoError(t, repo.Migrate(t.Context()))
+		repo := fixture.NewRepository(t, w.pool, sqloutbox.Config{Dialect: w.db.Dialect})
 		outbox, err := core.New(core.Config{Repository: repo})
 		fixture.NoError(t, err)
 		commands, err := command.New(command.Config{Keys: once.Config{Store: keys}})

@@ -108,13 +108,7 @@ func readLog(t *testing.T) *walrelay.Relay {
 		Outbox: core.Config{Publisher: &outboxtest.Publisher{}, DisableJanitor: true},
 	})
 	fixture.NoError(t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- relay.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		fixture.NoError(t, <-done)
-	})
+	fixture.RunRelay(t, relay)
 	fixture.Await(t, "the relay reads the log", func() bool {
 		b, err := relay.LogBacklog(t.Context())
 		return err == nil && b.Active && b.Leading

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
 // purse is the code of a repository that has mutants of each kind.
@@ -125,12 +127,8 @@ func makeRepository(t *testing.T, names ...string) string {
 	}
 	for name, text := range files {
 		file := filepath.Join(root, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		fixture.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	return root
 }

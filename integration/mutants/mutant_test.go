@@ -4,14 +4,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
 func TestParseMutant(t *testing.T) {
 	t.Parallel()
 	m, err := parseMutant("core/no-lease", claimPatch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	if m.breaks != "a claim takes no lease" || m.promise != "one holder at a time" {
 		t.Errorf("breaks %q, promise %q", m.breaks, m.promise)
 	}
@@ -52,13 +52,9 @@ func TestParseMutantRefuses(t *testing.T) {
 func TestPatchesApply(t *testing.T) {
 	t.Parallel()
 	root, err := findRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	mutants, err := load(root, regexp.MustCompile(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	seen := map[string]string{}
 	for i := range mutants {
 		m := &mutants[i]

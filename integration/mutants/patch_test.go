@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
 const claimPatch = `Breaks: a claim takes no lease
@@ -22,9 +24,7 @@ index 3b18e51..a9b2c3d 100644
 func TestParsePatch(t *testing.T) {
 	t.Parallel()
 	head, files, err := parsePatch(claimPatch) // with the empty line as editors leave it
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	if len(head) != 4 || head[0] != "Breaks: a claim takes no lease" {
 		t.Errorf("head %q", head)
 	}

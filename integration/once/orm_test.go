@@ -29,9 +29,7 @@ func TestOnceInTransactionsOfORMs(t *testing.T) {
 				pool := db.Open(t)
 				runner, err := once.New(once.Config{Store: fixture.NewOnceStore(t, pool,
 					sqlonce.Config{Dialect: db.Dialect})})
-				if err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, err)
 				fixture.MustExec(t, pool, "CREATE TABLE effect (n INTEGER NOT NULL)")
 				onceThroughORM(t, pool, runner, a)
 			})
@@ -100,9 +98,7 @@ func onceInSavepoint(t *testing.T, pool *sql.DB, runner *once.Runner, a suite.Ad
 		}
 		return a.Exec(ctx, "INSERT INTO effect (n) VALUES (3)")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	if n := fixture.Count(t, pool, "SELECT SUM(n) FROM effect"); n != 1+3 {
 		t.Errorf("the effects are %d", n)
 	}

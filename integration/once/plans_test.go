@@ -38,9 +38,7 @@ func TestOncePlans(t *testing.T) {
 			t.Run(statistics+" statistics", func(t *testing.T) {
 				held := onceRequest("held " + statistics)
 				got, err := s.Acquire(t.Context(), held)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, err)
 				claim := once.Claim{Key: held.Key, Owner: held.Owner, Fence: got.Fence}
 				for name, run := range map[string]func(ctx context.Context) error{
 					"Acquire": func(ctx context.Context) error { _, err := s.Acquire(ctx, held); return err },

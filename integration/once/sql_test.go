@@ -32,48 +32,43 @@ func onceRequest(id string) once.Request {
 // MariaDB reads the committed row, and PostgreSQL refuses the statement.
 func TestOnceTxAtRepeatableRead(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T) testdb.DB{
-		"postgres": testdb.Postgres, "postgres18": testdb.Postgres18, "mariadb": testdb.MariaDB, "mysql": testdb.MySQL,
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := open(t)
-			pool := db.Open(t)
-			s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
-			begin := func() *sqltx.Tx {
-				tx, err := sqltx.Begin(t.Context(), pool, &sql.TxOptions{Isolation: sql.LevelRepeatableRead},
-					db.Dialect)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = tx.Rollback() })
-				return tx
-			}
-			early, first := begin(), begin()
-			var n int
-			if err := early.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM idempotency_key").Scan(&n); err != nil ||
-				n != 0 {
-				t.Fatal(n, err) // the snapshot is taken now
-			}
-			req := onceRequest("k")
-			got, err := s.AcquireTx(t.Context(), first, req)
-			if err != nil || got.State != once.Fresh {
-				t.Fatalf("%+v, %v", got, err)
-			}
-			claim := once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}
-			if err := errors.Join(s.CompleteTx(t.Context(), first, claim, once.Result{Data: []byte("x")}),
-				first.Commit()); err != nil {
-				t.Fatal(err)
-			}
-			got, err = s.AcquireTx(t.Context(), early, req)
-			if db.Dialect == core.MySQL {
-				if err != nil || got.State != once.Done || string(got.Result.Data) != "x" {
-					t.Errorf("%+v, %v", got, err)
-				}
-			} else if !core.Retryable(err) || !errors.Is(err, core.ErrTxAborted) {
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		if db.Dialect == core.SQLite {
+			t.Log("one writer: its transactions are serializable")
+			return
+		}
+		pool := db.Open(t)
+		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
+		begin := func() *sqltx.Tx {
+			tx, err := sqltx.Begin(t.Context(), pool, &sql.TxOptions{Isolation: sql.LevelRepeatableRead},
+				db.Dialect)
+			fixture.NoError(t, err)
+			t.Cleanup(func() { _ = tx.Rollback() })
+			return tx
+		}
+		early, first := begin(), begin()
+		var n int
+		if err := early.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM idempotency_key").Scan(&n); err != nil ||
+			n != 0 {
+			t.Fatal(n, err) // the snapshot is taken now
+		}
+		req := onceRequest("k")
+		got, err := s.AcquireTx(t.Context(), first, req)
+		if err != nil || got.State != once.Fresh {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		claim := once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}
+		fixture.NoError(t, errors.Join(s.CompleteTx(t.Context(), first, claim, once.Result{Data: []byte("x")}),
+			first.Commit()))
+		got, err = s.AcquireTx(t.Context(), early, req)
+		if db.Dialect == core.MySQL {
+			if err != nil || got.State != once.Done || string(got.Result.Data) != "x" {
 				t.Errorf("%+v, %v", got, err)
 			}
-		})
-	}
+		} else if !core.Retryable(err) || !errors.Is(err, core.ErrTxAborted) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
 }
 
 // The database has ended the caller's transaction after a deadlock, and the caller ignored that.
@@ -109,9 +104,7 @@ func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				for _, ended := range []bool{true, false} {
 					tx, err := pool.BeginTx(t.Context(), nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					fixture.NoError(t, err)
 					if ended {
 						if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
 							t.Fatal(err)
@@ -121,9 +114,7 @@ func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
 					if ended != errors.Is(err, core.ErrTxAborted) || !ended && err != nil {
 						t.Errorf("ended: %t: %v", ended, err)
 					}
-					if err := tx.Rollback(); err != nil {
-						t.Fatal(err)
-					}
+					fixture.NoError(t, tx.Rollback())
 					const rows = "SELECT (SELECT COUNT(*) FROM idempotency_key) + (SELECT COUNT(*) FROM " +
 						"inbox_seen) + (SELECT COUNT(*) FROM side_effect_command)"
 					if n := fixture.Count(t, pool, rows); n != 0 {
@@ -140,9 +131,7 @@ func TestOnceWithClientFoundRows(t *testing.T) {
 	t.Parallel()
 	db := testdb.MariaDB(t)
 	cfg, err := mysql.ParseDSN(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	cfg.ClientFoundRows = true
 	cfg.InterpolateParams = true // the driver writes the parameters into the text
 	db.DSN = cfg.FormatDSN()
@@ -167,9 +156,7 @@ func TestOnceWithOneConnection(t *testing.T) {
 		pool.SetMaxOpenConns(1)
 		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
 		runner, err := once.New(once.Config{Store: s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		key, done := once.Key{Scope: "test", ID: "tx"}, once.Result{Data: []byte("x")}
@@ -222,9 +209,7 @@ func TestOnceRunInTxIsExactlyOnce(t *testing.T) {
 		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
 		fixture.MustExec(t, pool, "CREATE TABLE effect (n INTEGER NOT NULL)")
 		runner, err := once.New(once.Config{Store: s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		transactor := sqltx.NewTransactor(pool, db.Dialect)
 		errFirst := errors.New("the first try fails")
 		for round := range 5 {

@@ -66,9 +66,7 @@ func TestExplainByLog(t *testing.T) {
 			_, err := relay.Publish(ctx, tx, core.Event{Type: "paid", Topic: "orders"})
 			return err
 		}))
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- relay.Run(ctx) }()
+		fixture.RunRelay(t, relay)
 		fixture.Await(t, "the destination is stopped", func() bool { return len(relay.Stopped()) > 0 })
 		here, err := ops.New(relay)
 		fixture.NoError(t, err)
@@ -81,7 +79,5 @@ func TestExplainByLog(t *testing.T) {
 		})
 		w.wants(id, ops.ReasonDone, []string{"Destination orders did not take another event, row ", held},
 			[]string{"Repair the destination"})
-		stop()
-		fixture.NoError(t, <-ended)
 	})
 }

@@ -53,9 +53,7 @@ func TestRoundTripsOfClaims(t *testing.T) {
 			pool := sql.OpenDB(way.connector(*cfg))
 			t.Cleanup(func() { _ = pool.Close() })
 			pool.SetMaxOpenConns(1)
-			repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: core.Postgres})
-			fixture.NoError(t, err)
-			fixture.NoError(t, repo.Migrate(t.Context()))
+			repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: core.Postgres})
 			least := map[string]int64{}
 			// The test takes the smallest number of several rounds. In the first round statements
 			// are prepared, and an idle connection may be pinged in any round.

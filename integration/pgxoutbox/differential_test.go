@@ -197,9 +197,7 @@ func (w *twin) run(t *testing.T, p *program) result {
 	ctx := t.Context()
 	res := result{heard: map[string]core.Outcome{}}
 	conn, err := w.pool.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer conn.Close()
 	s := &running{w: w, conn: conn, res: &res}
 	if s.tx, err = conn.BeginTx(ctx, nil); err != nil {

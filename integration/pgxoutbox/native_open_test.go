@@ -1,7 +1,6 @@
 package pgxoutbox_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -15,18 +14,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
-
-// run relays until the test ends.
-func run(t *testing.T, ob *core.Outbox) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- ob.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		fixture.NoError(t, <-done)
-	})
-}
 
 // One call takes a DSN and returns a pool with an outbox that publishes committed events.
 func TestOpenNativePGX(t *testing.T) {
@@ -52,7 +39,7 @@ func TestOpenNativePGX(t *testing.T) {
 			fixture.NoError(t, err)
 			t.Cleanup(pool.Close)
 
-			run(t, ob)
+			fixture.RunRelay(t, ob)
 			var ids []string
 			err = pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: pgx.Serializable}, func(tx pgx.Tx) error {
 				ids, err = pgxoutbox.Publish(t.Context(), ob, tx,
@@ -118,7 +105,7 @@ func TestNativePGXListens(t *testing.T) {
 	})
 	fixture.NoError(t, err)
 	t.Cleanup(pool.Close)
-	run(t, relay)
+	fixture.RunRelay(t, relay)
 	for n := 1; n <= 3; n++ {
 		fixture.NoError(t, pgx.BeginFunc(t.Context(), service, func(tx pgx.Tx) error {
 			_, err := pgxoutbox.Publish(t.Context(), inserts, tx, core.Event{Type: "noted", Data: n})

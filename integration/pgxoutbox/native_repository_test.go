@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
@@ -54,12 +55,8 @@ func TestRepositorySuitePGX(t *testing.T) {
 func backend(t *testing.T, pool *pgxoutbox.Pool, cfg sqloutbox.Config) suite.Backend {
 	t.Helper()
 	repo, err := pgxoutbox.NewRepository(pool.Pool, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := repo.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
+	fixture.NoError(t, repo.Migrate(t.Context()))
 	return suite.Backend{
 		Repository: repo,
 		Begin: func(ctx context.Context) (suite.Transaction, error) {
@@ -90,9 +87,7 @@ func backend(t *testing.T, pool *pgxoutbox.Pool, cfg sqloutbox.Config) suite.Bac
 		},
 		Audits: func(t testing.TB) (n int) {
 			t.Helper()
-			if err := pool.QueryRow(t.Context(), "SELECT COUNT(*) FROM "+cfg.Prefix+"audit").Scan(&n); err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, pool.QueryRow(t.Context(), "SELECT COUNT(*) FROM "+cfg.Prefix+"audit").Scan(&n))
 			return n
 		},
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
@@ -73,17 +74,11 @@ func TestRoundTripsOfNativePGX(t *testing.T) {
 		c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	})
 	repo, err := pgxoutbox.NewRepository(pool.Pool, sqloutbox.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := repo.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
+	fixture.NoError(t, repo.Migrate(t.Context()))
 	// A Notify after the commit would be counted too.
 	ob, err := core.New(core.Config{Repository: repo, Wake: core.WakePolicy{Disable: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	w := &world{T: t, pool: pool, ob: ob}
 	claimNo := int64(0)
 	claim := func() core.ClaimRequest {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
@@ -42,9 +43,7 @@ func (w *world) exec(query string) {
 
 func (w *world) check(err error) {
 	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
+	fixture.NoError(w, err)
 }
 
 func (w *world) begin() pgx.Tx {

@@ -204,7 +204,7 @@ func TestPgxServerStallsInCommit(t *testing.T) {
 			}
 
 			published := &outboxtest.Publisher{}
-			run(t, fixture.NewOutbox(t, f.db, core.Config{Publisher: published}))
+			fixture.RunRelay(t, fixture.NewOutbox(t, f.db, core.Config{Publisher: published}))
 			stored := fixture.Query(t, f.direct, "SELECT event_id FROM outbox_event",
 				func(r *sql.Rows) (s string, err error) { return s, r.Scan(&s) })
 			fixture.Await(t, "all events are published", func() bool {

@@ -16,9 +16,7 @@ func BenchmarkRedisOnce(b *testing.B) {
 	client, prefix := fixture.RedisClient(b)
 	r := redisRunner(b, newRedisStore(b, client, redisonce.Config{Prefix: prefix}), time.Minute, nil)
 	cache, err := redisonce.NewCache(client, redisonce.CacheConfig{Prefix: prefix, Timeout: time.Minute})
-	if err != nil {
-		b.Fatal(err)
-	}
+	fixture.NoError(b, err)
 	do := func(b *testing.B, id string, want bool) {
 		b.Helper()
 		_, replayed, err := r.Do(context.Background(), once.Key{Scope: "bench", ID: id}, once.Fingerprint{},
@@ -40,9 +38,7 @@ func BenchmarkRedisOnce(b *testing.B) {
 			do(b, "known", true)
 		}
 	})
-	if err := cache.Remember(context.Background(), "known"); err != nil {
-		b.Fatal(err)
-	}
+	fixture.NoError(b, cache.Remember(context.Background(), "known"))
 	b.Run("cache", func(b *testing.B) {
 		for b.Loop() {
 			if seen, err := cache.Seen(context.Background(), "known"); err != nil || !seen {

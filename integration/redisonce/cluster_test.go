@@ -40,9 +40,7 @@ func TestRedisOnceStoreSuiteCluster(t *testing.T) {
 			t.Error(err)
 		}
 		last := fixture.RedisAt(t, "redis://"+addrs[2])
-		if err := last.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lfu").Err(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, last.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lfu").Err())
 		if err := newRedisStore(t, client, redisonce.Config{}).Check(t.Context()); !errors.Is(err,
 			redisonce.ErrEviction) {
 			t.Errorf("one of three evicts: %v", err)

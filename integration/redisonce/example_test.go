@@ -30,8 +30,11 @@ func Example_redisOnce() {
 	if err := store.Check(ctx); err != nil { // for example, the server evicts keys
 		panic(err)
 	}
-	// The time to live is longer than the time in which the broker can deliver a message again.
-	runner, err := once.New(once.Config{Store: store, Lease: 30 * time.Second, TTL: 7 * 24 * time.Hour})
+	// The time to live is longer than the time in which the broker can deliver a message again. Wait
+	// is short here so that the example is.
+	runner, err := once.New(once.Config{
+		Store: store, Lease: 30 * time.Second, TTL: 7 * 24 * time.Hour, Wait: 50 * time.Millisecond,
+	})
 	if err != nil {
 		panic(err)
 	}

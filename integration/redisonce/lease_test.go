@@ -22,9 +22,7 @@ var redisKey = once.Key{Scope: once.Scope("inbox", "mailer", "welcome"), Tenant:
 func redisRunner(t testing.TB, store once.Store, lease time.Duration, obs *once.Observer) *once.Runner {
 	t.Helper()
 	r, err := once.New(once.Config{Store: store, Wait: -1, Lease: lease, TTL: time.Hour, Observer: obs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return r
 }
 
@@ -93,9 +91,7 @@ func TestRedisRefusesStaleHolder(t *testing.T) {
 	client, prefix := fixture.RedisClient(t)
 	s := newRedisStore(t, client, redisonce.Config{Prefix: prefix})
 	r, err := once.New(once.Config{Store: s, RefuseStale: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	redisAbandon(t, s, redisKey, 20*time.Millisecond)
 	var runs atomic.Int32
 	fixture.Eventually(t.Context(), t, "the lease has ended", func() bool {
@@ -398,9 +394,7 @@ func TestRedisHashIsReadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantHash(t, client, s.Name(redisKey), want, 2*time.Hour-time.Minute, 2*time.Hour)
-	if err := s.Complete(t.Context(), c, once.Result{Data: []byte("r")}, 2*time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, s.Complete(t.Context(), c, once.Result{Data: []byte("r")}, 2*time.Hour))
 	want["state"], want["data"] = "done", "r"
 	wantHash(t, client, s.Name(redisKey), want, time.Hour, 2*time.Hour)
 	n, err := client.MemoryUsage(t.Context(), s.Name(redisKey)).Result()
@@ -413,9 +407,7 @@ func TestRedisHashIsReadable(t *testing.T) {
 func wantHash(t *testing.T, client *redis.Client, name string, want map[string]string, minTTL, maxTTL time.Duration) {
 	t.Helper()
 	got, err := client.HGetAll(t.Context(), name).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	for field, value := range want {
 		if got[field] != value {
 			t.Errorf("%s is %q, want %q, in %v", field, got[field], value, got)

@@ -15,9 +15,7 @@ import (
 func newRedisStore(t testing.TB, client redis.UniversalClient, cfg redisonce.Config) *redisonce.Store {
 	t.Helper()
 	s, err := redisonce.New(client, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return s
 }
 

@@ -99,9 +99,7 @@ func TestRedisMemoryIsFull(t *testing.T) {
 	s := newRedisStore(t, client, redisonce.Config{})
 	set := func(name, value string) {
 		t.Helper()
-		if err := client.ConfigSet(t.Context(), name, value).Err(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, client.ConfigSet(t.Context(), name, value).Err())
 	}
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("a good server: %v", err)
@@ -152,9 +150,7 @@ func TestRedisReplicas(t *testing.T) {
 
 	opts := primary.Options()
 	host, port, _ := strings.Cut(opts.Addr, ":")
-	if err := replica.ReplicaOf(t.Context(), host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, replica.ReplicaOf(t.Context(), host, port).Err())
 	fixture.Eventually(t.Context(), t, "the replica follows", func() bool {
 		info, err := replica.Info(t.Context(), "replication").Result()
 		return err == nil && strings.Contains(info, "master_link_status:up") && safe.Check(t.Context()) == nil
@@ -195,9 +191,7 @@ func TestRedisReplicas(t *testing.T) {
 
 	// The replica leaves its primary. A mark that waits for the replica fails, and a mark that does
 	// not wait succeeds.
-	if err := replica.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, replica.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	claim := redisAbandon(t, quick, key("late"), time.Minute)
 	if err := safe.Complete(t.Context(), claim, once.Result{}, time.Hour); !errors.Is(err, redisonce.ErrReplicas) {
 		t.Errorf("complete without the replica: %v", err)

@@ -34,10 +34,8 @@ func TestCommitWritesRow(t *testing.T) {
 			Headers:    map[string]string{"traceparent": "00-1-2-01", "note": "größer als ⌘"},
 			OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC),
 		}
-		if err := p.Tx.RunInTx(t.Context(),
-			func(ctx context.Context, tx core.Tx) error { return p.Deposit(ctx, tx, 1, e) }); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, p.Tx.RunInTx(t.Context(),
+			func(ctx context.Context, tx core.Tx) error { return p.Deposit(ctx, tx, 1, e) }))
 		rows := p.Rows()
 		if len(rows) != 1 || rows[0].EventID != e.ID || rows[0].Status != fixture.StatusNew || rows[0].Attempts != 0 ||
 			rows[0].Holder != "" || rows[0].Done ||
@@ -48,9 +46,7 @@ func TestCommitWritesRow(t *testing.T) {
 			t.Errorf("accounts %v", got)
 		}
 		// Another process publishes the event with all fields.
-		if err := fixture.JoinProcess(t, db, p.Publisher, core.Config{}).Outbox.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, fixture.JoinProcess(t, db, p.Publisher, core.Config{}).Outbox.Drain(t.Context()))
 		d := outboxtest.RequirePublished(t, p.Publisher, outboxtest.Match{ID: e.ID})
 		want := e
 		want.Key = "order/o-1"
@@ -93,9 +89,7 @@ func TestPublishMarksDone(t *testing.T) {
 		if r := p.Row(id); r.Status != fixture.StatusNew || r.Done {
 			t.Fatalf("before: %+v", r)
 		}
-		if err := p.Outbox.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, p.Outbox.Drain(t.Context()))
 		if r := p.Row(id); r.Status != fixture.StatusDone || !r.Done || r.Attempts != 0 ||
 			r.Holder != p.Outbox.Node() ||
 			r.ErrorCode != "" {
@@ -107,9 +101,7 @@ func TestPublishMarksDone(t *testing.T) {
 			t.Errorf("receipts %v", receipts)
 		}
 		// The row stays in the table, and is not published again.
-		if err := p.Outbox.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, p.Outbox.Drain(t.Context()))
 		p.OnceEach([]string{id})
 	})
 }
@@ -131,13 +123,9 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 		}
 		began := time.Now()
 		unordered, err := p.Repository.ClaimUnordered(t.Context(), gone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		ordered, _, err := p.Repository.ClaimHeads(t.Context(), gone, core.KeyID{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		if len(unordered)+len(ordered) != len(want) {
 			t.Fatalf("claimed %d and %d rows of %d", len(unordered), len(ordered), len(want))
 		}
@@ -187,9 +175,7 @@ func TestTransientErrorIsRescheduled(t *testing.T) {
 		id := p.Publish(core.Event{Type: "a", Key: "k"})[0]
 		p.Publisher.FailNext(1, core.Transient(errors.New("try again")))
 		for range 2 { // the second time no event is due
-			if err := p.Outbox.Drain(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, p.Outbox.Drain(t.Context()))
 			if r := p.Row(id); r.Status != fixture.StatusRetry || r.Attempts != 1 || r.ErrorCode != "transient" ||
 				r.Error != "try again" {
 				t.Fatalf("row %+v", r)
@@ -210,9 +196,7 @@ func TestTransientErrorIsRescheduled(t *testing.T) {
 		if _, err := p.Pool.ExecContext(t.Context(), "UPDATE outbox_event SET available_at = created_at"); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Outbox.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, p.Outbox.Drain(t.Context()))
 		// A success clears the error.
 		if r := p.Row(id); r.Status != fixture.StatusDone || r.Attempts != 1 || r.ErrorCode != "" || r.Error != "" {
 			t.Errorf("row %+v", r)
@@ -227,9 +211,7 @@ func TestEventThatCannotBeSerializedIsParked(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		channel := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 10}, watermill.NopLogger{})
 		messages, err := channel.Subscribe(t.Context(), "orders")
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		calls := 0
 		bridge, err := watermillbridge.NewPublisher(channel, watermillbridge.Config{
 			Marshal: func(ctx context.Context, d core.Delivery) (*message.Message, error) {
@@ -240,16 +222,12 @@ func TestEventThatCannotBeSerializedIsParked(t *testing.T) {
 				return watermillbridge.NewMessage(ctx, d), nil
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		p := fixture.NewProcess(t, db, core.Config{Publisher: bridge})
 		bug := p.Publish(core.Event{Type: "a", Topic: "orders", Key: "bug"})[0]
 		sound := p.Publish(core.Event{Type: "a", Topic: "orders", Key: "sound"})[0]
 		for range 2 {
-			if err := p.Outbox.Drain(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, p.Outbox.Drain(t.Context()))
 		}
 		if r := p.Row(bug); r.Status != fixture.StatusDead || r.Attempts != 1 || r.ErrorCode != "permanent" ||
 			calls != 1 {

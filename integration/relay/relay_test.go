@@ -205,9 +205,7 @@ func TestErrorRollsTheEventBack(t *testing.T) {
 						}
 					}()
 					return p.Tx.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
-						if err := change(ctx, tx); err != nil {
-							t.Fatal(err)
-						}
+						fixture.NoError(t, change(ctx, tx))
 						if name == "context ended" {
 							cancel()
 						}
@@ -232,11 +230,9 @@ func TestErrorRollsTheEventBack(t *testing.T) {
 		}
 		// The same change goes through when nothing fails.
 		id := core.NewEventID()
-		if err := p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+		fixture.NoError(t, p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 			return p.Deposit(ctx, tx, 1, core.Event{ID: id, Type: "a"})
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		p.AwaitDone(1)
 		p.OnceEach([]string{id})
 	})
@@ -324,6 +320,7 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 		"refused":      {err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
 				p := fixture.NewProcess(t, db, core.Config{
 					Workers: 4,
@@ -332,8 +329,8 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 						MaxAttempts: 5,
 					},
 					Breaker: core.BreakerPolicy{
-						ProbeInterval:    50 * time.Millisecond,
-						MaxProbeInterval: 200 * time.Millisecond,
+						ProbeInterval:    10 * time.Millisecond,
+						MaxProbeInterval: 40 * time.Millisecond,
 					},
 				})
 				var mu sync.Mutex

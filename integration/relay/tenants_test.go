@@ -35,9 +35,8 @@ func newTenant(t *testing.T, db testdb.DB, rec *sqlrecord.Recorder, pub *outboxt
 	t.Cleanup(func() { _ = n.pool.Close() })
 	n.pool.SetMaxOpenConns(connections)
 	n.tx = sqltx.NewTransactor(n.pool, db.Dialect)
-	repo, err := sqloutbox.New(n.pool, sqloutbox.Config{Dialect: db.Dialect})
-	fixture.NoError(t, err)
-	fixture.NoError(t, repo.Migrate(t.Context()))
+	repo := fixture.NewRepository(t, n.pool, sqloutbox.Config{Dialect: db.Dialect})
+	var err error
 	n.ob, err = core.New(core.Config{Repository: repo, Publisher: pub, Workers: 2})
 	fixture.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -44,9 +44,7 @@ func TestArchiveByTwoProcesses(t *testing.T) {
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, first := openRepository(t, db)
 		second, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		rows := cleanupRows(t, 8, rowStates...)
 		publish(t, db.Dialect, pool, first, rows)
 		var to archive
@@ -90,9 +88,7 @@ func TestArchiveLocksItsRows(t *testing.T) {
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, first := openRepository(t, db)
 		second, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		rows := cleanupRows(t, 1, "old done")
 		publish(t, db.Dialect, pool, first, rows)
 		var outer, inner archive
@@ -103,9 +99,7 @@ func TestArchiveLocksItsRows(t *testing.T) {
 				return errors.Join(err, outer.take(ctx, rows))
 			}
 			n, _, err := first.Clean(t.Context(), archiving(100, both))
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			if deleted += n; deleted == len(rows) {
 				break
 			}
@@ -140,9 +134,7 @@ func TestArchiveIntoATable(t *testing.T) {
 		deleted, want := 0, len(rows)/2
 		for range 10 {
 			n, _, err := repo.Clean(t.Context(), archiving(100, hook))
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			if deleted += n; deleted == want {
 				break
 			}

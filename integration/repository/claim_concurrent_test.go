@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -29,16 +28,7 @@ func TestConcurrentClaimers(t *testing.T) {
 			}
 			rows = append(rows, sqlRow(t, "topic", key))
 		}
-		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows}); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		commitRows(t, pool, repo, core.InsertRequest{Rows: rows})
 		var mu sync.Mutex
 		holder, done := map[core.RowID]string{}, 0
 		lastSeq := map[core.KeyID]int64{}
@@ -164,17 +154,7 @@ func TestCollectKeysRace(t *testing.T) {
 			default:
 			}
 			row := sqlRow(t, "topic", "k")
-			tx, err := sqltx.Begin(ctx, pool, nil, db.Dialect)
-			if err != nil {
-				t.Fatal(err)
-			}
-			places, err := repo.Insert(ctx, tx, core.InsertRequest{Rows: []core.NewRow{row}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			places := commitRows(t, pool, repo, core.InsertRequest{Rows: []core.NewRow{row}})
 			// The clock of SQLite counts milliseconds, so a key is too young to be collected.
 			if places[0].KeySeq <= last && db.Dialect != core.SQLite {
 				t.Fatalf("number %d after %d", places[0].KeySeq, last)

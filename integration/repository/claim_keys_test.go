@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -22,16 +22,7 @@ func TestClaimTakesKeysForAllAtOnce(t *testing.T) {
 		for i := range keys * run {
 			rows = append(rows, sqlRow(t, "topic", fmt.Sprint("key", i%keys)))
 		}
-		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows}); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		commitRows(t, pool, repo, core.InsertRequest{Rows: rows})
 		for i, c := range []struct{ atOnce, least, most int }{
 			{0, 64, 100}, {32, 64, 100}, {1000, keys, keys},
 		} {
@@ -40,9 +31,7 @@ func TestClaimTakesKeysForAllAtOnce(t *testing.T) {
 				MaxBytes: 1 << 20, Run: 50, Keys: 1000, AtOnce: c.atOnce,
 			}
 			got, _, err := repo.ClaimHeads(t.Context(), req, core.KeyID{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			seen := map[core.KeyID]bool{}
 			var claims []core.ClaimRef
 			for _, r := range got {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -115,17 +114,7 @@ func cleanupRows(t *testing.T, n int, states ...string) (rows []core.NewRow) {
 // publish writes the rows and brings them into the states that their topics name.
 func publish(t *testing.T, d core.Dialect, pool *sql.DB, repo *sqloutbox.Repository, rows []core.NewRow) {
 	t.Helper()
-	tx, err := sqltx.Begin(t.Context(), pool, nil, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := repo.Insert(t.Context(), tx,
-		core.InsertRequest{Node: "n", ClaimNo: 1, Lease: time.Hour, Rows: rows}); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	commitRows(t, pool, repo, core.InsertRequest{Node: "n", ClaimNo: 1, Lease: time.Hour, Rows: rows})
 	var done []core.Done
 	var discarded []core.RowID
 	var failed []core.Failure
@@ -263,9 +252,7 @@ func TestCleanupByTwoProcesses(t *testing.T) {
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, first := openRepository(t, db)
 		second, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		rows := cleanupRows(t, 8, rowStates...)
 		publish(t, db.Dialect, pool, first, rows)
 		var mu sync.Mutex
@@ -323,13 +310,7 @@ func TestCleanupReadsABoundedPart(t *testing.T) {
 			t.Parallel()
 			testdb.Every(t, func(t *testing.T, db testdb.DB) {
 				pool, rec := fixture.OpenRecorded(t, db)
-				repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := repo.Migrate(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: db.Dialect})
 				fillDone(t, db.Dialect, pool, many, c.ids[db.Dialect])
 				for call := range 3 { // the first call starts at the beginning, the others go on
 					rec.Start()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -28,12 +29,8 @@ func TestDamagedRowsOnSQLite(t *testing.T) {
 		}
 		pub := &outboxtest.Publisher{}
 		ob, err := core.New(core.Config{Repository: repo, Publisher: pub})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := ob.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
+		fixture.NoError(t, ob.Drain(t.Context()))
 		if got := pub.Accepted(); len(got) != 1 || got[0].RowID != good.ID {
 			t.Errorf("%s: %d events arrived", change, len(got))
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -100,9 +100,7 @@ func TestDiagnosticNeverBlocksOutcome(t *testing.T) {
 			if db.Dialect == core.Postgres {
 				q, arg = "SELECT receipt FROM outbox_event WHERE id = $1", rows[0].ID.String()
 			}
-			if err := pool.QueryRowContext(t.Context(), q, arg).Scan(&receipt); err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, pool.QueryRowContext(t.Context(), q, arg).Scan(&receipt))
 			if c.receipt != "" && receipt.String != c.receipt {
 				t.Errorf("receipt %q, want %q", receipt.String, c.receipt)
 			}
@@ -116,31 +114,18 @@ func insertHot(t *testing.T, pool *sql.DB, repo *sqloutbox.Repository, d core.Di
 	for i := range rows {
 		rows[i].Hot = true
 	}
-	tx, err := sqltx.Begin(t.Context(), pool, nil, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{
+	commitRows(t, pool, repo, core.InsertRequest{
 		Node: "n", ClaimNo: 1, Lease: 60e9,
 		Rows: rows,
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 func mariaDBCharset(t *testing.T, charset string) testdb.DB {
 	t.Helper()
 	db := testdb.MariaDB(t)
 	cfg, err := mysql.ParseDSN(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cfg.Apply(mysql.Charset(charset, "")); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
+	fixture.NoError(t, cfg.Apply(mysql.Charset(charset, "")))
 	cfg.Collation = ""
 	db.DSN = cfg.FormatDSN()
 	return db
@@ -151,9 +136,7 @@ func postgresLatin1(t *testing.T) testdb.DB {
 	db := testdb.Postgres(t)
 	admin := db.Open(t)
 	u, err := url.Parse(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	name := strings.TrimPrefix(u.Path, "/") + "_latin1"
 	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name+" ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE "+
 		"'C' TEMPLATE template0"); err != nil {

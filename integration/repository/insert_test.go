@@ -21,13 +21,7 @@ import (
 func openRepository(t *testing.T, db testdb.DB) (*sql.DB, *sqloutbox.Repository) {
 	t.Helper()
 	pool := db.Open(t)
-	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := repo.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: db.Dialect})
 	return pool, repo
 }
 
@@ -38,14 +32,26 @@ func sqlRow(t testing.TB, topic, key string) core.NewRow {
 		Payload: []byte("p"),
 	}
 	id, err := core.NewRowID(e.ID, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	row := core.NewRow{ID: id, Event: e}
 	if key != "" {
 		row.KeyID = core.NewKeyID("", topic, key)
 	}
 	return row
+}
+
+// commitRows commits rows.
+func commitRows(
+	t *testing.T, pool *sql.DB, repo *sqloutbox.Repository, req core.InsertRequest,
+) []core.Inserted {
+	t.Helper()
+	tx, err := sqltx.Begin(t.Context(), pool, nil, repo.Dialect())
+	fixture.NoError(t, err)
+	defer tx.Rollback()
+	places, err := repo.Insert(t.Context(), tx, req)
+	fixture.NoError(t, err)
+	fixture.NoError(t, tx.Commit())
+	return places
 }
 
 // scripted is an untracked transaction whose n-th statement fails before it is sent.
@@ -100,9 +106,7 @@ func TestInsertRepeatsNothing(t *testing.T) {
 		} {
 			for at := 1; ; at++ {
 				tx, err := pool.BeginTx(t.Context(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, err)
 				s := &scripted{Tx: sqltx.WrapTx(tx, db.Dialect, nil), failAt: at, err: cause}
 				_, err = repo.Insert(t.Context(), s, core.InsertRequest{
 					Node: "n", ClaimNo: 1, Lease: time.Second,
@@ -112,9 +116,7 @@ func TestInsertRepeatsNothing(t *testing.T) {
 					t.Fatal(rerr)
 				}
 				if s.calls < at { // every statement has failed once
-					if err != nil {
-						t.Fatal(err)
-					}
+					fixture.NoError(t, err)
 					break
 				}
 				if !errors.Is(err, cause) || s.calls != at {
@@ -138,19 +140,13 @@ func deadlock(t *testing.T, pool *sql.DB, tx sqltx.Conn) {
 		return err
 	}
 	other, err := pool.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer other.Rollback()
 	// The server rolls back the transaction that has changed fewer rows.
 	for _, q := range []string{"UPDATE victim SET n = n + 1 WHERE id = 2", "UPDATE victim SET n = n + 1 WHERE id > 2"} {
-		if err := exec(other, q); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, exec(other, q))
 	}
-	if err := exec(tx, "UPDATE victim SET n = n + 1 WHERE id = 1"); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, exec(tx, "UPDATE victim SET n = n + 1 WHERE id = 1"))
 	blocked := make(chan error, 1)
 	go func() { blocked <- exec(other, "UPDATE victim SET n = n + 1 WHERE id = 1") }()
 	// One of the two transactions waits first, and the other one causes the deadlock.
@@ -158,9 +154,7 @@ func deadlock(t *testing.T, pool *sql.DB, tx sqltx.Conn) {
 	if err == nil || !strings.Contains(err.Error(), "1213") {
 		t.Fatalf("the transaction was not the victim: %v", err)
 	}
-	if err := <-blocked; err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, <-blocked)
 }
 
 func victimTable(t *testing.T, pool *sql.DB) {
@@ -198,27 +192,19 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				tx, err := pool.BeginTx(t.Context(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, err)
 				untracked := sqltx.WrapTx(tx, core.MySQL, nil) // the outbox did not see the error
-				if err := insert(untracked, sqlRow(t, "topic", "a")); err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, insert(untracked, sqlRow(t, "topic", "a")))
 				deadlock(t, pool, tx)
 				if err := insert(untracked, rows...); !errors.Is(err, core.ErrTxAborted) {
 					t.Errorf("an insert after the deadlock returned %v", err)
 				}
-				if err := tx.Commit(); err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, tx.Commit())
 			})
 		}
 		t.Run("tracked", func(t *testing.T) {
 			tx, err := sqltx.Begin(t.Context(), pool, nil, core.MySQL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			defer tx.Rollback()
 			deadlock(t, pool, tx)
 			if err := insert(tx, sqlRow(t, "topic", "a")); !errors.Is(err, core.ErrTxAborted) {
@@ -231,9 +217,7 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 		}
 		// Without the guard, the same INSERT stays although its transaction is gone.
 		tx, err := pool.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		deadlock(t, pool, tx)
 		const naive = "INSERT INTO outbox_event (id, event_id, event_type, topic, payload, available_at, " +
 			"occurred_at, created_at) " +
@@ -241,9 +225,7 @@ func TestInsertAfterIgnoredDeadlock(t *testing.T) {
 		if _, err := tx.ExecContext(t.Context(), naive); err != nil {
 			t.Fatal(err)
 		}
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, tx.Rollback())
 		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event"); n != 1 {
 			t.Errorf("%d ghosts, want the one that shows why the guard is needed", n)
 		}
@@ -259,21 +241,7 @@ func TestInsertDuplicateIsUndone(t *testing.T) {
 		known, busy := sqlRow(t, "topic", "known"), sqlRow(t, "topic", "busy")
 		commit := func(rows ...core.NewRow) []core.Inserted {
 			t.Helper()
-			tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
-			if err != nil {
-				t.Fatal(err)
-			}
-			places, err := repo.Insert(t.Context(), tx, core.InsertRequest{
-				Node: "n", ClaimNo: 1, Lease: time.Second,
-				Rows: rows,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
-			return places
+			return commitRows(t, pool, repo, core.InsertRequest{Node: "n", ClaimNo: 1, Lease: time.Second, Rows: rows})
 		}
 		first := commit(known, busy)
 		// Enough rows for several statements; the duplicate comes in the last of them.
@@ -283,9 +251,7 @@ func TestInsertDuplicateIsUndone(t *testing.T) {
 		}
 		call = append(call, sqlRow(t, "topic", "busy"), sqlRow(t, "topic", "new"))
 		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		_, err = repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", ClaimNo: 1, Lease: time.Second, Rows: call})
 		if !errors.Is(err, core.ErrDuplicateEvent) || errors.Is(err, core.ErrTxAborted) {
 			t.Fatalf("inserting a duplicate returned %v", err)
@@ -391,17 +357,7 @@ func TestSessionTimeZone(t *testing.T) {
 					occurred := time.Date(2024, 3, 10, 2, 30, 15, 123456000, time.FixedZone("x", 3*3600))
 					due, late := sqlRow(t, "topic", ""), sqlRow(t, "topic", "")
 					due.Event.OccurredAt, late.Event.Delay = occurred, time.Hour
-					tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if _, err := repo.Insert(t.Context(), tx,
-						core.InsertRequest{Rows: []core.NewRow{due, late}}); err != nil {
-						t.Fatal(err)
-					}
-					if err := tx.Commit(); err != nil {
-						t.Fatal(err)
-					}
+					commitRows(t, pool, repo, core.InsertRequest{Rows: []core.NewRow{due, late}})
 					rows, err := repo.ClaimUnordered(t.Context(), core.ClaimRequest{
 						Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20,
 					})
@@ -438,17 +394,7 @@ func TestInsertManyRows(t *testing.T) {
 				rows[i].Event.Payload = make([]byte, 1<<20)
 			}
 		}
-		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
-		places, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		places := commitRows(t, pool, repo, core.InsertRequest{Rows: rows})
 		type end struct {
 			seq int64
 			id  core.RowID
@@ -475,9 +421,7 @@ func TestInsertManyRows(t *testing.T) {
 			Run: 5000, Keys: 10,
 		}
 		got, _, err := repo.ClaimHeads(t.Context(), req, core.KeyID{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		var want []core.RowID
 		for i := range rows {
 			if !rows[i].KeyID.IsZero() {

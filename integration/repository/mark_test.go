@@ -35,17 +35,13 @@ func TestReceiptsCostNoStatements(t *testing.T) {
 					Payload: fmt.Append(nil, i),
 				}
 				id, err := core.NewRowID(events[i].ID, topic)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, err)
 				done[i] = core.Done{ID: id, Receipt: receipt(i)}
 			}
-			if err := p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+			fixture.NoError(t, p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 				_, err := p.Outbox.Publish(ctx, tx, events...)
 				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			before := sent.Load()
 			if changed, err := p.Repository.MarkDone(t.Context(), done, false); err != nil || changed != n {
 				t.Fatalf("MarkDone changed %d rows, %v; want %d", changed, err, n)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
@@ -130,11 +129,7 @@ func openOldSnapshot(t *testing.T, limit int, topics ...string) *oldSnapshot {
 
 func (o *oldSnapshot) insert(rows ...core.NewRow) {
 	o.Helper()
-	tx, err := sqltx.Begin(o.Context(), o.pool, nil, o.dialect)
-	fixture.NoError(o.T, err)
-	_, err = o.repo.Insert(o.Context(), tx, core.InsertRequest{Rows: rows})
-	fixture.NoError(o.T, err)
-	fixture.NoError(o.T, tx.Commit())
+	commitRows(o.T, o.pool, o.repo, core.InsertRequest{Rows: rows})
 }
 
 // late inserts rows that have been due for an hour, and returns their ids.

@@ -44,9 +44,7 @@ func TestPartitionedRepositorySuite(t *testing.T) {
 					Dialect: db.Dialect, Prefix: fmt.Sprintf("c%d_", cases.Add(1)), PartitionEvery: day,
 				}
 				files, err := sqloutbox.Migrations(cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, err)
 				for _, f := range files {
 					fixture.MustExec(t, pool, f.Up)
 				}
@@ -89,9 +87,7 @@ func openPartitioned(t *testing.T, db testdb.DB) (*sql.DB, *sqloutbox.Repository
 	t.Helper()
 	pool := db.Open(t)
 	repo := partitionedOn(t, pool)
-	if err := repo.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, repo.Migrate(t.Context()))
 	return pool, repo
 }
 
@@ -99,9 +95,7 @@ func openPartitioned(t *testing.T, db testdb.DB) (*sql.DB, *sqloutbox.Repository
 func partitionedOn(t *testing.T, pool *sql.DB) *sqloutbox.Repository {
 	t.Helper()
 	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: core.Postgres, PartitionEvery: day})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return repo
 }
 
@@ -165,9 +159,7 @@ func finish(t *testing.T, pool *sql.DB, repo *sqloutbox.Repository, ago time.Dur
 
 func mustInsert(t *testing.T, pool *sql.DB, repo *sqloutbox.Repository, rows ...core.NewRow) {
 	t.Helper()
-	if err := insertRows(t.Context(), pool, repo, rows...); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, insertRows(t.Context(), pool, repo, rows...))
 }
 
 // tableOf returns the partition that has a row.
@@ -200,9 +192,7 @@ func TestPartitionsAreThereBeforeTheirTime(t *testing.T) {
 			if _, err := repo.Cleanup(t.Context(), retention, 10); err != nil {
 				t.Fatal(err)
 			}
-			if err := repo.Check(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, repo.Check(t.Context()))
 		}
 		now, random := rowAt(t, time.Now(), "t", "k"), sqlRow(t, "t", "")
 		random.ID = core.RowID([]byte("\xf0random-random-r"))
@@ -355,9 +345,7 @@ func TestPartitionAndAnOpenTransaction(t *testing.T) {
 		name, from := oldPartition(t, pool, repo, 30)
 		late := rowAt(t, from.Add(time.Minute), "t", "")
 		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
 		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: []core.NewRow{late}}); err != nil {
 			t.Fatal(err)
@@ -376,9 +364,7 @@ func TestPartitionAndAnOpenTransaction(t *testing.T) {
 		if _, err := repo.Cleanup(t.Context(), retention, 10); err != nil {
 			t.Fatalf("the janitor returned %v after a failure", err)
 		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, tx.Commit())
 		janitor(t, partitionedOn(t, pool))
 		if got := tableOf(t, pool, late); got != name {
 			t.Errorf("the event is in %q, want %s", got, name)
@@ -586,9 +572,7 @@ func TestPartitionsAndTwoJanitors(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if err := errors.Join(failed...); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, errors.Join(failed...))
 		for _, row := range committed {
 			if tableOf(t, pool, row) == "" {
 				t.Fatalf("event %s was published now and is gone", row.ID)
@@ -662,9 +646,7 @@ func TestPartitionsAndTheConfiguration(t *testing.T) {
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		plain, err := sqloutbox.New(pool, sqloutbox.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		refused := func(repo *sqloutbox.Repository, want string, migrate bool) {
 			t.Helper()
 			checked := repo.Check(t.Context())
@@ -677,9 +659,7 @@ func TestPartitionsAndTheConfiguration(t *testing.T) {
 				t.Errorf("Migrate returned %v, want %q", err, want)
 			}
 		}
-		if err := plain.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, plain.Migrate(t.Context()))
 		refused(partitionedOn(t, pool), "table outbox_event is not partitioned", true)
 		if _, err := partitionedOn(t, pool).Cleanup(t.Context(), retention, 1); err == nil {
 			t.Error("the janitor took a plain table for one with partitions")
@@ -710,9 +690,7 @@ func TestPartitionsAndTheConfiguration(t *testing.T) {
 func TestPartitionsForAnExistingTable(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/migrations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	_, text, _ := strings.Cut(string(page), "### Partitions for an existing table")
 	_, text, _ = strings.Cut(text, "```sql\n")
 	text, _, _ = strings.Cut(text, "```")
@@ -737,12 +715,8 @@ func TestPartitionsForAnExistingTable(t *testing.T) {
 				}
 				repo := partitionedOn(t, pool)
 				for range 2 {
-					if err := repo.Migrate(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-					if err := repo.Check(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					fixture.NoError(t, repo.Migrate(t.Context()))
+					fixture.NoError(t, repo.Check(t.Context()))
 				}
 				for range len(rows) {
 					cleanup(t.Context(), t, repo, retention, 100)
@@ -755,13 +729,9 @@ func TestPartitionsForAnExistingTable(t *testing.T) {
 					MaxBytes: 1 << 20, Run: 100, Keys: 1000,
 				}
 				unordered, err := repo.ClaimUnordered(t.Context(), req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, err)
 				heads, _, err := repo.ClaimHeads(t.Context(), req, core.KeyID{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, err)
 				open := 0
 				for _, row := range rows {
 					if row.Event.Topic == "open" {

@@ -19,9 +19,7 @@ func TestAuditPlans(t *testing.T) {
 	const columns = "INSERT INTO outbox_audit (at, action, actor, reason, row_id, event_id, topic) SELECT "
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, rec := fixture.OpenRecorded(t, db)
-		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-		fixture.NoError(t, err)
-		fixture.NoError(t, repo.Migrate(t.Context()))
+		repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: db.Dialect})
 		fixture.MustExec(t, pool, map[core.Dialect]string{
 			core.Postgres: columns + "now(), 'redrive', 'ada', 'r', gen_random_uuid(), 'e', 't' " +
 				"FROM generate_series(1, 20000)",

@@ -27,9 +27,7 @@ func TestPlansOfTableThatGrew(t *testing.T) {
 				db := db.Another(t)
 				pool := db.Open(t)
 				pool.SetMaxOpenConns(1) // so that each statement is prepared once
-				repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-				fixture.NoError(t, err)
-				fixture.NoError(t, repo.Migrate(t.Context()))
+				repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: db.Dialect})
 				for _, table := range []string{"outbox_event", "outbox_key"} {
 					fixture.MustExec(t, pool, "ALTER TABLE "+table+" SET (autovacuum_enabled = off)")
 					if analyzed {

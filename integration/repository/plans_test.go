@@ -55,13 +55,7 @@ func TestPartitionedPlans(t *testing.T) {
 func plansOf(t *testing.T, db testdb.DB, cfg sqloutbox.Config, prepare func(pool *sql.DB)) {
 	t.Helper()
 	pool, rec := fixture.OpenRecorded(t, db)
-	repo, err := sqloutbox.New(pool, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := repo.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	repo := fixture.NewRepository(t, pool, cfg)
 	prepare(pool)
 	analyze(t, db.Dialect, pool)
 	fillLarge(t, db, pool)
@@ -206,9 +200,7 @@ func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, 
 			rec.Start()
 			err := c.run(t.Context())
 			calls := rec.Stop()
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			if len(calls) == 0 {
 				t.Fatal("no statement was recorded")
 			}
@@ -284,9 +276,7 @@ func explain(t *testing.T, d core.Dialect, pool *sql.DB, calls []sqlrecord.Call)
 func explainPostgres(t *testing.T, pool *sql.DB, planner string, c sqlrecord.Call) (read int) {
 	t.Helper()
 	tx, err := pool.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer tx.Rollback()
 	if _, err := tx.ExecContext(t.Context(), planner); err != nil {
 		t.Fatal(err)
@@ -297,9 +287,7 @@ func explainPostgres(t *testing.T, pool *sql.DB, planner string, c sqlrecord.Cal
 		t.Fatalf("%v\n%s", err, c.Query)
 	}
 	var plans []struct{ Plan map[string]any }
-	if err := json.Unmarshal([]byte(text), &plans); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, json.Unmarshal([]byte(text), &plans))
 	var walk func(node map[string]any)
 	walk = func(node map[string]any) {
 		number := func(name string) float64 { n, _ := node[name].(float64); return n }
@@ -331,9 +319,7 @@ func explainPostgres(t *testing.T, pool *sql.DB, planner string, c sqlrecord.Cal
 func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 	t.Helper()
 	conn, err := pool.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer conn.Close()
 	verb, _, _ := strings.Cut(c.Query, " ")
 	if !slices.Contains([]string{"SELECT", "UPDATE", "DELETE", "INSERT"}, verb) {
@@ -354,9 +340,7 @@ func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 	before := handlerReads(t, conn)
 	question = before - question                                      // the reads of SHOW SESSION STATUS itself
 	result, err := conn.QueryContext(t.Context(), c.Query, c.Args...) //nolint:rowserrcheck // EachRow checks rows.Err
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	fixture.EachRow(t, result, func() {})
 	return handlerReads(t, conn) - before - question
 }
@@ -365,15 +349,11 @@ func handlerReads(t *testing.T, conn *sql.Conn) (total int) {
 	t.Helper()
 	//nolint:rowserrcheck // EachRow checks rows.Err
 	rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	fixture.EachRow(t, rows, func() {
 		var name string
 		var n int
-		if err := rows.Scan(&name, &n); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, rows.Scan(&name, &n))
 		total += n
 	})
 	return total
@@ -390,9 +370,7 @@ func explainSQLite(t *testing.T, pool *sql.DB, c sqlrecord.Call) {
 	fixture.EachRow(t, rows, func() {
 		var id, parent, unused int
 		var detail string
-		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, rows.Scan(&id, &parent, &unused, &detail))
 		if detail == "CO-ROUTINE e" { // a subquery, all rows of which are needed
 			subquery = "SCAN e"
 			return

@@ -12,6 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -45,13 +46,7 @@ func TestRepositorySuite(t *testing.T) {
 // sqlBackend creates the tables and returns the access to them.
 func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) suite.Backend {
 	t.Helper()
-	repo, err := sqloutbox.New(pool, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := repo.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	repo := fixture.NewRepository(t, pool, cfg)
 	return suite.Backend{
 		Repository: repo,
 		Begin: func(ctx context.Context) (suite.Transaction, error) {
@@ -67,10 +62,8 @@ func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) suite.Backend 
 		Audits: func(t testing.TB) int {
 			t.Helper()
 			var n int
-			if err := pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+cfg.Prefix+
-				"audit").Scan(&n); err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+cfg.Prefix+
+				"audit").Scan(&n))
 			return n
 		},
 	}
@@ -107,9 +100,7 @@ func setHeaders(t testing.TB, pool *sql.DB, cfg sqloutbox.Config, id core.RowID,
 		q, arg = "UPDATE "+cfg.Prefix+"event SET headers = $1::text::jsonb WHERE id = $2::text::uuid", id.String()
 	}
 	res, err := pool.ExecContext(t.Context(), q, text, arg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	if n, err := res.RowsAffected(); err != nil || n != 1 {
 		t.Fatalf("%d rows changed, %v", n, err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -44,9 +43,7 @@ func runUntil(ctx context.Context, t *testing.T, repo core.Repository, text stri
 		Repository: repo, Publisher: &outboxtest.Publisher{},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	err = ob.Run(ctx)
 	return log.String(), err
 }
@@ -57,9 +54,7 @@ func TestRunWithoutTables(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		log, err := runUntil(ctx, t, repo, "")
@@ -71,9 +66,7 @@ func TestRunWithoutTables(t *testing.T) {
 			t.Errorf("logged %s", log)
 		}
 
-		if err := repo.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, repo.Migrate(t.Context()))
 		column := "ALTER TABLE outbox_event DROP COLUMN replay_of"
 		if _, err := pool.ExecContext(t.Context(), column); err != nil {
 			t.Fatal(err)
@@ -115,9 +108,7 @@ func TestRunBeforeTheDatabase(t *testing.T) {
 	pool := sql.OpenDB(gone.Connector(t))
 	t.Cleanup(func() { _ = pool.Close() })
 	repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: core.Postgres})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	log, err := runUntil(ctx, t, repo, "the relay waits for the database")
@@ -134,9 +125,7 @@ func TestRunWithoutTheTableOfRelays(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		all, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: db.Dialect})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		// The columns of version 4 stay: relays need them.
 		down := []string{"DELETE FROM outbox_migration WHERE version > 2", "DROP TABLE outbox_group"}
 		for _, s := range append(down, fixture.Statements(all[2].Down)...) {
@@ -147,18 +136,9 @@ func TestRunWithoutTheTableOfRelays(t *testing.T) {
 		if err := repo.Check(t.Context()); !errors.Is(err, core.ErrTablesDiffer) || errors.Is(err, core.ErrNoTables) {
 			t.Errorf("Check: %v", err)
 		}
-		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{
+		commitRows(t, pool, repo, core.InsertRequest{
 			Rows: []core.NewRow{sqlRow(t, "orders", "k")},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		})
 
 		var log bytes.Buffer
 		pub := &outboxtest.Publisher{}
@@ -166,12 +146,8 @@ func TestRunWithoutTheTableOfRelays(t *testing.T) {
 			Repository: repo, Publisher: pub,
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- ob.Run(ctx) }()
+		fixture.NoError(t, err)
+		stop := fixture.RunRelay(t, ob)
 		pub.Wait(t, 1)
 		if _, err := ob.Relays(t.Context()); !errors.Is(err, core.ErrNoTables) {
 			t.Errorf("Relays: %v", err)
@@ -186,30 +162,20 @@ func TestRunWithoutTheTableOfRelays(t *testing.T) {
 		if err := ob.Pause(t.Context(), who); !errors.Is(err, core.ErrNoTables) {
 			t.Errorf("Pause: %v", err)
 		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		stop()
 		if text := log.String(); strings.Count(text, "outbox_relay") != 1 || strings.Count(text, "level=") != 1 ||
 			!strings.Contains(text, "level=ERROR") || !strings.Contains(text, "upgrade the tables with AutoCreate") {
 			t.Errorf("logged %s", text)
 		}
 
-		if err := repo.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		go func() { ended <- ob.Run(ctx) }()
-		for relays := []core.RelayStatus(nil); len(relays) == 0; {
-			if relays, err = ob.Relays(ctx); err != nil {
-				t.Fatal(err)
-			}
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		fixture.NoError(t, repo.Migrate(t.Context()))
+		stop = fixture.RunRelay(t, ob)
+		fixture.Await(t, "the relay is in the table", func() bool {
+			relays, err := ob.Relays(t.Context())
+			fixture.NoError(t, err)
+			return len(relays) > 0
+		})
+		stop()
 		if relays, err := ob.Relays(t.Context()); err != nil || len(relays) > 0 {
 			t.Errorf("after the end: %+v, %v", relays, err)
 		}
@@ -222,22 +188,16 @@ func TestHealth(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
 		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		ob, err := core.New(core.Config{Repository: repo})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		h := ob.Health(t.Context())
 		if problems := strings.Join(h.Problems, "\n"); !h.Live || h.Ready ||
 			!strings.Contains(problems, "outbox_event") ||
 			!strings.Contains(problems, "upgrade the tables with AutoCreate") {
 			t.Errorf("without tables: %+v", h)
 		}
-		if err := repo.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, repo.Migrate(t.Context()))
 		fixture.Await(t, "the process is ready once its last answer is too old", func() bool {
 			h := ob.Health(t.Context())
 			return h.Live && h.Ready && !h.Degraded() && len(h.Problems) == 0
@@ -247,9 +207,7 @@ func TestHealth(t *testing.T) {
 		if other, err := core.New(core.Config{Repository: repo}); err != nil || other.Health(ctx).Ready {
 			t.Errorf("ready although the database was not asked: %v", err)
 		}
-		if err := pool.Close(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, pool.Close())
 		if other, err := core.New(core.Config{Repository: repo}); err != nil || other.Health(t.Context()).Ready {
 			t.Errorf("ready without a database: %v", err)
 		}

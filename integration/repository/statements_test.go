@@ -15,7 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlpause"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
@@ -90,30 +90,15 @@ func TestRepositoryOneConnection(t *testing.T) {
 		pool := db.Open(t)
 		pool.SetMaxOpenConns(1)
 		repo, err := sqloutbox.New(pool, sqloutbox.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		if err := repo.Migrate(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := repo.Check(ctx); err != nil {
-			t.Fatal(err)
-		}
-		tx, err := sqltx.Begin(ctx, pool, nil, db.Dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := repo.Insert(ctx, tx, core.InsertRequest{Rows: []core.NewRow{
+		fixture.NoError(t, repo.Migrate(ctx))
+		fixture.NoError(t, repo.Check(ctx))
+		commitRows(t, pool, repo, core.InsertRequest{Rows: []core.NewRow{
 			sqlRow(t, "a", ""),
 			sqlRow(t, "a", "k"),
-		}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		}})
 		req := core.ClaimRequest{
 			Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20,
 			Run: 10, Keys: 10,
@@ -148,24 +133,13 @@ func TestOrderedClaimTakesFewStatements(t *testing.T) {
 				rows = append(rows, sqlRow(t, "topic", fmt.Sprint(k)))
 			}
 		}
-		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows}); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		commitRows(t, pool, repo, core.InsertRequest{Rows: rows})
 		before := sent.Load()
 		got, _, err := repo.ClaimHeads(t.Context(), core.ClaimRequest{
 			Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: limit, MaxBytes: 1 << 20,
 			Run: 50, Keys: 1000,
 		}, core.KeyID{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		const most = 9 // pages of keys, their heads, the rows behind these, the lock and the lease
 		if n := sent.Load() - before; n > most {
 			t.Errorf("the claim took %d statements, want at most %d", n, most)
@@ -230,23 +204,12 @@ func TestClaimFairBetweenTopics(t *testing.T) {
 		for range 40 {
 			rows = append(rows, sqlRow(t, "middle", ""))
 		}
-		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows}); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		commitRows(t, pool, repo, core.InsertRequest{Rows: rows})
 		got, err := repo.ClaimUnordered(t.Context(),
 			core.ClaimRequest{
 				Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 90, MaxBytes: 1 << 20,
 			})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		share := map[string]int{}
 		for _, c := range got {
 			share[c.Event.Topic]++
@@ -269,16 +232,7 @@ func TestClaimBytesBetweenTopics(t *testing.T) {
 			rows = append(rows, row)
 		}
 		rows = append(rows, sqlRow(t, "small", ""))
-		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := repo.Insert(t.Context(), tx, core.InsertRequest{Rows: rows}); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		commitRows(t, pool, repo, core.InsertRequest{Rows: rows})
 		req := core.ClaimRequest{
 			Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 6,
 			MaxBytes: 500,
@@ -286,9 +240,7 @@ func TestClaimBytesBetweenTopics(t *testing.T) {
 		total, claims := 0, 0
 		for ; total < len(rows) && claims < 50; claims++ {
 			got, err := repo.ClaimUnordered(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			size := 0
 			for _, c := range got {
 				size += len(c.Event.Payload)

@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -46,17 +47,13 @@ func TestSQLOpen(t *testing.T) {
 			database := way.database(t)
 			published := &outboxtest.Publisher{}
 			db, ob, err := way.open(database)(t.Context(), sqloutbox.OpenConfig{Publisher: published, AutoCreate: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			defer db.Close()
 			var want []string
 			for n := range 2 {
 				e := core.Event{ID: core.NewEventID(), Type: "order.placed", Data: n}
 				tx, err := db.BeginTx(t.Context(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, err)
 				own, err := sqltx.TxOf(t.Context(), tx)
 				if err != nil || !own.Tracked() {
 					t.Fatalf("TxOf: tracked %v, %v", own, err)
@@ -69,13 +66,9 @@ func TestSQLOpen(t *testing.T) {
 				} else {
 					want, err = append(want, e.ID), tx.Commit()
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, err)
 			}
-			if err := ob.Drain(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, ob.Drain(t.Context()))
 			var got []string
 			for _, d := range published.Accepted() {
 				got = append(got, d.ID)

@@ -24,22 +24,14 @@ func migrated(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	db := openDSN(t, dsn)
 	db.SetMaxOpenConns(1)
-	repo, err := sqloutbox.New(db, sqloutbox.Config{Dialect: core.SQLite})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := repo.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	repo := fixture.NewRepository(t, db, sqloutbox.Config{Dialect: core.SQLite})
 	return db
 }
 
 func openDSN(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -48,13 +40,9 @@ func openDSN(t *testing.T, dsn string) *sql.DB {
 func outboxOn(t *testing.T, db *sql.DB) *core.Outbox {
 	t.Helper()
 	repo, err := sqloutbox.New(db, sqloutbox.Config{Dialect: core.SQLite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	ob, err := core.New(core.Config{Repository: repo})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return ob
 }
 
@@ -117,9 +105,7 @@ func TestOtherPoolHangs(t *testing.T) {
 	t.Cleanup(func() { _ = own.Close() })
 	app, ob := migrated(t, file(t)), outboxOn(t, own)
 	for range 5 {
-		if err := publishIn(t, app, ob); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, publishIn(t, app, ob))
 	}
 	letGo()
 	fixture.Await(t, "the background gives up", func() bool { return h.ended.Load() == 1 })

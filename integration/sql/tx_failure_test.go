@@ -43,9 +43,7 @@ func TestSQLTxCommitRefused(t *testing.T) {
 		wantRows(t, pool.DB)
 		next := pool.mustBegin(t, t.Context())
 		next.write(t, 2)
-		if err := next.business.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, next.business.Commit())
 		next.want(t, 2, core.Committed)
 		wantRows(t, pool.DB, 2)
 	})
@@ -96,9 +94,7 @@ func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
 		if victim.outcomes[1] == core.Committed {
 			t.Fatal("a ghost: the row was reported as committed")
 		}
-		if err := other.business.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, other.business.Commit())
 		other.want(t, 200, core.Committed)
 		if got := rowsOf(t, pool.DB); got[0] == 1 {
 			t.Fatal("the victim's row is there")
@@ -163,9 +159,7 @@ func TestSQLTxConnectionLostAtCommit(t *testing.T) {
 		tx := pool.mustBegin(t, t.Context())
 		tx.write(t, 1)
 		var n int64
-		if err := tx.business.QueryRowContext(t.Context(), id).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, tx.business.QueryRowContext(t.Context(), id).Scan(&n))
 		fixture.MustExec(t, pool.DB, fmt.Sprintf(kill, n))
 		err := tx.business.Commit()
 		if !errors.Is(err, core.ErrCommitUnknown) {
@@ -181,9 +175,7 @@ func TestSQLTxOfAbortedTransaction(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t).Open(t)
 	tx, err := pool.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer tx.Rollback()
 	_, _ = tx.ExecContext(t.Context(), "SELECT 1/0")
 	if _, err := sqltx.TxOf(t.Context(), tx); !errors.Is(err, core.ErrTxAborted) {

@@ -69,9 +69,7 @@ func (x *sqlTx) run(t *testing.T, prepared bool, query string) {
 		return
 	}
 	stmt, err := x.business.PrepareContext(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer stmt.Close()
 	if _, err := stmt.ExecContext(t.Context()); err != nil {
 		t.Fatal(err)
@@ -117,9 +115,7 @@ func eachSQLPool(t *testing.T, fn func(t *testing.T, db testdb.DB, pool sqlPool)
 func (p sqlPool) mustBegin(t *testing.T, ctx context.Context) *sqlTx {
 	t.Helper()
 	tx, err := p.begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	t.Cleanup(func() { _ = tx.business.Rollback() })
 	return tx
 }
@@ -134,21 +130,15 @@ func wantRows(t *testing.T, db *sql.DB, want ...int) {
 func rowsOf(t *testing.T, db *sql.DB) []int {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), "SELECT n FROM written ORDER BY n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	defer rows.Close()
 	got := []int{}
 	for rows.Next() {
 		var n int
-		if err := rows.Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, rows.Scan(&n))
 		got = append(got, n)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, rows.Err())
 	return got
 }
 
@@ -160,16 +150,12 @@ func TestSQLTxCommitAndRollback(t *testing.T) {
 			t.Fatalf("tracked %v, dialect %q", tx.Tracked(), tx.Dialect())
 		}
 		tx.write(t, 1)
-		if err := tx.business.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, tx.business.Commit())
 		tx.want(t, 1, core.Committed)
 
 		tx = pool.mustBegin(t, t.Context())
 		tx.write(t, 2)
-		if err := tx.business.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, tx.business.Rollback())
 		tx.want(t, 2, core.RolledBack)
 		wantRows(t, pool.DB, 1)
 	})
@@ -190,9 +176,7 @@ func TestSQLTxSavepoints(t *testing.T) {
 					t.Errorf("PrepareContext returned %v", err)
 				}
 				tx.write(t, 23)
-				if err := tx.business.Commit(); err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, tx.business.Commit())
 				continue
 			}
 			base := 10
@@ -205,9 +189,7 @@ func TestSQLTxSavepoints(t *testing.T) {
 			tx.run(t, prepared, "ROLLBACK TO SAVEPOINT a")
 			tx.write(t, base+3)
 			tx.run(t, prepared, "RELEASE SAVEPOINT a")
-			if err := tx.business.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, tx.business.Commit())
 			tx.want(t, base+1, core.Committed)
 			tx.want(t, base+2, core.RolledBack)
 			tx.want(t, base+3, core.Committed)
@@ -240,28 +222,20 @@ func TestSQLTxOnPoolWithoutConnector(t *testing.T) {
 		pool := db.Open(t)
 		fixture.MustExec(t, pool, "CREATE TABLE written (n INTEGER PRIMARY KEY)"+fixture.Engine(db))
 		tx, err := pool.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		defer tx.Rollback()
 		ob, err := sqltx.TxOf(t.Context(), tx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		if ob.Tracked() || ob.Dialect() != db.Dialect || ob.Err() != nil {
 			t.Fatalf("tracked %v, dialect %q, err %v", ob.Tracked(), ob.Dialect(), ob.Err())
 		}
 		if _, err := ob.Exec(t.Context(), "INSERT INTO written (n) VALUES (1)"); err != nil {
 			t.Fatalf("the probe broke the transaction: %v", err)
 		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, tx.Commit())
 		wantRows(t, pool, 1)
 		conn, err := pool.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		defer conn.Close()
 		for _, notTx := range []sqltx.Conn{pool, conn, tx} {
 			if _, err := sqltx.TxOf(t.Context(), notTx); !errors.Is(err, core.ErrNoTransaction) {
@@ -277,26 +251,20 @@ func TestSQLTxDialectIsToldFromTheDriver(t *testing.T) {
 		pool := sql.OpenDB(sqltx.Connector(db.Connector(t), ""))
 		defer pool.Close()
 		tx, err := sqltx.Begin(t.Context(), pool, nil, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		defer tx.Rollback()
 		if tx.Dialect() != db.Dialect {
 			t.Fatalf("dialect %q, want %q", tx.Dialect(), db.Dialect)
 		}
 		conn, err := pool.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		defer conn.Close()
-		if err := conn.Raw(func(dc any) error {
+		fixture.NoError(t, conn.Raw(func(dc any) error {
 			if raw := fmt.Sprintf("%T", dc.(interface{ Raw() driver.Conn }).Raw()); strings.Contains(raw, "sqloutbox") {
 				t.Errorf("Raw is a %s", raw)
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	})
 }
 
@@ -313,7 +281,7 @@ func TestSQLTxTransactor(t *testing.T) {
 			}
 		}
 		noStock := errors.New("no stock")
-		if err := r.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+		fixture.NoError(t, r.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 			if err := put(1, nil)(ctx, tx); err != nil {
 				return err
 			}
@@ -321,9 +289,7 @@ func TestSQLTxTransactor(t *testing.T) {
 				return fmt.Errorf("nested: %w", err)
 			}
 			return r.RunInTx(ctx, put(3, nil))
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		x.want(t, 1, core.Committed)
 		x.want(t, 2, core.RolledBack)
 		x.want(t, 3, core.Committed)

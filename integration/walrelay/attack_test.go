@@ -336,9 +336,7 @@ func TestPartitions(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
-		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: core.Postgres, PartitionEvery: 24 * time.Hour})
-		fixture.NoError(t, err)
-		fixture.NoError(t, repo.Migrate(t.Context()))
+		repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: core.Postgres, PartitionEvery: 24 * time.Hour})
 		w := newWorld(t, db)
 		var kind string
 		fixture.NoError(t, pool.QueryRowContext(t.Context(), "SELECT relkind FROM pg_class WHERE oid = "+
@@ -351,7 +349,7 @@ func TestPartitions(t *testing.T) {
 		cfg.Tables.PartitionEvery = 24 * time.Hour
 		w.refuse("b", 2)
 		relay := w.relay(cfg)
-		w.runRelay(relay)
+		fixture.RunRelay(w, relay)
 		w.publish("a", 1, 5)
 		w.publish("b", 1, 5)
 		// A partition for ids of the far future is added.
@@ -403,7 +401,7 @@ func TestChaos(t *testing.T) {
 		cfg.CheckpointEvery, cfg.StallLimit = 200*time.Millisecond, 100*time.Millisecond
 		r := w.relay(cfg)
 		relays = append(relays, r)
-		w.runRelay(r)
+		fixture.RunRelay(w, r)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

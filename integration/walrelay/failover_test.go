@@ -135,7 +135,7 @@ func TestFailover(t *testing.T) {
 			cfg.Failover = follows
 			relay := w.relay(cfg)
 			fixture.NoError(t, relay.Setup(t.Context()))
-			w.runRelay(relay)
+			fixture.RunRelay(w, relay)
 			w.publish("a", 1, 10)
 			w.await(10)
 			w.awaitCheckpoint(relay)

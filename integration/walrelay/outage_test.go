@@ -115,7 +115,7 @@ func TestReplayOfWaitingEvent(t *testing.T) {
 		cfg := w.config()
 		cfg.Window, cfg.StallLimit = 5, 10*time.Millisecond
 		r := w.relay(cfg)
-		w.runRelay(r)
+		fixture.RunRelay(w, r)
 		fixture.Await(t, "events wait in the table, and the replays have been read", func() bool {
 			st, err := r.Status(t.Context())
 			return err == nil && st.Confirmed >= end && w.service.Statuses()[fixture.StatusNew] >= 28
@@ -167,7 +167,7 @@ func TestSkipDead(t *testing.T) {
 		cfg := w.config()
 		cfg.Outbox.DeadPolicy = core.SkipDead
 		relay := w.relay(cfg)
-		w.runRelay(relay)
+		fixture.RunRelay(w, relay)
 		w.publish("a", 1, 4)
 		w.await(3)
 		if got := w.copies("a"); !slices.Equal(got, []string{"1", "3", "4"}) {
@@ -189,7 +189,7 @@ func TestDiscard(t *testing.T) {
 		cfg := w.config()
 		cfg.StallLimit = -1
 		relay := w.relay(cfg)
-		stop := w.runRelay(relay)
+		stop := fixture.RunRelay(w, relay)
 		w.service.Publish(core.Event{Type: "counted", Topic: "down"})
 		w.refuse("a", 2)
 		w.publish("a", 1, 3)
@@ -300,7 +300,7 @@ func TestStandBy(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		relays := []*walrelay.Relay{w.relay(w.config()), w.relay(w.config())}
-		stops := []func(){w.runRelay(relays[0]), w.runRelay(relays[1])}
+		stops := []func(){fixture.RunRelay(w, relays[0]), fixture.RunRelay(w, relays[1])}
 		w.publish("a", 1, 5)
 		w.await(5)
 		leading := func() (n int) {
@@ -355,7 +355,7 @@ func TestLogBacklog(t *testing.T) {
 			}
 			return nil
 		})
-		stop := w.runRelay(reads)
+		stop := fixture.RunRelay(w, reads)
 		w.publish("bad", 1, 1)
 		w.await(1)
 		fixture.Await(t, "a key is spilled", func() bool { return ask(reads).SpilledKeys == 1 })

@@ -57,7 +57,7 @@ func TestRepairDropped(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		cfg := w.quick()
 		relay := w.relay(cfg)
-		stop := w.runRelay(relay)
+		stop := fixture.RunRelay(w, relay)
 		w.publish("old", 1, 50)
 		w.await(50)
 		// A transaction of another database keeps the checkpoint back as long as it is open.
@@ -77,7 +77,7 @@ func TestRepairDropped(t *testing.T) {
 			fixture.NoError(t, err)
 		}
 		relay = w.relay(cfg)
-		stop = w.runRelay(relay)
+		stop = fixture.RunRelay(w, relay)
 		w.publish("a", 1, 3)
 		w.await(53)
 		w.awaitCheckpoint(relay)
@@ -94,7 +94,7 @@ func TestRepairDropped(t *testing.T) {
 		if err := w.relay(never).Run(t.Context()); !errors.Is(err, walrelay.ErrSlotLost) {
 			t.Fatalf("Run returns %v", err)
 		}
-		w.runRelay(relay)
+		fixture.RunRelay(w, relay)
 		w.publish("a", 10, 12)
 		fixture.AwaitIn(t, repairLimit, "all events are there", func() bool {
 			return w.last("a") == "12" && w.last("b") == "3" && w.last("saved") == "1"
@@ -129,13 +129,13 @@ func TestRepairSpilled(t *testing.T) {
 		cfg := w.config()
 		cfg.CheckpointEvery = time.Hour // so that all events are published again
 		relay := w.relay(cfg)
-		stop := w.runRelay(relay)
+		stop := fixture.RunRelay(w, relay)
 		w.publish("a", 1, 5)
 		fixture.Await(t, "the key is spilled", func() bool { return w.service.Statuses()[fixture.StatusNew] == 2 })
 		stop()
 		w.publish("a", 6, 7)
 		w.dropSlot()
-		w.runRelay(relay)
+		fixture.RunRelay(w, relay)
 		fixture.Await(t, "two more wait in the table", func() bool {
 			return w.service.Statuses()[fixture.StatusNew] == 4
 		})
@@ -154,7 +154,7 @@ func TestRepairBeforeARefusedEvent(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		w.refuse("a", 3)
 		relay := w.relay(w.config())
-		stop := w.runRelay(relay)
+		stop := fixture.RunRelay(w, relay)
 		w.publish("a", 1, 3)
 		fixture.Await(t, "the third event is dead", func() bool {
 			return w.service.Statuses()[fixture.StatusDead] == 1
@@ -162,7 +162,7 @@ func TestRepairBeforeARefusedEvent(t *testing.T) {
 		stop()
 		fixture.MustExec(t, w.service.Pool, "UPDATE outbox_log SET checkpoint = '0'") // all events are published again
 		w.dropSlot()
-		w.runRelay(relay)
+		fixture.RunRelay(w, relay)
 		w.await(4)
 		w.publish("a", 4, 5)
 		w.publish("b", 1, 1)
@@ -182,7 +182,7 @@ func TestSlotMoved(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		relay := w.relay(w.quick())
-		stop := w.runRelay(relay)
+		stop := fixture.RunRelay(w, relay)
 		w.publish("a", 1, 3)
 		w.await(3)
 		stop()
@@ -213,7 +213,7 @@ func TestRepairOfACopyGoesOn(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		cfg := w.quick()
 		relay := w.relay(cfg)
-		stop := w.runRelay(relay)
+		stop := fixture.RunRelay(w, relay)
 		w.publish("a", 1, 3)
 		w.await(3)
 		stop()
@@ -225,7 +225,7 @@ func TestRepairOfACopyGoesOn(t *testing.T) {
 		cfg.Repair = walrelay.RepairAlways
 		w.pub.Outage("counts", core.Unavailable(errors.New("away")))
 		relay = w.relay(cfg)
-		stop = w.runRelay(relay)
+		stop = fixture.RunRelay(w, relay)
 		fixture.Await(t, "the repair publishes", func() bool {
 			s, err := relay.Status(t.Context())
 			return err == nil && s.Repairing && s.Leading && len(w.pub.Attempts()) > 3
@@ -234,7 +234,7 @@ func TestRepairOfACopyGoesOn(t *testing.T) {
 		w.pub.Restore("counts")
 		w.refuse("b", 1)
 		relay = w.relay(w.quick())
-		stop = w.runRelay(relay)
+		stop = fixture.RunRelay(w, relay)
 		fixture.AwaitIn(t, repairLimit, "all events arrive", func() bool { return w.last("a") == "6" })
 		w.wantRepeats("a", 6)
 		fixture.Await(t, "the repair has ended", func() bool {
@@ -249,7 +249,7 @@ func TestRepairOfACopyGoesOn(t *testing.T) {
 		stop()
 		w.pub.FailFor(nil)
 		relay = w.relay(w.quick())
-		w.runRelay(relay)
+		fixture.RunRelay(w, relay)
 		fixture.NoError(t, w.redrive(t.Context(), relay.Outbox()))
 		w.awaitLast("b", 3)
 		w.wantRepeats("b", 3)
@@ -303,7 +303,7 @@ func TestSlotLost(t *testing.T) {
 	w, server := newPrivateWorld(t)
 	w.setUp()
 	relay := w.relay(w.quick())
-	stop := w.runRelay(relay)
+	stop := fixture.RunRelay(w, relay)
 	w.publish("a", 1, 3)
 	w.await(3)
 	stop()
@@ -328,7 +328,7 @@ func TestSlotLost(t *testing.T) {
 	fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM RESET max_slot_wal_keep_size")
 	fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")
 	w.publish("a", 7, 9)
-	w.runRelay(relay)
+	fixture.RunRelay(w, relay)
 	w.awaitLast("a", 9)
 	w.publish("b", 1, 20)
 	w.awaitLast("b", 20)

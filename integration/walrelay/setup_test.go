@@ -93,9 +93,7 @@ func TestNamesAndRights(t *testing.T) {
 		w := newWorld(t, db)
 		tables := sqloutbox.Config{Schema: "own", Prefix: "out_", PartitionEvery: 24 * 3600e9}
 		fixture.MustExec(t, w.service.Pool, "CREATE SCHEMA own")
-		repo, err := sqloutbox.New(w.service.Pool, tables)
-		fixture.NoError(t, err)
-		fixture.NoError(t, repo.Migrate(t.Context()))
+		repo := fixture.NewRepository(t, w.service.Pool, tables)
 		service, err := core.New(core.Config{Repository: repo, RelayedByLog: true})
 		fixture.NoError(t, err)
 		w.service.Outbox = service
@@ -150,7 +148,7 @@ func TestStatements(t *testing.T) {
 		for _, text := range relay.Statements() {
 			fixture.MustExec(t, w.service.Pool, text)
 		}
-		w.runRelay(relay)
+		fixture.RunRelay(w, relay)
 		w.publish("a", 1, 3)
 		w.await(3)
 	})

@@ -80,7 +80,7 @@ func TestSpill(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		w.refuse("a", 3)
 		relay := w.relay(w.config())
-		stop := w.runRelay(relay)
+		stop := fixture.RunRelay(w, relay)
 		w.publish("a", 1, 5)
 		w.publish("b", 1, 5)
 		fixture.Await(t, "three events of a key are in the table", func() bool {
@@ -90,7 +90,7 @@ func TestSpill(t *testing.T) {
 		w.await(2 + 5)
 		stop() // the spilled events stay in the table
 		relay = w.relay(w.config())
-		w.runRelay(relay)
+		fixture.RunRelay(w, relay)
 		w.publish("a", 6, 6)
 		fixture.Await(t, "a later event is in the table", func() bool {
 			return w.service.Statuses()[fixture.StatusNew] == 3

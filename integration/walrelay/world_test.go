@@ -103,26 +103,7 @@ func (w *world) relay(cfg walrelay.Config) *walrelay.Relay {
 // run runs a relay until stop is called or the test ends.
 func (w *world) run(cfg walrelay.Config) (stop func()) {
 	w.Helper()
-	return w.runRelay(w.relay(cfg))
-}
-
-func (w *world) runRelay(r *walrelay.Relay) (stop func()) {
-	w.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	var once atomic.Bool
-	stop = func() {
-		if once.Swap(true) {
-			return
-		}
-		cancel()
-		if err := <-done; err != nil {
-			w.Errorf("Run: %v", err)
-		}
-	}
-	w.Cleanup(stop)
-	return stop
+	return fixture.RunRelay(w, w.relay(cfg))
 }
 
 // setUp makes the slot, so that events that are inserted from here on come from the log.

@@ -113,15 +113,10 @@ func every() []string {
 	return among("postgres", "postgres18", "mariadb", "mysql", "sqlite")
 }
 
-// MariaDBAndMySQL runs fn as a subtest on each of the two.
+// MariaDBAndMySQL is Every for tests that run on these two alone.
 func MariaDBAndMySQL(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
-	for _, name := range []string{"mariadb", "mysql"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fn(t, openers[name](t))
-		})
-	}
+	each(t, slices.DeleteFunc(every(), func(name string) bool { return name != "mariadb" && name != "mysql" }), fn)
 }
 
 var openers = map[string]func(*testing.T) DB{

@@ -1,5 +1,5 @@
 // Package metrics_test scrapes relays as Prometheus does.
-package metrics_test
+package monitoring
 
 import (
 	"errors"
@@ -39,7 +39,7 @@ func TestScrapeAgreesWithTheTable(t *testing.T) {
 			return nil
 		})
 		p.Publish(core.Event{Type: "waits", Topic: "orders"}, core.Event{Type: "waits", Topic: "orders", Key: "k"})
-		requireLines(t, scrape(t, server.URL),
+		requireLines(t, getPage(t, server.URL),
 			`outbox_backlog_messages{state="pending"} 2`,
 			`outbox_backlog_messages{state="dead"} 0`,
 			`outbox_relay_messages_total{destination="mail",outcome="dead",path="cold"} 0`,
@@ -66,7 +66,7 @@ func TestScrapeAgreesWithTheTable(t *testing.T) {
 			return strings.Contains(page, `{destination="mail",outcome="dead",path="`+path+`"} 1`)
 		}
 		fixture.Await(t, "the figures", func() bool {
-			page = scrape(t, server.URL)
+			page = getPage(t, server.URL)
 			// The metric is counted after the row has changed.
 			return len(missing(page, lines)) == 0 && (deadOn("hot") || deadOn("cold"))
 		})
@@ -93,7 +93,7 @@ func TestScrapeTellsWhatOtherProcessesChanged(t *testing.T) {
 		p.Publisher.FailFor(func(core.Delivery) error { return core.Permanent(errors.New("not readable")) })
 		p.Publish(core.Event{Type: "e", Topic: "orders"}, core.Event{Type: "e", Topic: "orders"})
 		fixture.NoError(t, p.Outbox.Drain(t.Context()))
-		requireLines(t, scrape(t, server.URL), `outbox_audit_rows_total{action="redrive"} 0`,
+		requireLines(t, getPage(t, server.URL), `outbox_audit_rows_total{action="redrive"} 0`,
 			`outbox_audit_rows_total{action="pause"} 0`)
 
 		other := fixture.JoinProcess(t, db, p.Publisher, core.Config{}).Outbox
@@ -109,13 +109,13 @@ func TestScrapeTellsWhatOtherProcessesChanged(t *testing.T) {
 		}
 		pause := core.PauseRequest{Topic: "orders", Actor: "ada", Reason: "upgrade"}
 		fixture.NoError(t, other.Pause(t.Context(), pause))
-		requireLines(t, scrape(t, server.URL), `outbox_audit_rows_total{action="redrive"} 2`,
+		requireLines(t, getPage(t, server.URL), `outbox_audit_rows_total{action="redrive"} 2`,
 			`outbox_audit_rows_total{action="pause"} 1`, `outbox_operator_events_total{action="redrive"} 0`,
 			`outbox_backlog_errors_total 0`)
 	})
 }
 
-func scrape(t *testing.T, url string) string {
+func getPage(t *testing.T, url string) string {
 	t.Helper()
 	res, err := http.Get(url)
 	fixture.NoError(t, err)

@@ -1,9 +1,8 @@
-package command_test
+package once_test
 
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -41,11 +40,9 @@ func eachEffectWorld(t *testing.T, fn func(t *testing.T, w *effectWorld)) {
 	t.Helper()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		w := &effectWorld{t: t, db: db, pool: db.Open(t)}
-		var err error
-		w.repo, err = sqloutbox.New(w.pool, sqloutbox.Config{Dialect: db.Dialect})
-		fixture.NoError(t, err)
-		fixture.NoError(t, w.repo.Migrate(t.Context()))
+		w.repo = fixture.NewRepository(t, w.pool, sqloutbox.Config{Dialect: db.Dialect})
 		w.store = fixture.NewEffectStore(t, w.pool, sqlcommand.Config{Dialect: db.Dialect})
+		var err error
 		w.outbox, err = core.New(core.Config{Repository: w.repo})
 		fixture.NoError(t, err)
 		w.queue, err = command.NewQueue(command.QueueConfig{Store: w.store, Outbox: w.outbox})
@@ -124,17 +121,7 @@ func (w *effectWorld) runRelay(cfg core.Config) *core.Outbox {
 	cfg.Breaker = core.BreakerPolicy{ProbeInterval: 50 * time.Millisecond}
 	ob, err := core.New(cfg)
 	fixture.NoError(w.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := ob.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			w.t.Error(err)
-		}
-	})
-	w.t.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
+	fixture.RunRelay(w.t, ob)
 	return ob
 }
 

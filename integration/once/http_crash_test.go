@@ -1,4 +1,4 @@
-package httpkey_test
+package once_test
 
 import (
 	"database/sql"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -46,9 +47,7 @@ func TestHTTPKeyCrash(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		form := "lease"
 		if p.tx {
 			form = "tx"

@@ -1,4 +1,4 @@
-package command_test
+package once_test
 
 import (
 	"context"
@@ -23,6 +23,7 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 		"refuses": func(context.Context) error { return fmt.Errorf("dial tcp: %w", syscall.ECONNREFUSED) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 				const live = 10
 				each := 25

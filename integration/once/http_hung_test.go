@@ -1,4 +1,4 @@
-package httpkey_test
+package once_test
 
 import (
 	"context"
@@ -68,18 +68,15 @@ func TestHTTPKeyHungCommit(t *testing.T) {
 		"MariaDB":    testdb.MariaDB,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			db := open(t)
 			proxy, err := wireproxy.New(fixture.ServerOf(t, db))
-			if err != nil {
-				t.Fatal(err)
-			}
+			fixture.NoError(t, err)
 			t.Cleanup(proxy.Close)
 			behind := fixture.Through(t, db, proxy, 2*time.Second)
 			if db.Dialect == core.MySQL { // the usual configuration: the driver waits without a limit
 				cfg, err := mysqldriver.ParseDSN(behind.DSN)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, err)
 				cfg.ReadTimeout = 0
 				behind.DSN = cfg.FormatDSN()
 			}

@@ -1,4 +1,4 @@
-package httpkey_test
+package once_test
 
 import (
 	"context"
@@ -70,17 +70,13 @@ func (p *httpPayments) server(t testing.TB, configure func(*httpkey.Config)) htt
 		prefix, cfg.Transactor = "transaction_", sqltx.NewTransactor(p.pool, p.db.Dialect)
 	}
 	store, err := sqlonce.New(p.pool, sqlonce.Config{Dialect: p.db.Dialect, Prefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	cfg.Keys.Store = store
 	if configure != nil {
 		configure(&cfg)
 	}
 	keys, err := httpkey.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", keys.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.runs.Add(1)
@@ -347,9 +343,7 @@ func TestHTTPKeyDatabaseDown(t *testing.T) {
 	t.Parallel()
 	eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 		h := p.server(t, nil)
-		if err := p.pool.Close(); err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, p.pool.Close())
 		if w := payBy(h, "k1", "42"); w.Code != http.StatusServiceUnavailable || p.runs.Load() != 0 {
 			t.Errorf("answered %d %s", w.Code, w.Body)
 		}

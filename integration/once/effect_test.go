@@ -1,4 +1,4 @@
-package command_test
+package once_test
 
 import (
 	"context"
@@ -218,15 +218,13 @@ func TestEffectRetryDeadRedrive(t *testing.T) {
 		}
 		healthy.Store(true)
 		for _, p := range dead {
-			if err := w.inTx(func(ctx context.Context, _ core.Tx) error {
+			fixture.NoError(t, w.inTx(func(ctx context.Context, _ core.Tx) error {
 				redriven, err := w.queue.Redrive(ctx, nil, p.ID, "ada", "the address was corrected")
 				if !redriven {
 					t.Errorf("%s was not redriven", p.Key)
 				}
 				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 		for _, p := range dead {
 			w.await(p.Effect, command.StatusCompleted)

@@ -1,4 +1,4 @@
-package command_test
+package once_test
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 // Package cloudevents_test compares the events that this project sends and reads with the Go SDK of
 // CloudEvents.
-package cloudevents_test
+package brokers_test
 
 import (
 	"bytes"
@@ -25,6 +25,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
 // protocol is a binding of ours, and the SDK's way to read and write its messages.
@@ -56,13 +57,9 @@ func readHTTP(t *testing.T, m cloudevents.Message) binding.Message {
 func writeHTTP(ctx context.Context, t *testing.T, m binding.Message) cloudevents.Message {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
-	if err := sdkhttp.WriteRequest(ctx, m, r); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, sdkhttp.WriteRequest(ctx, m, r))
 	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return cloudevents.Message{Headers: header(t, r.Header), Body: body}
 }
 
@@ -84,9 +81,7 @@ func readAMQP(t *testing.T, m cloudevents.Message) binding.Message {
 func writeAMQP(ctx context.Context, t *testing.T, m binding.Message) cloudevents.Message {
 	t.Helper()
 	var msg amqp.Message
-	if err := sdkamqp.WriteMessage(ctx, m, &msg); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, sdkamqp.WriteMessage(ctx, m, &msg))
 	headers := map[string]string{}
 	if msg.Properties.ContentType != nil {
 		headers[core.HeaderContentType] = *msg.Properties.ContentType
@@ -116,17 +111,13 @@ func readKafka(t *testing.T, m cloudevents.Message) binding.Message {
 func writeKafka(ctx context.Context, t *testing.T, m binding.Message) cloudevents.Message {
 	t.Helper()
 	var record sarama.ProducerMessage
-	if err := sdkkafka.WriteProducerMessage(ctx, m, &record); err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, sdkkafka.WriteProducerMessage(ctx, m, &record))
 	headers := map[string]string{}
 	for _, h := range record.Headers {
 		headers[string(h.Key)] = string(h.Value)
 	}
 	body, err := record.Value.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return cloudevents.Message{Headers: headers, Body: body}
 }
 
@@ -143,18 +134,14 @@ func writeNATS(ctx context.Context, t *testing.T, m binding.Message) cloudevents
 	t.Helper()
 	var body bytes.Buffer
 	h, err := sdknats.WriteMsg(ctx, m, &body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return cloudevents.Message{Headers: header(t, h), Body: body.Bytes()}
 }
 
 func header(t *testing.T, h map[string][]string) map[string]string {
 	t.Helper()
 	headers, err := cloudevents.Header(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return headers
 }
 
@@ -192,13 +179,9 @@ func TestSDKReadsOurEvents(t *testing.T) {
 					placed(p.subject(mode)), {ID: "1", Source: "/orders", Type: "t"},
 				} {
 					m, err := encode(want)
-					if err != nil {
-						t.Fatal(err)
-					}
+					fixture.NoError(t, err)
 					got, err := binding.ToEvent(t.Context(), p.read(t, m))
-					if err != nil {
-						t.Fatal(err)
-					}
+					fixture.NoError(t, err)
 					requireSame(t, got, want)
 				}
 			})
@@ -214,9 +197,7 @@ func TestSDKReadsOurBytes(t *testing.T) {
 	}
 	for name, p := range protocols {
 		m, err := p.ours.Structured(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		got, err := binding.ToEvent(t.Context(), p.read(t, m))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -265,9 +246,7 @@ func TestWeReadEventsOfTheSDK(t *testing.T) {
 				for k, v := range want.Extensions {
 					e.SetExtension(k, v)
 				}
-				if err := e.SetData(want.DataContentType, want.Data); err != nil {
-					t.Fatal(err)
-				}
+				fixture.NoError(t, e.SetData(want.DataContentType, want.Data))
 				m := p.write(force(t.Context()), t, binding.ToMessage(&e))
 				got, err := p.ours.Decode(m)
 				if err != nil {

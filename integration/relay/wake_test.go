@@ -1,4 +1,4 @@
-package wake_test
+package relay_test
 
 import (
 	"bytes"
@@ -81,9 +81,7 @@ func listen(t *testing.T, db testdb.DB) func(context.Context, func()) error {
 func pgxConfig(t *testing.T, db testdb.DB) *pgx.ConnConfig {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fixture.NoError(t, err)
 	return cfg
 }
 
@@ -182,9 +180,7 @@ func TestRollbackWakesNobody(t *testing.T) {
 				return nil
 			}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		for range 10 {
 			if err := p.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 				_, err := p.Outbox.Publish(ctx, tx, core.Event{Type: "a"})
@@ -192,7 +188,7 @@ func TestRollbackWakesNobody(t *testing.T) {
 			}); !errors.Is(err, fixture.ErrBusiness) {
 				t.Fatal(err)
 			}
-			if err := p.Tx.RunInTx(t.Context(), func(ctx context.Context, _ core.Tx) error {
+			fixture.NoError(t, p.Tx.RunInTx(t.Context(), func(ctx context.Context, _ core.Tx) error {
 				if err := p.Tx.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error { // a savepoint
 					_, err := p.Outbox.Publish(ctx, tx, core.Event{Type: "a"})
 					return errors.Join(err, fixture.ErrBusiness)
@@ -200,9 +196,7 @@ func TestRollbackWakesNobody(t *testing.T) {
 					return err
 				}
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 		if n := notified.Load(); n != 0 {
 			t.Fatalf("%d Notifies after rollbacks only", n)
@@ -218,9 +212,7 @@ func TestListenHearsNotify(t *testing.T) {
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{})
 		other, err := sqloutbox.New(db.Open(t), sqloutbox.Config{Dialect: db.Dialect})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fixture.NoError(t, err)
 		hear := listen(t, db)
 		if hear == nil {
 			hear = other.Listen

@@ -1,5 +1,5 @@
 // Package tracing_test follows a request through the outbox, Kafka and the inbox.
-package tracing_test
+package monitoring
 
 import (
 	"context"

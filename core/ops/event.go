@@ -37,8 +37,7 @@ type Event struct {
 
 	ErrorCode string `json:"error_code,omitempty"` // class of the last failure, or a special code
 	Error     string `json:"error,omitempty"`      // text of the last failure, without credentials
-	// ErrorGroup is the name of its group that the relay stored with the last failure. Empty: the
-	// version before marked it, and Fingerprint works it out.
+	// ErrorGroup is the name of its group that the relay stored with the last failure.
 	ErrorGroup string `json:"error_group,omitempty"`
 
 	// Receipt is the place at the broker, such as topic/partition@offset, if the publisher tells

@@ -1,16 +1,11 @@
 package ops
 
-import "github.com/ormoutbox/ormoutbox/core/internal/failgroup"
-
 // Fingerprint names the failure of an event: a hash of its error code, topic, type, and the text of
 // its error without numbers, ids and quoted texts. Events that failed alike have the same one. It
 // is empty if the event has no error.
 func (e *Event) Fingerprint() string {
-	switch {
-	case e.ErrorCode == "" && e.Error == "":
+	if e.ErrorCode == "" && e.Error == "" {
 		return ""
-	case e.ErrorGroup != "":
-		return e.ErrorGroup
 	}
-	return failgroup.Of(e.ErrorCode, e.Topic, e.Type, e.Error)
+	return e.ErrorGroup
 }

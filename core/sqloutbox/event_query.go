@@ -125,11 +125,7 @@ func newEventQuery(n names, s ops.Scan, p *part) *eventQuery {
 	equal("aggregate_type", s.AggregateType)
 	equal("aggregate_id", s.AggregateID)
 	equal("last_error_code", s.ErrorCode)
-	if s.Fingerprint != "" { // that of the others is worked out here
-		q.where(func() string {
-			return "(e.error_group IS NULL OR {bin:e.error_group} = " + q.text(s.Fingerprint) + ")"
-		})
-	}
+	equal("error_group", s.Fingerprint)
 	if !s.CreatedFrom.IsZero() {
 		q.where(func() string { return "e.created_at >= " + q.time(s.CreatedFrom) })
 	}

@@ -12,7 +12,6 @@ import (
 func groupCases() []repositoryCase {
 	all := []repositoryCase{
 		{"the group of a failure is stored with it", groupStored},
-		{"rows without a group have the one that is worked out", groupWorkedOut},
 		{"a group that is hard to store stops nothing", groupOdd},
 		{"a note is read as it was written", groupNoted},
 		{"a note and a mute leave each other alone", groupMuted},
@@ -60,7 +59,7 @@ func groupStored(f *fixture) {
 		})[0], "not changed")
 		e := f.event(row.ID)
 		f.must(e.ErrorGroup == group && e.ErrorCode == "c" && e.Error == "m", "failure %d is read as %+v", i, e)
-		f.must(e.Fingerprint() != "" && (group == "" || e.Fingerprint() == group), "fingerprint %q", e.Fingerprint())
+		f.must(e.Fingerprint() == group, "fingerprint %q", e.Fingerprint())
 	}
 	f.commit(other)
 	f.must(f.fail(nodeA, core.Failure{
@@ -72,20 +71,6 @@ func groupStored(f *fixture) {
 	e := f.event(row.ID)
 	f.must(e.Fingerprint() == "" && f.ofGroup(strings.Repeat("d", 16)) == 0,
 		"a row that is done has a fingerprint: %+v", e)
-}
-
-func groupWorkedOut(f *fixture) {
-	rows := newRows(2, "topic", "")
-	f.commit(rows...)
-	for _, c := range f.claim(request(nodeA)) {
-		message := "order " + c.ID.String() + " has no total"
-		f.must(f.fail(nodeA, core.Failure{ClaimRef: ref(c), Kind: core.FailDead, Code: "c", Message: message})[0],
-			"not changed")
-	}
-	one, two := f.event(rows[0].ID), f.event(rows[1].ID)
-	f.must(one.ErrorGroup == "" && len(one.Fingerprint()) == 16 && one.Fingerprint() == two.Fingerprint(),
-		"fingerprints %q and %q", one.Fingerprint(), two.Fingerprint())
-	f.must(f.ofGroup(one.Fingerprint()) == 2, "the fingerprint selects %d rows", f.ofGroup(one.Fingerprint()))
 }
 
 func groupOdd(f *fixture) {

@@ -16,7 +16,6 @@ import (
 const (
 	heartbeatEvery  = 10 * time.Second // with 20 % jitter
 	heartbeatKept   = 24 * time.Hour   // the row of a relay that did not end cleanly
-	heartbeatAgain  = 20 * time.Second // where the table is missing
 	heartbeatEnd    = 2 * time.Second  // the longest time for the removal at the end
 	heartbeatMissed = 3                // failed heartbeats in a row that are worth a warning
 
@@ -156,19 +155,13 @@ func (r *relay) beat(ctx context.Context) {
 		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 		err := reg.Beat(callCtx, r.heartbeat())
 		cancel()
-		wait := heartbeatEvery
-		switch {
-		case err == nil:
+		if err == nil {
 			failures = 0
-		case errors.Is(err, ErrNoTables): // Run has logged it when it checked the tables
-			wait = heartbeatAgain
-		default:
-			if failures++; failures == heartbeatMissed && ctx.Err() == nil {
-				r.cfg.Logger.Warn("outbox: heartbeats of this relay fail: other processes do not see that it is alive",
-					"component", "outbox", "failures", failures, "err", errorText(err))
-			}
+		} else if failures++; failures == heartbeatMissed && ctx.Err() == nil {
+			r.cfg.Logger.Warn("outbox: heartbeats of this relay fail: other processes do not see that it is alive",
+				"component", "outbox", "failures", failures, "err", errorText(err))
 		}
-		if !sleep(ctx, spread(wait, r.random())) {
+		if !sleep(ctx, spread(heartbeatEvery, r.random())) {
 			return
 		}
 	}

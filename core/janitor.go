@@ -108,7 +108,7 @@ func (j *janitor) forgetRelays(ctx context.Context) {
 	}
 	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
-	if _, err := reg.ForgetRelays(callCtx, heartbeatKept); err != nil && !errors.Is(err, ErrNoTables) {
+	if _, err := reg.ForgetRelays(callCtx, heartbeatKept); err != nil {
 		j.failed(ctx, "relays", err)
 	}
 }

@@ -21,24 +21,19 @@ type settings struct {
 type reading[T any] struct {
 	list     []T
 	at       time.Time
-	missing  bool // there is no such table
-	failures int  // in a row
+	failures int // in a row
 }
 
 // look reads the settings again. If they cannot be read, those that were read last stay. A third
-// failure in a row is reported with unknown. Run has logged a missing table when it checked the
-// tables: it is looked for seldom.
-func (s *reading[T]) look(ctx context.Context, read func(context.Context) ([]T, bool, error),
+// failure in a row is reported with unknown.
+func (s *reading[T]) look(ctx context.Context, read func(context.Context) ([]T, error),
 	unknown func(context.Context, error),
 ) {
 	at := time.Now()
-	if s.missing && at.Sub(s.at) < heartbeatAgain {
-		return
-	}
-	list, missing, err := read(ctx)
+	list, err := read(ctx)
 	switch {
 	case err == nil:
-		*s = reading[T]{list: list, at: at, missing: missing}
+		*s = reading[T]{list: list, at: at}
 	case ctx.Err() == nil:
 		if s.failures++; s.failures == operatorsFailed {
 			unknown(ctx, err)
@@ -90,9 +85,8 @@ func (r *relay) followOperators(ctx context.Context, set settings) {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-r.operators: // this process has stored something, so there is a table
+		case <-r.operators: // this process has stored something
 			timer.Stop()
-			set.pauses.missing, set.rates.missing = false, false
 		case <-ctx.Done():
 			timer.Stop()
 			return

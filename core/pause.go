@@ -265,15 +265,15 @@ func pauseName(p Pause) slog.Attr {
 	return slog.String("destination", p.Topic)
 }
 
-// readPauses asks the table. Without a table, nothing is paused.
-func (o *Outbox) readPauses(ctx context.Context) (list []Pause, missing bool, err error) {
+// readPauses asks the Repository. In one that stores no pauses, nothing is paused.
+func (o *Outbox) readPauses(ctx context.Context) ([]Pause, error) {
 	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
-	list, err = o.Pauses(callCtx)
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ErrNoTables) {
-		return nil, true, nil
+	list, err := o.Pauses(callCtx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
 	}
-	return list, false, err
+	return list, err
 }
 
 func (o *Outbox) pausesUnknown(ctx context.Context, err error) {

@@ -134,23 +134,20 @@ func (r Rate) share(relays int) Rate {
 	return r
 }
 
-// readRates asks the table for the limits of this process. Without a table there are none.
-func (o *Outbox) readRates(ctx context.Context) (shares []Rate, missing bool, err error) {
+// readRates asks the Repository for the limits of this process. One that stores none has none.
+func (o *Outbox) readRates(ctx context.Context) (shares []Rate, err error) {
 	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
 	all, err := o.Rates(callCtx)
-	if err != nil {
-		if missing = errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ErrNoTables); missing {
-			err = nil
-		}
-		return nil, missing, err
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
 	}
-	if len(all) == 0 {
-		return nil, false, nil
+	if err != nil || len(all) == 0 {
+		return nil, err
 	}
 	relays, err := o.Relays(callCtx)
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, ErrNoTables) {
-		return nil, false, err
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, err
 	}
 	for _, rate := range all {
 		n := 1 // this one, which may not be recorded yet
@@ -161,7 +158,7 @@ func (o *Outbox) readRates(ctx context.Context) (shares []Rate, missing bool, er
 		}
 		shares = append(shares, rate.share(n))
 	}
-	return shares, false, nil
+	return shares, nil
 }
 
 func (o *Outbox) ratesUnknown(ctx context.Context, err error) {

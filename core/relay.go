@@ -163,10 +163,10 @@ func (o *Outbox) Drain(ctx context.Context) (err error) {
 	}
 	o.unrelayed.relays.Store(true)
 	var set settings
-	if set.pauses.list, _, err = o.readPauses(ctx); err != nil {
+	if set.pauses.list, err = o.readPauses(ctx); err != nil {
 		return errtext.Errorf("outbox: drain: %w", err)
 	}
-	if set.rates.list, _, err = o.readRates(ctx); err != nil {
+	if set.rates.list, err = o.readRates(ctx); err != nil {
 		return errtext.Errorf("outbox: drain: %w", err)
 	}
 	r := o.acquire(set)

@@ -750,7 +750,7 @@ func TestGaugesOfOperators(t *testing.T) {
 		for _, c := range []struct {
 			err    error
 			failed float64
-		}{{core.ErrNoTables, 0}, {errors.ErrUnsupported, 0}, {errors.New("down"), 3}} {
+		}{{errors.ErrUnsupported, 0}, {errors.New("down"), 3}} {
 			o.err = c.err
 			time.Sleep(time.Minute)
 			want(t, m, c.failed, "outbox_backlog_errors_total")

@@ -338,7 +338,7 @@ func effectSamples(b command.Backlog) []Sample {
 // old. By default it asks a query that takes longer than 150 ms less often, so that each costs at
 // most one percent of a connection. The gauges of a query that failed are missing, because an old
 // figure would hide an outage, and the failure is counted. Gauges are missing without a failure if
-// nothing is watched, or if the tables are of an older version, which has no such rows.
+// nothing is watched, or if the Repository has no such rows.
 func (s *Set) Samples(ctx context.Context) (all []Sample) {
 	w := s.watch
 	w.mu.Lock()
@@ -372,7 +372,7 @@ func (w *watch) refresh(ctx context.Context, src *source) {
 		return
 	}
 	src.last = nil
-	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, core.ErrNoTables) {
+	if !errors.Is(err, errors.ErrUnsupported) {
 		w.failed.Add(1)
 	}
 }

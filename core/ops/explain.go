@@ -137,7 +137,7 @@ func (a *API) explain(ctx context.Context, e Event) (Explanation, error) {
 // unclaimed explains an event that a relay should have claimed, or one behind it.
 func (a *API) unclaimed(ctx context.Context, x *Explanation) error {
 	relays, err := a.outbox.Relays(ctx)
-	unknown := errors.Is(err, errors.ErrUnsupported) || errors.Is(err, core.ErrNoTables)
+	unknown := errors.Is(err, errors.ErrUnsupported)
 	if err != nil && !unknown {
 		return err
 	}
@@ -175,7 +175,7 @@ func (a *API) unclaimed(ctx context.Context, x *Explanation) error {
 func (a *API) rate(ctx context.Context, topic string) (*core.Rate, error) {
 	all, err := a.outbox.Rates(ctx)
 	if err != nil {
-		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, core.ErrNoTables) {
+		if errors.Is(err, errors.ErrUnsupported) {
 			err = nil
 		}
 		return nil, err
@@ -210,7 +210,7 @@ func (a *API) head(ctx context.Context, e Event) (*Event, error) {
 func (a *API) paused(ctx context.Context, e Event) (*core.Pause, error) {
 	all, err := a.outbox.Pauses(ctx)
 	if err != nil {
-		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, core.ErrNoTables) {
+		if errors.Is(err, errors.ErrUnsupported) {
 			err = nil
 		}
 		return nil, err

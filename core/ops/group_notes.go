@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // ErrNoGroup says that no event failed with that fingerprint, and nobody has written a note on it.
@@ -152,9 +150,6 @@ func (a *API) groupNotes(ctx context.Context) (map[string]GroupNote, error) {
 		return nil, nil
 	}
 	notes, err := store.ReadGroupNotes(ctx)
-	if errors.Is(err, core.ErrNoTables) {
-		return nil, nil
-	}
 	byFingerprint := map[string]GroupNote{}
 	for _, n := range notes {
 		byFingerprint[n.Fingerprint] = n

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
@@ -184,7 +183,7 @@ func (r *WindowRequest) check() error {
 func (a *API) shortest(ctx context.Context) (map[string]Window, error) {
 	all, err := a.Windows(ctx)
 	if err != nil {
-		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, core.ErrNoTables) {
+		if errors.Is(err, errors.ErrUnsupported) {
 			err = nil
 		}
 		return nil, err

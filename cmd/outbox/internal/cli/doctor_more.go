@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ func (x *examination) retention(ctx context.Context) (all []finding, err error) 
 		return nil, err
 	}
 	declared, err := api.Windows(ctx)
-	if x.noTables || err != nil && !errors.Is(err, core.ErrNoTables) {
+	if err != nil || x.noTables {
 		return nil, err
 	}
 	for _, w := range declared {

@@ -198,14 +198,14 @@ func (a *app) state(ctx context.Context, db *database, ob *core.Outbox) (s outbo
 		s.Slots = converted(slots, slotRowOf)
 	}
 	s.noSlot = s.ByLog != nil && db.pgx != nil && len(slots) == 0
-	if pauses, err := ob.Pauses(ctx); err == nil { // tables of the version before have none
+	if pauses, err := ob.Pauses(ctx); err == nil { // else a right on the table is missing
 		s.Pauses = converted(pauses, pauseRowOf)
 	}
 	if rates, err := ob.Rates(ctx); err == nil {
 		s.Rates = converted(rates, rateRowOf)
 	}
 	relays, err := ob.Relays(ctx)
-	if err != nil { // tables of the version before have no row for each relay
+	if err != nil { // a right on the table is missing
 		return s, nil //nolint:nilerr // then it is not known, and everything else is
 	}
 	s.Relays = []relayRow{}

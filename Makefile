@@ -196,7 +196,7 @@ tidy-check: ## fail when go mod tidy would change a module
 
 .PHONY: shellcheck
 shellcheck: ## check the scripts
-	@shellcheck scripts/before scripts/bench-before docs/debezium/build scripts/debezium/fetch scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/services scripts/test .ci/run
+	@shellcheck scripts/bench-before docs/debezium/build scripts/debezium/fetch scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/services scripts/test .ci/run
 
 .PHONY: ci
 ci: ## run every check that CI runs

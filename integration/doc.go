@@ -19,7 +19,7 @@
 //   - crash: processes that are killed, hang or lose their connections at the worst moment
 //   - ops, cli: the actions of operators, and the command outbox
 //   - metrics, tracing, monitoring: instruments, spans, alert rules and dashboards
-//   - migrating, upgrade: tables of another library, and tables of the version before
+//   - migrating, upgrade: tables of another library, and two versions of the code on one table
 //   - cloudevents: events in the form of CloudEvents
 //   - docs, workspace: the pages, and the modules as their users get them
 //   - mutants: a command that breaks the code in one place at a time and requires that a test fails

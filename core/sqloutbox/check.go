@@ -39,14 +39,7 @@ func (r *Repository) Check(ctx context.Context) error {
 	if err != nil {
 		return wrap("check", err)
 	}
-	var without []string // relays work without these
-	for _, table := range []string{"relay", "plan", "pause", "group"} {
-		without = append(without, r.names.prefix+table)
-	}
-	missing := func(err error) bool {
-		m, ok := errors.AsType[*sqlkit.MissingError](err)
-		return ok && !slices.Contains(without, m.Table)
-	}
+	missing := func(err error) bool { _, ok := errors.AsType[*sqlkit.MissingError](err); return ok }
 	layout, err := r.layout(ctx)
 	if err != nil {
 		return wrap("check", err)

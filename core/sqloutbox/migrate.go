@@ -22,9 +22,8 @@ type Migration struct {
 }
 
 // Migrations returns the migrations of the schema in ascending order of versions, with the table
-// names of cfg. cfg.Dialect is required. All statements may be repeated; only SQLite refuses to
-// add a column again, and changes nothing then. On MySQL and MariaDB the statements of one text
-// belong together: run them on one connection, as these tools do.
+// names of cfg. cfg.Dialect is required. All statements may be repeated. Those of one text belong
+// together: run them on one connection, as these tools do.
 func Migrations(cfg Config) ([]Migration, error) {
 	n, err := cfg.names()
 	if err != nil {

@@ -18,7 +18,7 @@ type names struct {
 
 // longest is the longest name with the prefix, and longestPartition that of a partition.
 const (
-	longest          = "event_blocked"
+	longest          = "event_default"
 	longestPartition = "event_p20060102t150405"
 )
 
@@ -58,9 +58,8 @@ func (n names) name(name string) string { return sqlkit.Quote(n.dialect.name, n.
 var placeholder = regexp.MustCompile(`\{\{?([a-z_0-9]+)(?::([a-z_.]+))?\}?\}`)
 
 // expand fills a text: {event}, {key}, {audit}, {relay}, {plan}, {pause} and {group} are the
-// tables, {name:x} is another name, {index:x} that of an index with its schema, {text:x} another
-// name as a text, {schema} the schema as an expression of MySQL, and the other words are pieces of
-// SQL of the dialect. Files of the schema double the braces.
+// tables, {name:x} is another name, and the other words are pieces of SQL of the dialect. Files of
+// the schema double the braces.
 func (n names) expand(text string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
 		sub := placeholder.FindStringSubmatch(m)
@@ -81,15 +80,6 @@ func (n names) expand(text string) string {
 			return n.group
 		case "name":
 			return n.name(sub[2])
-		case "index":
-			return n.table(sub[2])
-		case "text":
-			return "'" + n.prefix + sub[2] + "'"
-		case "schema":
-			if n.schema == "" {
-				return "DATABASE()"
-			}
-			return "'" + n.schema + "'"
 		}
 		if f, ok := n.dialect.words[sub[1]]; ok {
 			return f(n, sub[2])

@@ -20,7 +20,7 @@ type pauseStatements struct {
 const (
 	pauseAll    = "all"
 	pauseTopic  = "topic:"  // and the topic
-	pauseTenant = "tenant:" // and the tenant; relays from before it was known pass over it
+	pauseTenant = "tenant:" // and the tenant
 )
 
 const pausesShown = "1000"

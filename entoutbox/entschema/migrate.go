@@ -186,7 +186,6 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 		&atlas.BinaryType{T: "varbinary", Size: &topic})
 	generated("open_lane", "CASE WHEN status IN (0, 2, 3) THEN lane END", &atlas.BinaryType{T: "binary", Size: &lane})
 	generated("dead", "CASE WHEN status = 3 THEN 1 ELSE 0 END", &atlas.IntegerType{T: "tinyint"})
-	slices.SortStableFunc(t.Columns, func(a, b *atlas.Column) int { return later[a.Name] - later[b.Name] })
 	t.Indexes = nil
 	for _, c := range t.Columns {
 		c.Indexes = nil
@@ -202,9 +201,6 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 	index("event_work", "open_lane", "key_seq", "ready_topic", "available_at")
 	index("event_dead", "dead", "id")
 }
-
-// later are the columns that later versions added behind all others.
-var later = map[string]int{"error_group": 1}
 
 // apply sets the storage parameters of tables that were created on PostgreSQL. Only plans for
 // PostgreSQL have such quotes.

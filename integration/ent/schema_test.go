@@ -160,22 +160,14 @@ func TestEntSchemaUpgrade(t *testing.T) {
 		e := openEntTables(t, db)
 		e.migrate(t)
 		want := description(t, e.pool, db.Dialect)
-		all, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: db.Dialect})
-		fixture.NoError(t, err)
-		conn, err := e.pool.Conn(t.Context())
-		fixture.NoError(t, err)
-		for s := range strings.SplitSeq(strings.TrimSpace(all[3].Down), ";\n") {
-			_, err := conn.ExecContext(t.Context(), s)
-			fixture.NoError(t, err)
-		}
-		fixture.NoError(t, conn.Close())
+		fixture.MustExec(t, e.pool, "ALTER TABLE outbox_event DROP COLUMN error_group")
 		repo, err := sqloutbox.New(e.pool, sqloutbox.Config{Dialect: db.Dialect})
 		fixture.NoError(t, err)
 		fixture.WantError(t, repo.Check(t.Context()), sqloutbox.ErrDrift)
 		e.migrate(t)
 		fixture.NoError(t, repo.Check(t.Context()))
-		// PostgreSQL numbers a new column past the dropped ones, so its numbers differ.
-		if got := description(t, e.pool, db.Dialect); db.Dialect != core.Postgres && !slices.Equal(got, want) {
+		// A new column is the last one, and PostgreSQL numbers it past the dropped ones.
+		if got := description(t, e.pool, db.Dialect); db.Dialect == core.SQLite && !slices.Equal(got, want) {
 			t.Errorf("the tables are %q, want %q", got, want)
 		}
 	})

@@ -765,3 +765,29 @@ func TestPartitionsForAnExistingTable(t *testing.T) {
 		})
 	}
 }
+
+// A partition that was detached before the table got a column does not have it. The rows in it that
+// must stay still come back.
+func TestPartitionDetachedBeforeAnUpgrade(t *testing.T) {
+	t.Parallel()
+	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openPartitioned(t, db)
+		whole := partitionsOf(t, pool)
+		open := rowAt(t, time.Now().Add(-30*day), "t", "k")
+		mustInsert(t, pool, repo, open)
+		for _, s := range []string{
+			"CREATE TABLE outbox_event_drop_1 (LIKE outbox_event INCLUDING ALL)",
+			"INSERT INTO outbox_event_drop_1 SELECT * FROM outbox_event", "DELETE FROM outbox_event",
+			"ALTER TABLE outbox_event ADD COLUMN later text",
+		} {
+			fixture.MustExec(t, pool, s)
+		}
+		janitor(t, repo)
+		if got := partitionsOf(t, pool); !slices.Equal(got, whole) {
+			t.Errorf("partitions %q, want %q", got, whole)
+		}
+		if tableOf(t, pool, open) == "" {
+			t.Error("the open event of the detached partition is gone")
+		}
+	})
+}

@@ -66,14 +66,18 @@ func TestRunWithoutTables(t *testing.T) {
 			t.Errorf("logged %s", log)
 		}
 
-		fixture.NoError(t, repo.Migrate(t.Context()))
-		column := "ALTER TABLE outbox_event DROP COLUMN replay_of"
-		if _, err := pool.ExecContext(t.Context(), column); err != nil {
+		if err := repo.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		fixture.MustExec(t, pool, "ALTER TABLE outbox_event DROP COLUMN replay_of")
 		if log, err = runUntil(ctx, t, repo, ""); !errors.Is(err, core.ErrNoTables) ||
 			!strings.Contains(log, "column outbox_event.replay_of is missing") {
 			t.Errorf("without a column: %v, logged %s", err, log)
+		}
+		fixture.MustExec(t, pool, "DROP TABLE outbox_group")
+		if _, err := runUntil(ctx, t, repo, ""); !errors.Is(err, core.ErrNoTables) ||
+			!strings.Contains(err.Error(), "table outbox_group is missing") {
+			t.Errorf("without a table that only operators use: %v", err)
 		}
 	})
 }
@@ -116,70 +120,6 @@ func TestRunBeforeTheDatabase(t *testing.T) {
 		!strings.Contains(log, "the relay waits for the database") {
 		t.Errorf("Run: %v, logged %s", err, log)
 	}
-}
-
-// A relay works without the tables that only operators use: those of relays, pauses, plans and
-// groups. It logs once which migration to run. After the migration the relay is listed.
-func TestRunWithoutTheTableOfRelays(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		pool, repo := openRepository(t, db)
-		all, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: db.Dialect})
-		fixture.NoError(t, err)
-		// The columns of version 4 stay: relays need them.
-		down := []string{"DELETE FROM outbox_migration WHERE version > 2", "DROP TABLE outbox_group"}
-		for _, s := range append(down, fixture.Statements(all[2].Down)...) {
-			if _, err := pool.ExecContext(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := repo.Check(t.Context()); !errors.Is(err, core.ErrTablesDiffer) || errors.Is(err, core.ErrNoTables) {
-			t.Errorf("Check: %v", err)
-		}
-		commitRows(t, pool, repo, core.InsertRequest{
-			Rows: []core.NewRow{sqlRow(t, "orders", "k")},
-		})
-
-		var log bytes.Buffer
-		pub := &outboxtest.Publisher{}
-		ob, err := core.New(core.Config{
-			Repository: repo, Publisher: pub,
-			Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		})
-		fixture.NoError(t, err)
-		stop := fixture.RunRelay(t, ob)
-		pub.Wait(t, 1)
-		if _, err := ob.Relays(t.Context()); !errors.Is(err, core.ErrNoTables) {
-			t.Errorf("Relays: %v", err)
-		}
-		if _, err := ob.Pauses(t.Context()); !errors.Is(err, core.ErrNoTables) {
-			t.Errorf("Pauses: %v", err)
-		}
-		if _, err := ob.Rates(t.Context()); !errors.Is(err, core.ErrNoTables) {
-			t.Errorf("Rates: %v", err)
-		}
-		who := core.PauseRequest{All: true, Actor: "ann", Reason: "test"}
-		if err := ob.Pause(t.Context(), who); !errors.Is(err, core.ErrNoTables) {
-			t.Errorf("Pause: %v", err)
-		}
-		stop()
-		if text := log.String(); strings.Count(text, "outbox_relay") != 1 || strings.Count(text, "level=") != 1 ||
-			!strings.Contains(text, "level=ERROR") || !strings.Contains(text, "upgrade the tables with AutoCreate") {
-			t.Errorf("logged %s", text)
-		}
-
-		fixture.NoError(t, repo.Migrate(t.Context()))
-		stop = fixture.RunRelay(t, ob)
-		fixture.Await(t, "the relay is in the table", func() bool {
-			relays, err := ob.Relays(t.Context())
-			fixture.NoError(t, err)
-			return len(relays) > 0
-		})
-		stop()
-		if relays, err := ob.Relays(t.Context()); err != nil || len(relays) > 0 {
-			t.Errorf("after the end: %+v, %v", relays, err)
-		}
-	})
 }
 
 // A process is ready only if its tables exist.

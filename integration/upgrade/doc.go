@@ -1,3 +1,4 @@
-// Package upgrade runs the code of a version before beside the present code, on the present tables.
-// testdata/before.tar.gz is that code; scripts/before makes it of a commit.
+// Package upgrade runs two versions of the code on the same tables. Until a version is tagged, both
+// are the present one, and the later one has the further migrations of testdata/next. Afterwards
+// the version before is the last tag, from the module proxy.
 package upgrade

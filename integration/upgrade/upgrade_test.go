@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -26,11 +24,10 @@ type process struct {
 	ended func() error
 }
 
-// start runs a program. With the argument "bare" its relay has neither heartbeats nor pauses.
-func start(t *testing.T, name, program string, db testdb.DB, b *broker, args ...string) *process {
+// start runs the program of a process.
+func start(t *testing.T, name, program string, db testdb.DB, b *broker) *process {
 	t.Helper()
-	all := append([]string{name, string(db.Dialect), db.DSN, b.URL}, args...)
-	cmd := exec.CommandContext(t.Context(), program, all...)
+	cmd := exec.CommandContext(t.Context(), program, name, string(db.Dialect), db.DSN, b.URL)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	fixture.NoError(t, err)
@@ -62,52 +59,26 @@ func (p *process) stop() {
 	}
 }
 
-// A process of the version before works on the tables that it knows. The tables are migrated to the
-// present version while it runs. Then it produces and relays beside a process of the present
-// version. Every event arrives once, and in the order of its key. Both processes try refused events
-// again, and each redrives the dead event of the other one.
+// A process of the version before works on its own tables. The tables are migrated to the later
+// version while it runs. Then it produces and relays beside a process of the later version. Every
+// event arrives once, and in the order of its key. Both processes try refused events again, and each
+// redrives the dead event of the other one.
 func TestVersionBeforeOnThePresentTables(t *testing.T) {
 	longtest.Mark(t)
 	t.Parallel()
-	before, present := build(t, unpack(t)), build(t, fixture.Root(t))
-	for _, c := range []struct {
-		tables int // the last migration before the process starts
-		args   []string
-	}{
-		{2, []string{"bare"}},
-		{3, nil},
-	} {
-		t.Run(fmt.Sprintf("tables %d", c.tables), func(t *testing.T) {
-			t.Parallel()
-			testdb.Each(t, func(t *testing.T, db testdb.DB) {
-				pool := db.Open(t)
-				repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: db.Dialect})
-				fixture.NoError(t, err)
-				fixture.NoError(t, repo.Migrate(t.Context()))
-				fixture.MigrateDown(t, pool, db.Dialect, c.tables)
-
-				b := newBroker(t)
-				old := start(t, "before", before, db, b, c.args...)
-				produce(old, 0)
-				await(t, b, eventsOfRound)
-				if by := b.by(); by["before"] != eventsOfRound {
-					t.Fatalf("the version before published %v events on its own tables, want %d", by, eventsOfRound)
-				}
-				fixture.NoError(t, repo.Migrate(t.Context()))
-				ob, err := core.New(core.Config{Repository: repo})
-				fixture.NoError(t, err)
-				fixture.NoError(t, ob.SetRate(t.Context(), core.RateRequest{ // the version before does not know it
-					Topic: "orders", PerSecond: 10_000, Actor: "ada", Reason: "test",
-				}))
-				joined := start(t, "present", present, db, b)
-				joined.do("relays %d", 2-len(c.args))
-				if len(c.args) == 0 {
-					old.do("relays 2")
-				}
-				together(t, pool, b, old, joined)
-			})
-		})
-	}
+	before, later := versions(t)
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		migrate(t, before, db)
+		pool, b := db.Open(t), newBroker(t)
+		old := start(t, "before", before.process, db, b)
+		produce(old, 0)
+		await(t, b, eventsOfRound)
+		migrate(t, later, db)
+		joined := start(t, "later", later.process, db, b)
+		joined.do("relays 2")
+		old.do("relays 2")
+		together(t, pool, b, old, joined)
+	})
 }
 
 // A round publishes events of two types. Each type is published with a key of both processes, with
@@ -170,7 +141,7 @@ func together(t *testing.T, pool *sql.DB, b *broker, processes ...*process) {
 		}
 		last[d.Key] = d.Seq
 	}
-	if len(got) != want || by["before"] == 0 || by["present"] == 0 {
+	if len(got) != want || by["before"] == 0 || by["later"] == 0 {
 		t.Errorf("%d events of %d arrived: %v", len(got), want, by)
 	}
 	if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status <> 1"); n != 0 {

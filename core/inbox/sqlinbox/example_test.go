@@ -36,7 +36,7 @@ func ExampleMigrations() {
 	last := migrations[len(migrations)-1]
 	fmt.Printf("%04d_%s.up.sql has the table: %t\n", last.Version, last.Name,
 		strings.Contains(last.Up, `"app"."inbox_seen"`))
-	// Output: 0002_narrow.up.sql has the table: true
+	// Output: 0001_init.up.sql has the table: true
 }
 
 // A program that has the Transactor of its ORM, and no pool, makes the store with it.

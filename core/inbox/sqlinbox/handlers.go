@@ -21,7 +21,7 @@ import (
 const separator = "\x1f"
 
 // numbered has the number of a handler of PostgreSQL, MariaDB and MySQL: the first 60 bits of the
-// SHA-256 of its names. The second migration computes it too.
+// SHA-256 of its names.
 type numbered struct{}
 
 func (numbered) handlerID(consumer, name string) any {

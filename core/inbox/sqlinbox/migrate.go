@@ -24,7 +24,6 @@ var tables = &sqlstore.Tables{
 	Package: "sqlinbox",
 	Words: map[string]string{
 		"handler": "inbox_handler", "seen": "inbox_seen", "failure": "inbox_failure", "inbox_key": "inbox_key",
-		"inbox": "inbox_event", // of the first migration
 	},
 	Versions:   "inbox_migration",
 	Files:      schema,

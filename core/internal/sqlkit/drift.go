@@ -17,10 +17,7 @@ func ReadOnly(ctx context.Context, q Querier, d core.Dialect) (bool, error) {
 }
 
 // MissingError is an error of Drift about a missing table or column.
-type MissingError struct {
-	Table string
-	text  string
-}
+type MissingError struct{ text string }
 
 // Error implements error.
 func (e *MissingError) Error() string { return e.text }
@@ -53,7 +50,7 @@ type tableShape struct {
 
 func (t *tableShape) compare(got tableShape, diagnostic map[string]bool) (drift []error) {
 	if !got.exists {
-		return []error{&MissingError{t.name, fmt.Sprintf("table %s is missing", t.name)}}
+		return []error{&MissingError{fmt.Sprintf("table %s is missing", t.name)}}
 	}
 	if got.engine != "" && !strings.EqualFold(got.engine, "InnoDB") {
 		drift = append(drift, fmt.Errorf("table %s has engine %s, which has no transactions; want InnoDB", t.name,
@@ -62,9 +59,8 @@ func (t *tableShape) compare(got tableShape, diagnostic map[string]bool) (drift 
 	for _, c := range t.order {
 		switch is, ok := got.columns[c]; {
 		case !ok:
-			drift = append(drift, &MissingError{
-				t.name, fmt.Sprintf("column %s.%s is missing; want %s", t.name, c, t.columns[c]),
-			})
+			drift = append(drift,
+				&MissingError{fmt.Sprintf("column %s.%s is missing; want %s", t.name, c, t.columns[c])})
 		case is != t.columns[c]:
 			drift = append(drift, fmt.Errorf("column %s.%s has type %s, want %s", t.name, c, is, t.columns[c]))
 		}
@@ -88,9 +84,8 @@ var (
 	createTable = regexp.MustCompile(`(?s)^CREATE TABLE IF NOT EXISTS (\S+) \((.*)`)
 	dropTable   = regexp.MustCompile(`^DROP TABLE IF EXISTS (\S+)$`)
 	createIndex = regexp.MustCompile(`^CREATE INDEX IF NOT EXISTS (\S+) ON (\S+) `)
-	columnLine  = regexp.MustCompile(`(?m)^ {4}([a-z_]+) +([A-Za-z]+(?:\([0-9]+\))?)`)
+	columnLine  = regexp.MustCompile(`(?m)^ {4}([a-z_]+) +([A-Za-z]+(?: precision)?(?:\([0-9]+\))?)`)
 	dropIndex   = regexp.MustCompile(`^DROP INDEX IF EXISTS (\S+)$`)
-	renameTable = regexp.MustCompile(`^ALTER TABLE (\S+) RENAME TO (\S+)$`)
 	keyLine     = regexp.MustCompile(`(?m)^ {4}(?:UNIQUE )?KEY (\S+) \(`)
 	// On MySQL such a change is a text that a condition chooses. Each part has a line of its own.
 	addColumn = regexp.MustCompile(`^ALTER TABLE (\S+) ADD COLUMN (?:IF NOT EXISTS )?(\S+) ` +
@@ -120,12 +115,6 @@ func wantedTables(steps []Step) []*tableShape {
 					shape.addIndex(k[1])
 				}
 				all, byName[shape.name] = append(all, shape), shape
-			}
-			if t := renameTable.FindStringSubmatch(s); t != nil {
-				shape := byName[plain(t[1])]
-				delete(byName, shape.name)
-				shape.name = plain(t[2])
-				byName[shape.name] = shape
 			}
 			if t := alterTable.FindStringSubmatch(s); t != nil {
 				byName[plain(t[1])].alter(t[2])

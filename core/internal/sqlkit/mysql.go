@@ -65,16 +65,8 @@ func (mysql) migrate(ctx context.Context, db *sql.DB, p Plan) (err error) {
 }
 
 func (mysql) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
-	for tries := migrateTries; ; tries-- {
-		err := p.apply(ctx, onTransactor{t})
-		if tries == 1 || !sqlerr.MissingTable(err) {
-			return err
-		}
-		// Another process was faster, and has dropped a table of an older version.
-	}
+	return p.apply(ctx, onTransactor{t})
 }
-
-const migrateTries = 10
 
 // onTransactor runs each statement by itself, on MySQL and MariaDB. The servers commit after each
 // change of the schema anyway. Several processes may do so at once, because every statement may be

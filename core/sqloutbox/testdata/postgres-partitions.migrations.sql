@@ -3,7 +3,8 @@
 -- versions that a claim writes: they then need no new index entries, and the table ends up smaller
 -- than a full one that was spread by its updates.
 -- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
--- ahead.
+-- ahead. error_group is the fingerprint of the last failure, and means nothing in rows without an
+-- error: what marks a row done leaves it alone.
 CREATE TABLE IF NOT EXISTS "app"."outbox_event" (
     id                uuid        NOT NULL PRIMARY KEY,
     event_id          text        COLLATE "C" NOT NULL,
@@ -34,20 +35,22 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_event" (
     last_error        text,
     replay_of         uuid,
     receipt           text,
-    CONSTRAINT "outbox_event_status" CHECK (status BETWEEN 0 AND 4),
-    CONSTRAINT "outbox_event_lane" CHECK ((lane IS NULL) = (key_seq IS NULL))
+    error_group       text        COLLATE "C"
 ) PARTITION BY RANGE (id);
 
 -- For ids of no time, or of one that has no partition.
 CREATE TABLE IF NOT EXISTS "app"."outbox_event_default" PARTITION OF "app"."outbox_event" DEFAULT WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Only open rows are in the indexes that claims use, so published rows never slow a claim.
+-- There are few indexes and no CHECKs, because each of them costs every insert and every mark. Only
+-- open and dead rows are in the indexes, so published rows never slow a claim.
+-- event_ready: claims without a key, next due, backlog. event_key has the open and the dead rows of
+-- each key, in order: the first row of a key decides whether anything of the key can be claimed.
+-- Claims of keys, next due, backlog and the collection of keys use it. event_dead: the list and the
+-- count of dead rows. The cleanup walks the primary key.
 CREATE INDEX IF NOT EXISTS "outbox_event_ready" ON "app"."outbox_event" (topic, available_at, id) WHERE status IN (0, 2) AND lane IS NULL;
-CREATE INDEX IF NOT EXISTS "outbox_event_open" ON "app"."outbox_event" (lane, key_seq) WHERE status IN (0, 2) AND lane IS NOT NULL;
-CREATE INDEX IF NOT EXISTS "outbox_event_blocked" ON "app"."outbox_event" (lane, key_seq) WHERE status = 3 AND lane IS NOT NULL;
+CREATE INDEX IF NOT EXISTS "outbox_event_key" ON "app"."outbox_event" (lane, key_seq) WHERE status IN (0, 2, 3) AND lane IS NOT NULL;
 CREATE INDEX IF NOT EXISTS "outbox_event_dead" ON "app"."outbox_event" (id) WHERE status = 3;
-CREATE INDEX IF NOT EXISTS "outbox_event_done" ON "app"."outbox_event" (done_at) WHERE status IN (1, 4);
 
 -- One row for each key in use: it gives out dense numbers in commit order. No column but the key is
 -- indexed, so that its updates stay on the page.
@@ -74,42 +77,8 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_audit" (
 );
 CREATE INDEX IF NOT EXISTS "outbox_audit_row" ON "app"."outbox_audit" (row_id);
 
--- down
-DROP TABLE IF EXISTS "app"."outbox_audit";
-DROP TABLE IF EXISTS "app"."outbox_key";
-DROP TABLE IF EXISTS "app"."outbox_event";
-
--- 0002_lean
--- Fewer indexes and no CHECKs, because each of them cost every insert and every mark. Stop all
--- processes of the version before first: their claims would have no index any more.
-ALTER TABLE "app"."outbox_event" DROP CONSTRAINT IF EXISTS "outbox_event_status";
-ALTER TABLE "app"."outbox_event" DROP CONSTRAINT IF EXISTS "outbox_event_lane";
-
--- The open and the dead rows of each key, in order: the first row of a key decides whether anything
--- of the key can be claimed.
-CREATE INDEX IF NOT EXISTS "outbox_event_key" ON "app"."outbox_event" (lane, key_seq) WHERE status IN (0, 2, 3) AND lane IS NOT NULL;
-DROP INDEX IF EXISTS "app"."outbox_event_open";
-DROP INDEX IF EXISTS "app"."outbox_event_blocked";
--- The cleanup walks the primary key.
-DROP INDEX IF EXISTS "app"."outbox_event_done";
-
--- down
--- The ALTER TABLE comes first: its lock excludes everybody, so that no later statement waits while
--- it holds another one.
-ALTER TABLE "app"."outbox_event" DROP CONSTRAINT IF EXISTS "outbox_event_status";
-ALTER TABLE "app"."outbox_event" DROP CONSTRAINT IF EXISTS "outbox_event_lane";
--- A dead row that left its key becomes one without a key.
-UPDATE "app"."outbox_event" SET key_seq = NULL WHERE lane IS NULL AND key_seq IS NOT NULL;
-CREATE INDEX IF NOT EXISTS "outbox_event_open" ON "app"."outbox_event" (lane, key_seq) WHERE status IN (0, 2) AND lane IS NOT NULL;
-CREATE INDEX IF NOT EXISTS "outbox_event_blocked" ON "app"."outbox_event" (lane, key_seq) WHERE status = 3 AND lane IS NOT NULL;
-CREATE INDEX IF NOT EXISTS "outbox_event_done" ON "app"."outbox_event" (done_at) WHERE status IN (1, 4);
-DROP INDEX IF EXISTS "app"."outbox_event_key";
-ALTER TABLE "app"."outbox_event" ADD CONSTRAINT "outbox_event_status" CHECK (status BETWEEN 0 AND 4);
-ALTER TABLE "app"."outbox_event" ADD CONSTRAINT "outbox_event_lane" CHECK ((lane IS NULL) = (key_seq IS NULL));
-
--- 0003_relay
 -- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do
--- not use it. Processes of the version before need not stop: they do not know the table.
+-- not use it.
 CREATE TABLE IF NOT EXISTS "app"."outbox_relay" (
     node         text        COLLATE "C" NOT NULL PRIMARY KEY,
     host         text        NOT NULL,
@@ -138,33 +107,17 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_plan" (
 );
 
 -- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until
--- it is resumed), by whom and why. Relays read it every two seconds. Claims and producers do not
--- use it.
+-- it is resumed), by whom and why. A row with per_second or in_flight limits its destination instead
+-- (NULL: no limit). Relays read the table every two seconds. Claims and producers do not use it.
 CREATE TABLE IF NOT EXISTS "app"."outbox_pause" (
-    target    text        COLLATE "C" NOT NULL PRIMARY KEY,
-    paused_at timestamptz NOT NULL,
-    ends_at   timestamptz,
-    actor     text        NOT NULL,
-    reason    text        NOT NULL
+    target     text        COLLATE "C" NOT NULL PRIMARY KEY,
+    paused_at  timestamptz NOT NULL,
+    ends_at    timestamptz,
+    actor      text        NOT NULL,
+    reason     text        NOT NULL,
+    per_second double precision,
+    in_flight  integer
 );
-
--- down
-DROP TABLE IF EXISTS "app"."outbox_pause";
-DROP TABLE IF EXISTS "app"."outbox_plan";
-DROP TABLE IF EXISTS "app"."outbox_relay";
-
--- 0004_groups
--- The group of a failure in the table of events, what people said about groups, and limits of
--- destinations. Processes of the version before need not stop: they do not know the columns.
--- Nothing is rewritten: a column that may be NULL changes only the catalog. Its lock is asked for
--- with a limit, because everybody waits behind a lock that is waited for.
-SELECT set_config('lock_timeout', '3s', true);
--- error_group is the fingerprint of the last failure. It is NULL in rows that an older process
--- marked, and means nothing in rows without an error: what marks a row done leaves it alone.
-ALTER TABLE "app"."outbox_event" ADD COLUMN IF NOT EXISTS error_group text COLLATE "C";
--- NULL: no limit.
-ALTER TABLE "app"."outbox_pause" ADD COLUMN IF NOT EXISTS per_second double precision;
-ALTER TABLE "app"."outbox_pause" ADD COLUMN IF NOT EXISTS in_flight integer;
 
 -- One row for each group of failures that has a note or was muted. Relays do not use it.
 CREATE TABLE IF NOT EXISTS "app"."outbox_group" (
@@ -176,9 +129,11 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_group" (
 );
 
 -- down
-SELECT set_config('lock_timeout', '3s', true);
-ALTER TABLE "app"."outbox_event" DROP COLUMN IF EXISTS error_group;
-ALTER TABLE "app"."outbox_pause" DROP COLUMN IF EXISTS in_flight;
-ALTER TABLE "app"."outbox_pause" DROP COLUMN IF EXISTS per_second;
 DROP TABLE IF EXISTS "app"."outbox_group";
+DROP TABLE IF EXISTS "app"."outbox_pause";
+DROP TABLE IF EXISTS "app"."outbox_plan";
+DROP TABLE IF EXISTS "app"."outbox_relay";
+DROP TABLE IF EXISTS "app"."outbox_audit";
+DROP TABLE IF EXISTS "app"."outbox_key";
+DROP TABLE IF EXISTS "app"."outbox_event";
 

@@ -71,7 +71,7 @@ func (a *app) migrateUp() *cobra.Command {
 		Use:   "up",
 		Short: "Create the tables, or bring them up to date",
 		Long: `up applies the migrations that the table of versions does not name yet. Any number of processes
-may do that at once. docs/migrations.md says what each version changes, and what has to stop before.`,
+may do that at once. The changelog says what each version changes.`,
 		Example: "  outbox migrate up\n  outbox migrate up --tables outbox,inbox\n  outbox migrate up --dry-run",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -120,8 +120,7 @@ func lacksTables(err error) bool {
 	return errors.Is(err, core.ErrNoTables) || strings.Contains(err.Error(), adviceForCode) || lacksColumn(err)
 }
 
-// lacksColumn reports whether a statement failed because of a column that does not exist, as with
-// tables of an earlier version.
+// lacksColumn reports whether a statement failed because of a column that does not exist.
 func lacksColumn(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code == "42703"
@@ -153,8 +152,7 @@ func (e *noTablesError) Error() string {
 	up := "`outbox migrate up" + e.kind.tablesFlag() + e.where + "`"
 	if e.table == "" {
 		return withoutAdvice(e.err.Error()) + "\n(the tables are not those of this version: `outbox migrate validate" +
-			e.kind.tablesFlag() + e.where + "` says what differs, and " + up + " upgrades them; docs/migrations.md " +
-			"says which processes have to stop before)"
+			e.kind.tablesFlag() + e.where + "` says what differs, and " + up + " upgrades them)"
 	}
 	text := "there is no table " + e.table + " in " + e.db
 	if len(e.present) == 0 {

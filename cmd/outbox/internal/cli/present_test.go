@@ -91,12 +91,13 @@ func TestDatabaseWithoutOtherTables(t *testing.T) {
 	})
 }
 
-// Tables of an earlier version are not called missing.
-func TestTablesOfAnEarlierVersion(t *testing.T) {
+// Tables of another version are not called missing.
+func TestTablesOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		w.ok("migrate", "up")
-		w.ok("migrate", "down", "--to", "2", "--yes")
+		w.exec("DROP TABLE outbox_pause")
+		w.exec("ALTER TABLE outbox_event DROP COLUMN error_group")
 		w.require(w.run("pauses"), ExitFailed, "the tables are not those of this version",
 			"`outbox migrate validate` says what differs, and `outbox migrate up` upgrades them")
 		for _, command := range []string{"list", "groups", "pause orders --reason x --yes"} { // a column is missing
@@ -106,8 +107,6 @@ func TestTablesOfAnEarlierVersion(t *testing.T) {
 		if r := w.run("migrate", "validate"); strings.Contains(r.out, "AutoCreate") {
 			w.Errorf("the advice is for programs: %s", r.out)
 		}
-		w.ok("migrate", "up")
-		w.ok("pauses")
 	})
 }
 

@@ -1,56 +1,4 @@
 -- 0001_init
--- The result of each event for each handler of each consumer.
--- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the
--- transaction of its row inserts it as PROCESSED; failures are written after the rollback, in a
--- transaction of their own. A DEAD event waits for a person.
-CREATE TABLE IF NOT EXISTS `my_inbox_event` (
-    consumer          VARBINARY(128) NOT NULL,
-    handler           VARBINARY(128) NOT NULL,
-    tenant_id         VARBINARY(64)  NOT NULL,
-    event_id          VARBINARY(255) NOT NULL,
-    event_type        VARCHAR(128),
-    event_version     INT            NOT NULL DEFAULT 0,
-    aggregate_type    VARCHAR(64),
-    aggregate_id      VARCHAR(128),
-    partition_key     VARCHAR(255),
-    key_seq           BIGINT,
-    source_topic      VARCHAR(249),
-    source_partition  INT,
-    source_offset     BIGINT,
-    status            TINYINT        NOT NULL,
-    attempts          INT            NOT NULL DEFAULT 0,
-    seen              BIGINT         NOT NULL DEFAULT 0,
-    last_error_code   VARCHAR(64),
-    last_error        TEXT,
-    received_at       DATETIME(6)    NOT NULL,
-    updated_at        DATETIME(6)    NOT NULL,
-    processed_at      DATETIME(6),
-    failed_at         DATETIME(6),
-    PRIMARY KEY (consumer, handler, tenant_id, event_id),
-    KEY `my_inbox_event_status_at` (consumer, status, updated_at),
-    CONSTRAINT `my_inbox_event_status` CHECK (status BETWEEN 0 AND 4)
-) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
-
--- The newest event of each key that a handler has processed.
-CREATE TABLE IF NOT EXISTS `my_inbox_key` (
-    consumer      VARBINARY(128) NOT NULL,
-    handler       VARBINARY(128) NOT NULL,
-    tenant_id     VARBINARY(64)  NOT NULL,
-    topic         VARBINARY(249) NOT NULL,
-    partition_key VARBINARY(255) NOT NULL,
-    last_seq      BIGINT         NOT NULL,
-    updated_at    DATETIME(6)    NOT NULL,
-    PRIMARY KEY (consumer, handler, tenant_id, topic, partition_key)
-) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
-
--- down
-DROP TABLE IF EXISTS `my_inbox_key`;
-DROP TABLE IF EXISTS `my_inbox_event`;
-
--- 0002_narrow
--- A narrow row for each event that a handler has seen, and the failures in a table of their own, in
--- place of inbox_event.
-
 -- The handlers of consumers, and the number that stands for each in inbox_seen: the first 15
 -- hexadecimal digits of the SHA-256 of the two names with the byte 1F between them.
 CREATE TABLE IF NOT EXISTS `my_inbox_handler` (
@@ -106,83 +54,21 @@ CREATE TABLE IF NOT EXISTS `my_inbox_failure` (
     CONSTRAINT `my_inbox_failure_status` CHECK (status IN (0, 1, 3, 4))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 
--- There is no inbox_event when this file is run again.
-CREATE TABLE IF NOT EXISTS `my_inbox_event` (
-    consumer          VARBINARY(128) NOT NULL,
-    handler           VARBINARY(128) NOT NULL,
-    tenant_id         VARBINARY(64)  NOT NULL,
-    event_id          VARBINARY(255) NOT NULL,
-    event_type        VARCHAR(128),
-    event_version     INT            NOT NULL DEFAULT 0,
-    aggregate_type    VARCHAR(64),
-    aggregate_id      VARCHAR(128),
-    partition_key     VARCHAR(255),
-    key_seq           BIGINT,
-    source_topic      VARCHAR(249),
-    source_partition  INT,
-    source_offset     BIGINT,
-    status            TINYINT        NOT NULL,
-    attempts          INT            NOT NULL DEFAULT 0,
-    seen              BIGINT         NOT NULL DEFAULT 0,
-    last_error_code   VARCHAR(64),
-    last_error        TEXT,
-    received_at       DATETIME(6)    NOT NULL,
-    updated_at        DATETIME(6)    NOT NULL,
-    processed_at      DATETIME(6),
-    failed_at         DATETIME(6),
-    PRIMARY KEY (consumer, handler, tenant_id, event_id),
-    KEY `my_inbox_event_status_at` (consumer, status, updated_at),
-    CONSTRAINT `my_inbox_event_status` CHECK (status BETWEEN 0 AND 4)
+-- The newest event of each key that a handler has processed.
+CREATE TABLE IF NOT EXISTS `my_inbox_key` (
+    consumer      VARBINARY(128) NOT NULL,
+    handler       VARBINARY(128) NOT NULL,
+    tenant_id     VARBINARY(64)  NOT NULL,
+    topic         VARBINARY(249) NOT NULL,
+    partition_key VARBINARY(255) NOT NULL,
+    last_seq      BIGINT         NOT NULL,
+    updated_at    DATETIME(6)    NOT NULL,
+    PRIMARY KEY (consumer, handler, tenant_id, topic, partition_key)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
-
--- Processes of an older version write no more rows that would be lost: their INSERT does not name
--- the column seen.
-ALTER TABLE `my_inbox_event` ALTER COLUMN seen DROP DEFAULT;
-INSERT IGNORE INTO `my_inbox_handler` (handler_id, consumer, handler)
-SELECT DISTINCT CAST(CONV(LEFT(SHA2(CONCAT(consumer, X'1F', handler), 256), 15), 16, 10) AS UNSIGNED), consumer, handler
-  FROM `my_inbox_event`;
-INSERT IGNORE INTO `my_inbox_seen` (handler_id, tenant_id, event_id, source, attempts, processed_at)
-SELECT h.handler_id, e.tenant_id, e.event_id, CONCAT(e.source_topic, COALESCE(CONCAT('/', e.source_partition, '/', e.source_offset), '')), e.attempts,
-       CASE WHEN e.status = 2 THEN COALESCE(e.processed_at, e.updated_at) END
-  FROM `my_inbox_event` e JOIN `my_inbox_handler` h ON h.consumer = e.consumer AND h.handler = e.handler;
-INSERT IGNORE INTO `my_inbox_failure` (consumer, handler, tenant_id, event_id, event_type, event_version, aggregate_type, aggregate_id,
-       partition_key, key_seq, source_topic, source_partition, source_offset, status, attempts, last_error_code, last_error,
-       received_at, updated_at, failed_at)
-SELECT consumer, handler, tenant_id, event_id, event_type, event_version, aggregate_type, aggregate_id,
-       partition_key, key_seq, source_topic, source_partition, source_offset, status, attempts, last_error_code, last_error,
-       received_at, updated_at, failed_at
-  FROM `my_inbox_event` WHERE status <> 2;
-DROP TABLE IF EXISTS `my_inbox_event`;
 
 -- down
-DROP TABLE IF EXISTS `my_inbox_seen`;
+DROP TABLE IF EXISTS `my_inbox_key`;
 DROP TABLE IF EXISTS `my_inbox_failure`;
+DROP TABLE IF EXISTS `my_inbox_seen`;
 DROP TABLE IF EXISTS `my_inbox_handler`;
-CREATE TABLE IF NOT EXISTS `my_inbox_event` (
-    consumer          VARBINARY(128) NOT NULL,
-    handler           VARBINARY(128) NOT NULL,
-    tenant_id         VARBINARY(64)  NOT NULL,
-    event_id          VARBINARY(255) NOT NULL,
-    event_type        VARCHAR(128),
-    event_version     INT            NOT NULL DEFAULT 0,
-    aggregate_type    VARCHAR(64),
-    aggregate_id      VARCHAR(128),
-    partition_key     VARCHAR(255),
-    key_seq           BIGINT,
-    source_topic      VARCHAR(249),
-    source_partition  INT,
-    source_offset     BIGINT,
-    status            TINYINT        NOT NULL,
-    attempts          INT            NOT NULL DEFAULT 0,
-    seen              BIGINT         NOT NULL DEFAULT 0,
-    last_error_code   VARCHAR(64),
-    last_error        TEXT,
-    received_at       DATETIME(6)    NOT NULL,
-    updated_at        DATETIME(6)    NOT NULL,
-    processed_at      DATETIME(6),
-    failed_at         DATETIME(6),
-    PRIMARY KEY (consumer, handler, tenant_id, event_id),
-    KEY `my_inbox_event_status_at` (consumer, status, updated_at),
-    CONSTRAINT `my_inbox_event_status` CHECK (status BETWEEN 0 AND 4)
-) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 

@@ -1,57 +1,4 @@
 -- 0001_init
--- The result of each event for each handler of each consumer.
--- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the
--- transaction of its row inserts it as PROCESSED; failures are written after the rollback, in a
--- transaction of their own. A DEAD event waits for a person.
-CREATE TABLE IF NOT EXISTS "app"."inbox_event" (
-    consumer          text        COLLATE "C" NOT NULL,
-    handler           text        COLLATE "C" NOT NULL,
-    tenant_id         text        COLLATE "C" NOT NULL,
-    event_id          text        COLLATE "C" NOT NULL,
-    event_type        text        COLLATE "C",
-    event_version     integer     NOT NULL DEFAULT 0,
-    aggregate_type    text        COLLATE "C",
-    aggregate_id      text        COLLATE "C",
-    partition_key     text        COLLATE "C",
-    key_seq           bigint,
-    source_topic      text        COLLATE "C",
-    source_partition  integer,
-    source_offset     bigint,
-    status            smallint    NOT NULL,
-    attempts          integer     NOT NULL DEFAULT 0,
-    last_error_code   text,
-    last_error        text,
-    received_at       timestamptz NOT NULL,
-    updated_at        timestamptz NOT NULL,
-    processed_at      timestamptz,
-    failed_at         timestamptz,
-    PRIMARY KEY (consumer, handler, tenant_id, event_id),
-    CONSTRAINT "inbox_event_status" CHECK (status BETWEEN 0 AND 4)
-) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX IF NOT EXISTS "inbox_event_done" ON "app"."inbox_event" (consumer, processed_at) WHERE status = 2;
-CREATE INDEX IF NOT EXISTS "inbox_event_open" ON "app"."inbox_event" (consumer, status, received_at) WHERE status <> 2;
-
--- The newest event of each key that a handler has processed. Only the primary key is indexed, so
--- that updates stay on the page.
-CREATE TABLE IF NOT EXISTS "app"."inbox_key" (
-    consumer      text        COLLATE "C" NOT NULL,
-    handler       text        COLLATE "C" NOT NULL,
-    tenant_id     text        COLLATE "C" NOT NULL,
-    topic         text        COLLATE "C" NOT NULL,
-    partition_key text        COLLATE "C" NOT NULL,
-    last_seq      bigint      NOT NULL,
-    updated_at    timestamptz NOT NULL,
-    PRIMARY KEY (consumer, handler, tenant_id, topic, partition_key)
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-
--- down
-DROP TABLE IF EXISTS "app"."inbox_key";
-DROP TABLE IF EXISTS "app"."inbox_event";
-
--- 0002_narrow
--- A narrow row for each event that a handler has seen, and the failures in a table of their own, in
--- place of inbox_event.
-
 -- The handlers of consumers, and the number that stands for each in inbox_seen: the first 15
 -- hexadecimal digits of the SHA-256 of the two names with the byte 1F between them.
 CREATE TABLE IF NOT EXISTS "app"."inbox_handler" (
@@ -105,81 +52,22 @@ CREATE TABLE IF NOT EXISTS "app"."inbox_failure" (
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX IF NOT EXISTS "inbox_failure_open" ON "app"."inbox_failure" (consumer, status, received_at);
 
--- There is no inbox_event when this file is run again.
-CREATE TABLE IF NOT EXISTS "app"."inbox_event" (
-    consumer          text        COLLATE "C" NOT NULL,
-    handler           text        COLLATE "C" NOT NULL,
-    tenant_id         text        COLLATE "C" NOT NULL,
-    event_id          text        COLLATE "C" NOT NULL,
-    event_type        text        COLLATE "C",
-    event_version     integer     NOT NULL DEFAULT 0,
-    aggregate_type    text        COLLATE "C",
-    aggregate_id      text        COLLATE "C",
-    partition_key     text        COLLATE "C",
-    key_seq           bigint,
-    source_topic      text        COLLATE "C",
-    source_partition  integer,
-    source_offset     bigint,
-    status            smallint    NOT NULL,
-    attempts          integer     NOT NULL DEFAULT 0,
-    last_error_code   text,
-    last_error        text,
-    received_at       timestamptz NOT NULL,
-    updated_at        timestamptz NOT NULL,
-    processed_at      timestamptz,
-    failed_at         timestamptz,
-    PRIMARY KEY (consumer, handler, tenant_id, event_id),
-    CONSTRAINT "inbox_event_status" CHECK (status BETWEEN 0 AND 4)
-) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-
--- Processes of an older version write no more rows that would be lost.
-ALTER TABLE "app"."inbox_event" DROP CONSTRAINT IF EXISTS "inbox_event_moved", ADD CONSTRAINT "inbox_event_moved" CHECK (false) NOT VALID;
-INSERT INTO "app"."inbox_handler" (handler_id, consumer, handler)
-SELECT DISTINCT ('x' || lpad(left(encode(sha256(convert_to(consumer || chr(31) || handler, 'UTF8')), 'hex'), 15), 16, '0'))::bit(64)::bigint,
-       consumer, handler
-  FROM "app"."inbox_event" ON CONFLICT DO NOTHING;
-INSERT INTO "app"."inbox_seen" (handler_id, tenant_id, event_id, source, attempts, processed_at)
-SELECT h.handler_id, e.tenant_id, e.event_id, e.source_topic || COALESCE('/' || e.source_partition || '/' || e.source_offset, ''), e.attempts,
-       CASE WHEN e.status = 2 THEN COALESCE(e.processed_at, e.updated_at) END
-  FROM "app"."inbox_event" e JOIN "app"."inbox_handler" h ON h.consumer = e.consumer AND h.handler = e.handler ON CONFLICT DO NOTHING;
-INSERT INTO "app"."inbox_failure" (consumer, handler, tenant_id, event_id, event_type, event_version, aggregate_type, aggregate_id,
-       partition_key, key_seq, source_topic, source_partition, source_offset, status, attempts, last_error_code, last_error,
-       received_at, updated_at, failed_at)
-SELECT consumer, handler, tenant_id, event_id, event_type, event_version, aggregate_type, aggregate_id,
-       partition_key, key_seq, source_topic, source_partition, source_offset, status, attempts, last_error_code, last_error,
-       received_at, updated_at, failed_at
-  FROM "app"."inbox_event" WHERE status <> 2 ON CONFLICT DO NOTHING;
-DROP TABLE IF EXISTS "app"."inbox_event";
+-- The newest event of each key that a handler has processed. Only the primary key is indexed, so
+-- that updates stay on the page.
+CREATE TABLE IF NOT EXISTS "app"."inbox_key" (
+    consumer      text        COLLATE "C" NOT NULL,
+    handler       text        COLLATE "C" NOT NULL,
+    tenant_id     text        COLLATE "C" NOT NULL,
+    topic         text        COLLATE "C" NOT NULL,
+    partition_key text        COLLATE "C" NOT NULL,
+    last_seq      bigint      NOT NULL,
+    updated_at    timestamptz NOT NULL,
+    PRIMARY KEY (consumer, handler, tenant_id, topic, partition_key)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
 -- down
-DROP TABLE IF EXISTS "app"."inbox_seen";
+DROP TABLE IF EXISTS "app"."inbox_key";
 DROP TABLE IF EXISTS "app"."inbox_failure";
+DROP TABLE IF EXISTS "app"."inbox_seen";
 DROP TABLE IF EXISTS "app"."inbox_handler";
-CREATE TABLE IF NOT EXISTS "app"."inbox_event" (
-    consumer          text        COLLATE "C" NOT NULL,
-    handler           text        COLLATE "C" NOT NULL,
-    tenant_id         text        COLLATE "C" NOT NULL,
-    event_id          text        COLLATE "C" NOT NULL,
-    event_type        text        COLLATE "C",
-    event_version     integer     NOT NULL DEFAULT 0,
-    aggregate_type    text        COLLATE "C",
-    aggregate_id      text        COLLATE "C",
-    partition_key     text        COLLATE "C",
-    key_seq           bigint,
-    source_topic      text        COLLATE "C",
-    source_partition  integer,
-    source_offset     bigint,
-    status            smallint    NOT NULL,
-    attempts          integer     NOT NULL DEFAULT 0,
-    last_error_code   text,
-    last_error        text,
-    received_at       timestamptz NOT NULL,
-    updated_at        timestamptz NOT NULL,
-    processed_at      timestamptz,
-    failed_at         timestamptz,
-    PRIMARY KEY (consumer, handler, tenant_id, event_id),
-    CONSTRAINT "inbox_event_status" CHECK (status BETWEEN 0 AND 4)
-) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX IF NOT EXISTS "inbox_event_done" ON "app"."inbox_event" (consumer, processed_at) WHERE status = 2;
-CREATE INDEX IF NOT EXISTS "inbox_event_open" ON "app"."inbox_event" (consumer, status, received_at) WHERE status <> 2;
 

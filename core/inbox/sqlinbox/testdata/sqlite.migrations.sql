@@ -1,55 +1,4 @@
 -- 0001_init
--- The result of each event for each handler of each consumer.
--- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the
--- transaction of its row inserts it as PROCESSED; failures are written after the rollback, in a
--- transaction of their own. A DEAD event waits for a person.
-CREATE TABLE IF NOT EXISTS "inbox_event" (
-    consumer          TEXT    NOT NULL,
-    handler           TEXT    NOT NULL,
-    tenant_id         TEXT    NOT NULL,
-    event_id          TEXT    NOT NULL,
-    event_type        TEXT,
-    event_version     INTEGER NOT NULL DEFAULT 0,
-    aggregate_type    TEXT,
-    aggregate_id      TEXT,
-    partition_key     TEXT,
-    key_seq           INTEGER,
-    source_topic      TEXT,
-    source_partition  INTEGER,
-    source_offset     INTEGER,
-    status            INTEGER NOT NULL CHECK (status BETWEEN 0 AND 4),
-    attempts          INTEGER NOT NULL DEFAULT 0,
-    last_error_code   TEXT,
-    last_error        TEXT,
-    received_at       INTEGER NOT NULL,
-    updated_at        INTEGER NOT NULL,
-    processed_at      INTEGER,
-    failed_at         INTEGER,
-    PRIMARY KEY (consumer, handler, tenant_id, event_id)
-);
-CREATE INDEX IF NOT EXISTS "inbox_event_done" ON "inbox_event" (consumer, processed_at) WHERE status = 2;
-CREATE INDEX IF NOT EXISTS "inbox_event_open" ON "inbox_event" (consumer, status, received_at) WHERE status <> 2;
-
--- The newest event of each key that a handler has processed.
-CREATE TABLE IF NOT EXISTS "inbox_key" (
-    consumer      TEXT    NOT NULL,
-    handler       TEXT    NOT NULL,
-    tenant_id     TEXT    NOT NULL,
-    topic         TEXT    NOT NULL,
-    partition_key TEXT    NOT NULL,
-    last_seq      INTEGER NOT NULL,
-    updated_at    INTEGER NOT NULL,
-    PRIMARY KEY (consumer, handler, tenant_id, topic, partition_key)
-) WITHOUT ROWID;
-
--- down
-DROP TABLE IF EXISTS "inbox_key";
-DROP TABLE IF EXISTS "inbox_event";
-
--- 0002_narrow
--- A narrow row for each event that a handler has seen, and the failures in a table of their own, in
--- place of inbox_event.
-
 -- The handlers of consumers, and the number that stands for each in inbox_seen: the two names with
 -- the byte 1F between them, which is a text, because SQLite computes no hash.
 CREATE TABLE IF NOT EXISTS "inbox_handler" (
@@ -102,75 +51,21 @@ CREATE TABLE IF NOT EXISTS "inbox_failure" (
 );
 CREATE INDEX IF NOT EXISTS "inbox_failure_open" ON "inbox_failure" (consumer, status, received_at);
 
--- There is no inbox_event when this file is run again.
-CREATE TABLE IF NOT EXISTS "inbox_event" (
-    consumer          TEXT    NOT NULL,
-    handler           TEXT    NOT NULL,
-    tenant_id         TEXT    NOT NULL,
-    event_id          TEXT    NOT NULL,
-    event_type        TEXT,
-    event_version     INTEGER NOT NULL DEFAULT 0,
-    aggregate_type    TEXT,
-    aggregate_id      TEXT,
-    partition_key     TEXT,
-    key_seq           INTEGER,
-    source_topic      TEXT,
-    source_partition  INTEGER,
-    source_offset     INTEGER,
-    status            INTEGER NOT NULL CHECK (status BETWEEN 0 AND 4),
-    attempts          INTEGER NOT NULL DEFAULT 0,
-    last_error_code   TEXT,
-    last_error        TEXT,
-    received_at       INTEGER NOT NULL,
-    updated_at        INTEGER NOT NULL,
-    processed_at      INTEGER,
-    failed_at         INTEGER,
-    PRIMARY KEY (consumer, handler, tenant_id, event_id)
-);
-
-INSERT OR IGNORE INTO "inbox_handler" (handler_id, consumer, handler)
-SELECT DISTINCT consumer || char(31) || handler, consumer, handler FROM "inbox_event";
-INSERT OR IGNORE INTO "inbox_seen" (handler_id, tenant_id, event_id, source, attempts, processed_at)
-SELECT consumer || char(31) || handler, tenant_id, event_id, source_topic || COALESCE('/' || source_partition || '/' || source_offset, ''), attempts,
-       CASE WHEN status = 2 THEN COALESCE(processed_at, updated_at) END
-  FROM "inbox_event";
-INSERT OR IGNORE INTO "inbox_failure" (consumer, handler, tenant_id, event_id, event_type, event_version, aggregate_type, aggregate_id,
-       partition_key, key_seq, source_topic, source_partition, source_offset, status, attempts, last_error_code, last_error,
-       received_at, updated_at, failed_at)
-SELECT consumer, handler, tenant_id, event_id, event_type, event_version, aggregate_type, aggregate_id,
-       partition_key, key_seq, source_topic, source_partition, source_offset, status, attempts, last_error_code, last_error,
-       received_at, updated_at, failed_at
-  FROM "inbox_event" WHERE status <> 2;
-DROP TABLE IF EXISTS "inbox_event";
+-- The newest event of each key that a handler has processed.
+CREATE TABLE IF NOT EXISTS "inbox_key" (
+    consumer      TEXT    NOT NULL,
+    handler       TEXT    NOT NULL,
+    tenant_id     TEXT    NOT NULL,
+    topic         TEXT    NOT NULL,
+    partition_key TEXT    NOT NULL,
+    last_seq      INTEGER NOT NULL,
+    updated_at    INTEGER NOT NULL,
+    PRIMARY KEY (consumer, handler, tenant_id, topic, partition_key)
+) WITHOUT ROWID;
 
 -- down
-DROP TABLE IF EXISTS "inbox_seen";
+DROP TABLE IF EXISTS "inbox_key";
 DROP TABLE IF EXISTS "inbox_failure";
+DROP TABLE IF EXISTS "inbox_seen";
 DROP TABLE IF EXISTS "inbox_handler";
-CREATE TABLE IF NOT EXISTS "inbox_event" (
-    consumer          TEXT    NOT NULL,
-    handler           TEXT    NOT NULL,
-    tenant_id         TEXT    NOT NULL,
-    event_id          TEXT    NOT NULL,
-    event_type        TEXT,
-    event_version     INTEGER NOT NULL DEFAULT 0,
-    aggregate_type    TEXT,
-    aggregate_id      TEXT,
-    partition_key     TEXT,
-    key_seq           INTEGER,
-    source_topic      TEXT,
-    source_partition  INTEGER,
-    source_offset     INTEGER,
-    status            INTEGER NOT NULL CHECK (status BETWEEN 0 AND 4),
-    attempts          INTEGER NOT NULL DEFAULT 0,
-    last_error_code   TEXT,
-    last_error        TEXT,
-    received_at       INTEGER NOT NULL,
-    updated_at        INTEGER NOT NULL,
-    processed_at      INTEGER,
-    failed_at         INTEGER,
-    PRIMARY KEY (consumer, handler, tenant_id, event_id)
-);
-CREATE INDEX IF NOT EXISTS "inbox_event_done" ON "inbox_event" (consumer, processed_at) WHERE status = 2;
-CREATE INDEX IF NOT EXISTS "inbox_event_open" ON "inbox_event" (consumer, status, received_at) WHERE status <> 2;
 

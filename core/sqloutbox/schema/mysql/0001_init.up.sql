@@ -1,9 +1,19 @@
 -- The outbox: one row is one event for one destination. For MariaDB 10.6 or newer and MySQL 8.0.16
 -- or newer.
 -- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
--- ahead. All times are UTC. There are no partial indexes: generated columns that are NULL for most
--- rows keep them out of the ranges that claims read. ready_topic is binary because comparisons of
--- texts ignore blanks at the end.
+-- ahead. error_group is the fingerprint of the last failure, and means nothing in rows without an
+-- error: what marks a row done leaves it alone. All times are UTC.
+--
+-- There are few indexes and no CHECKs, because each of them costs every insert and every mark.
+-- There are no partial indexes: generated columns that are NULL for most rows keep them out of the
+-- ranges that claims read. ready_topic is binary because comparisons of texts ignore blanks at the
+-- end. event_work has open rows of keys under open_lane and key_seq, in order, dead ones among them:
+-- the first row of a key decides whether anything of the key can be claimed. Open rows without a key
+-- are at its beginning, by topic and due time. Claims, next due, backlog and the collection of keys
+-- use it. event_dead is for the list and the count of dead rows. The cleanup walks the primary key.
+-- Plain columns that the statements maintain, in place of generated ones, made inserts, claims and
+-- marks no faster, and a producer in another language, or a repair by hand, that forgets them would
+-- leave events that nobody ever claims.
 CREATE TABLE IF NOT EXISTS {{event}} (
     id                BINARY(16)    NOT NULL,
     event_id          VARCHAR(36)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -34,16 +44,13 @@ CREATE TABLE IF NOT EXISTS {{event}} (
     last_error        TEXT,
     replay_of         BINARY(16),
     receipt           TEXT,
+    error_group       VARCHAR(16),
     ready_topic       VARBINARY(996) GENERATED ALWAYS AS (CASE WHEN status IN (0, 2) AND lane IS NULL THEN topic END) STORED,
     open_lane         BINARY(16)    GENERATED ALWAYS AS (CASE WHEN status IN (0, 2, 3) THEN lane END) STORED,
     dead              TINYINT       GENERATED ALWAYS AS (CASE WHEN status = 3 THEN 1 ELSE 0 END) STORED,
-    ended             TINYINT       GENERATED ALWAYS AS (CASE WHEN status IN (1, 4) THEN 1 WHEN status = 3 THEN 3 END) STORED,
     PRIMARY KEY (id),
-    KEY {{name:event_ready}} (ready_topic, available_at, id),
-    KEY {{name:event_open}} (open_lane, dead, key_seq),
-    KEY {{name:event_ended}} (ended, done_at, id),
-    CONSTRAINT {{name:event_status}} CHECK (status BETWEEN 0 AND 4),
-    CONSTRAINT {{name:event_lane}} CHECK ((lane IS NULL) = (key_seq IS NULL))
+    KEY {{name:event_work}} (open_lane, key_seq, ready_topic, available_at),
+    KEY {{name:event_dead}} (dead, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 
 -- One row for each key in use: it gives out dense numbers in commit order.
@@ -70,4 +77,59 @@ CREATE TABLE IF NOT EXISTS {{audit}} (
     new_id   BINARY(16),
     PRIMARY KEY (id),
     KEY {{name:audit_row}} (row_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do
+-- not use it.
+CREATE TABLE IF NOT EXISTS {{relay}} (
+    node         VARCHAR(255) NOT NULL,
+    host         VARCHAR(255) NOT NULL,
+    pid          BIGINT       NOT NULL,
+    program      VARCHAR(255) NOT NULL,
+    version      VARCHAR(255) NOT NULL,
+    all_topics   SMALLINT     NOT NULL,
+    topics       LONGTEXT     NOT NULL,
+    started_at   DATETIME(6)  NOT NULL,
+    seen_at      DATETIME(6)  NOT NULL,
+    claimed_at   DATETIME(6),
+    published_at DATETIME(6),
+    PRIMARY KEY (node)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it
+-- is.
+CREATE TABLE IF NOT EXISTS {{plan}} (
+    id           VARCHAR(32) NOT NULL,
+    state        VARCHAR(32) NOT NULL,
+    version      BIGINT      NOT NULL,
+    body         LONGTEXT    NOT NULL,
+    ids          LONGBLOB    NOT NULL,
+    created_at   DATETIME(6) NOT NULL,
+    updated_at   DATETIME(6) NOT NULL,
+    worker_until DATETIME(6),
+    PRIMARY KEY (id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until
+-- it is resumed), by whom and why. A row with per_second or in_flight limits its destination instead
+-- (NULL: no limit). Relays read the table every two seconds. Claims and producers do not use it.
+CREATE TABLE IF NOT EXISTS {{pause}} (
+    target     VARCHAR(255) NOT NULL,
+    paused_at  DATETIME(6)  NOT NULL,
+    ends_at    DATETIME(6),
+    actor      VARCHAR(255) NOT NULL,
+    reason     TEXT         NOT NULL,
+    per_second DOUBLE,
+    in_flight  INT,
+    PRIMARY KEY (target)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- One row for each group of failures that has a note or was muted. Relays do not use it.
+CREATE TABLE IF NOT EXISTS {{group}} (
+    fingerprint VARCHAR(16)  NOT NULL,
+    note        TEXT         NOT NULL,
+    muted_until DATETIME(6),
+    actor       VARCHAR(255) NOT NULL,
+    updated_at  DATETIME(6)  NOT NULL,
+    PRIMARY KEY (fingerprint)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -2,7 +2,8 @@
 -- versions that a claim writes: they then need no new index entries, and the table ends up smaller
 -- than a full one that was spread by its updates.
 -- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
--- ahead.
+-- ahead. error_group is the fingerprint of the last failure, and means nothing in rows without an
+-- error: what marks a row done leaves it alone.
 CREATE TABLE IF NOT EXISTS {{event}} (
     id                uuid        NOT NULL PRIMARY KEY,
     event_id          text        COLLATE "C" NOT NULL,
@@ -33,17 +34,19 @@ CREATE TABLE IF NOT EXISTS {{event}} (
     last_error        text,
     replay_of         uuid,
     receipt           text,
-    CONSTRAINT {{name:event_status}} CHECK (status BETWEEN 0 AND 4),
-    CONSTRAINT {{name:event_lane}} CHECK ((lane IS NULL) = (key_seq IS NULL))
+    error_group       text        COLLATE "C"
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Only open rows are in the indexes that claims use, so published rows never slow a claim.
+-- There are few indexes and no CHECKs, because each of them costs every insert and every mark. Only
+-- open and dead rows are in the indexes, so published rows never slow a claim.
+-- event_ready: claims without a key, next due, backlog. event_key has the open and the dead rows of
+-- each key, in order: the first row of a key decides whether anything of the key can be claimed.
+-- Claims of keys, next due, backlog and the collection of keys use it. event_dead: the list and the
+-- count of dead rows. The cleanup walks the primary key.
 CREATE INDEX IF NOT EXISTS {{name:event_ready}} ON {{event}} (topic, available_at, id) WHERE status IN (0, 2) AND lane IS NULL;
-CREATE INDEX IF NOT EXISTS {{name:event_open}} ON {{event}} (lane, key_seq) WHERE status IN (0, 2) AND lane IS NOT NULL;
-CREATE INDEX IF NOT EXISTS {{name:event_blocked}} ON {{event}} (lane, key_seq) WHERE status = 3 AND lane IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {{name:event_key}} ON {{event}} (lane, key_seq) WHERE status IN (0, 2, 3) AND lane IS NOT NULL;
 CREATE INDEX IF NOT EXISTS {{name:event_dead}} ON {{event}} (id) WHERE status = 3;
-CREATE INDEX IF NOT EXISTS {{name:event_done}} ON {{event}} (done_at) WHERE status IN (1, 4);
 
 -- One row for each key in use: it gives out dense numbers in commit order. No column but the key is
 -- indexed, so that its updates stay on the page.
@@ -69,3 +72,54 @@ CREATE TABLE IF NOT EXISTS {{audit}} (
     new_id   uuid
 );
 CREATE INDEX IF NOT EXISTS {{name:audit_row}} ON {{audit}} (row_id);
+
+-- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do
+-- not use it.
+CREATE TABLE IF NOT EXISTS {{relay}} (
+    node         text        COLLATE "C" NOT NULL PRIMARY KEY,
+    host         text        NOT NULL,
+    pid          bigint      NOT NULL,
+    program      text        NOT NULL,
+    version      text        NOT NULL,
+    all_topics   smallint    NOT NULL,
+    topics       text        NOT NULL,
+    started_at   timestamptz NOT NULL,
+    seen_at      timestamptz NOT NULL,
+    claimed_at   timestamptz,
+    published_at timestamptz
+);
+
+-- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it
+-- is.
+CREATE TABLE IF NOT EXISTS {{plan}} (
+    id           text        COLLATE "C" NOT NULL PRIMARY KEY,
+    state        text        NOT NULL,
+    version      bigint      NOT NULL,
+    body         text        NOT NULL,
+    ids          bytea       NOT NULL,
+    created_at   timestamptz NOT NULL,
+    updated_at   timestamptz NOT NULL,
+    worker_until timestamptz
+);
+
+-- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until
+-- it is resumed), by whom and why. A row with per_second or in_flight limits its destination instead
+-- (NULL: no limit). Relays read the table every two seconds. Claims and producers do not use it.
+CREATE TABLE IF NOT EXISTS {{pause}} (
+    target     text        COLLATE "C" NOT NULL PRIMARY KEY,
+    paused_at  timestamptz NOT NULL,
+    ends_at    timestamptz,
+    actor      text        NOT NULL,
+    reason     text        NOT NULL,
+    per_second double precision,
+    in_flight  integer
+);
+
+-- One row for each group of failures that has a note or was muted. Relays do not use it.
+CREATE TABLE IF NOT EXISTS {{group}} (
+    fingerprint text        COLLATE "C" NOT NULL PRIMARY KEY,
+    note        text        NOT NULL,
+    muted_until timestamptz,
+    actor       text        NOT NULL,
+    updated_at  timestamptz NOT NULL
+);

@@ -1,6 +1,7 @@
 -- The outbox: one row is one event for one destination.
 -- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
--- ahead. All times are microseconds since 1970 UTC.
+-- ahead. error_group is the fingerprint of the last failure, and means nothing in rows without an
+-- error: what marks a row done leaves it alone. All times are microseconds since 1970 UTC.
 CREATE TABLE IF NOT EXISTS {{event}} (
     id                BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     event_id          TEXT    NOT NULL,
@@ -31,15 +32,19 @@ CREATE TABLE IF NOT EXISTS {{event}} (
     last_error        TEXT,
     replay_of         BLOB,
     receipt           TEXT,
-    CHECK ((lane IS NULL) = (key_seq IS NULL))
+    error_group       TEXT,
+    CHECK (lane IS NULL OR key_seq IS NOT NULL)
 );
 
--- Only open rows are in the indexes that claims use, so published rows never slow a claim.
+-- There are few indexes, because each of them costs every insert and every mark. Only open and dead
+-- rows are in them, so published rows never slow a claim.
+-- event_ready: claims without a key, next due, backlog. event_key has the open and the dead rows of
+-- each key, in order: the first row of a key decides whether anything of the key can be claimed.
+-- Claims of keys, next due, backlog and the collection of keys use it. event_dead: the list and the
+-- count of dead rows. The cleanup walks the primary key.
 CREATE INDEX IF NOT EXISTS {{name:event_ready}} ON {{event}} (topic, available_at, id) WHERE status IN (0, 2) AND lane IS NULL;
-CREATE INDEX IF NOT EXISTS {{name:event_open}} ON {{event}} (lane, key_seq) WHERE status IN (0, 2) AND lane IS NOT NULL;
-CREATE INDEX IF NOT EXISTS {{name:event_blocked}} ON {{event}} (lane, key_seq) WHERE status = 3 AND lane IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {{name:event_key}} ON {{event}} (lane, key_seq) WHERE status IN (0, 2, 3) AND lane IS NOT NULL;
 CREATE INDEX IF NOT EXISTS {{name:event_dead}} ON {{event}} (id) WHERE status = 3;
-CREATE INDEX IF NOT EXISTS {{name:event_done}} ON {{event}} (done_at) WHERE status IN (1, 4);
 
 -- One row for each key in use: it gives out dense numbers in commit order.
 CREATE TABLE IF NOT EXISTS {{key}} (
@@ -64,3 +69,54 @@ CREATE TABLE IF NOT EXISTS {{audit}} (
     new_id   BLOB
 );
 CREATE INDEX IF NOT EXISTS {{name:audit_row}} ON {{audit}} (row_id);
+
+-- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do
+-- not use it.
+CREATE TABLE IF NOT EXISTS {{relay}} (
+    node         TEXT    NOT NULL PRIMARY KEY,
+    host         TEXT    NOT NULL,
+    pid          INTEGER NOT NULL,
+    program      TEXT    NOT NULL,
+    version      TEXT    NOT NULL,
+    all_topics   INTEGER NOT NULL,
+    topics       TEXT    NOT NULL,
+    started_at   INTEGER NOT NULL,
+    seen_at      INTEGER NOT NULL,
+    claimed_at   INTEGER,
+    published_at INTEGER
+);
+
+-- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it
+-- is.
+CREATE TABLE IF NOT EXISTS {{plan}} (
+    id           TEXT    NOT NULL PRIMARY KEY,
+    state        TEXT    NOT NULL,
+    version      INTEGER NOT NULL,
+    body         TEXT    NOT NULL,
+    ids          BLOB    NOT NULL,
+    created_at   INTEGER NOT NULL,
+    updated_at   INTEGER NOT NULL,
+    worker_until INTEGER
+);
+
+-- One row for each pause: what is paused ('all' or 'topic:' and the topic), until when (NULL: until
+-- it is resumed), by whom and why. A row with per_second or in_flight limits its destination instead
+-- (NULL: no limit). Relays read the table every two seconds. Claims and producers do not use it.
+CREATE TABLE IF NOT EXISTS {{pause}} (
+    target     TEXT    NOT NULL PRIMARY KEY,
+    paused_at  INTEGER NOT NULL,
+    ends_at    INTEGER,
+    actor      TEXT    NOT NULL,
+    reason     TEXT    NOT NULL,
+    per_second REAL,
+    in_flight  INTEGER
+);
+
+-- One row for each group of failures that has a note or was muted. Relays do not use it.
+CREATE TABLE IF NOT EXISTS {{group}} (
+    fingerprint TEXT    NOT NULL PRIMARY KEY,
+    note        TEXT    NOT NULL,
+    muted_until INTEGER,
+    actor       TEXT    NOT NULL,
+    updated_at  INTEGER NOT NULL
+);

@@ -1,8 +1,33 @@
--- The result of each event for each handler of each consumer.
--- status: 0 RECEIVED, 1 PROCESSING, 2 PROCESSED, 3 FAILED, 4 DEAD. A handler that works in the
--- transaction of its row inserts it as PROCESSED; failures are written after the rollback, in a
--- transaction of their own. A DEAD event waits for a person.
-CREATE TABLE IF NOT EXISTS {{inbox}} (
+-- The handlers of consumers, and the number that stands for each in inbox_seen: the first 15
+-- hexadecimal digits of the SHA-256 of the two names with the byte 1F between them.
+CREATE TABLE IF NOT EXISTS {{handler}} (
+    handler_id BIGINT         NOT NULL,
+    consumer   VARBINARY(128) NOT NULL,
+    handler    VARBINARY(128) NOT NULL,
+    PRIMARY KEY (handler_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
+
+-- The events that handlers have seen. processed_at is NULL for an event that is not processed yet,
+-- and inbox_failure says why. source is where the message was read: topic/partition/offset, or the
+-- topic alone.
+-- copies counts the further inserts of the row.
+CREATE TABLE IF NOT EXISTS {{seen}} (
+    handler_id   BIGINT         NOT NULL,
+    tenant_id    VARBINARY(64)  NOT NULL,
+    event_id     VARBINARY(255) NOT NULL,
+    source       VARCHAR(300),
+    attempts     INT            NOT NULL,
+    copies       BIGINT         NOT NULL DEFAULT 0,
+    processed_at DATETIME(6),
+    PRIMARY KEY (handler_id, tenant_id, event_id),
+    KEY {{name:inbox_seen_processed}} (handler_id, processed_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
+
+-- The events that handlers have failed with.
+-- status: 0 RECEIVED (redriven), 1 PROCESSING, 3 FAILED, 4 DEAD. Failures are written after the
+-- rollback, in a transaction of their own. A DEAD event waits for a person. The row of an event
+-- that is processed after all is deleted.
+CREATE TABLE IF NOT EXISTS {{failure}} (
     consumer          VARBINARY(128) NOT NULL,
     handler           VARBINARY(128) NOT NULL,
     tenant_id         VARBINARY(64)  NOT NULL,
@@ -18,16 +43,14 @@ CREATE TABLE IF NOT EXISTS {{inbox}} (
     source_offset     BIGINT,
     status            TINYINT        NOT NULL,
     attempts          INT            NOT NULL DEFAULT 0,
-    seen              BIGINT         NOT NULL DEFAULT 0,
     last_error_code   VARCHAR(64),
     last_error        TEXT,
     received_at       DATETIME(6)    NOT NULL,
     updated_at        DATETIME(6)    NOT NULL,
-    processed_at      DATETIME(6),
     failed_at         DATETIME(6),
     PRIMARY KEY (consumer, handler, tenant_id, event_id),
-    KEY {{name:inbox_event_status_at}} (consumer, status, updated_at),
-    CONSTRAINT {{name:inbox_event_status}} CHECK (status BETWEEN 0 AND 4)
+    KEY {{name:inbox_failure_open}} (consumer, status, received_at),
+    CONSTRAINT {{name:inbox_failure_status}} CHECK (status IN (0, 1, 3, 4))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 
 -- The newest event of each key that a handler has processed.

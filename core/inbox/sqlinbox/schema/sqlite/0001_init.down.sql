@@ -1,2 +1,4 @@
 DROP TABLE IF EXISTS {{inbox_key}};
-DROP TABLE IF EXISTS {{inbox}};
+DROP TABLE IF EXISTS {{failure}};
+DROP TABLE IF EXISTS {{seen}};
+DROP TABLE IF EXISTS {{handler}};

@@ -1,3 +1,0 @@
-DROP TABLE IF EXISTS {{pause}};
-DROP TABLE IF EXISTS {{plan}};
-DROP TABLE IF EXISTS {{relay}};

@@ -1,0 +1,2 @@
+DROP TABLE IF EXISTS {{name:note}};
+ALTER TABLE {{event}} DROP COLUMN note;

@@ -1,0 +1,6 @@
+-- SQLite has no ADD COLUMN IF NOT EXISTS.
+ALTER TABLE {{event}} ADD COLUMN note TEXT;
+CREATE TABLE IF NOT EXISTS {{name:note}} (
+    id   BLOB NOT NULL PRIMARY KEY,
+    note TEXT NOT NULL
+);

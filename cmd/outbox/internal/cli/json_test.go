@@ -2,9 +2,12 @@ package cli
 
 import (
 	"encoding/json"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -95,7 +98,7 @@ func TestJSONOfEveryCommand(t *testing.T) {
 	w := &world{T: t, name: "sqlite", address: address, dialect: dialect, env: map[string]string{}}
 	w.ok("migrate", "up", "--tables", "all")
 	names := map[string]string{}
-	walked := map[string]bool{}
+	walked, shapes := map[string]bool{}, jsonShapes{}
 	walk := func(s jsonStep) map[string]json.RawMessage {
 		t.Helper()
 		args := strings.Fields(s.args)
@@ -112,6 +115,13 @@ func TestJSONOfEveryCommand(t *testing.T) {
 		var object map[string]json.RawMessage
 		if code := w.json(&object, args...); code != ExitOK && code != ExitUnhealthy {
 			t.Errorf("outbox %s: exit code %d\n%s", s.args, code, w.run(args...).err)
+		}
+		for name, text := range object {
+			var value any
+			if err := json.Unmarshal(text, &value); err != nil {
+				t.Fatal(err)
+			}
+			shapes.add(c.CommandPath(), name, value)
 		}
 		if s.list == "" {
 			return object
@@ -166,5 +176,69 @@ func TestJSONOfEveryCommand(t *testing.T) {
 		if !walked[c.CommandPath()] {
 			t.Errorf("%s is not among the commands that are tried here", c.CommandPath())
 		}
+	}
+	shapes.compare(t)
+}
+
+// jsonShapes has the types of each field that a command has printed, by the command and the path of
+// the field.
+type jsonShapes map[[2]string]map[string]bool
+
+func (s jsonShapes) add(command, path string, value any) {
+	kind := ""
+	switch value := value.(type) {
+	case map[string]any:
+		for name, v := range value {
+			s.add(command, path+"."+name, v)
+		}
+		return
+	case []any:
+		for _, v := range value {
+			s.add(command, path+"[]", v)
+		}
+		kind = "list"
+	case string:
+		kind = "text"
+	case float64:
+		kind = "number"
+	case bool:
+		kind = "boolean"
+	case nil:
+		kind = "null"
+	}
+	at := [2]string{command, path}
+	if s[at] == nil {
+		s[at] = map[string]bool{}
+	}
+	s[at][kind] = true
+}
+
+// compare requires the fields that are recorded, because other programs read them. The package
+// integration/contracts says what a change needs.
+func (s jsonShapes) compare(t *testing.T) {
+	t.Helper()
+	var b strings.Builder
+	last := ""
+	for _, at := range slices.SortedFunc(maps.Keys(s), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		if at[0] != last {
+			last = at[0]
+			b.WriteString("== " + last + "\n")
+		}
+		b.WriteString(at[1] + ": " + strings.Join(slices.Sorted(maps.Keys(s[at])), " or ") + "\n")
+	}
+	path := filepath.Join("..", "..", "..", "..", "integration", "contracts", "testdata", "cli-json.golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != b.String() {
+		t.Errorf("integration/contracts/testdata/cli-json.golden has other fields than the commands print. If that is "+
+			"meant, run `go test ./cmd/outbox/internal/cli -run JSONOfEvery -update`, see `git diff`, and add a line to "+
+			"CHANGELOG.md; after the first tag it also needs a new version. The commands print\n%s", b.String())
 	}
 }

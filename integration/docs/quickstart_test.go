@@ -3,7 +3,6 @@ package docs
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -31,13 +30,7 @@ func TestQuickstart(t *testing.T) {
 		t.Error("examples/quickstart/main.go is not the program of README.md")
 	}
 
-	binary := filepath.Join(t.TempDir(), "quickstart")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, "./quickstart")
-	build.Dir = root + "/examples"
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	run := exec.CommandContext(t.Context(), binary)
+	run := exec.CommandContext(t.Context(), example(t, "quickstart"))
 	run.Dir = t.TempDir()
 	out, err := run.CombinedOutput()
 	if err != nil {

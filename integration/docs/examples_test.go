@@ -1,4 +1,4 @@
-package workspace_test
+package docs
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func example(t *testing.T, folder string) string {
 		examples.dir = dir
 		root := filepath.Join(fixture.Root(t), "examples")
 		goTool(t, root, "build", "-buildvcs=false", "-o", dir+"/", "./bun", "./ent", "./gorm", "./sql", "./inbox", "./mailer",
-			"./quote-to-order")
+			"./quickstart", "./quote-to-order")
 		goTool(t, root, "build", "-buildvcs=false", "-o", filepath.Join(dir, "consumer")+"/", "./consumer/...")
 	})
 	return filepath.Join(examples.dir, folder)

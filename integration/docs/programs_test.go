@@ -123,7 +123,8 @@ func start(t *testing.T, code string, env ...string) *program {
 	fixture.NoError(t, err)
 	list := filepath.Join(dir, "overlay.json")
 	fixture.NoError(t, os.WriteFile(list, overlay, 0o600))
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", list, "-o", binary, "./program")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-overlay", list,
+		"-o", binary, "./program")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

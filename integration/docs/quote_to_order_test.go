@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -96,7 +97,9 @@ func newStoryReader(t *testing.T) *storyReader {
 	r.admin, err = sarama.NewClusterAdminFromClient(r.client)
 	fixture.NoError(t, err)
 
-	r.program = exec.Command(example(t, "quote-to-order"), "-pause")
+	dir := t.TempDir()
+	buildExamples(t, dir, "./quote-to-order")
+	r.program = exec.Command(filepath.Join(dir, "quote-to-order"), "-pause")
 	r.program.Env = append(os.Environ(), "DATABASE_URL="+db.DSN, "KAFKA_BROKERS="+topics.KafkaAddress(t),
 		"TOPIC_PREFIX="+r.prefix)
 	r.program.Stderr = &r.stderr

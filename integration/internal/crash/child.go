@@ -86,7 +86,18 @@ func (s Spec) run() error {
 		stop()
 	}()
 	var wg sync.WaitGroup
-	problems := make(chan error, s.Writers+1)
+	problems := make(chan error, s.Writers+2)
+	if s.Sample > 0 {
+		go s.report(ctx, client)
+	}
+	if s.Consumer != "" {
+		wg.Go(func() {
+			if err := s.consume(ctx, client); err != nil {
+				problems <- err
+				stop()
+			}
+		})
+	}
 	if s.Relay {
 		wg.Go(func() {
 			if err := ob.Run(ctx); err != nil {

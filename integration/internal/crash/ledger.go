@@ -16,6 +16,9 @@ type Message struct {
 	KeySeq  int64  `json:"seq,omitempty"`
 	Note    string `json:"note,omitempty"` // the name of a note, which is counted; empty for an event
 	N       int    `json:"n,omitempty"`
+
+	Take   string  `json:"take,omitempty"` // the consumer that wants the record after the N that it has handled
+	Sample *Sample `json:"sample,omitempty"`
 }
 
 // by names the part of the process that sent the copy: its fast path, or its poller.
@@ -34,6 +37,9 @@ type Answer struct {
 	Refused string `json:"refused,omitempty"` // empty: accepted
 	Class   string `json:"class,omitempty"`   // transient, permanent, unavailable
 	lose    bool   // close the connection instead of answering
+
+	Next *Message `json:"next,omitempty"` // for a consumer: the record, and how many there are with it
+	N    int      `json:"n,omitempty"`
 }
 
 // Answers of the Ledger. All but Accept are failures of a broker.
@@ -55,7 +61,8 @@ type Ledger struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	records []Message
-	notes   map[string]map[string]int // process, note
+	notes   map[string]map[string]int // process or consumer, note
+	samples map[string][]Sample       // process
 	lost    int                       // answers that were lost on purpose
 	conns   map[net.Conn]bool
 	closed  bool
@@ -72,6 +79,7 @@ func NewLedger(judge func(Message) Answer) (*Ledger, error) {
 		judge = func(Message) Answer { return Accept }
 	}
 	b := &Ledger{listener: l, judge: judge, notes: map[string]map[string]int{}, conns: map[net.Conn]bool{}}
+	b.samples = map[string][]Sample{}
 	b.changed = sync.NewCond(&b.mu)
 	b.wg.Go(b.accept)
 	return b, nil
@@ -88,6 +96,7 @@ func (b *Ledger) Close() {
 	for c := range b.conns {
 		_ = c.Close()
 	}
+	b.changed.Broadcast()
 	b.mu.Unlock()
 	b.wg.Wait()
 }
@@ -124,10 +133,13 @@ func (b *Ledger) serve(c net.Conn) {
 			return
 		}
 		a := Accept
-		if m.Note == "" {
+		switch {
+		case m.Take != "":
+			a = b.take(m)
+		case m.EventID != "":
 			a = b.judge(m)
 		}
-		if a.Refused == "" {
+		if a.Refused == "" && m.Take == "" {
 			b.Append(m)
 		}
 		if a.lose {
@@ -142,19 +154,26 @@ func (b *Ledger) serve(c net.Conn) {
 	}
 }
 
-// Append accepts a copy, or counts a note.
+// Append accepts a copy or a sample, or counts a note.
 func (b *Ledger) Append(m Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if m.Note == "" {
+	switch {
+	case m.Sample != nil:
+		b.samples[m.From] = append(b.samples[m.From], *m.Sample)
+	case m.Note != "":
+		b.notesOf(m.From)[m.Note] += m.N
+	default:
 		b.records = append(b.records, m)
-	} else {
-		if b.notes[m.From] == nil {
-			b.notes[m.From] = map[string]int{}
-		}
-		b.notes[m.From][m.Note] += m.N
 	}
 	b.changed.Broadcast()
+}
+
+func (b *Ledger) notesOf(from string) map[string]int {
+	if b.notes[from] == nil {
+		b.notes[from] = map[string]int{}
+	}
+	return b.notes[from]
 }
 
 // Records returns the copies that were accepted so far, in order.

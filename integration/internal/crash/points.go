@@ -85,6 +85,7 @@ func (r *repository) MarkDone(ctx context.Context, done []core.Done, deleteRows 
 	r.trap.at(BeforeMark)
 	n, err := r.Repository.MarkDone(ctx, done, deleteRows)
 	if err == nil {
+		r.cold.forget(done)
 		r.trap.at(AfterMark)
 	}
 	return n, err
@@ -104,6 +105,15 @@ func (c *coldRows) add(rows []core.Claimed) {
 	}
 	for i := range rows {
 		c.ids[rows[i].ID] = true
+	}
+}
+
+// forget keeps a long run from growing.
+func (c *coldRows) forget(done []core.Done) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range done {
+		delete(c.ids, d.ID)
 	}
 }
 

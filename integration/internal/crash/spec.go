@@ -32,6 +32,8 @@ type Mutant string
 const (
 	MarkFirst    Mutant = "mark first"    // DONE is written before the event is sent
 	PublishEarly Mutant = "publish early" // events leave before their commit
+	Leak         Mutant = "leak"          // each sample leaves memory behind
+	NoInbox      Mutant = "no inbox"      // the consumer handles each copy
 )
 
 // Sink is the kind of broker to which a child publishes.
@@ -68,6 +70,10 @@ type Spec struct {
 	Warm  int // Point counts only after this many events were published
 	After int // the child ends itself when it passes Point for the After-th time
 	Seed  uint64
+
+	Consumer string        // name in the inbox; empty: the child does not consume
+	Keep     time.Duration // published events are deleted after it; 0: the default
+	Sample   time.Duration // between two samples for the Ledger; 0: none
 
 	HotEvents int  // 0: default
 	PGX       bool // native pgx writes and relays; PostgreSQL only
@@ -114,6 +120,7 @@ func (s Spec) timeout() time.Duration {
 func (s Spec) Config(repo core.Repository, pub core.Publisher) core.Config {
 	cfg := Config(repo, pub, s.Name)
 	cfg.HotEvents = s.HotEvents
+	cfg.Retention = core.Retention{Keep: s.Keep, CleanupInterval: s.Keep / 2}
 	if t := s.PublishTimeout; t != 0 {
 		cfg.PublishTimeout, cfg.HotLease, cfg.ClaimLease = t, 2*t, 3*t
 	}

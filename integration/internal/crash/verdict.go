@@ -117,3 +117,18 @@ func Table(vs []Verdict) string {
 	}
 	return b.String()
 }
+
+// Counts prints what verdicts counted, for the report of `make prove`.
+func Counts(vs ...Verdict) string {
+	var all Verdict
+	for _, v := range vs {
+		all.Kills += v.Kills
+		all.Committed += v.Committed
+		all.Delivered += v.Delivered + v.Duplicates
+		all.Lost += v.Lost
+		all.Ghosts += v.Ghosts
+		all.Violations += v.Violations
+	}
+	return fmt.Sprintf("\ncount: %d kills\ncount: %d events\ncount: %d deliveries\ncount: %d lost\ncount: %d ghosts\n"+
+		"count: %d out of order", all.Kills, all.Committed, all.Delivered, all.Lost, all.Ghosts, all.Violations)
+}

@@ -70,6 +70,7 @@ func TestSimulation(t *testing.T) {
 		t.Errorf("%d of %d schedules were run", done.Load(), count)
 	}
 	d := time.Since(start)
+	t.Logf("count: %d schedules", done.Load())
 	t.Logf("%d schedules of %d steps on average, %.0f schedules/s", done.Load(), steps.Load()/max(done.Load(), 1),
 		float64(done.Load())/d.Seconds())
 }

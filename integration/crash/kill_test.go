@@ -162,7 +162,7 @@ func runCells(t *testing.T, cells []cell) {
 			t.Errorf("%s (seed %d): %v", cells[i].name, cells[i].seed, err)
 		}
 	}
-	t.Log(crash.Table(verdicts))
+	t.Log(crash.Table(verdicts) + crash.Counts(verdicts...))
 }
 
 // run ends one process after the other, publishes the remaining events, and compares.

@@ -408,6 +408,9 @@ func consumeAll(t *testing.T, db testdb.DB, mutant string, messages, killEvery i
 	wg.Wait()
 	t.Logf("%d messages, %d deliveries, %d kills, %d not answered, %d refused", messages, b.delivered.Load(),
 		total.Load(), b.lost.Load(), b.nacked.Load())
+	if mutant == "" {
+		t.Logf("\ncount: %d kills\ncount: %d deliveries", total.Load(), b.delivered.Load())
+	}
 	return w, total.Load()
 }
 

@@ -62,8 +62,9 @@ func TestPgxDifferentialPrograms(t *testing.T) {
 				cfg.DefaultQueryExecMode = m.mode
 				return pgxoutbox.Connector(pgxoutbox.Config{Conn: cfg})
 			})
-			committed := 0
-			for n := range max(1, programs*m.share/1000) {
+			committed, share := 0, max(1, programs*m.share/1000)
+			t.Logf("seed %d\ncount: %d random programs", seed, share)
+			for n := range share {
 				p := newProgram(rand.New(rand.NewPCG(seed, uint64(n))), n, m.mode)
 				want, got := stock.run(t, p), ours.run(t, p)
 				if want.commit == nil {

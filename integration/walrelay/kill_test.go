@@ -173,5 +173,6 @@ func (c *cell) judge(truth crash.Truth, kills int) {
 			c.Errorf("the last copy of key %s is that of event %d of %d", key, n, newest[key])
 		}
 	}
+	c.Log(crash.Counts(v))
 	c.Logf("%s: %d kills, %d events, %d repeated", c.point, kills, v.Committed, v.Duplicates)
 }

@@ -52,6 +52,7 @@ func TestSimulation(t *testing.T) {
 		}
 		seen.add(&s.seen)
 	}
+	t.Logf("count: %d schedules", count)
 	t.Logf("%+v", seen)
 	for what, n := range map[string]int{
 		"crashes": seen.Crashes, "repeats": seen.Repeats, "spilled": seen.Spilled, "asked": seen.Asked,

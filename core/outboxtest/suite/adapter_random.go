@@ -35,8 +35,8 @@ func adapterRandomTexts(a *adapterFixture) {
 	for seed == 0 {
 		seed = rand.Uint64()
 	}
-	ran, harmless := 0, 0
-	for n := 0; n < cmp.Or(a.Programs, 300) || harmless == 0 && n < 3000; n++ { // a few texts may all be errors
+	ran, harmless, n := 0, 0, 0
+	for ; n < cmp.Or(a.Programs, 300) || harmless == 0 && n < 3000; n++ { // a few texts may all be errors
 		rng := rand.New(rand.NewPCG(seed, uint64(n)))
 		parts := []string{[]string{"", "SELECT 1", "SELECT 1;", "SELECT '", "/*", "--"}[rng.IntN(6)]}
 		for range 1 + rng.IntN(7) {
@@ -69,6 +69,7 @@ func adapterRandomTexts(a *adapterFixture) {
 		a.Logf("seed %d, %d: %q returned %v, RunInTx %v", seed, n, text, failed, err)
 		a.truthful(err, before, ids...)
 	}
+	a.Logf("count: %d random texts", n)
 	a.must(ran > 0 && harmless > 0, "seed %d: %d texts ran, %d transactions of them committed: the texts prove nothing",
 		seed, ran, harmless)
 	a.whole()
@@ -98,10 +99,10 @@ func adapterRandomPrograms(a *adapterFixture) {
 	}
 	a = configuredFixture(a.T, a.AdapterHarness, shortLeases)
 	a.runRelay() // the relay is compared with the table only once, at the end
-	committed, total := 0, 0
+	committed, total, n := 0, 0, 0
 	// A few programs may all end without a known commit: then more are run.
 	programs := cmp.Or(a.Programs, 300)
-	for n := 0; n < programs || committed == 0 && n < 10*programs; n++ {
+	for ; n < programs || committed == 0 && n < 10*programs; n++ {
 		p := &program{adapterFixture: a, rng: rand.New(rand.NewPCG(seed, uint64(n)))}
 		err := a.Transactor.RunInTx(a.Context(), func(ctx context.Context, tx core.Tx) error {
 			p.names = savepointNames(tx.Dialect())
@@ -111,6 +112,7 @@ func adapterRandomPrograms(a *adapterFixture) {
 		committed += p.verify(seed, n)
 		total += len(p.ids)
 	}
+	a.Logf("count: %d random programs", n)
 	a.must(committed > 0, "seed %d: none of %d events was reported as committed: the programs prove nothing", seed,
 		total)
 	a.publishedIsStored(seed)

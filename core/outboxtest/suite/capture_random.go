@@ -33,6 +33,7 @@ func captureRandom(t *testing.T, h CaptureHarness, options CaptureOptions) {
 			t.Fatalf("statement %d of seed %d; the program ignores errors: %v", n, seed, ignore)
 		}
 	}
+	t.Logf("count: %d random statements", told+refused)
 	t.Logf("%d statements caused events, %d were refused, %d the ORM does not have", told, refused, lacks)
 	if told == 0 {
 		t.Error("none of the statements caused events")

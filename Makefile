@@ -29,6 +29,8 @@ COMMIT     ?= HEAD
 ROUNDS     ?= 7
 MUTANTS    ?=
 CHANGED    ?=
+PROVE      ?= full
+STEPS      ?=
 
 MODULES    = $(shell scripts/modules)
 
@@ -94,6 +96,12 @@ mutants: services-up ## break the code in one place at a time and require that t
 .PHONY: model
 model: ## check the models of the protocol with spin, two or three minutes (MODEL=large: ten; SHARE=3/10)
 	@SHARE=$(SHARE) scripts/model $(MODEL)
+
+# SEED, SCHEDULES, PROGRAMS, SOAK, MODEL and MUTANTS, when given, reach the script through the
+# environment.
+.PHONY: prove
+prove: services-up ## every proof in full with a report, hours (PROVE=quick: ten minutes, STEPS=, SEED=, SOAK=)
+	@eval "$$(scripts/services env)"; PROVE=$(PROVE) scripts/prove $(STEPS)
 
 .PHONY: docs
 docs: ## build the documentation as a site in .site (needs Python 3)
@@ -196,7 +204,7 @@ tidy-check: ## fail when go mod tidy would change a module
 
 .PHONY: shellcheck
 shellcheck: ## check the scripts
-	@shellcheck scripts/bench-before docs/debezium/build scripts/debezium/fetch scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/services scripts/test .ci/run
+	@shellcheck scripts/bench-before docs/debezium/build scripts/debezium/fetch scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/prove scripts/services scripts/test .ci/run
 
 .PHONY: ci
 ci: ## run every check that CI runs

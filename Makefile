@@ -155,6 +155,30 @@ services-status: ## show where the test servers are and whether they answer
 services-wipe: ## stop the test servers and delete their data
 	@scripts/services wipe
 
+# ---- releases and platforms ----
+
+GORELEASE_VERSION := v0.0.0-20261113113407-e3970619a1a4
+PLATFORMS ?= linux/arm64 darwin/arm64 windows/amd64
+
+.PHONY: release
+release: ## write VERSION=v0.1.0 into every module, and print the commands that come next
+	@scripts/release '$(VERSION)'
+
+.PHONY: use
+use: ## point a module of yours to this clone, until there is a tag (MODULE=../shop)
+	@scripts/use '$(MODULE)'
+
+.PHONY: api-check
+api-check: ## compare the exported API with the last tag, by gorelease
+	@GORELEASE=golang.org/x/exp/cmd/gorelease@$(GORELEASE_VERSION) scripts/api-check
+
+# integration is left out: its tests kill processes and lock files as Unix does.
+.PHONY: platforms
+platforms: ## build and vet every module with its tests for the platforms where no tests run (PLATFORMS=)
+	@modules="$$(scripts/modules | grep -v integration | sed 's|$$|/...|' | xargs)"; \
+	for platform in $(PLATFORMS); do echo "== $$platform"; \
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go vet $$modules; done
+
 # ---- source ----
 
 $(GOLANGCI):
@@ -204,7 +228,7 @@ tidy-check: ## fail when go mod tidy would change a module
 
 .PHONY: shellcheck
 shellcheck: ## check the scripts
-	@shellcheck scripts/bench-before docs/debezium/build scripts/debezium/fetch scripts/flyway/fetch scripts/modules scripts/gotest scripts/model scripts/promtool scripts/prove scripts/services scripts/test .ci/run
+	@git ls-files -z | xargs -0 grep -lE '^#!/usr/bin/env bash' -- | xargs shellcheck
 
 .PHONY: ci
 ci: ## run every check that CI runs

@@ -3,7 +3,6 @@ package docs
 import (
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -38,42 +37,5 @@ func TestQuickstart(t *testing.T) {
 	}
 	if string(out) != output {
 		t.Errorf("the program prints\n%s\nREADME.md says\n%s", out, output)
-	}
-}
-
-// The quick start replaces every module that a program may import.
-func TestQuickstartReplacesAll(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile(root + "/docs/quickstart.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, loop, _ := strings.Cut(string(page), "for module in ")
-	list, _, found := strings.Cut(loop, "; do\n")
-	if !found {
-		t.Fatal("docs/quickstart.md has no list of modules")
-	}
-	out, err := exec.CommandContext(t.Context(), "bash", "-c", "printf '%s\n' "+list).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	replaced := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-	work, err := os.ReadFile(root + "/go.work")
-	if err != nil {
-		t.Fatal(err)
-	}
-	modules := 0
-	for line := range strings.Lines(string(work)) {
-		path, isModule := strings.CutPrefix(strings.TrimSpace(line), ".")
-		if !isModule || path == "/cmd/outbox" || path == "/examples" || strings.HasPrefix(path, "/integration") {
-			continue
-		}
-		modules++
-		if !slices.Contains(replaced, path) {
-			t.Errorf("docs/quickstart.md does not replace module %q", path)
-		}
-	}
-	if modules != len(replaced) {
-		t.Errorf("docs/quickstart.md replaces %d modules, and go.work has %d", len(replaced), modules)
 	}
 }

@@ -2,4 +2,6 @@
 
 package cli_test
 
-import _ "github.com/amacneil/dbmate/v2/pkg/driver/sqlite" // dbmate's own driver is in C
+import _ "github.com/amacneil/dbmate/v2/pkg/driver/sqlite" // it is in C
+
+func init() { dbmateOpensSQLite = true }

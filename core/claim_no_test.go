@@ -86,8 +86,7 @@ func TestClaimNumbersAreUsedOnce(t *testing.T) {
 		seen := &numbersSeen{Repository: repo, rows: map[string]bool{}}
 		w := join(t, repo, &outboxtest.Publisher{}, core.Config{
 			Repository: seen, Retry: core.RetryPolicy{BaseDelay: time.Second, MaxDelay: time.Second},
-		})
-		w.run()
+		}).run()
 		w.pub.FailNext(12, core.Transient(errors.New("try again")))
 		for i := range 6 {
 			w.publish(core.Event{Type: "a"}, core.Event{Type: "a", Key: fmt.Sprint(i % 2)})

@@ -101,8 +101,7 @@ func TestAsyncPublisherHasManyEventsAtOnce(t *testing.T) {
 func TestAsyncPublisherIsBoundedByBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &asyncPublisher{}
-		w := newWorld(t, core.Config{Publisher: p, InFlightBytes: 10_000})
-		w.run()
+		w := newWorld(t, core.Config{Publisher: p, InFlightBytes: 10_000}).run()
 		for range 20 {
 			w.publish(core.Event{Type: "a", Payload: make([]byte, 4000)})
 		}
@@ -141,8 +140,7 @@ func TestAsyncPublisherHasOneEventOfAKey(t *testing.T) {
 				go h.done("", nil)
 			}()
 		}
-		w := newWorld(t, core.Config{Publisher: p})
-		w.run()
+		w := newWorld(t, core.Config{Publisher: p}).run()
 		for range 5 {
 			w.publish(core.Event{Type: "a", Key: "k"}, core.Event{Type: "a", Key: "other"})
 		}
@@ -171,8 +169,7 @@ func TestAsyncPublisherAnswersOnce(t *testing.T) {
 		w := newWorld(t, core.Config{
 			Publisher: p,
 			Observer:  &core.Observer{Published: func(i core.PublishInfo) { results <- i }},
-		})
-		w.run()
+		}).run()
 		w.publish(core.Event{Type: "accepted"}, core.Event{Type: "refused"}, core.Event{Type: "refused at once"})
 		for _, h := range p.release() {
 			first, second := error(nil), core.Permanent(errors.New("never"))
@@ -213,8 +210,7 @@ func TestAsyncPublisherPanics(t *testing.T) {
 			}
 			h.done("", nil)
 		}
-		w := newWorld(t, core.Config{Publisher: p, Workers: 2, Retry: core.RetryPolicy{MaxAttempts: 2}})
-		w.run()
+		w := newWorld(t, core.Config{Publisher: p, Workers: 2, Retry: core.RetryPolicy{MaxAttempts: 2}}).run()
 		for range 3 {
 			w.publish(core.Event{Type: "answered, then panics"}, core.Event{Type: "answered, then exits"})
 			w.publish(core.Event{Type: "panics", Topic: "t"}, core.Event{Type: "exits", Topic: "t"})
@@ -248,8 +244,7 @@ func TestAsyncPublisherDoesNotAnswer(t *testing.T) {
 		w := newWorld(t, core.Config{
 			Publisher: router, Workers: 2, InFlight: 16, Breaker: core.BreakerPolicy{Failures: 1000},
 			Observer: &core.Observer{Stuck: func(_ string, total int) { told = total }},
-		})
-		w.run()
+		}).run()
 		for i := range 40 {
 			w.publish(core.Event{Type: "deaf", Key: fmt.Sprint(i)})
 		}
@@ -285,8 +280,7 @@ func TestAsyncPublisherDoesNotAnswer(t *testing.T) {
 func TestAsyncPublisherNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &asyncPublisher{}
-		w := newWorld(t, core.Config{Publisher: p, Workers: 2, InFlight: 8})
-		w.run()
+		w := newWorld(t, core.Config{Publisher: p, Workers: 2, InFlight: 8}).run()
 		for i := range 40 {
 			w.publish(core.Event{Type: fmt.Sprint("topic", i%10)})
 		}
@@ -296,8 +290,7 @@ func TestAsyncPublisherNeverAnswers(t *testing.T) {
 		if err := w.ob.Live(); err == nil {
 			t.Error("Live does not say that every publish is stuck")
 		}
-		other := join(t, w.repo, w.pub, core.Config{})
-		other.run()
+		other := join(t, w.repo, w.pub, core.Config{}).run()
 		time.Sleep(2 * time.Minute)
 		w.atRest(40)
 		noError(t, other.stop())
@@ -320,8 +313,7 @@ func TestAsyncPublisherDoesNotReturn(t *testing.T) {
 			}
 			h.done("", nil)
 		}
-		w := newWorld(t, core.Config{Publisher: p, Workers: 2})
-		w.run()
+		w := newWorld(t, core.Config{Publisher: p, Workers: 2}).run()
 		w.publish(core.Event{Type: "blocks"}, core.Event{Type: "blocks"})
 		time.Sleep(15 * time.Second)
 		for range 100 {
@@ -354,8 +346,7 @@ func TestAsyncPublisherAtShutdown(t *testing.T) {
 		w := newWorld(t, core.Config{
 			Publisher: p, PublishTimeout: 30 * time.Second, HotLease: time.Minute,
 			ClaimLease: time.Minute, ShutdownTimeout: 10 * time.Second,
-		})
-		w.run()
+		}).run()
 		w.publish(core.Event{Type: "quick"}, core.Event{Type: "slow", Key: "k"}, core.Event{Type: "slow", Key: "k"})
 		noError(t, w.stop())
 		now := time.Now()
@@ -415,8 +406,7 @@ func TestAsyncPublisherIsTraced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got traces
 		p := &asyncPublisher{}
-		w := newWorld(t, core.Config{Publisher: p, Tracer: got.tracer(nil)})
-		w.run()
+		w := newWorld(t, core.Config{Publisher: p, Tracer: got.tracer(nil)}).run()
 		w.publish(core.Event{Type: "a", Topic: "x"})
 		h := p.release()[0]
 		got.want(t, "create a x <nil>", "created x true", "send x  hot 1")
@@ -432,8 +422,7 @@ func TestAsyncPublisherIsTraced(t *testing.T) {
 func TestAsyncPublisherKeepsPlacesFromReplays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &asyncPublisher{}
-		w := join(t, replayOrders(t, 40), nil, core.Config{Publisher: p, Workers: 2, InFlight: 8})
-		w.run()
+		w := join(t, replayOrders(t, 40), nil, core.Config{Publisher: p, Workers: 2, InFlight: 8}).run()
 		time.Sleep(time.Minute)
 		held := p.release()
 		equal(t, len(held), 4, "replayed events are under way (half of 8)")

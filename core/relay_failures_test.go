@@ -18,8 +18,7 @@ import (
 
 func TestRetryThenDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, core.Config{Retry: core.RetryPolicy{MaxAttempts: 4}})
-		w.run()
+		w := newWorld(t, core.Config{Retry: core.RetryPolicy{MaxAttempts: 4}}).run()
 		w.pub.FailFor(func(d core.Delivery) error {
 			if d.Key == "poison" && d.AggregateVersion == 1 {
 				return errors.New("refused, password=hunter2")
@@ -97,8 +96,7 @@ func TestRetryByType(t *testing.T) {
 
 func TestSkipDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, core.Config{DeadPolicy: core.SkipDead})
-		w.run()
+		w := newWorld(t, core.Config{DeadPolicy: core.SkipDead}).run()
 		w.pub.FailNext(1, core.Permanent(errors.New("no")))
 		first := w.publish(core.Event{Type: "a", Key: "k"})
 		synctest.Wait()
@@ -127,8 +125,7 @@ func TestSkipDead(t *testing.T) {
 
 func TestDiscardUnblocksKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, core.Config{})
-		w.run()
+		w := newWorld(t, core.Config{}).run()
 		w.pub.FailNext(1, core.Permanent(errors.New("no")))
 		w.publish(core.Event{Type: "a", Key: "k"})
 		w.publish(core.Event{Type: "a", Key: "k"})
@@ -468,8 +465,7 @@ func TestUnroutableUntilARouteWasSeen(t *testing.T) {
 // A queue that is deleted later does not turn the backlog into dead events.
 func TestRouteThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, core.Config{})
-		w.run()
+		w := newWorld(t, core.Config{}).run()
 		w.publish(core.Event{Type: "a"})
 		time.Sleep(time.Second)
 		w.pub.Outage("a", core.Unroutable(errors.New("312 NO_ROUTE")))

@@ -15,8 +15,7 @@ import (
 
 func TestFastPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, core.Config{})
-		w.run()
+		w := newWorld(t, core.Config{}).run()
 		start := time.Now()
 		var want []string
 		for i := range 50 {
@@ -38,8 +37,7 @@ func TestFastPath(t *testing.T) {
 
 func TestRollbackPublishesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, core.Config{HotEvents: 1})
-		w.run()
+		w := newWorld(t, core.Config{HotEvents: 1}).run()
 		boom := errors.New("boom")
 		for range 5 { // more than there are slots, so each slot must become free again
 			err := w.repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
@@ -66,8 +64,7 @@ func TestRollbackPublishesNothing(t *testing.T) {
 
 func TestSavepointRolledBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, core.Config{})
-		w.run()
+		w := newWorld(t, core.Config{}).run()
 		var kept []string
 		tr := w.repo.Transactor()
 		err := tr.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
@@ -126,8 +123,7 @@ func TestOutcomeUnknown(t *testing.T) {
 	for _, fault := range []outboxtest.CommitFault{outboxtest.CommitAnswerLost, outboxtest.CommitNotSent} {
 		t.Run(fmt.Sprint(fault), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, core.Config{})
-				w.run()
+				w := newWorld(t, core.Config{}).run()
 				tx, err := w.repo.Begin(t.Context())
 				must(t, err)
 				if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
@@ -147,8 +143,7 @@ func TestOutcomeUnknown(t *testing.T) {
 
 func TestDelayAndNextDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, core.Config{MaxPollInterval: time.Hour, PollInterval: time.Hour})
-		w.run()
+		w := newWorld(t, core.Config{MaxPollInterval: time.Hour, PollInterval: time.Hour}).run()
 		start := time.Now()
 		w.publish(core.Event{Type: "a", Delay: 7 * time.Second})
 		err := w.ob.Drain(t.Context()) // the poller asks, and no event is due
@@ -167,8 +162,7 @@ func TestDelayAndNextDue(t *testing.T) {
 
 func TestLateCommitIsLeftToThePoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, core.Config{})
-		w.run()
+		w := newWorld(t, core.Config{}).run()
 		tx, _ := w.repo.Begin(t.Context())
 		if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
 			t.Fatal(err)

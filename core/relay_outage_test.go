@@ -52,8 +52,7 @@ func TestUnclassifiedOutageOfFewKeys(t *testing.T) {
 // of the outages.
 func TestFlappingDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, core.Config{})
-		w.run()
+		w := newWorld(t, core.Config{}).run()
 		for range 20 {
 			w.pub.Outage("a", errService)
 			for range 50 {
@@ -177,8 +176,7 @@ func TestFreshProcessSparesWhatOthersRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w := join(t, repo, pub, core.Config{})
-		w.run()
+		w := join(t, repo, pub, core.Config{}).run()
 		time.Sleep(10 * time.Minute)
 		if got := w.statuses(); got[outboxtest.StatusDead] != 0 {
 			t.Fatal("dead, although this process has seen no acknowledgement")

@@ -113,8 +113,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		repo := outboxtest.NewRepository()
 		p := &picky{Repository: repo, text: "🤷"}
 		pub := &outboxtest.Publisher{}
-		w := join(t, repo, pub, core.Config{Repository: p, Publisher: receipts{pub, "where 🤷"}})
-		w.run()
+		w := join(t, repo, pub, core.Config{Repository: p, Publisher: receipts{pub, "where 🤷"}}).run()
 		pub.FailFor(func(d core.Delivery) error {
 			if d.Topic == "bad" {
 				return core.Permanent(errors.New("no 🤷 today"))
@@ -144,8 +143,7 @@ func TestRowThatCannotBeMarked(t *testing.T) {
 				repo := outboxtest.NewRepository()
 				p := &picky{Repository: repo}
 				pub := &outboxtest.Publisher{}
-				w := join(t, repo, pub, core.Config{Repository: p})
-				w.run()
+				w := join(t, repo, pub, core.Config{Repository: p}).run()
 				e := core.Event{ID: core.NewEventID(), Type: "bad", Topic: "bad"}
 				id, err := core.NewRowID(e.ID, "bad")
 				must(t, err)
@@ -189,8 +187,7 @@ func TestNothingCanBeMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo := outboxtest.NewRepository()
 		p := &picky{Repository: repo}
-		w := join(t, repo, &outboxtest.Publisher{}, core.Config{Repository: p, MaxUnmarked: 20, Workers: 4})
-		w.run()
+		w := join(t, repo, &outboxtest.Publisher{}, core.Config{Repository: p, MaxUnmarked: 20, Workers: 4}).run()
 		p.closed.Store(true)
 		for range 100 {
 			w.publish(core.Event{Type: "a"})

@@ -68,8 +68,7 @@ func TestReplaysHoldUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := replayOrders(t, 300), &slowly{takes: time.Second}
 		cfg := core.Config{Publisher: pub, Workers: 4, ColdEvents: 60, ClaimBatch: 30}
-		w := join(t, repo, nil, cfg)
-		w.run()
+		w := join(t, repo, nil, cfg).run()
 		time.Sleep(5500 * time.Millisecond)
 		if n := len(pub.times("orders")); n != 12 || pub.most["orders"] != 2 {
 			t.Errorf("%d replays in 5.5 s, %d at most at once; want 12 and half of the workers", n, pub.most["orders"])
@@ -139,8 +138,7 @@ func TestReplaysAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := replayOrders(t, 100), &outboxtest.Publisher{}
 		pub.Outage("orders", nil)
-		w := join(t, repo, pub, core.Config{ColdEvents: 10, ClaimBatch: 5})
-		w.run()
+		w := join(t, repo, pub, core.Config{ColdEvents: 10, ClaimBatch: 5}).run()
 		time.Sleep(5 * time.Minute)
 		pub.Restore("orders")
 		time.Sleep(2 * time.Minute)
@@ -169,8 +167,7 @@ func TestDeadReplayIsLoggedAsOne(t *testing.T) {
 			Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 				return core.Permanent(errors.New("refused " + d.Topic))
 			}),
-		})
-		w.run()
+		}).run()
 		time.Sleep(time.Minute)
 		w.publish(core.Event{Type: "placed", Topic: "fresh"})
 		time.Sleep(time.Minute)

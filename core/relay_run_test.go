@@ -84,8 +84,7 @@ func TestShutdown(t *testing.T) {
 					return ctx.Err()
 				}
 			})
-			w := newWorld(t, core.Config{Publisher: slow})
-			w.run()
+			w := newWorld(t, core.Config{Publisher: slow}).run()
 			for range 50 {
 				w.publish(core.Event{Type: "a", Key: "k"})
 			}
@@ -144,8 +143,7 @@ func TestShutdown(t *testing.T) {
 					<-hung
 					return nil
 				}),
-			})
-			w.run()
+			}).run()
 			w.publish(core.Event{Type: "a"})
 			wantErr(t, w.stop(), core.ErrShutdownTimeout, "Run")
 			close(hung)
@@ -159,8 +157,7 @@ func TestRunAndDrainErrors(t *testing.T) {
 		silent := newOutbox(t, core.Config{Repository: repo})
 		wantErr(t, silent.Run(t.Context()), core.ErrNoPublisher, "Run without publisher")
 		wantErr(t, silent.Drain(t.Context()), core.ErrNoPublisher, "Drain without publisher")
-		w := newWorld(t, core.Config{})
-		w.run()
+		w := newWorld(t, core.Config{}).run()
 		wantErr(t, w.ob.Run(t.Context()), core.ErrRunning, "second Run")
 		w.pub.Outage("a", nil)
 		w.publish(core.Event{Type: "a"})

@@ -57,8 +57,7 @@ func TestStuckPublishIsGivenUp(t *testing.T) {
 				defer mu.Unlock()
 				stuck[topic] = total
 			}},
-		})
-		w.run()
+		}).run()
 		for range 20 {
 			w.publish(core.Event{Type: "deaf", Key: "k"})
 		}
@@ -67,8 +66,7 @@ func TestStuckPublishIsGivenUp(t *testing.T) {
 		equal(t, stuck["deaf"], 1, "told of %v stuck publishes", stuck)
 		mu.Unlock()
 
-		other := join(t, repo, pub, core.Config{})
-		other.run()
+		join(t, repo, pub, core.Config{}).run()
 		for i := range 200 {
 			w.publish(core.Event{Type: "fine", Key: fmt.Sprint(i % 10)})
 		}
@@ -91,8 +89,7 @@ func TestStuckPublishSucceedsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
 		p := newDeaf(pub, func(core.Delivery) bool { return false })
-		w := join(t, repo, pub, core.Config{Publisher: p, Workers: 4})
-		w.run()
+		w := join(t, repo, pub, core.Config{Publisher: p, Workers: 4}).run()
 		w.publish(core.Event{Type: "a"})
 		time.Sleep(20 * time.Second)
 		close(p.wake)
@@ -111,15 +108,13 @@ func TestStuckPublishesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
 		p := newDeaf(pub, func(core.Delivery) bool { return false })
-		w := join(t, repo, pub, core.Config{Publisher: p, Workers: 4})
-		w.run()
+		w := join(t, repo, pub, core.Config{Publisher: p, Workers: 4}).run()
 		for i := range 400 {
 			w.publish(core.Event{Type: fmt.Sprint("topic", i%40), Key: fmt.Sprint(i % 7)})
 		}
 		time.Sleep(10 * time.Minute)
 		equal(t, p.most.Load(), 8, "publishes hang (twice the 4 workers)")
-		other := join(t, repo, pub, core.Config{})
-		other.run()
+		other := join(t, repo, pub, core.Config{}).run()
 		time.Sleep(2 * time.Minute)
 		w.atRest(400)
 		inOrder(t, pub.Accepted())
@@ -147,8 +142,7 @@ func TestGoexitInPublisher(t *testing.T) {
 			}
 			return pub.Publish(ctx, d)
 		})
-		w := join(t, repo, pub, core.Config{Workers: 2, Retry: core.RetryPolicy{MaxAttempts: 3}, Publisher: exits})
-		w.run()
+		w := join(t, repo, pub, core.Config{Workers: 2, Retry: core.RetryPolicy{MaxAttempts: 3}, Publisher: exits}).run()
 		for i := range 10 {
 			w.publish(core.Event{Type: "a", Key: fmt.Sprint("exit", i)},
 				core.Event{Type: "a", Key: fmt.Sprint("good", i)}, core.Event{Type: "a"})

@@ -131,8 +131,7 @@ func TestClaimedWhenTheLastWorkerIsLost(t *testing.T) {
 func TestTransactionThatOutlivesItsLease(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, core.Config{PollInterval: time.Hour, MaxPollInterval: time.Hour})
-			w.run()
+			w := newWorld(t, core.Config{PollInterval: time.Hour, MaxPollInterval: time.Hour}).run()
 			tx, err := w.repo.Begin(t.Context())
 			must(t, err)
 			if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: key}); err != nil {
@@ -194,8 +193,7 @@ func TestObserverHearsInOrder(t *testing.T) {
 				defer mu.Unlock()
 				last = total
 			}},
-		})
-		w.run()
+		}).run()
 		w.publish(core.Event{Type: "a"}, core.Event{Type: "b"})
 		time.Sleep(15 * time.Second)
 		close(p.wake)

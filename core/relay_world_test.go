@@ -71,7 +71,7 @@ func (w *world) fellBack(reason core.FallbackReason) int64 {
 }
 
 // run starts the relay. stop ends it and waits, and the end of the test does so if nothing else has.
-func (w *world) run() {
+func (w *world) run() *world {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -84,6 +84,7 @@ func (w *world) run() {
 			noError(w.t, w.stop())
 		}
 	})
+	return w
 }
 
 func (w *world) publish(events ...core.Event) []string {

@@ -14,9 +14,7 @@ import (
 
 // The command audit lists what people did, with filters and pages.
 func TestAudit(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.require(w.run("audit"), ExitOK, "nothing is recorded")
 		w.poison("orders", 2)
 		w.ok("redrive", "--all", "--skip-dead", "--actor", "ada", "--reason", "repaired", "--yes")
@@ -54,9 +52,7 @@ func TestAudit(t *testing.T) {
 
 // The next page begins where the page before ended.
 func TestAuditPages(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.poison("orders", 5)
 		w.ok("discard", "--all", "--reason", "x", "--yes")
 		seen := map[string]bool{}
@@ -75,9 +71,7 @@ func TestAuditPages(t *testing.T) {
 
 // A key is blocked by its first dead event, and reset with actor and reason.
 func TestKeys(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.require(w.run("keys"), ExitOK, "no key is blocked")
 		w.publish(core.Event{Type: "order.placed", Topic: "orders", Key: "7", Payload: []byte("{}")})
 		w.drain(core.Permanent(errNoTotal), core.BlockKey)
@@ -140,9 +134,7 @@ func (o *output) String() string {
 
 // Each event is printed once when it is committed, also an event that commits after a later one.
 func TestTail(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		early := core.NewEventID() // of a transaction that commits late
 		w.publish(core.Event{Type: "old", Topic: "orders"})
 

@@ -96,9 +96,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestDeadAndRedrive(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.golden("dead-none.txt", w.ok("dead"))
 		w.poison("orders", 1)
 		w.golden("dead.txt", w.ok("dead"))
@@ -208,9 +206,7 @@ func TestWhoOfADryRun(t *testing.T) {
 // A person ends an event that waits. An event that its destination always refuses never becomes
 // dead if nothing else is acknowledged there. An event that a relay holds needs --force.
 func TestDiscardWaiting(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		mail := core.Event{Type: "mail", Topic: "mails", Key: "ada"}
 		w.publish(mail, mail)
 		w.drain(core.Transient(errors.New("no route")), core.BlockKey)

@@ -16,8 +16,7 @@ import (
 // rabbitWorld is a database with events of these topics.
 func rabbitWorld(t *testing.T, topics ...string) *world {
 	t.Helper()
-	address, dialect := newSQLite(t)
-	w := &world{T: t, name: "sqlite", address: address, dialect: dialect, env: map[string]string{}}
+	w := newWorld(t, newSQLite)
 	w.ok("migrate", "up")
 	for _, topic := range topics {
 		w.publish(core.Event{Type: "order.placed", Topic: topic})

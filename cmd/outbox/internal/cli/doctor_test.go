@@ -42,9 +42,7 @@ func (w *world) requireFinding(level, check, part string, args ...string) {
 }
 
 func TestDoctor(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		for _, check := range []string{"tables", "clock", "relays", "dead"} {
 			w.requireFinding(levelOK, check, "")
 		}
@@ -78,9 +76,7 @@ func TestDoctor(t *testing.T) {
 
 // A destination that is down is known by the events that a relay has tried.
 func TestDestinationIsDown(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.publish(core.Event{Type: "mail", Topic: "mails"}, core.Event{Type: "mail", Topic: "mails"},
 			core.Event{Type: "order.placed", Topic: "orders", Key: "7"})
 		w.requireFinding(levelOK, "destinations", "none is known")
@@ -133,9 +129,7 @@ func TestDestinationTimesOut(t *testing.T) {
 
 // Doctor finds an open transaction and unsafe settings of the server.
 func TestDoctorServer(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		switch w.dialect {
 		case core.SQLite:
 			w.requireFinding(levelOK, "durability", "synchronous is 2")
@@ -208,11 +202,10 @@ func TestDoctorSettings(t *testing.T) {
 // Doctor finds sessions that a pooler shares.
 func TestDoctorPooler(t *testing.T) {
 	t.Parallel()
-	address, dialect := newPostgres(t)
-	w := &world{T: t, name: "postgres", address: address, dialect: dialect, env: map[string]string{}}
+	w := newWorld(t, newPostgres)
 	w.ok("migrate", "up")
 	w.requireFinding(levelOK, "pooler", "none is between")
-	direct, err := url.Parse(address)
+	direct, err := url.Parse(w.address)
 	must(t, err)
 	through, err := url.Parse(server(t, "OUTBOX_TEST_PGBOUNCER"))
 	must(t, err)
@@ -223,9 +216,7 @@ func TestDoctorPooler(t *testing.T) {
 
 // Doctor finds migrations that are missing or unknown, also those of other prefixes.
 func TestDoctorVersions(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.ok("migrate", "up", "--tables", "inbox")
 		w.requireFinding(levelOK, "versions", "all tables are of this version")
 		w.ok("migrate", "up", "--prefix", "shop_")
@@ -241,9 +232,7 @@ func TestDoctorVersions(t *testing.T) {
 
 // Doctor finds dead effects, and due effects whose event is gone.
 func TestDoctorEffects(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.ok("migrate", "up", "--tables", "effects")
 		w.requireFinding(levelOK, "effects", "none is dead")
 		id := w.deadEffect("1")
@@ -258,9 +247,7 @@ func TestDoctorEffects(t *testing.T) {
 
 // Doctor finds an event that is kept for longer than consumers remember it.
 func TestDoctorRetention(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.requireFinding(levelOK, "retention", "no event", "--dedup-window", "1us")
 		w.publish(core.Event{Type: "order.placed", Topic: "orders"})
 		w.drain(nil, core.BlockKey)
@@ -272,8 +259,7 @@ func TestDoctorRetention(t *testing.T) {
 // Doctor finds topics of Kafka that lose events.
 func TestDoctorKafka(t *testing.T) {
 	t.Parallel()
-	address, dialect := newSQLite(t)
-	w := &world{T: t, name: "sqlite", address: address, dialect: dialect, env: map[string]string{}}
+	w := newWorld(t, newSQLite)
 	w.ok("migrate", "up")
 	brokers := server(t, "OUTBOX_TEST_KAFKA")
 	admin, err := kadm.NewOptClient(kgo.SeedBrokers(strings.Split(brokers, ",")...))
@@ -326,9 +312,7 @@ func (w *world) hourBack(table, column string) {
 
 // Doctor finds events and effects that were taken over after their lease had ended.
 func TestDoctorLeases(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.ok("migrate", "up", "--tables", "effects")
 		w.requireFinding(levelOK, "leases", "none of the newest rows")
 		db := w.open()
@@ -364,9 +348,7 @@ func TestDoctorLeases(t *testing.T) {
 
 // Doctor finds work that takes longer than its lease.
 func TestDoctorKeyLeases(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.ok("migrate", "up", "--tables", "keys")
 		w.requireFinding(levelOK, "leases", "none of the newest rows")
 		store, err := sqlonce.New(w.open(), sqlonce.Config{Dialect: w.dialect})

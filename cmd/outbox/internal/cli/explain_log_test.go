@@ -12,9 +12,7 @@ import (
 // If a reader of the log publishes an event, explain says what the tables and PostgreSQL know:
 // pauses, whether a program reads the slot, and whether walrelay has published the event.
 func TestExplainOfTheLog(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.publish(core.Event{ID: "0199d7b0-0000-7000-8000-000000000001", Type: "order.placed", Topic: "orders"})
 		w.exec("UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = created_at")
 		explain := func(parts ...string) (out string) {
@@ -125,8 +123,7 @@ func TestExplainOfTheLog(t *testing.T) {
 // long, a person is told where the destination is named.
 func TestLateEventsOfTheLog(t *testing.T) {
 	t.Parallel()
-	address, dialect := newPostgres(t)
-	w := &world{T: t, address: address, dialect: dialect, env: map[string]string{}}
+	w := newWorld(t, newPostgres)
 	w.ok("migrate", "up")
 	first, second := core.NewEventID(), core.NewEventID()
 	w.publish(core.Event{ID: first, Type: "paid", Topic: "orders"},
@@ -192,8 +189,7 @@ func TestLateEventsOfTheLog(t *testing.T) {
 // fail, if walrelay had published everything.
 func TestLeftoversOfTheLog(t *testing.T) {
 	t.Parallel()
-	address, dialect := newPostgres(t)
-	w := &world{T: t, address: address, dialect: dialect, env: map[string]string{}}
+	w := newWorld(t, newPostgres)
 	w.ok("migrate", "up")
 	w.publish(core.Event{Type: "paid", Topic: "orders"})
 	w.exec("UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = created_at")

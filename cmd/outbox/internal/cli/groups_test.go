@@ -9,9 +9,7 @@ import (
 
 // A person writes a note on a group of failures, mutes it and shows it again.
 func TestGroupNotes(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.publish(
 			core.Event{Type: "paid", Topic: "orders"}, core.Event{Type: "paid", Topic: "orders"},
 			core.Event{Type: "sent", Topic: "mails"},

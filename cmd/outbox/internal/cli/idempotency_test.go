@@ -13,9 +13,7 @@ import (
 // Idempotency keys are counted by scope and listed, while their work runs, after it failed or its
 // process disappeared, and when it is done.
 func TestIdempotency(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.require(w.run("idempotency", "--prefix", "p_"), ExitFailed, "there is no table p_idempotency_key",
 			"`outbox migrate up --tables keys --prefix p_` creates the tables")
 		w.require(w.run("idempotency"), ExitFailed, "there is no table idempotency_key",

@@ -171,9 +171,7 @@ func (w *world) deadEffect(key string) (id string) {
 
 // Effects are counted, listed without their payloads, and redriven with an event for the worker.
 func TestEffects(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.require(w.run("effects"), ExitFailed, "`outbox migrate up --tables effects` creates the tables")
 		w.require(w.run("effects", "--effects-prefix", "p_"), ExitFailed, "there is no table p_side_effect_command",
 			"`outbox migrate up --tables effects --prefix p_` creates the tables")
@@ -233,9 +231,7 @@ func TestEffects(t *testing.T) {
 
 // Dead effects are discarded: they are no longer dead, and no worker is woken for them.
 func TestEffectsDiscard(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.ok("migrate", "up", "--tables", "effects")
 		ids := []string{w.deadEffect("1"), w.deadEffect("2"), w.deadEffect("3")}
 		w.require(w.run("effects", "discard", ids[0]), ExitUsage, "--reason")

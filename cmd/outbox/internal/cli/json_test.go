@@ -94,8 +94,7 @@ var jsonBefore, jsonAfter = []jsonStep{
 // even an empty list. Beside rows that may not be all is "more".
 func TestJSONOfEveryCommand(t *testing.T) {
 	t.Parallel()
-	address, dialect := newSQLite(t)
-	w := &world{T: t, name: "sqlite", address: address, dialect: dialect, env: map[string]string{}}
+	w := newWorld(t, newSQLite)
 	w.ok("migrate", "up", "--tables", "all")
 	names := map[string]string{}
 	walked, shapes := map[string]bool{}, jsonShapes{}

@@ -10,9 +10,7 @@ import (
 )
 
 func TestLogReader(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.publish(core.Event{Type: "order.placed", Topic: "orders"})
 		var all []finding
 		if w.list(&all, "findings", "doctor"); found(all, "log", "").Level != "" {
@@ -119,8 +117,7 @@ func TestLogReader(t *testing.T) {
 // whether a relay runs or not.
 func TestDoctorComparesThePublication(t *testing.T) {
 	t.Parallel()
-	address, dialect := newPostgres(t)
-	w := &world{T: t, address: address, dialect: dialect, env: map[string]string{}}
+	w := newWorld(t, newPostgres)
 	w.ok("migrate", "up")
 	slot := w.readSlot()
 	w.exec(`CREATE TABLE outbox_log (slot text, node text, repairing boolean, confirmed pg_lsn,

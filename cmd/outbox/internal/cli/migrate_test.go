@@ -54,9 +54,7 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 
 // Undelivered events are not dropped by mistake.
 func TestMigrateDownRefuses(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.require(w.run("migrate", "down", "--to", "0"), ExitRefused, "--yes")
 		w.require(w.answer("n\n", "migrate", "down", "--to", "0"), ExitRefused, "dropped with all data", "[y/N]")
 		w.require(w.answer("", "migrate", "down", "--to", "0"), ExitRefused)

@@ -11,9 +11,7 @@ import (
 
 // A person finds a failure, looks at an event, and learns why another one waits.
 func TestListShowExplainGroups(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.require(w.run("list"), ExitOK, "no event")
 		w.require(w.run("groups"), ExitOK, "no event has failed")
 		w.poison("orders", 3)

@@ -11,9 +11,7 @@ import (
 
 // A person pauses a topic and everything, sees it everywhere, and resumes both.
 func TestPause(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.require(w.run("pauses"), ExitOK, "nothing is paused")
 		id := core.NewEventID()
 		w.publish(core.Event{ID: id, Type: "placed", Topic: "orders"})
@@ -129,9 +127,7 @@ func TestPause(t *testing.T) {
 
 // A person limits a destination, sees it everywhere, and ends the limit.
 func TestRate(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.require(w.run("rates"), ExitOK, "no destination has a limit")
 		why := []string{"--reason", "partner's limit", "--actor", "ann"}
 		command := func(args ...string) result { return w.run(append(args, why...)...) }

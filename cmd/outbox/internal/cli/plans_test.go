@@ -58,9 +58,7 @@ func TestStopShare(t *testing.T) {
 
 // A plan is stored, stops because nothing was repaired, and goes on after the repair.
 func TestPlans(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.require(w.run("plans", "list"), ExitOK, "no plan is stored")
 		for i := range 30 {
 			w.publish(core.Event{Type: "order.placed", Topic: "orders", Key: fmt.Sprint(i), Payload: []byte("{}")})

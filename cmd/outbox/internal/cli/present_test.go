@@ -79,9 +79,7 @@ func TestDatabaseWithoutOutbox(t *testing.T) {
 
 // In a database with an outbox alone, commands about other tables say so.
 func TestDatabaseWithoutOtherTables(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		for command, tables := range map[string]string{
 			"inbox": "inbox", "inbox list": "inbox", "effects": "effects", "idempotency": "keys",
 		} {
@@ -93,9 +91,7 @@ func TestDatabaseWithoutOtherTables(t *testing.T) {
 
 // Tables of another version are not called missing.
 func TestTablesOfAnotherVersion(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.exec("DROP TABLE outbox_pause")
 		w.exec("ALTER TABLE outbox_event DROP COLUMN error_group")
 		w.require(w.run("pauses"), ExitFailed, "the tables are not those of this version",

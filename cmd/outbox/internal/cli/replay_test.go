@@ -9,9 +9,7 @@ import (
 )
 
 func TestReplay(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		for range 3 {
 			w.publish(core.Event{Type: "order.placed", Topic: "orders", Key: "7", Payload: []byte("{}")})
 		}
@@ -51,9 +49,7 @@ func TestReplay(t *testing.T) {
 // If a reader of the log has published events, a replay leaves them to that reader, and its output
 // says so. The plan is done before anybody has read the log.
 func TestReplayForAReaderOfTheLog(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.publish(core.Event{Type: "order.placed", Topic: "orders"})
 		w.exec("UPDATE outbox_event SET status = 1, done_at = created_at, claimed_by = 'log'")
 		const who = "a program that reads the log, walrelay or Debezium, publishes 1 event of the plan"

@@ -10,9 +10,7 @@ import (
 
 // Consumers declare their windows, and every replay, doctor and explain follow them.
 func TestWindow(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		w.require(w.run("window", "list"), ExitOK, "no consumer has declared a window")
 		w.requireFinding(levelOK, "retention", "no consumer has declared")
 		why := []string{"--reason", "its inbox", "--actor", "ann"}

@@ -28,7 +28,6 @@ var update = flag.Bool("update", false, "write the expected outputs and docs/cli
 // world is an empty database, and a person at a command line.
 type world struct {
 	*testing.T
-	name    string // postgres, mariadb, sqlite
 	address string // DATABASE_URL
 	dialect core.Dialect
 	env     map[string]string
@@ -49,10 +48,26 @@ func each(t *testing.T, fn func(w *world)) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address, dialect := open(t)
-			fn(&world{T: t, name: name, address: address, dialect: dialect, env: map[string]string{}})
+			fn(newWorld(t, open))
 		})
 	}
+}
+
+// migrated runs fn as each does, with the tables of an outbox, beside other tests.
+func migrated(t *testing.T, fn func(w *world)) {
+	t.Helper()
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		fn(w)
+	})
+}
+
+// newWorld is a person with a database that open makes.
+func newWorld(t *testing.T, open func(*testing.T) (string, core.Dialect)) *world {
+	t.Helper()
+	address, dialect := open(t)
+	return &world{T: t, address: address, dialect: dialect, env: map[string]string{}}
 }
 
 // run executes a command without a terminal.
@@ -165,7 +180,7 @@ func (w *world) golden(name, got string) {
 		got = c.pattern.ReplaceAllString(got, c.text)
 	}
 	path := filepath.Join("testdata", name)
-	if *update && w.name == "sqlite" {
+	if *update && w.dialect == core.SQLite {
 		must(w, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(path)

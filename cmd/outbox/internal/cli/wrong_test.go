@@ -19,9 +19,7 @@ import (
 
 // Wrong arguments are refused, and do not look like an empty answer.
 func TestWrongArguments(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		w.ok("migrate", "up")
+	migrated(t, func(w *world) {
 		for command, says := range map[string]string{
 			"list dead":                   `takes no arguments, and got "dead": what it selects is in its flags`,
 			"dead orders":                 `outbox dead takes no arguments, and got "orders"`,

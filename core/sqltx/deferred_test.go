@@ -111,12 +111,7 @@ func TestFlushSendsKeptInserts(t *testing.T) {
 		noError(t, tx.Rollback())
 	}
 	k.flushed = io.ErrUnexpectedEOF
-	pool := k.open(t, sqltx.Connector(k, core.Postgres))
-	tx, err := pool.BeginTx(t.Context(), nil)
-	must(t, err)
-	defer tx.Rollback()
-	own, err := sqltx.TxOf(t.Context(), tx)
-	must(t, err)
+	_, own := beginTracked(t, k.open(t, sqltx.Connector(k, core.Postgres)))
 	wantErr(t, sqltx.Flush(t.Context(), own), io.ErrUnexpectedEOF, "Flush")
 	wantErr(t, sqltx.Flush(t.Context(), nil), core.ErrNoTransaction, "Flush without a transaction")
 }
@@ -136,14 +131,10 @@ func TestConnectorTakesTheOutcomeOfTheDriver(t *testing.T) {
 		{core.Unknown, core.Unknown, nil, true},
 	} {
 		k := &keeper{fakeDriver: newFake(), status: 'T', outcome: tc.outcome, commit: tc.err}
-		pool := k.open(t, sqltx.Connector(k, core.Postgres))
-		tx, err := pool.BeginTx(t.Context(), nil)
-		must(t, err)
-		own, err := sqltx.TxOf(t.Context(), tx)
-		must(t, err)
+		tx, own := beginTracked(t, k.open(t, sqltx.Connector(k, core.Postgres)))
 		var heard []core.Outcome
 		own.OnOutcome(func(o core.Outcome) { heard = append(heard, o) })
-		err = tx.Commit()
+		err := tx.Commit()
 		if !slices.Equal(heard, []core.Outcome{tc.want}) || errors.Is(err, core.ErrCommitUnknown) != tc.unknown ||
 			tc.err != nil && !errors.Is(err, tc.err) || (err == nil) != (tc.want == core.Committed) {
 			t.Errorf("%s, %v: heard %v, Commit: %v", tc.outcome, tc.err, heard, err)
@@ -156,11 +147,7 @@ func TestConnectorAsksTheDriverForTheState(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[byte]error{'I': core.ErrCommitUnknown, 'E': core.ErrTxAborted} {
 		k := &keeper{fakeDriver: newFake(), status: 'T', outcome: core.Committed}
-		pool := k.open(t, sqltx.Connector(k, core.Postgres))
-		tx, err := pool.BeginTx(t.Context(), nil)
-		must(t, err)
-		own, err := sqltx.TxOf(t.Context(), tx)
-		must(t, err)
+		tx, own := beginTracked(t, k.open(t, sqltx.Connector(k, core.Postgres)))
 		own.OnOutcome(func(core.Outcome) {})
 		k.status = status
 		wantErr(t, tx.Commit(), want, "%c: Commit", status)
@@ -183,11 +170,7 @@ func TestConnectorRefusesInsertsOutside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k := &keeper{fakeDriver: newFake(), status: 'T', outcome: core.Committed}
-			pool := k.open(t, sqltx.Connector(k, core.Postgres))
-			tx, err := pool.BeginTx(t.Context(), nil)
-			must(t, err)
-			own, err := sqltx.TxOf(t.Context(), tx)
-			must(t, err)
+			tx, own := beginTracked(t, k.open(t, sqltx.Connector(k, core.Postgres)))
 			own.OnOutcome(func(core.Outcome) {})
 			k.status = tc.status
 			stmt, err := tx.PrepareContext(t.Context(), "INSERT c")

@@ -69,122 +69,79 @@ func outcomes(committed, rolledBack, unknown string) map[string]core.Outcome {
 	return all
 }
 
+// wants fails the test unless these callbacks were told of these outcomes. The rest says when.
+func (tr *tracked) wants(t *testing.T, committed, rolledBack, unknown, format string, args ...any) {
+	t.Helper()
+	if want := outcomes(committed, rolledBack, unknown); !maps.Equal(tr.heard, want) {
+		t.Errorf("%s: heard %v, want %v", fmt.Sprintf(format, args...), tr.heard, want)
+	}
+}
+
 func TestTrackerFollowsSavepoints(t *testing.T) {
 	for name, tt := range map[string]struct {
-		script                         []string
+		script                         string // its steps, with | between them
 		committed, rolledBack, unknown string
 	}{
-		"none": {[]string{"+a", "INSERT INTO x VALUES (1)", "+b"}, "a b", "", ""},
-		"rolled back to": {
-			[]string{"+a", "SAVEPOINT s", "+b", "ROLLBACK TO SAVEPOINT s", "+c"},
-			"a c",
-			"b", "",
+		"none":                 {"+a | INSERT INTO x VALUES (1) | +b", "a b", "", ""},
+		"rolled back to":       {"+a | SAVEPOINT s | +b | ROLLBACK TO SAVEPOINT s | +c", "a c", "b", ""},
+		"rolled back to twice": {"SAVEPOINT s | +a | ROLLBACK TO s | +b | ROLLBACK TO s | +c", "c", "a b", ""},
+		"released":             {"+a | SAVEPOINT s | +b | RELEASE SAVEPOINT s | +c", "a b c", "", ""},
+		"released, then outer": {
+			"SAVEPOINT o | +a | SAVEPOINT i | +b | RELEASE i | +c | ROLLBACK TO o | +d",
+			"d", "a b c", "",
 		},
-		"rolled back to twice": {
-			[]string{"SAVEPOINT s", "+a", "ROLLBACK TO s", "+b", "ROLLBACK TO s", "+c"},
-			"c", "a b", "",
+		"inner":                     {"SAVEPOINT o | +a | SAVEPOINT i | +b | ROLLBACK TO i | +c | RELEASE o", "a c", "b", ""},
+		"outer drops inner":         {"SAVEPOINT o | +a | SAVEPOINT i | +b | ROLLBACK TO o | +c", "c", "a b", ""},
+		"inner is gone after outer": {"SAVEPOINT o | SAVEPOINT i | ROLLBACK TO o | +a | ROLLBACK TO i", "", "", "a"},
+		"release drops inner":       {"SAVEPOINT o | SAVEPOINT i | RELEASE o | +a | ROLLBACK TO i", "", "", "a"},
+		"released is gone":          {"SAVEPOINT s | RELEASE s | +a | ROLLBACK TO s", "", "", "a"},
+		"released twice":            {"SAVEPOINT s | +a | RELEASE s | RELEASE s", "", "", "a"},
+		"unknown name":              {"+a | ROLLBACK TO never | +b", "", "", "a b"},
+		"one name twice":            {"+a | SAVEPOINT s | +b | SAVEPOINT s | +c | ROLLBACK TO s | +d", "a b d", "c", ""},
+		"one name twice, and again": {
+			"SAVEPOINT s | +a | SAVEPOINT s | +b | ROLLBACK TO s | +c | ROLLBACK TO s | +d",
+			"a d", "b c", "",
 		},
-		"released": {
-			[]string{"+a", "SAVEPOINT s", "+b", "RELEASE SAVEPOINT s", "+c"},
-			"a b c", "",
-			"",
+		"one name twice, one released": {
+			"SAVEPOINT s | +a | SAVEPOINT s | +b | RELEASE s | +c | ROLLBACK TO s | +d",
+			"d", "a b c", "",
 		},
-		"released, then outer": {[]string{
-			"SAVEPOINT o", "+a", "SAVEPOINT i", "+b", "RELEASE i", "+c",
-			"ROLLBACK TO o", "+d",
-		}, "d", "a b c", ""},
-		"inner": {[]string{
-			"SAVEPOINT o", "+a", "SAVEPOINT i", "+b", "ROLLBACK TO i", "+c",
-			"RELEASE o",
-		}, "a c", "b", ""},
-		"outer drops inner": {
-			[]string{"SAVEPOINT o", "+a", "SAVEPOINT i", "+b", "ROLLBACK TO o", "+c"},
-			"c",
-			"a b", "",
+		"two spellings": {`+a | SAVEPOINT s | +b | SAVEPOINT "s" | +c | ROLLBACK TO s | +d`, "a d", "", "b c"},
+		"two spellings, marks clamped": {
+			"SAVEPOINT s | +a | SAVEPOINT S | +b | ROLLBACK TO s | +c | ROLLBACK TO S | +d",
+			"d", "", "a b c",
 		},
-		"inner is gone after outer": {
-			[]string{"SAVEPOINT o", "SAVEPOINT i", "ROLLBACK TO o", "+a", "ROLLBACK TO i"},
-			"", "", "a",
+		"two spellings, the last": {
+			`+a | SAVEPOINT s | +b | SAVEPOINT "s" | +c | ROLLBACK TO "s" | +d`,
+			"a b d", "c", "",
 		},
-		"release drops inner": {
-			[]string{"SAVEPOINT o", "SAVEPOINT i", "RELEASE o", "+a", "ROLLBACK TO i"},
-			"",
-			"", "a",
-		},
-		"released is gone": {[]string{"SAVEPOINT s", "RELEASE s", "+a", "ROLLBACK TO s"}, "", "", "a"},
-		"released twice":   {[]string{"SAVEPOINT s", "+a", "RELEASE s", "RELEASE s"}, "", "", "a"},
-		"unknown name":     {[]string{"+a", "ROLLBACK TO never", "+b"}, "", "", "a b"},
-		"one name twice": {[]string{
-			"+a", "SAVEPOINT s", "+b", "SAVEPOINT s", "+c", "ROLLBACK TO s",
-			"+d",
-		}, "a b d", "c", ""},
-		"one name twice, and again": {[]string{
-			"SAVEPOINT s", "+a", "SAVEPOINT s", "+b", "ROLLBACK TO s", "+c",
-			"ROLLBACK TO s", "+d",
-		}, "a d", "b c", ""},
-		"one name twice, one released": {[]string{
-			"SAVEPOINT s", "+a", "SAVEPOINT s", "+b", "RELEASE s", "+c",
-			"ROLLBACK TO s", "+d",
-		}, "d", "a b c", ""},
-		"two spellings": {[]string{
-			"+a", "SAVEPOINT s", "+b", `SAVEPOINT "s"`, "+c", "ROLLBACK TO s",
-			"+d",
-		}, "a d", "", "b c"},
-		"two spellings, marks clamped": {[]string{
-			"SAVEPOINT s", "+a", "SAVEPOINT S", "+b", "ROLLBACK TO s", "+c",
-			"ROLLBACK TO S", "+d",
-		}, "d", "", "a b c"},
-		"two spellings, the last": {[]string{
-			"+a", "SAVEPOINT s", "+b", `SAVEPOINT "s"`, "+c", `ROLLBACK TO "s"`,
-			"+d",
-		}, "a b d", "c", ""},
 		"a quote in a quoted name": {
-			[]string{`SAVEPOINT "s"`, "+a", `SAVEPOINT "s""t"`, "+b", `ROLLBACK TO "s"`, "+c"},
+			`SAVEPOINT "s" | +a | SAVEPOINT "s""t" | +b | ROLLBACK TO "s" | +c`,
 			"", "", "a b c",
 		},
 		// Releasing "B" takes savepoint a2 with it on PostgreSQL, so ROLLBACK TO a goes back to a0
 		// there.
-		"a spelling that hides a release": {[]string{
-			"SAVEPOINT a", "+a", `SAVEPOINT "B"`, "SAVEPOINT a", "SAVEPOINT b",
-			`RELEASE "B"`, "+b", "ROLLBACK TO a",
-		}, "", "", "a b"},
-		"case": {
-			[]string{"+a", "SAVEPOINT Sp", "+b", "rollback to sP", "+c"},
-			"a c", "b",
-			"",
+		"a spelling that hides a release": {
+			`SAVEPOINT a | +a | SAVEPOINT "B" | SAVEPOINT a | SAVEPOINT b | RELEASE "B" | +b | ROLLBACK TO a`,
+			"", "", "a b",
 		},
-		"quotes are the same name": {
-			[]string{"+a", `SAVEPOINT "s"`, "+b", "ROLLBACK TO `s`", "+c"},
-			"a c", "b",
-			"",
+		"case":                     {"+a | SAVEPOINT Sp | +b | rollback to sP | +c", "a c", "b", ""},
+		"quotes are the same name": {"+a | SAVEPOINT \"s\" | +b | ROLLBACK TO `s` | +c", "a c", "b", ""},
+		"quotes with blanks":       {`+a | SAVEPOINT "my s" | +b | ROLLBACK TO "my t"`, "", "", "a b"},
+		"brackets":                 {"+a | SAVEPOINT [s] | +b | ROLLBACK TO SAVEPOINT [s]", "a", "b", ""},
+		"blanks, comments, semicolons": {
+			"+a |  -- x\n/* y */ savepoint\n/* z */ s ; | +b | ROLLBACK /**/ WORK\tTO s--x",
+			"a", "b", "",
 		},
-		"quotes with blanks": {
-			[]string{"+a", `SAVEPOINT "my s"`, "+b", `ROLLBACK TO "my t"`},
-			"", "",
-			"a b",
+		"SQL Server's words": {"+a | SAVE TRAN s | +b | ROLLBACK TRAN s | +c", "a c", "b", ""},
+		"words that only look like that": {
+			"SELECT 'COMMIT' | UPDATE commit SET savepoint = 1 | SELECT 1 -- ; ROLLBACK | +a",
+			"a", "", "",
 		},
-		"brackets": {
-			[]string{"+a", "SAVEPOINT [s]", "+b", "ROLLBACK TO SAVEPOINT [s]"},
-			"a", "b",
-			"",
-		},
-		"blanks, comments, semicolons": {[]string{
-			"+a", " -- x\n/* y */ savepoint\n/* z */ s ;", "+b",
-			"ROLLBACK /**/ WORK\tTO s--x",
-		}, "a", "b", ""},
-		"SQL Server's words": {
-			[]string{"+a", "SAVE TRAN s", "+b", "ROLLBACK TRAN s", "+c"},
-			"a c", "b",
-			"",
-		},
-		"words that only look like that": {[]string{
-			"SELECT 'COMMIT'", "UPDATE commit SET savepoint = 1",
-			"SELECT 1 -- ; ROLLBACK", "+a",
-		}, "a", "", ""},
-		"words that nobody knows": {[]string{"+a", "COMMITMENT", "+b"}, "", "", "a b"},
+		"words that nobody knows": {"+a | COMMITMENT | +b", "", "", "a b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr := track(core.SQLite, tt.script...)
+			tr := track(core.SQLite, strings.Split(tt.script, " | ")...)
 			before := maps.Clone(tr.heard)
 			err := tr.Commit(succeed)
 			for n, o := range tr.heard {
@@ -197,7 +154,7 @@ func TestTrackerFollowsSavepoints(t *testing.T) {
 				tr.twice != nil {
 				t.Errorf("heard %v (twice %v), want %v", tr.heard, tr.twice, want)
 			}
-			tr = track(core.SQLite, tt.script...)
+			tr = track(core.SQLite, strings.Split(tt.script, " | ")...)
 			tr.RolledBack()
 			for n, o := range tr.heard {
 				if o == core.Committed {
@@ -244,9 +201,7 @@ func TestTrackerControlBehindTheDriver(t *testing.T) {
 				}
 				tr.steps("SAVEPOINT s", "+c", "ROLLBACK TO s")
 				end(tr)
-				if want := outcomes("", "", "a b c"); !maps.Equal(tr.heard, want) {
-					t.Errorf("%s: heard %v, want %v", query, tr.heard, want)
-				}
+				tr.wants(t, "", "", "a b c", "%s", query)
 			}
 		}
 	}
@@ -263,9 +218,7 @@ func TestTrackerHiddenControl(t *testing.T) {
 		}
 		tr.steps("ROLLBACK TO s")
 		_ = tr.Commit(succeed)
-		if want := outcomes("", "", "a b c"); !maps.Equal(tr.heard, want) {
-			t.Errorf("%s: heard %v, want %v", query, tr.heard, want)
-		}
+		tr.wants(t, "", "", "a b c", "%s", query)
 	}
 	for _, query := range []string{"SELECT 1;", "INSERT INTO x VALUES ('a; b')", "SELECT ';'; SELECT 2"} {
 		tr := track(core.SQLite, "+a", query)
@@ -282,14 +235,10 @@ func TestTrackerFailedStatement(t *testing.T) {
 		tr := track(tt.dialect, "+a", "!INSERT INTO x VALUES (1)", "+b")
 		equal(t, errors.Is(tr.Err(), core.ErrTxAborted), tt.aborted, "%s: Err is %v", tt.dialect, tr.Err())
 		_ = tr.Commit(succeed)
-		if want := outcomes("", "", "a b"); !maps.Equal(tr.heard, want) {
-			t.Errorf("%s: heard %v, want %v", tt.dialect, tr.heard, want)
-		}
+		tr.wants(t, "", "", "a b", "%s", tt.dialect)
 		tr = track(tt.dialect, "+a", "!INSERT INTO x VALUES (1)")
 		tr.RolledBack()
-		if want := outcomes("", "a", ""); !maps.Equal(tr.heard, want) {
-			t.Errorf("%s: heard %v after a rollback, want %v", tt.dialect, tr.heard, want)
-		}
+		tr.wants(t, "", "a", "", "%s, after a rollback", tt.dialect)
 	}
 	tr := track(core.MySQL, "+a")
 	tr.Observe("INSERT INTO x VALUES (1)", driver.ErrSkip)
@@ -356,9 +305,7 @@ func TestTrackerUnseenAndAbort(t *testing.T) {
 		t.Errorf("Unseen makes Err return %v", tr.Err())
 	}
 	_ = tr.Commit(succeed)
-	if want := outcomes("", "b c", "a"); !maps.Equal(tr.heard, want) {
-		t.Errorf("unseen: heard %v, want %v", tr.heard, want)
-	}
+	tr.wants(t, "", "b c", "a", "unseen")
 
 	cause, later := errors.New("cause"), errors.New("later")
 	tr = track(core.Postgres, "+a")
@@ -368,9 +315,7 @@ func TestTrackerUnseenAndAbort(t *testing.T) {
 		t.Errorf("aborted: %v", err)
 	}
 	_ = tr.Commit(succeed)
-	if want := outcomes("", "", "a"); !maps.Equal(tr.heard, want) {
-		t.Errorf("aborted: heard %v, want %v", tr.heard, want)
-	}
+	tr.wants(t, "", "", "a", "aborted")
 }
 
 func TestTrackerAfterTheEnd(t *testing.T) {
@@ -566,9 +511,7 @@ func TestTrackerCallbackPanics(t *testing.T) {
 		}()
 		_ = tr.Commit(succeed)
 	}()
-	if want := outcomes("a b", "", ""); !maps.Equal(tr.heard, want) {
-		t.Errorf("heard %v, want %v", tr.heard, want)
-	}
+	tr.wants(t, "a b", "", "", "at the end")
 	answered := make(chan error, 1)
 	go func() { answered <- tr.Err() }()
 	select {
@@ -595,9 +538,7 @@ func TestTrackerImplicitCommit(t *testing.T) {
 				t.Errorf("%s%s: Err is %v, want ErrTxAborted", mark, query, tr.Err())
 			}
 			tr.RolledBack()
-			if want := outcomes("", "", "a b"); !maps.Equal(tr.heard, want) {
-				t.Errorf("%s%s: heard %v, want %v", mark, query, tr.heard, want)
-			}
+			tr.wants(t, "", "", "a b", "%s%s", mark, query)
 		}
 		for _, d := range []core.Dialect{core.Postgres, core.SQLite} {
 			if verb, _, _ := strings.Cut(query, " "); !slices.Contains([]string{"CREATE", "create", "ALTER", "DROP"},

@@ -15,6 +15,12 @@ import (
 
 func TestTransactor(t *testing.T) {
 	failed := errors.New("no stock")
+	exec := func(query string) func(context.Context, core.Transactor, core.Tx) error {
+		return func(ctx context.Context, _ core.Transactor, tx core.Tx) error {
+			_, err := tx.Exec(ctx, query)
+			return err
+		}
+	}
 	for name, tc := range map[string]struct {
 		fn   func(ctx context.Context, r core.Transactor, tx core.Tx) error
 		err  error
@@ -92,37 +98,25 @@ func TestTransactor(t *testing.T) {
 			core.RolledBack,
 		},
 		"a statement that may do anything is guarded": {
-			func(ctx context.Context, _ core.Transactor, tx core.Tx) error {
-				_, err := tx.Exec(ctx, "CALL p()")
-				return err
-			},
+			exec("CALL p()"),
 			nil,
 			[]string{"BEGIN", "SAVEPOINT outbox_guard", "CALL p()", "RELEASE SAVEPOINT outbox_guard", "COMMIT"},
 			core.Committed,
 		},
 		"a statement that committed": {
-			func(ctx context.Context, _ core.Transactor, tx core.Tx) error {
-				_, err := tx.Exec(ctx, "CALL commits()")
-				return err
-			},
+			exec("CALL commits()"),
 			core.ErrCommitUnknown,
 			[]string{"BEGIN", "SAVEPOINT outbox_guard", "CALL commits()", "RELEASE SAVEPOINT outbox_guard", "ROLLBACK"},
 			core.Unknown,
 		},
 		"COMMIT as text": {
-			func(ctx context.Context, _ core.Transactor, tx core.Tx) error {
-				_, err := tx.Exec(ctx, "COMMIT AND CHAIN")
-				return err
-			},
+			exec("COMMIT AND CHAIN"),
 			core.ErrCommitUnknown,
 			[]string{"BEGIN", "COMMIT AND CHAIN", "ROLLBACK"},
 			core.Unknown,
 		},
 		"COMMIT among other statements": {
-			func(ctx context.Context, _ core.Transactor, tx core.Tx) error {
-				_, err := tx.Exec(ctx, "UPDATE t; COMMIT")
-				return err
-			},
+			exec("UPDATE t; COMMIT"),
 			core.ErrCommitUnknown,
 			[]string{"BEGIN", "UPDATE t; COMMIT", "COMMIT"},
 			core.Unknown,

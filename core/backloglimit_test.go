@@ -39,7 +39,7 @@ func (p *limited) publish(n int) error {
 	for i := range events {
 		events[i].Type = "a"
 	}
-	err := publishTx(p.Context(), p.repo.Transactor(), p.ob, events...)
+	err := publishTx(p.Context(), p.repo, p.ob, events...)
 	synctest.Wait() // for the count, if one follows
 	return err
 }
@@ -156,7 +156,7 @@ func TestBacklogLimitCountsOnce(t *testing.T) {
 		for range 30 {
 			for range 10 {
 				go func() {
-					err := publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "a"})
+					err := publishTx(t.Context(), repo, ob, core.Event{Type: "a"})
 					if err != nil && !errors.Is(err, core.ErrBacklogFull) {
 						t.Error(err)
 					}

@@ -58,7 +58,7 @@ func TestByLogRunCleansUp(t *testing.T) {
 			},
 		})
 		publish := func(e core.Event) error {
-			return publishTx(t.Context(), repo.Transactor(), ob, e)
+			return publishTx(t.Context(), repo, ob, e)
 		}
 		must(t, publish(core.Event{Type: "order.placed", Key: "7"}))
 		if err := publish(core.Event{Type: "order.placed", Delay: time.Second}); !errors.Is(err, core.ErrInvalidEvent) {
@@ -96,7 +96,7 @@ func TestByLogLeavesEffects(t *testing.T) {
 		effects := core.NewRouter()
 		effects.Handle("effect.mail", done)
 		ob, _ := runOutbox(t, core.Config{Repository: repo, RelayedByLog: true, Publisher: effects})
-		must(t, publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "order.placed", Topic: "orders", Key: "7"},
+		must(t, publishTx(t.Context(), repo, ob, core.Event{Type: "order.placed", Topic: "orders", Key: "7"},
 			core.Event{Type: "mail", Topic: "effect.mail", Unordered: true, Delay: time.Minute}))
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()

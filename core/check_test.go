@@ -121,7 +121,7 @@ func TestRunChecksTables(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- ob.Run(ctx) }()
-				must(t, publishTx(ctx, repo.Transactor(), ob, core.Event{Type: "a"}))
+				must(t, publishTx(ctx, repo, ob, core.Event{Type: "a"}))
 				time.Sleep(30 * time.Second)
 				if n := len(pub.Accepted()); (n == 1) != (c.want == nil) {
 					t.Errorf("%d events were published", n)

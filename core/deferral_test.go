@@ -152,11 +152,11 @@ func TestDeferredEventsAreRolledBack(t *testing.T) {
 func TestEagerEvent(t *testing.T) {
 	t.Parallel()
 	_, repo, ob := newDeferring(t, core.Config{})
-	err := publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "a"}, core.Event{Type: "a", Eager: true})
+	err := publishTx(t.Context(), repo, ob, core.Event{Type: "a"}, core.Event{Type: "a", Eager: true})
 	if err != nil || repo.eager != 1 || len(repo.waiting) != 0 {
 		t.Errorf("Publish: %v, %d inserts, %d wait", err, repo.eager, len(repo.waiting))
 	}
-	err = publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "a"})
+	err = publishTx(t.Context(), repo, ob, core.Event{Type: "a"})
 	if err != nil || repo.eager != 1 || len(repo.waiting) != 1 || repo.waiting[0].req.Rows[0].Event.Eager {
 		t.Errorf("Publish: %v, %d inserts, waiting %v", err, repo.eager, repo.waiting)
 	}

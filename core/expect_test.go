@@ -50,8 +50,10 @@ func newOutbox(t testing.TB, cfg core.Config) *core.Outbox {
 }
 
 // publishTx publishes events in a transaction of their own.
-func publishTx(ctx context.Context, tr core.Transactor, ob *core.Outbox, events ...core.Event) error {
-	return tr.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+func publishTx(ctx context.Context, repo interface{ Transactor() core.Transactor }, ob *core.Outbox,
+	events ...core.Event,
+) error {
+	return repo.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
 		_, err := ob.Publish(ctx, tx, events...)
 		return err
 	})

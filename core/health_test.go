@@ -57,7 +57,7 @@ func publishTo(t *testing.T, repo *outboxtest.Repository, ob *core.Outbox, topic
 	for _, topic := range topics {
 		events = append(events, core.Event{Type: "e", Topic: topic, Data: 1})
 	}
-	must(t, publishTx(t.Context(), repo.Transactor(), ob, events...))
+	must(t, publishTx(t.Context(), repo, ob, events...))
 	synctest.Wait()
 }
 

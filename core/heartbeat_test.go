@@ -89,8 +89,7 @@ func TestHeartbeat(t *testing.T) {
 			!s.AllTopics || len(s.Topics) > 0 || !s.Alive() || !s.PublishedAt.IsZero() {
 			t.Errorf("relay %+v", s)
 		}
-		publish := publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "order.placed", Data: 1})
-		must(t, publish)
+		must(t, publishTx(t.Context(), repo, ob, core.Event{Type: "order.placed", Data: 1}))
 		for range 600 {
 			time.Sleep(time.Second)
 			if s = relaysOf(t, other)[0]; s.Age > 13*time.Second {
@@ -127,7 +126,7 @@ func TestUnrelayedTopics(t *testing.T) {
 		if topics := unrelayed(); len(topics) > 0 {
 			t.Errorf("topics %v without events", topics)
 		}
-		must(t, publishTx(t.Context(), repo.Transactor(), producer, core.Event{Type: "e", Topic: "mail", Key: "k", Data: 1},
+		must(t, publishTx(t.Context(), repo, producer, core.Event{Type: "e", Topic: "mail", Key: "k", Data: 1},
 			core.Event{Type: "e", Topic: "orders", Data: 1, Delay: time.Hour}))
 		if topics := unrelayed(); !slices.Equal(topics, []string{"mail"}) {
 			t.Errorf("topics %v, want mail", topics)
@@ -159,17 +158,9 @@ func TestHeartbeatFails(t *testing.T) {
 			Retention: core.Retention{CleanupInterval: time.Minute},
 		})
 		time.Sleep(time.Hour)
-		err := repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
-			_, err := ob.Publish(ctx, tx, core.Event{Type: "e", Data: 1})
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, publishTx(t.Context(), repo, ob, core.Event{Type: "e", Data: 1}))
 		synctest.Wait()
-		if len(pub.Accepted()) != 1 {
-			t.Error("the relay published nothing")
-		}
+		equal(t, len(pub.Accepted()), 1, "the relay published nothing")
 		repo.fail.Store(nil)
 		time.Sleep(30 * time.Second)
 		if got := relaysOf(t, ob); len(got) != 1 || !got[0].Alive() {

@@ -80,7 +80,7 @@ func archiveWorld(t *testing.T, keep core.Retention, cleaned func(rows int)) (re
 		Observer: &core.Observer{Cleaned: func(_ string, rows int) { cleaned(rows) }},
 	})
 	publish := func(events ...core.Event) {
-		must(t, publishTx(t.Context(), repo.Transactor(), ob, events...))
+		must(t, publishTx(t.Context(), repo, ob, events...))
 	}
 	publish(core.Event{Type: "discarded", Delay: time.Hour})
 	id := repo.Rows()[0].ID

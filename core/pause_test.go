@@ -34,7 +34,7 @@ func (p *pausing) Pauses(ctx context.Context) ([]core.Pause, error) {
 
 func (p *pausing) publish(t *testing.T, ob *core.Outbox, events ...core.Event) {
 	t.Helper()
-	must(t, publishTx(t.Context(), p.Transactor(), ob, events...))
+	must(t, publishTx(t.Context(), p, ob, events...))
 }
 
 func pause(t *testing.T, ob *core.Outbox, req core.PauseRequest) {
@@ -262,7 +262,7 @@ func TestPauseBesideHangingRates(t *testing.T) {
 		repo.hangs.Store(true)
 		pause(t, ob, core.PauseRequest{Topic: "a"})
 		synctest.Wait()
-		must(t, publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "a"}))
+		must(t, publishTx(t.Context(), repo, ob, core.Event{Type: "a"}))
 		synctest.Wait()
 		equal(t, len(pub.Accepted()), 0, "events were published of a topic that is paused")
 	})

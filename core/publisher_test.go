@@ -41,7 +41,7 @@ func TestUntypedDataNamesItsGoType(t *testing.T) {
 	ob := newOutbox(t, core.Config{Repository: table})
 	var rec core.Recorder
 	rec.Record(orderPlaced{"7"})
-	err := publishTx(t.Context(), table.Transactor(), ob, rec.Recorded()...)
+	err := publishTx(t.Context(), table, ob, rec.Recorded()...)
 	if !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(),
 		"core_test.orderPlaced a method EventType() string") {
 		t.Fatalf("%v", err)

@@ -516,7 +516,7 @@ func TestPutOff(t *testing.T) {
 						return nil
 					}),
 				})
-				must(t, publishTx(t.Context(), repo.Transactor(), ob, core.Event{Type: "first", Topic: "t", Unordered: true},
+				must(t, publishTx(t.Context(), repo, ob, core.Event{Type: "first", Topic: "t", Unordered: true},
 					core.Event{Type: "other", Topic: "t", Unordered: true}))
 				ctx, stop := context.WithTimeout(context.Background(), within[1])
 				defer stop()

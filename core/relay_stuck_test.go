@@ -142,7 +142,9 @@ func TestGoexitInPublisher(t *testing.T) {
 			}
 			return pub.Publish(ctx, d)
 		})
-		w := join(t, repo, pub, core.Config{Workers: 2, Retry: core.RetryPolicy{MaxAttempts: 3}, Publisher: exits}).run()
+		w := join(t, repo, pub, core.Config{
+			Workers: 2, Retry: core.RetryPolicy{MaxAttempts: 3}, Publisher: exits,
+		}).run()
 		for i := range 10 {
 			w.publish(core.Event{Type: "a", Key: fmt.Sprint("exit", i)},
 				core.Event{Type: "a", Key: fmt.Sprint("good", i)}, core.Event{Type: "a"})

@@ -58,7 +58,7 @@ func TestServedTopicsAreLeftToThoseWhoNameThem(t *testing.T) {
 				}
 				synctest.Wait()
 				for range mails {
-					must(t, publishTx(ctx, repo.Transactor(), plain, core.Event{Type: "t", Topic: topic, Unordered: true},
+					must(t, publishTx(ctx, repo, plain, core.Event{Type: "t", Topic: topic, Unordered: true},
 						core.Event{Type: "order.placed"}))
 				}
 				time.Sleep(5 * time.Minute) // of fake time

@@ -135,7 +135,7 @@ func TestTraceDoesNotStopAnEvent(t *testing.T) {
 			ob := newOutbox(t, core.Config{
 				Repository: table, Tracer: got.tracer(headers), Publisher: light{},
 			})
-			must(t, publishTx(t.Context(), table.Transactor(), ob, core.Event{Type: "a", Headers: map[string]string{"mine": "1"}}))
+			must(t, publishTx(t.Context(), table, ob, core.Event{Type: "a", Headers: map[string]string{"mine": "1"}}))
 			got.want(t, "create a a <nil>", "created a true")
 			for _, row := range table.Rows() {
 				if !maps.Equal(row.Event.Headers, map[string]string{"mine": "1"}) {
@@ -169,7 +169,7 @@ func TestTraceOfTheRelayDoesNotStopAnEvent(t *testing.T) {
 					}
 				}},
 			})
-			err := publishTx(t.Context(), table.Transactor(), ob, core.Event{Type: "a", Headers: map[string]string{"mine": "1"}})
+			err := publishTx(t.Context(), table, ob, core.Event{Type: "a", Headers: map[string]string{"mine": "1"}})
 			if err = errors.Join(err, ob.Drain(t.Context())); err != nil || ended != 1 {
 				t.Errorf("%d sends, %v", ended, err)
 			}
@@ -210,7 +210,7 @@ func TestTracerHearsOfFailures(t *testing.T) {
 		})
 		id := core.NewEventID()
 		for n := range 2 {
-			err := publishTx(t.Context(), w.repo.Transactor(), w.ob, core.Event{ID: id, Type: "a"})
+			err := publishTx(t.Context(), w.repo, w.ob, core.Event{ID: id, Type: "a"})
 			if (err == nil) != (n == 0) {
 				t.Fatalf("insert %d: %v", n, err)
 			}

@@ -230,7 +230,7 @@ func TestWhatIsNotified(t *testing.T) {
 				}
 				must(t, c.end(tx))
 				time.Sleep(time.Second)
-				equal(t, len(line.notifies()) == 1, c.want, "%d Notifies after the end, and one is right", len(line.notifies()))
+				equal(t, len(line.notifies()), map[bool]int{true: 1}[c.want], "Notifies after the end")
 				if c.run {
 					noError(t, w.stop())
 				}

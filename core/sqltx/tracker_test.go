@@ -90,14 +90,20 @@ func TestTrackerFollowsSavepoints(t *testing.T) {
 			"SAVEPOINT o | +a | SAVEPOINT i | +b | RELEASE i | +c | ROLLBACK TO o | +d",
 			"d", "a b c", "",
 		},
-		"inner":                     {"SAVEPOINT o | +a | SAVEPOINT i | +b | ROLLBACK TO i | +c | RELEASE o", "a c", "b", ""},
+		"inner": {
+			"SAVEPOINT o | +a | SAVEPOINT i | +b | ROLLBACK TO i | +c | RELEASE o",
+			"a c", "b", "",
+		},
 		"outer drops inner":         {"SAVEPOINT o | +a | SAVEPOINT i | +b | ROLLBACK TO o | +c", "c", "a b", ""},
 		"inner is gone after outer": {"SAVEPOINT o | SAVEPOINT i | ROLLBACK TO o | +a | ROLLBACK TO i", "", "", "a"},
 		"release drops inner":       {"SAVEPOINT o | SAVEPOINT i | RELEASE o | +a | ROLLBACK TO i", "", "", "a"},
 		"released is gone":          {"SAVEPOINT s | RELEASE s | +a | ROLLBACK TO s", "", "", "a"},
 		"released twice":            {"SAVEPOINT s | +a | RELEASE s | RELEASE s", "", "", "a"},
 		"unknown name":              {"+a | ROLLBACK TO never | +b", "", "", "a b"},
-		"one name twice":            {"+a | SAVEPOINT s | +b | SAVEPOINT s | +c | ROLLBACK TO s | +d", "a b d", "c", ""},
+		"one name twice": {
+			"+a | SAVEPOINT s | +b | SAVEPOINT s | +c | ROLLBACK TO s | +d",
+			"a b d", "c", "",
+		},
 		"one name twice, and again": {
 			"SAVEPOINT s | +a | SAVEPOINT s | +b | ROLLBACK TO s | +c | ROLLBACK TO s | +d",
 			"a d", "b c", "",

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -104,34 +103,32 @@ func TestRunChecksTables(t *testing.T) {
 		},
 		{"the tables cannot be asked for", []error{away}, nil, nil, []string{"level=WARN", "cannot be checked"}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log logLines
-				repo, pub, n := outboxtest.NewRepository(), &outboxtest.Publisher{}, 0
-				table := &checked{Repository: repo, backlog: c.backlog, check: func() error {
-					if n++; n > len(c.errs) {
-						return nil
-					}
-					return c.errs[n-1]
-				}}
-				ob := newOutbox(t, core.Config{
-					Repository: table, Publisher: pub,
-					Logger: slog.New(slog.NewTextHandler(&log, nil)),
-				})
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- ob.Run(ctx) }()
-				must(t, publishTx(ctx, repo, ob, core.Event{Type: "a"}))
-				time.Sleep(30 * time.Second)
-				if n := len(pub.Accepted()); (n == 1) != (c.want == nil) {
-					t.Errorf("%d events were published", n)
+		bubble(t, c.name, func(t *testing.T) {
+			var log logLines
+			repo, pub, n := outboxtest.NewRepository(), &outboxtest.Publisher{}, 0
+			table := &checked{Repository: repo, backlog: c.backlog, check: func() error {
+				if n++; n > len(c.errs) {
+					return nil
 				}
-				cancel()
-				wantErr(t, <-done, c.want, "Run")
-				if !log.has(c.logged...) && len(c.logged) > 0 || len(c.logged) == 0 && log.has("level=") {
-					t.Errorf("logged %s", log.buf.String())
-				}
+				return c.errs[n-1]
+			}}
+			ob := newOutbox(t, core.Config{
+				Repository: table, Publisher: pub,
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- ob.Run(ctx) }()
+			must(t, publishTx(ctx, repo, ob, core.Event{Type: "a"}))
+			time.Sleep(30 * time.Second)
+			if n := len(pub.Accepted()); (n == 1) != (c.want == nil) {
+				t.Errorf("%d events were published", n)
+			}
+			cancel()
+			wantErr(t, <-done, c.want, "Run")
+			if !log.has(c.logged...) && len(c.logged) > 0 || len(c.logged) == 0 && log.has("level=") {
+				t.Errorf("logged %s", log.buf.String())
+			}
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -57,4 +58,10 @@ func publishTx(ctx context.Context, repo interface{ Transactor() core.Transactor
 		_, err := ob.Publish(ctx, tx, events...)
 		return err
 	})
+}
+
+// bubble runs fn as a subtest with a clock of its own.
+func bubble(t *testing.T, name string, fn func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, fn) })
 }

@@ -242,26 +242,24 @@ func TestForgottenRun(t *testing.T) {
 			noError(t, w.ob.Drain(context.Background()))
 		}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log logLines
-				w := newWorld(t, core.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-				w.publish(core.Event{Type: "a"})
-				time.Sleep(9 * time.Second)
-				w.publish(core.Event{Type: "a"})
-				c.relay(t, w)
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				if got := log.has("level=WARN", "never called Run"); got != c.warns {
-					t.Errorf("warned %t, want %t: %s", got, c.warns, log.buf.String())
-				}
-				if n := log.count("never called Run"); n > 1 {
-					t.Errorf("warned %d times", n)
-				}
-				if w.stop != nil {
-					noError(t, w.stop())
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			var log logLines
+			w := newWorld(t, core.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			w.publish(core.Event{Type: "a"})
+			time.Sleep(9 * time.Second)
+			w.publish(core.Event{Type: "a"})
+			c.relay(t, w)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got := log.has("level=WARN", "never called Run"); got != c.warns {
+				t.Errorf("warned %t, want %t: %s", got, c.warns, log.buf.String())
+			}
+			if n := log.count("never called Run"); n > 1 {
+				t.Errorf("warned %d times", n)
+			}
+			if w.stop != nil {
+				noError(t, w.stop())
+			}
 		})
 	}
 }

@@ -66,66 +66,64 @@ func accepted(pub *outboxtest.Publisher, topic string) (n int) {
 // arrives in the order of the keys.
 func TestPause(t *testing.T) {
 	for name, target := range map[string]core.PauseRequest{"topic": {Topic: "orders"}, "all": {All: true}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
-				operator := newOutbox(t, core.Config{Repository: repo})
-				var claimed, fellBack atomic.Int64
-				cfg := core.Config{Repository: repo, Publisher: pub, Observer: &core.Observer{
-					Claimed:  func(i core.ClaimInfo) { claimed.Add(int64(i.Rows)) },
-					FellBack: func(string, core.FallbackReason) { fellBack.Add(1) },
-				}}
-				a, stopA := runOutbox(t, cfg)
-				runOutbox(t, cfg)
-				n := 0
-				some := func(by *core.Outbox) {
-					for range 12 {
-						repo.publish(t, by, core.Event{Type: "e", Topic: "orders", Key: fmt.Sprint(n % 3), Data: n},
-							core.Event{Type: "e", Topic: "orders", Data: n},
-							core.Event{Type: "e", Topic: "mails", Data: n})
-						n++
-					}
+		bubble(t, name, func(t *testing.T) {
+			repo, pub := &pausing{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
+			operator := newOutbox(t, core.Config{Repository: repo})
+			var claimed, fellBack atomic.Int64
+			cfg := core.Config{Repository: repo, Publisher: pub, Observer: &core.Observer{
+				Claimed:  func(i core.ClaimInfo) { claimed.Add(int64(i.Rows)) },
+				FellBack: func(string, core.FallbackReason) { fellBack.Add(1) },
+			}}
+			a, stopA := runOutbox(t, cfg)
+			runOutbox(t, cfg)
+			n := 0
+			some := func(by *core.Outbox) {
+				for range 12 {
+					repo.publish(t, by, core.Event{Type: "e", Topic: "orders", Key: fmt.Sprint(n % 3), Data: n},
+						core.Event{Type: "e", Topic: "orders", Data: n},
+						core.Event{Type: "e", Topic: "mails", Data: n})
+					n++
 				}
-				some(a)
-				synctest.Wait()
-				if got := accepted(pub, "orders"); got != 2*n {
-					t.Fatalf("%d of %d before the pause", got, 2*n)
+			}
+			some(a)
+			synctest.Wait()
+			if got := accepted(pub, "orders"); got != 2*n {
+				t.Fatalf("%d of %d before the pause", got, 2*n)
+			}
+			before := n
+			pause(t, operator, target)
+			time.Sleep(3 * time.Second)
+			claimed.Store(0)
+			some(a)
+			some(operator) // of a process without a relay
+			time.Sleep(5 * time.Minute)
+			mails := n
+			if target.All {
+				mails = before
+			}
+			if o, m := accepted(pub, "orders"), accepted(pub, "mails"); o != 2*before || m != mails {
+				t.Errorf("paused: %d orders, %d mails, want %d and %d", o, m, 2*before, mails)
+			}
+			for _, row := range repo.Rows() {
+				if row.Status != outboxtest.StatusDone && (row.Attempts > 0 || !row.LeaseUntil.IsZero()) {
+					t.Fatalf("a row is held, or has spent an attempt: %+v", row)
 				}
-				before := n
-				pause(t, operator, target)
-				time.Sleep(3 * time.Second)
-				claimed.Store(0)
-				some(a)
-				some(operator) // of a process without a relay
-				time.Sleep(5 * time.Minute)
-				mails := n
-				if target.All {
-					mails = before
-				}
-				if o, m := accepted(pub, "orders"), accepted(pub, "mails"); o != 2*before || m != mails {
-					t.Errorf("paused: %d orders, %d mails, want %d and %d", o, m, 2*before, mails)
-				}
-				for _, row := range repo.Rows() {
-					if row.Status != outboxtest.StatusDone && (row.Attempts > 0 || !row.LeaseUntil.IsZero()) {
-						t.Fatalf("a row is held, or has spent an attempt: %+v", row)
-					}
-				}
-				stopA()
-				a, stopA = runOutbox(t, cfg)
-				some(a)
-				time.Sleep(time.Minute)
-				equal(t, accepted(pub, "orders"), 2*before, "after a restart: orders")
-				if target.All && claimed.Load() > 0 || fellBack.Load() > 0 {
-					t.Errorf("%d rows were claimed, and %d leased with their insert, in vain", claimed.Load(),
-						fellBack.Load())
-				}
-				resume(t, operator, core.ResumeRequest{All: target.All, Topic: target.Topic})
-				time.Sleep(4 * time.Second)
-				if o, m := accepted(pub, "orders"), accepted(pub, "mails"); o != 2*n || m != n {
-					t.Errorf("resumed: %d orders, %d mails, want %d and %d", o, m, 2*n, n)
-				}
-				inOrder(t, pub.Accepted())
-			})
+			}
+			stopA()
+			a, stopA = runOutbox(t, cfg)
+			some(a)
+			time.Sleep(time.Minute)
+			equal(t, accepted(pub, "orders"), 2*before, "after a restart: orders")
+			if target.All && claimed.Load() > 0 || fellBack.Load() > 0 {
+				t.Errorf("%d rows were claimed, and %d leased with their insert, in vain", claimed.Load(),
+					fellBack.Load())
+			}
+			resume(t, operator, core.ResumeRequest{All: target.All, Topic: target.Topic})
+			time.Sleep(4 * time.Second)
+			if o, m := accepted(pub, "orders"), accepted(pub, "mails"); o != 2*n || m != n {
+				t.Errorf("resumed: %d orders, %d mails, want %d and %d", o, m, 2*n, n)
+			}
+			inOrder(t, pub.Accepted())
 		})
 	}
 }

@@ -47,50 +47,48 @@ func (r *damaged) ClaimKey(ctx context.Context, req core.ClaimRequest, lane core
 // An event that cannot be read becomes DEAD with a code of its own. It stops only its key.
 func TestUndecodableRow(t *testing.T) {
 	for _, policy := range []core.DeadPolicy{core.BlockKey, core.SkipDead} {
-		t.Run(fmt.Sprint(policy), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
-				table := &damaged{Repository: repo}
-				producer := join(t, repo, pub, core.Config{DeadPolicy: policy})
-				w := join(t, repo, pub, core.Config{Repository: table, DeadPolicy: policy})
-				for v := range int64(20) {
-					producer.publish(core.Event{Type: "a", Key: "k", AggregateVersion: v},
-						core.Event{Type: "a", AggregateVersion: v},
-						core.Event{Type: "a", Key: fmt.Sprint(v)})
+		bubble(t, fmt.Sprint(policy), func(t *testing.T) {
+			repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+			table := &damaged{Repository: repo}
+			producer := join(t, repo, pub, core.Config{DeadPolicy: policy})
+			w := join(t, repo, pub, core.Config{Repository: table, DeadPolicy: policy})
+			for v := range int64(20) {
+				producer.publish(core.Event{Type: "a", Key: "k", AggregateVersion: v},
+					core.Event{Type: "a", AggregateVersion: v},
+					core.Event{Type: "a", Key: fmt.Sprint(v)})
+			}
+			w.run()
+			time.Sleep(10 * time.Second)
+			blocked := 6
+			if policy == core.SkipDead {
+				blocked = 0
+			}
+			got := w.statuses()
+			if got[outboxtest.StatusDead] != 2 || got[outboxtest.StatusNew] != blocked ||
+				got[outboxtest.StatusDone] != 58-blocked {
+				t.Fatalf("rows by status: %v", got)
+			}
+			dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
+			if err != nil || len(dead) != 2 {
+				t.Fatalf("ListDead: %d, %v", len(dead), err)
+			}
+			var ids []core.RowID
+			for _, d := range dead {
+				if d.ErrorCode != "undecodable" || d.Error == "" || d.Attempts != 1 {
+					t.Errorf("listed as %+v", d)
 				}
-				w.run()
-				time.Sleep(10 * time.Second)
-				blocked := 6
-				if policy == core.SkipDead {
-					blocked = 0
-				}
-				got := w.statuses()
-				if got[outboxtest.StatusDead] != 2 || got[outboxtest.StatusNew] != blocked ||
-					got[outboxtest.StatusDone] != 58-blocked {
-					t.Fatalf("rows by status: %v", got)
-				}
-				dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})
-				if err != nil || len(dead) != 2 {
-					t.Fatalf("ListDead: %d, %v", len(dead), err)
-				}
-				var ids []core.RowID
-				for _, d := range dead {
-					if d.ErrorCode != "undecodable" || d.Error == "" || d.Attempts != 1 {
-						t.Errorf("listed as %+v", d)
-					}
-					ids = append(ids, d.ID)
-				}
-				table.mended.Store(true)
-				if n, err := w.ob.Redrive(t.Context(),
-					core.AdminRequest{IDs: ids, Actor: "me", Reason: "mended"}); n != 2 || err != nil {
-					t.Fatal(n, err)
-				}
-				time.Sleep(10 * time.Second)
-				equal(t, len(pub.Accepted()), 60, "events arrived")
-				if policy == core.BlockKey {
-					inOrder(t, pub.Accepted())
-				}
-			})
+				ids = append(ids, d.ID)
+			}
+			table.mended.Store(true)
+			if n, err := w.ob.Redrive(t.Context(),
+				core.AdminRequest{IDs: ids, Actor: "me", Reason: "mended"}); n != 2 || err != nil {
+				t.Fatal(n, err)
+			}
+			time.Sleep(10 * time.Second)
+			equal(t, len(pub.Accepted()), 60, "events arrived")
+			if policy == core.BlockKey {
+				inOrder(t, pub.Accepted())
+			}
 		})
 	}
 }

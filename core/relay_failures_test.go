@@ -283,52 +283,50 @@ func TestPermanentAndPanic(t *testing.T) {
 func TestSlowMarksKeepTheWorkersBusy(t *testing.T) {
 	for _, workers := range []int{32, 128} {
 		for _, path := range []core.Path{core.PathHot, core.PathCold} {
-			t.Run(fmt.Sprintf("%d, %s", workers, path), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					const publish, mark, rounds = 5 * time.Millisecond, 15 * time.Millisecond, 40
-					var mu sync.Mutex
-					var batches []int
-					var ended time.Time // the time of the last publish
-					w := newWorld(t, core.Config{
-						Workers: workers, ClaimBatch: rounds * workers, ColdEvents: rounds * workers,
-						HotEvents: rounds * workers,
-						Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
-							time.Sleep(publish)
-							return nil
-						}),
-						Observer: &core.Observer{
-							Published: func(core.PublishInfo) { mu.Lock(); defer mu.Unlock(); ended = time.Now() },
-							Marked: func(rows int, _ time.Duration, _ error) {
-								mu.Lock()
-								defer mu.Unlock()
-								batches = append(batches, rows)
-							},
-						},
-					})
-					w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
-						if m == outboxtest.MethodMarkDone {
-							time.Sleep(mark)
-						}
+			bubble(t, fmt.Sprintf("%d, %s", workers, path), func(t *testing.T) {
+				const publish, mark, rounds = 5 * time.Millisecond, 15 * time.Millisecond, 40
+				var mu sync.Mutex
+				var batches []int
+				var ended time.Time // the time of the last publish
+				w := newWorld(t, core.Config{
+					Workers: workers, ClaimBatch: rounds * workers, ColdEvents: rounds * workers,
+					HotEvents: rounds * workers,
+					Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+						time.Sleep(publish)
 						return nil
-					})
-					if path == core.PathHot {
-						w.run()
-					}
-					began := time.Now()
-					w.publish(slices.Repeat([]core.Event{{Type: "a"}}, rounds*workers)...)
-					if path == core.PathHot {
-						time.Sleep(time.Minute)
-						noError(t, w.stop())
-					} else if err := w.ob.Drain(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-					w.atRest(rounds * workers)
-					if took := ended.Sub(began); took != rounds*publish {
-						t.Errorf("publishing took %s, want %s: that of %d publishes one after the other; rows of "+
-							"the marks: %v",
-							took, rounds*publish, rounds, batches)
-					}
+					}),
+					Observer: &core.Observer{
+						Published: func(core.PublishInfo) { mu.Lock(); defer mu.Unlock(); ended = time.Now() },
+						Marked: func(rows int, _ time.Duration, _ error) {
+							mu.Lock()
+							defer mu.Unlock()
+							batches = append(batches, rows)
+						},
+					},
 				})
+				w.faulty.Hook(func(_ context.Context, m outboxtest.Method) error {
+					if m == outboxtest.MethodMarkDone {
+						time.Sleep(mark)
+					}
+					return nil
+				})
+				if path == core.PathHot {
+					w.run()
+				}
+				began := time.Now()
+				w.publish(slices.Repeat([]core.Event{{Type: "a"}}, rounds*workers)...)
+				if path == core.PathHot {
+					time.Sleep(time.Minute)
+					noError(t, w.stop())
+				} else if err := w.ob.Drain(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.atRest(rounds * workers)
+				if took := ended.Sub(began); took != rounds*publish {
+					t.Errorf("publishing took %s, want %s: that of %d publishes one after the other; rows of "+
+						"the marks: %v",
+						took, rounds*publish, rounds, batches)
+				}
 			})
 		}
 	}
@@ -491,44 +489,42 @@ func TestPutOff(t *testing.T) {
 		-time.Hour:       {time.Millisecond, 3 * time.Second},
 		1000 * time.Hour: {24 * time.Hour, 25 * time.Hour},
 	} {
-		t.Run(d.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				type try struct {
-					after   time.Duration
-					attempt int
-				}
-				tries := make(chan try, 10)
-				others := make(chan struct{}, 10)
-				start := time.Now()
-				n := 0
-				repo := outboxtest.NewRepository()
-				ob := newOutbox(t, core.Config{
-					Repository: repo,
-					Publisher: core.PublisherFunc(func(_ context.Context, d2 core.Delivery) error {
-						if d2.Type == "other" {
-							others <- struct{}{}
-							return nil
-						}
-						tries <- try{time.Since(start), d2.Attempt}
-						if n++; n == 1 {
-							return core.PutOff(core.Unavailable(errors.New("closed on Sundays")), d)
-						}
+		bubble(t, d.String(), func(t *testing.T) {
+			type try struct {
+				after   time.Duration
+				attempt int
+			}
+			tries := make(chan try, 10)
+			others := make(chan struct{}, 10)
+			start := time.Now()
+			n := 0
+			repo := outboxtest.NewRepository()
+			ob := newOutbox(t, core.Config{
+				Repository: repo,
+				Publisher: core.PublisherFunc(func(_ context.Context, d2 core.Delivery) error {
+					if d2.Type == "other" {
+						others <- struct{}{}
 						return nil
-					}),
-				})
-				must(t, publishTx(t.Context(), repo, ob, core.Event{Type: "first", Topic: "t", Unordered: true},
-					core.Event{Type: "other", Topic: "t", Unordered: true}))
-				ctx, stop := context.WithTimeout(context.Background(), within[1])
-				defer stop()
-				noError(t, ob.Run(ctx))
-				if len(tries) != 2 || len(others) != 1 {
-					t.Fatalf("%d tries, %d of the other", len(tries), len(others))
-				}
-				first, second := <-tries, <-tries
-				if d := second.after - first.after; d < within[0] || second.attempt != 1 {
-					t.Errorf("back after %s, attempt %d", d, second.attempt)
-				}
+					}
+					tries <- try{time.Since(start), d2.Attempt}
+					if n++; n == 1 {
+						return core.PutOff(core.Unavailable(errors.New("closed on Sundays")), d)
+					}
+					return nil
+				}),
 			})
+			must(t, publishTx(t.Context(), repo, ob, core.Event{Type: "first", Topic: "t", Unordered: true},
+				core.Event{Type: "other", Topic: "t", Unordered: true}))
+			ctx, stop := context.WithTimeout(context.Background(), within[1])
+			defer stop()
+			noError(t, ob.Run(ctx))
+			if len(tries) != 2 || len(others) != 1 {
+				t.Fatalf("%d tries, %d of the other", len(tries), len(others))
+			}
+			first, second := <-tries, <-tries
+			if d := second.after - first.after; d < within[0] || second.attempt != 1 {
+				t.Errorf("back after %s, attempt %d", d, second.attempt)
+			}
 		})
 	}
 }

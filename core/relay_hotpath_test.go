@@ -121,22 +121,20 @@ func TestOverflowGoesThroughThePoller(t *testing.T) {
 
 func TestOutcomeUnknown(t *testing.T) {
 	for _, fault := range []outboxtest.CommitFault{outboxtest.CommitAnswerLost, outboxtest.CommitNotSent} {
-		t.Run(fmt.Sprint(fault), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, core.Config{}).run()
-				tx, err := w.repo.Begin(t.Context())
-				must(t, err)
-				if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
-					t.Fatal(err)
-				}
-				tx.FailCommit(fault)
-				wantErr(t, tx.Commit(), core.ErrCommitUnknown, "Commit")
-				time.Sleep(time.Minute)
-				want := len(w.repo.Rows()) // 1 or 0
-				if got := len(w.pub.Accepted()); got != want || w.hot.Load() != 0 {
-					t.Fatalf("%d rows committed, %d published, %d of them hot", want, got, w.hot.Load())
-				}
-			})
+		bubble(t, fmt.Sprint(fault), func(t *testing.T) {
+			w := newWorld(t, core.Config{}).run()
+			tx, err := w.repo.Begin(t.Context())
+			must(t, err)
+			if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
+				t.Fatal(err)
+			}
+			tx.FailCommit(fault)
+			wantErr(t, tx.Commit(), core.ErrCommitUnknown, "Commit")
+			time.Sleep(time.Minute)
+			want := len(w.repo.Rows()) // 1 or 0
+			if got := len(w.pub.Accepted()); got != want || w.hot.Load() != 0 {
+				t.Fatalf("%d rows committed, %d published, %d of them hot", want, got, w.hot.Load())
+			}
 		})
 	}
 }

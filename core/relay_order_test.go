@@ -20,9 +20,7 @@ import (
 // event is invented, and first copies come in order.
 func TestOrderUnderFaults(t *testing.T) {
 	for seed := range uint64(20) {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { orderUnderFaults(t, seed) })
-		})
+		bubble(t, strconv.FormatUint(seed, 10), func(t *testing.T) { orderUnderFaults(t, seed) })
 	}
 }
 
@@ -122,32 +120,30 @@ func orderUnderFaults(t *testing.T, seed uint64) {
 // published, without waiting for the poll interval.
 func TestLaneGoesOnAfterShortenedRun(t *testing.T) {
 	for _, lanes := range []int{1, 20} { // the relay asks for a few keys one by one, and for many together
-		t.Run(fmt.Sprint(lanes, " lanes"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const perLane = 12
-				w := newWorld(t, core.Config{
-					ClaimBatch: 10, KeyRun: 50, PollInterval: time.Minute,
-					MaxPollInterval: time.Minute,
-				})
-				w.pub.FailFor(func(core.Delivery) error {
-					time.Sleep(10 * time.Millisecond)
-					return nil
-				})
-				for i := range lanes * perLane { // no relay runs yet: the rows are inserted for the poller
-					w.publish(core.Event{Type: "t", Topic: "t", Key: strconv.Itoa(i % lanes), Payload: []byte("{}")})
-				}
-				start := time.Now()
-				w.run()
-				for len(w.pub.Accepted()) < lanes*perLane && time.Since(start) < 2*time.Minute {
-					time.Sleep(10 * time.Millisecond)
-				}
-				if took := time.Since(start); took > 5*time.Second {
-					t.Errorf("%d events of %d lanes took %s", lanes*perLane, lanes, took)
-				}
-				must(t, w.stop())
-				inOrder(t, w.pub.Accepted())
-				w.atRest(lanes * perLane)
+		bubble(t, fmt.Sprint(lanes, " lanes"), func(t *testing.T) {
+			const perLane = 12
+			w := newWorld(t, core.Config{
+				ClaimBatch: 10, KeyRun: 50, PollInterval: time.Minute,
+				MaxPollInterval: time.Minute,
 			})
+			w.pub.FailFor(func(core.Delivery) error {
+				time.Sleep(10 * time.Millisecond)
+				return nil
+			})
+			for i := range lanes * perLane { // no relay runs yet: the rows are inserted for the poller
+				w.publish(core.Event{Type: "t", Topic: "t", Key: strconv.Itoa(i % lanes), Payload: []byte("{}")})
+			}
+			start := time.Now()
+			w.run()
+			for len(w.pub.Accepted()) < lanes*perLane && time.Since(start) < 2*time.Minute {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("%d events of %d lanes took %s", lanes*perLane, lanes, took)
+			}
+			must(t, w.stop())
+			inOrder(t, w.pub.Accepted())
+			w.atRest(lanes * perLane)
 		})
 	}
 }
@@ -166,47 +162,45 @@ func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 		{name: "destination stopped", outage: true},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
-				down := &outboxtest.Publisher{}
-				w, other := join(t, repo, pub, core.Config{Publisher: down}), join(t, repo, pub, core.Config{})
-				for _, m := range []outboxtest.Method{outboxtest.MethodClaimHeads, outboxtest.MethodClaimKey} {
-					w.faulty.Fail(outboxtest.Fault{Method: m, Times: -1}) // the other process always claims first
-				}
-				w.run()
-				told := make(chan struct{})
-				tx, err := repo.Begin(t.Context())
-				must(t, err)
-				tx.OnOutcome(func(core.Outcome) { <-told })
-				if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
-					t.Fatal(err)
-				}
-				tx.FailCommit(tt.fault)
-				ended := make(chan error, 1)
-				go func() { ended <- tx.Commit() }()
-				synctest.Wait() // the transaction has committed, and its callback was not called
-				w.publish(core.Event{Type: "a", Key: "k"})
-				if tt.outage {
-					down.Outage("a", nil)
-					w.publish(core.Event{Type: "a"})
-					synctest.Wait()
-				}
-				close(told)
-				if err := <-ended; tt.fault != 0 && !errors.Is(err, core.ErrCommitUnknown) {
-					t.Fatalf("Commit: %v", err)
-				}
+		bubble(t, tt.name, func(t *testing.T) {
+			repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+			down := &outboxtest.Publisher{}
+			w, other := join(t, repo, pub, core.Config{Publisher: down}), join(t, repo, pub, core.Config{})
+			for _, m := range []outboxtest.Method{outboxtest.MethodClaimHeads, outboxtest.MethodClaimKey} {
+				w.faulty.Fail(outboxtest.Fault{Method: m, Times: -1}) // the other process always claims first
+			}
+			w.run()
+			told := make(chan struct{})
+			tx, err := repo.Begin(t.Context())
+			must(t, err)
+			tx.OnOutcome(func(core.Outcome) { <-told })
+			if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
+				t.Fatal(err)
+			}
+			tx.FailCommit(tt.fault)
+			ended := make(chan error, 1)
+			go func() { ended <- tx.Commit() }()
+			synctest.Wait() // the transaction has committed, and its callback was not called
+			w.publish(core.Event{Type: "a", Key: "k"})
+			if tt.outage {
+				down.Outage("a", nil)
+				w.publish(core.Event{Type: "a"})
 				synctest.Wait()
-				other.run()
-				time.Sleep(time.Minute)
-				for _, r := range repo.Rows() {
-					if !r.KeyID.IsZero() && r.Status != outboxtest.StatusDone {
-						t.Errorf("event %d of the key is %s, held by %s", r.KeySeq, r.Status, r.ClaimedBy)
-					}
+			}
+			close(told)
+			if err := <-ended; tt.fault != 0 && !errors.Is(err, core.ErrCommitUnknown) {
+				t.Fatalf("Commit: %v", err)
+			}
+			synctest.Wait()
+			other.run()
+			time.Sleep(time.Minute)
+			for _, r := range repo.Rows() {
+				if !r.KeyID.IsZero() && r.Status != outboxtest.StatusDone {
+					t.Errorf("event %d of the key is %s, held by %s", r.KeySeq, r.Status, r.ClaimedBy)
 				}
-				inOrder(t, pub.Accepted())
-				noError(t, errors.Join(w.stop(), other.stop()))
-			})
+			}
+			inOrder(t, pub.Accepted())
+			noError(t, errors.Join(w.stop(), other.stop()))
 		})
 	}
 }

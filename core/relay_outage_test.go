@@ -21,29 +21,27 @@ var errService = errors.New("503 Service Unavailable") // no classifier knows th
 // outage ends with the first acknowledgement.
 func TestUnclassifiedOutageOfFewKeys(t *testing.T) {
 	for _, keys := range []int{1, 2, 4, 5, 8} {
-		t.Run(fmt.Sprint(keys), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, core.Config{})
-				w.pub.Outage("a", errService)
-				w.run()
-				for i := range 3 * keys {
-					w.publish(core.Event{Type: "a", Key: fmt.Sprint(i % keys)})
+		bubble(t, fmt.Sprint(keys), func(t *testing.T) {
+			w := newWorld(t, core.Config{})
+			w.pub.Outage("a", errService)
+			w.run()
+			for i := range 3 * keys {
+				w.publish(core.Event{Type: "a", Key: fmt.Sprint(i % keys)})
+			}
+			time.Sleep(time.Hour)
+			for _, r := range w.repo.Rows() {
+				if r.Status == outboxtest.StatusDead || r.Attempts >= 5 {
+					t.Fatalf("an attempt too many was spent on an outage: %+v", r)
 				}
-				time.Sleep(time.Hour)
-				for _, r := range w.repo.Rows() {
-					if r.Status == outboxtest.StatusDead || r.Attempts >= 5 {
-						t.Fatalf("an attempt too many was spent on an outage: %+v", r)
-					}
-				}
-				w.pub.Restore("a")
-				time.Sleep(5 * time.Second)
-				if len(w.pub.Accepted()) == 0 {
-					t.Error("nothing left within 5 s of the end of the outage")
-				}
-				time.Sleep(5 * time.Second)
-				w.atRest(3 * keys)
-				inOrder(t, w.pub.Accepted())
-			})
+			}
+			w.pub.Restore("a")
+			time.Sleep(5 * time.Second)
+			if len(w.pub.Accepted()) == 0 {
+				t.Error("nothing left within 5 s of the end of the outage")
+			}
+			time.Sleep(5 * time.Second)
+			w.atRest(3 * keys)
+			inOrder(t, w.pub.Accepted())
 		})
 	}
 }

@@ -138,46 +138,44 @@ func TestTextThatCannotBeStored(t *testing.T) {
 // was accepted or refused. The relay tries that mark until it succeeds.
 func TestRowThatCannotBeMarked(t *testing.T) {
 	for _, fails := range []bool{false, true} {
-		t.Run(fmt.Sprintf("fails=%t", fails), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				repo := outboxtest.NewRepository()
-				p := &picky{Repository: repo}
-				pub := &outboxtest.Publisher{}
-				w := join(t, repo, pub, core.Config{Repository: p}).run()
-				e := core.Event{ID: core.NewEventID(), Type: "bad", Topic: "bad"}
-				id, err := core.NewRowID(e.ID, "bad")
-				must(t, err)
-				p.never(id)
-				pub.FailFor(func(d core.Delivery) error {
-					if fails && d.Topic == "bad" {
-						return core.Permanent(errors.New("no"))
-					}
-					return nil
-				})
-				w.publish(e)
-				time.Sleep(time.Second)
-				for range 20 { // more events than may wait for their marks
-					for range 50 {
-						w.publish(core.Event{Type: "good"})
-					}
-					time.Sleep(100 * time.Millisecond)
+		bubble(t, fmt.Sprintf("fails=%t", fails), func(t *testing.T) {
+			repo := outboxtest.NewRepository()
+			p := &picky{Repository: repo}
+			pub := &outboxtest.Publisher{}
+			w := join(t, repo, pub, core.Config{Repository: p}).run()
+			e := core.Event{ID: core.NewEventID(), Type: "bad", Topic: "bad"}
+			id, err := core.NewRowID(e.ID, "bad")
+			must(t, err)
+			p.never(id)
+			pub.FailFor(func(d core.Delivery) error {
+				if fails && d.Topic == "bad" {
+					return core.Permanent(errors.New("no"))
 				}
-				if got := w.statuses(); got[outboxtest.StatusDone] != 1000 {
-					t.Fatalf("rows by status: %v, want 1000 done", got)
-				}
-				p.never()
-				time.Sleep(time.Minute)
-				want := outboxtest.StatusDone
-				if fails {
-					want = outboxtest.StatusDead
-				}
-				if r := rowOf(t, repo, e.ID); r.Status != want {
-					t.Errorf("the row is %s, want %s", r.Status, want)
-				}
-				if n := len(pub.Accepted()); !fails && n != 1001 {
-					t.Errorf("%d copies of 1001 events", n)
-				}
+				return nil
 			})
+			w.publish(e)
+			time.Sleep(time.Second)
+			for range 20 { // more events than may wait for their marks
+				for range 50 {
+					w.publish(core.Event{Type: "good"})
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			if got := w.statuses(); got[outboxtest.StatusDone] != 1000 {
+				t.Fatalf("rows by status: %v, want 1000 done", got)
+			}
+			p.never()
+			time.Sleep(time.Minute)
+			want := outboxtest.StatusDone
+			if fails {
+				want = outboxtest.StatusDead
+			}
+			if r := rowOf(t, repo, e.ID); r.Status != want {
+				t.Errorf("the row is %s, want %s", r.Status, want)
+			}
+			if n := len(pub.Accepted()); !fails && n != 1001 {
+				t.Errorf("%d copies of 1001 events", n)
+			}
 		})
 	}
 }
@@ -210,36 +208,34 @@ func TestNothingCanBeMarked(t *testing.T) {
 // the rows are marked without a second copy.
 func TestLockedRowsStopNobody(t *testing.T) {
 	for _, n := range []int{1, 400} {
-		t.Run(fmt.Sprintf("%d rows", n), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, core.Config{})
-				w.pub.Block()
-				w.run()
-				var rows []core.RowID
-				for range n {
-					id, err := core.NewRowID(w.publish(core.Event{Type: "a"})[0], "a")
-					must(t, err)
-					rows = append(rows, id)
-				}
-				tx, err := w.repo.Begin(t.Context())
+		bubble(t, fmt.Sprintf("%d rows", n), func(t *testing.T) {
+			w := newWorld(t, core.Config{})
+			w.pub.Block()
+			w.run()
+			var rows []core.RowID
+			for range n {
+				id, err := core.NewRowID(w.publish(core.Event{Type: "a"})[0], "a")
 				must(t, err)
-				must(t, tx.LockRows(t.Context(), rows...))
-				w.pub.Unblock()
-				for i := range 1000 {
-					w.publish(core.Event{Type: "b", Key: fmt.Sprint(i % 10)})
-				}
-				time.Sleep(3 * time.Second) // less than the lease of the fast path
-				if got := w.statuses(); got[outboxtest.StatusDone] != 1000 || got[outboxtest.StatusNew] != n {
-					t.Fatalf("rows by status: %v, want 1000 done", got)
-				}
-				must(t, tx.Rollback())
-				time.Sleep(3 * time.Second)
-				w.atRest(1000 + n)
-				if got := len(w.pub.Accepted()); got != 1000+n {
-					t.Errorf("%d copies of %d events", got, 1000+n)
-				}
-				inOrder(t, w.pub.Accepted())
-			})
+				rows = append(rows, id)
+			}
+			tx, err := w.repo.Begin(t.Context())
+			must(t, err)
+			must(t, tx.LockRows(t.Context(), rows...))
+			w.pub.Unblock()
+			for i := range 1000 {
+				w.publish(core.Event{Type: "b", Key: fmt.Sprint(i % 10)})
+			}
+			time.Sleep(3 * time.Second) // less than the lease of the fast path
+			if got := w.statuses(); got[outboxtest.StatusDone] != 1000 || got[outboxtest.StatusNew] != n {
+				t.Fatalf("rows by status: %v, want 1000 done", got)
+			}
+			must(t, tx.Rollback())
+			time.Sleep(3 * time.Second)
+			w.atRest(1000 + n)
+			if got := len(w.pub.Accepted()); got != 1000+n {
+				t.Errorf("%d copies of %d events", got, 1000+n)
+			}
+			inOrder(t, w.pub.Accepted())
 		})
 	}
 }
@@ -285,49 +281,47 @@ func TestLockedFailure(t *testing.T) {
 func TestBatchesOfMarks(t *testing.T) {
 	const events, publish, delay = 1000, time.Millisecond, time.Minute
 	for _, path := range []core.Path{core.PathHot, core.PathCold} {
-		t.Run(string(path), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var mu sync.Mutex
-				var batches []int
-				w := newWorld(t, core.Config{
-					MarkDelay: delay,
-					Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
-						time.Sleep(publish)
-						return nil
-					}),
-					Observer: &core.Observer{Marked: func(rows int, _ time.Duration, _ error) {
-						mu.Lock()
-						defer mu.Unlock()
-						batches = append(batches, rows)
-					}},
-				})
-				from := w
-				if path == core.PathCold {
-					from = join(t, w.repo, w.pub, core.Config{}) // a process without a relay
-				} else {
-					w.run()
-				}
-				all := make([]core.Event, events)
-				for i := range all {
-					all[i] = core.Event{Type: "a"}
-				}
-				from.publish(all...)
-				if path == core.PathCold {
-					w.run()
-				}
-				time.Sleep(2 * delay)
-				w.atRest(events)
-				const workers, markBatch = 32, 100
-				for i, n := range batches {
-					if path == core.PathHot && (n > markBatch+workers || n < markBatch && i < len(batches)-1) {
-						t.Errorf("batches of %v marks, want %d or a little more", batches, markBatch)
-						break
-					}
-				}
-				if path == core.PathCold && len(batches) != 2 {
-					t.Errorf("batches of %v marks, want 2: one for each claim", batches)
-				}
+		bubble(t, string(path), func(t *testing.T) {
+			var mu sync.Mutex
+			var batches []int
+			w := newWorld(t, core.Config{
+				MarkDelay: delay,
+				Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+					time.Sleep(publish)
+					return nil
+				}),
+				Observer: &core.Observer{Marked: func(rows int, _ time.Duration, _ error) {
+					mu.Lock()
+					defer mu.Unlock()
+					batches = append(batches, rows)
+				}},
 			})
+			from := w
+			if path == core.PathCold {
+				from = join(t, w.repo, w.pub, core.Config{}) // a process without a relay
+			} else {
+				w.run()
+			}
+			all := make([]core.Event, events)
+			for i := range all {
+				all[i] = core.Event{Type: "a"}
+			}
+			from.publish(all...)
+			if path == core.PathCold {
+				w.run()
+			}
+			time.Sleep(2 * delay)
+			w.atRest(events)
+			const workers, markBatch = 32, 100
+			for i, n := range batches {
+				if path == core.PathHot && (n > markBatch+workers || n < markBatch && i < len(batches)-1) {
+					t.Errorf("batches of %v marks, want %d or a little more", batches, markBatch)
+					break
+				}
+			}
+			if path == core.PathCold && len(batches) != 2 {
+				t.Errorf("batches of %v marks, want 2: one for each claim", batches)
+			}
 		})
 	}
 }

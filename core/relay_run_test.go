@@ -12,19 +12,17 @@ import (
 )
 
 func TestShutdown(t *testing.T) {
-	t.Run("publishes what it holds", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, core.Config{Workers: 1})
-			w.pub.Block()
-			w.run()
-			for i := range 10 {
-				w.publish(core.Event{Type: "a", Key: fmt.Sprint(i)})
-			}
-			synctest.Wait()
-			time.AfterFunc(2*time.Second, w.pub.Unblock)
-			must(t, w.stop())
-			w.atRest(10)
-		})
+	bubble(t, "publishes what it holds", func(t *testing.T) {
+		w := newWorld(t, core.Config{Workers: 1})
+		w.pub.Block()
+		w.run()
+		for i := range 10 {
+			w.publish(core.Event{Type: "a", Key: fmt.Sprint(i)})
+		}
+		synctest.Wait()
+		time.AfterFunc(2*time.Second, w.pub.Unblock)
+		must(t, w.stop())
+		w.atRest(10)
 	})
 	t.Run("gives back what a claim under way brings", func(t *testing.T) {
 		for _, key := range []string{"", "k"} {
@@ -54,55 +52,51 @@ func TestShutdown(t *testing.T) {
 			})
 		}
 	})
-	t.Run("gives back the rest", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, core.Config{Workers: 1, ShutdownTimeout: time.Second})
-			w.pub.Block()
-			w.run()
-			for i := range 10 {
-				w.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 2)})
+	bubble(t, "gives back the rest", func(t *testing.T) {
+		w := newWorld(t, core.Config{Workers: 1, ShutdownTimeout: time.Second})
+		w.pub.Block()
+		w.run()
+		for i := range 10 {
+			w.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 2)})
+		}
+		must(t, w.stop())
+		for _, r := range w.repo.Rows() {
+			if !r.LeaseUntil.IsZero() || r.Attempts != 0 || r.Status != outboxtest.StatusNew {
+				t.Fatalf("row was not given back: %+v", r)
 			}
-			must(t, w.stop())
-			for _, r := range w.repo.Rows() {
-				if !r.LeaseUntil.IsZero() || r.Attempts != 0 || r.Status != outboxtest.StatusNew {
-					t.Fatalf("row was not given back: %+v", r)
-				}
-			}
-			w.pub.Unblock()
-			must(t, w.ob.Drain(t.Context()))
-			w.atRest(10)
-			inOrder(t, w.pub.Accepted())
-		})
+		}
+		w.pub.Unblock()
+		must(t, w.ob.Drain(t.Context()))
+		w.atRest(10)
+		inOrder(t, w.pub.Accepted())
 	})
-	t.Run("gives back at once what waits behind a slow event", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			slow := core.PublisherFunc(func(ctx context.Context, _ core.Delivery) error {
-				select {
-				case <-time.After(3 * time.Second):
-					return nil
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			})
-			w := newWorld(t, core.Config{Publisher: slow}).run()
-			for range 50 {
-				w.publish(core.Event{Type: "a", Key: "k"})
-			}
-			time.Sleep(time.Second)
-			start := time.Now()
-			must(t, w.stop())
-			if d := time.Since(start); d > 3*time.Second {
-				t.Errorf("Run returned after %s, want what the one publish takes", d)
-			}
-			if got := w.statuses(); got[outboxtest.StatusDone] != 1 || got[outboxtest.StatusNew] != 49 {
-				t.Errorf("rows by status: %v", got)
-			}
-			for _, r := range w.repo.Rows() {
-				if !r.LeaseUntil.IsZero() {
-					t.Fatalf("row was not given back: %+v", r)
-				}
+	bubble(t, "gives back at once what waits behind a slow event", func(t *testing.T) {
+		slow := core.PublisherFunc(func(ctx context.Context, _ core.Delivery) error {
+			select {
+			case <-time.After(3 * time.Second):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		})
+		w := newWorld(t, core.Config{Publisher: slow}).run()
+		for range 50 {
+			w.publish(core.Event{Type: "a", Key: "k"})
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		must(t, w.stop())
+		if d := time.Since(start); d > 3*time.Second {
+			t.Errorf("Run returned after %s, want what the one publish takes", d)
+		}
+		if got := w.statuses(); got[outboxtest.StatusDone] != 1 || got[outboxtest.StatusNew] != 49 {
+			t.Errorf("rows by status: %v", got)
+		}
+		for _, r := range w.repo.Rows() {
+			if !r.LeaseUntil.IsZero() {
+				t.Fatalf("row was not given back: %+v", r)
+			}
+		}
 	})
 	t.Run("takes no longer than ShutdownTimeout", func(t *testing.T) {
 		for _, timeout := range []time.Duration{0, time.Second} {
@@ -134,20 +128,18 @@ func TestShutdown(t *testing.T) {
 			})
 		}
 	})
-	t.Run("publisher that does not listen", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			hung := make(chan struct{})
-			w := newWorld(t, core.Config{
-				ShutdownTimeout: time.Second,
-				Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
-					<-hung
-					return nil
-				}),
-			}).run()
-			w.publish(core.Event{Type: "a"})
-			wantErr(t, w.stop(), core.ErrShutdownTimeout, "Run")
-			close(hung)
-		})
+	bubble(t, "publisher that does not listen", func(t *testing.T) {
+		hung := make(chan struct{})
+		w := newWorld(t, core.Config{
+			ShutdownTimeout: time.Second,
+			Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+				<-hung
+				return nil
+			}),
+		}).run()
+		w.publish(core.Event{Type: "a"})
+		wantErr(t, w.stop(), core.ErrShutdownTimeout, "Run")
+		close(hung)
 	})
 }
 
@@ -182,24 +174,22 @@ func TestDrainOfKeyedEventTakesNoTime(t *testing.T) {
 
 func TestDrain(t *testing.T) {
 	for _, running := range []bool{false, true} {
-		t.Run(fmt.Sprintf("running=%t", running), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, core.Config{KeyRun: 3, ColdEvents: 20, ClaimBatch: 10, MarkBatch: 7, MaxUnmarked: 9})
-				producer := join(t, w.repo, w.pub, core.Config{})
-				for i := range 500 { // inserted by a process without a relay
-					producer.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 7)}, core.Event{Type: "b"})
-				}
-				if running {
-					w.run()
-				}
-				must(t, w.ob.Drain(t.Context()))
-				w.atRest(1000)
-				equal(t, len(w.pub.Accepted()), 1000, "copies of 1000 events")
-				inOrder(t, w.pub.Accepted())
-				if running {
-					w.stop()
-				}
-			})
+		bubble(t, fmt.Sprintf("running=%t", running), func(t *testing.T) {
+			w := newWorld(t, core.Config{KeyRun: 3, ColdEvents: 20, ClaimBatch: 10, MarkBatch: 7, MaxUnmarked: 9})
+			producer := join(t, w.repo, w.pub, core.Config{})
+			for i := range 500 { // inserted by a process without a relay
+				producer.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 7)}, core.Event{Type: "b"})
+			}
+			if running {
+				w.run()
+			}
+			must(t, w.ob.Drain(t.Context()))
+			w.atRest(1000)
+			equal(t, len(w.pub.Accepted()), 1000, "copies of 1000 events")
+			inOrder(t, w.pub.Accepted())
+			if running {
+				w.stop()
+			}
 		})
 	}
 }

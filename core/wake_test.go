@@ -210,31 +210,29 @@ func TestWhatIsNotified(t *testing.T) {
 		{name: "topic of another relay", cfg: routed, run: true, event: core.Event{Type: "theirs"}, want: true},
 		{name: "disabled", event: core.Event{Type: "a"}, disable: true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				line := newWire()
-				c.cfg.Wake = core.WakePolicy{Notify: line.Notify, Disable: c.disable}
-				w := newWorld(t, c.cfg)
-				if c.run {
-					w.run()
-				}
-				tx, err := w.repo.Begin(t.Context())
-				must(t, err)
-				if _, err := w.ob.Publish(t.Context(), tx, c.event); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Second)
-				equal(t, len(line.notifies()), 0, "Notifies before the commit")
-				if c.end == nil {
-					c.end = (*outboxtest.Tx).Commit
-				}
-				must(t, c.end(tx))
-				time.Sleep(time.Second)
-				equal(t, len(line.notifies()), map[bool]int{true: 1}[c.want], "Notifies after the end")
-				if c.run {
-					noError(t, w.stop())
-				}
-			})
+		bubble(t, c.name, func(t *testing.T) {
+			line := newWire()
+			c.cfg.Wake = core.WakePolicy{Notify: line.Notify, Disable: c.disable}
+			w := newWorld(t, c.cfg)
+			if c.run {
+				w.run()
+			}
+			tx, err := w.repo.Begin(t.Context())
+			must(t, err)
+			if _, err := w.ob.Publish(t.Context(), tx, c.event); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			equal(t, len(line.notifies()), 0, "Notifies before the commit")
+			if c.end == nil {
+				c.end = (*outboxtest.Tx).Commit
+			}
+			must(t, c.end(tx))
+			time.Sleep(time.Second)
+			equal(t, len(line.notifies()), map[bool]int{true: 1}[c.want], "Notifies after the end")
+			if c.run {
+				noError(t, w.stop())
+			}
 		})
 	}
 }
@@ -252,28 +250,26 @@ func TestNotifyFails(t *testing.T) {
 		{"database away", errLineLost, 20, 1, 1},
 		{"nobody needs it", fmt.Errorf("here: %w", errors.ErrUnsupported), 1, 0, 0},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log logLines
-				line := newWire()
-				line.err = c.err
-				w := newWorld(t, core.Config{
-					Wake:   core.WakePolicy{Notify: line.Notify},
-					Logger: slog.New(slog.NewTextHandler(&log, nil)),
-				})
-				for range 20 {
-					w.publish(core.Event{Type: "a"})
-					time.Sleep(time.Second)
-				}
-				equal(t, len(line.notifies()), c.calls, "calls")
-				line.set(func() { line.err = nil })
+		bubble(t, c.name, func(t *testing.T) {
+			var log logLines
+			line := newWire()
+			line.err = c.err
+			w := newWorld(t, core.Config{
+				Wake:   core.WakePolicy{Notify: line.Notify},
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			for range 20 {
 				w.publish(core.Event{Type: "a"})
 				time.Sleep(time.Second)
-				equal(t, len(line.notifies())-c.calls, c.afterward, "calls afterwards")
-				if n := log.count("cannot wake the relays"); n != c.warnings {
-					t.Errorf("%d warnings, want %d: %s", n, c.warnings, log.buf.String())
-				}
-			})
+			}
+			equal(t, len(line.notifies()), c.calls, "calls")
+			line.set(func() { line.err = nil })
+			w.publish(core.Event{Type: "a"})
+			time.Sleep(time.Second)
+			equal(t, len(line.notifies())-c.calls, c.afterward, "calls afterwards")
+			if n := log.count("cannot wake the relays"); n != c.warnings {
+				t.Errorf("%d warnings, want %d: %s", n, c.warnings, log.buf.String())
+			}
 		})
 	}
 }
@@ -378,37 +374,35 @@ func TestListenMisbehaves(t *testing.T) {
 			return nil
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log logLines
-				calls := 0
-				w := newWorld(t, core.Config{
-					Logger: slog.New(slog.NewTextHandler(&log, nil)),
-					Wake: core.WakePolicy{Listen: func(ctx context.Context, wake func()) error {
-						calls++ // one call at a time
-						return listen(ctx, wake)
-					}},
-				})
-				producer := join(t, w.repo, w.pub, core.Config{})
-				w.run()
-				time.Sleep(10 * time.Minute)
-				producer.publish(core.Event{Type: "a"})
-				time.Sleep(6 * time.Second)
-				w.atRest(1)
-				start := time.Now()
-				noError(t, w.stop())
-				if d := time.Since(start); d > 2*time.Second {
-					t.Errorf("Run returned after %s", d)
-				}
-				quiet := name == "has nothing to listen to" || name == "does not end in time"
-				if warned := log.count("are not heard"); warned != map[bool]int{true: 0, false: 1}[quiet] {
-					t.Errorf("%d warnings: %s", warned, log.buf.String())
-				}
-				if calls > 30 || quiet && calls != 1 {
-					t.Errorf("%d calls of Listen in ten minutes", calls)
-				}
-				time.Sleep(time.Hour) // until its goroutine ends
+		bubble(t, name, func(t *testing.T) {
+			var log logLines
+			calls := 0
+			w := newWorld(t, core.Config{
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Wake: core.WakePolicy{Listen: func(ctx context.Context, wake func()) error {
+					calls++ // one call at a time
+					return listen(ctx, wake)
+				}},
 			})
+			producer := join(t, w.repo, w.pub, core.Config{})
+			w.run()
+			time.Sleep(10 * time.Minute)
+			producer.publish(core.Event{Type: "a"})
+			time.Sleep(6 * time.Second)
+			w.atRest(1)
+			start := time.Now()
+			noError(t, w.stop())
+			if d := time.Since(start); d > 2*time.Second {
+				t.Errorf("Run returned after %s", d)
+			}
+			quiet := name == "has nothing to listen to" || name == "does not end in time"
+			if warned := log.count("are not heard"); warned != map[bool]int{true: 0, false: 1}[quiet] {
+				t.Errorf("%d warnings: %s", warned, log.buf.String())
+			}
+			if calls > 30 || quiet && calls != 1 {
+				t.Errorf("%d calls of Listen in ten minutes", calls)
+			}
+			time.Sleep(time.Hour) // until its goroutine ends
 		})
 	}
 }

@@ -33,116 +33,93 @@ var deadSubscriber = map[string]struct {
 // workers, and its effects wait until it is back.
 func TestDeadDestinationHoldsUpNoOther(t *testing.T) {
 	for name, c := range deadSubscriber {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const each, live = 25, 10
-				w := newEffects(t) // the effect goes to the tenant acme, whose subscriber works
-				var mu sync.Mutex
-				calls, running, most := map[string]int{}, 0, 0
-				back := false
-				worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
-					mu.Lock()
-					calls[e.Tenant]++
-					dead := e.Tenant == "dead" && !back
-					if dead {
-						running++
-						most = max(most, running)
-					}
-					mu.Unlock()
-					if !dead {
-						time.Sleep(20 * time.Millisecond)
-						return "ref", nil
-					}
-					defer func() {
-						mu.Lock()
-						defer mu.Unlock()
-						running--
-					}()
-					return "", c.call(ctx)
-				}, func(cfg *command.WorkerConfig) {
-					cfg.Destination = func(e command.Effect) string { return e.Tenant }
-				})
-				router := core.NewRouter()
-				worker.AddTo(router)
-				var opened atomic.Int64
-				outbox, err := core.New(core.Config{Repository: w.repo, Publisher: router, Observer: &core.Observer{
-					BreakerChanged: func(string, bool, error) { opened.Add(1) },
-				}})
-				if err != nil {
-					t.Fatal(err)
+		bubble(t, name, func(t *testing.T) {
+			const each, live = 25, 10
+			w := newEffects(t) // the effect goes to the tenant acme, whose subscriber works
+			var mu sync.Mutex
+			calls, running, most := map[string]int{}, 0, 0
+			back := false
+			worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
+				mu.Lock()
+				calls[e.Tenant]++
+				dead := e.Tenant == "dead" && !back
+				if dead {
+					running++
+					most = max(most, running)
 				}
-				w.inTx(func(ctx context.Context) error {
-					for i := range each {
-						for s := range live + 2 {
-							tenant := fmt.Sprint("live", s)
-							if s >= live { // twice as many calls, before the last of the others
-								tenant = "dead"
-							}
-							if _, _, err := w.queue.Enqueue(ctx, nil,
-								command.Effect{
-									Channel: "mail", Tenant: tenant,
-									Key: fmt.Sprint(s, ":", i),
-								}); err != nil {
-								return err
-							}
-						}
-					}
-					return nil
-				})
-				ctx, stop := context.WithCancel(context.Background())
-				done := make(chan error)
-				go func() { done <- outbox.Run(ctx) }()
-				time.Sleep(10 * time.Second)
-				count := func(tenant string) int {
+				mu.Unlock()
+				if !dead {
+					time.Sleep(20 * time.Millisecond)
+					return "ref", nil
+				}
+				defer func() {
 					mu.Lock()
 					defer mu.Unlock()
-					return calls[tenant]
-				}
-				for s := range live {
-					if n := count(fmt.Sprint("live", s)); n != each {
-						t.Errorf("live subscriber %d got %d of %d in 10s", s, n, each)
-					}
-				}
-				time.Sleep(5 * time.Minute)
-				spent, waiting := 0, 0
-				w.store.mu.Lock()
-				for _, r := range w.store.rows {
-					if r.Tenant == "dead" {
-						spent += r.Attempts
-						if r.Status != command.StatusCompleted && r.Status != command.StatusDead {
-							waiting++
-						}
-					}
-				}
-				w.store.mu.Unlock()
-				if waiting != 2*each || spent > c.spent {
-					t.Errorf("%d of %d wait, %d attempts spent", waiting, 2*each, spent)
-				}
-				// At most the first eight calls, then one after each 1, 2, 4, 8, 10, 10, ...
-				// seconds.
-				mu.Lock()
-				if n := calls["dead"]; n < 10 || n > 8+40 || most > 8 {
-					t.Errorf("the dead one got %d calls in five minutes, %d at once", n, most)
-				}
-				back = true
-				mu.Unlock()
-				time.Sleep(25 * time.Second)
-				w.store.mu.Lock()
-				for _, r := range w.store.rows {
-					if r.Status != command.StatusCompleted {
-						t.Errorf("after 25s with all back: %s of %s is %s", r.Key, r.Tenant, r.Status)
-						break
-					}
-				}
-				w.store.mu.Unlock()
-				if n := opened.Load(); n != 0 {
-					t.Errorf("the channel was stopped %d times", n)
-				}
-				stop()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+					running--
+				}()
+				return "", c.call(ctx)
+			}, func(cfg *command.WorkerConfig) {
+				cfg.Destination = func(e command.Effect) string { return e.Tenant }
 			})
+			var opened atomic.Int64
+			var all []command.Effect
+			for i := range each {
+				for s := range live + 2 {
+					tenant := fmt.Sprint("live", s)
+					if s >= live { // twice as many calls, before the last of the others
+						tenant = "dead"
+					}
+					all = append(all, command.Effect{Channel: "mail", Tenant: tenant, Key: fmt.Sprint(s, ":", i)})
+				}
+			}
+			w.enqueue(all...)
+			w.relay(worker, &core.Observer{BreakerChanged: func(string, bool, error) { opened.Add(1) }})
+			time.Sleep(10 * time.Second)
+			count := func(tenant string) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return calls[tenant]
+			}
+			for s := range live {
+				if n := count(fmt.Sprint("live", s)); n != each {
+					t.Errorf("live subscriber %d got %d of %d in 10s", s, n, each)
+				}
+			}
+			time.Sleep(5 * time.Minute)
+			spent, waiting := 0, 0
+			w.store.mu.Lock()
+			for _, r := range w.store.rows {
+				if r.Tenant == "dead" {
+					spent += r.Attempts
+					if r.Status != command.StatusCompleted && r.Status != command.StatusDead {
+						waiting++
+					}
+				}
+			}
+			w.store.mu.Unlock()
+			if waiting != 2*each || spent > c.spent {
+				t.Errorf("%d of %d wait, %d attempts spent", waiting, 2*each, spent)
+			}
+			// At most the first eight calls, then one after each 1, 2, 4, 8, 10, 10, ...
+			// seconds.
+			mu.Lock()
+			if n := calls["dead"]; n < 10 || n > 8+40 || most > 8 {
+				t.Errorf("the dead one got %d calls in five minutes, %d at once", n, most)
+			}
+			back = true
+			mu.Unlock()
+			time.Sleep(25 * time.Second)
+			w.store.mu.Lock()
+			for _, r := range w.store.rows {
+				if r.Status != command.StatusCompleted {
+					t.Errorf("after 25s with all back: %s of %s is %s", r.Key, r.Tenant, r.Status)
+					break
+				}
+			}
+			w.store.mu.Unlock()
+			if n := opened.Load(); n != 0 {
+				t.Errorf("the channel was stopped %d times", n)
+			}
 		})
 	}
 }
@@ -161,17 +138,9 @@ func TestEffectOfADestinationBecomesDead(t *testing.T) {
 		}, func(c *command.WorkerConfig) {
 			c.MaxAttempts, c.Destination = 4, func(command.Effect) string { return "there" }
 		})
-		router := core.NewRouter()
-		worker.AddTo(router)
-		outbox, err := core.New(core.Config{Repository: w.repo, Publisher: router})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer stop()
-		if err := outbox.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		w.relay(worker, nil)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
 		if rec.Status != command.StatusDead || rec.Attempts != 4 || calls != 4 {
 			t.Errorf("%d calls, %+v", calls, rec)
@@ -194,31 +163,16 @@ func TestEffectRefusedAloneIsNotDead(t *testing.T) {
 		}, func(c *command.WorkerConfig) {
 			c.MaxAttempts, c.Destination = 4, func(command.Effect) string { return "there" }
 		})
-		router := core.NewRouter()
-		worker.AddTo(router)
-		outbox, err := core.New(core.Config{Repository: w.repo, Publisher: router})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(context.Background())
-		done := make(chan error)
-		go func() { done <- outbox.Run(ctx) }()
+		w.relay(worker, nil)
 		time.Sleep(10 * time.Minute)
 		rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
 		if rec.Status != command.StatusFailed || rec.Attempts != 3 || calls.Load() > 25 {
 			t.Errorf("after an outage of 10 minutes: %d calls, %+v", calls.Load(), rec)
 		}
-		w.inTx(func(ctx context.Context) error {
-			_, _, err := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "mail", Tenant: "acme", Key: "2"})
-			return err
-		})
+		w.enqueue(command.Effect{Channel: "mail", Tenant: "acme", Key: "2"})
 		time.Sleep(90 * time.Second)
 		if rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != command.StatusDead {
 			t.Errorf("the destination takes others: %+v", rec)
-		}
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -244,30 +198,20 @@ func TestHandlerOfADestinationSays(t *testing.T) {
 			1, command.StatusDead,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newEffects(t)
-				calls := 0
-				worker := w.worker(func(ctx context.Context, _ command.Effect) (string, error) {
-					calls++
-					return "", c.says(ctx)
-				}, func(cfg *command.WorkerConfig) { cfg.Destination = func(command.Effect) string { return "there" } })
-				router := core.NewRouter()
-				worker.AddTo(router)
-				outbox, err := core.New(core.Config{Repository: w.repo, Publisher: router})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, stop := context.WithTimeout(context.Background(), time.Minute)
-				defer stop()
-				if err := outbox.Run(ctx); err != nil {
-					t.Error(err)
-				}
-				rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
-				if calls != c.calls || rec.Status != c.status || rec.Attempts > 1 {
-					t.Errorf("%d calls, %+v", calls, rec)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			w := newEffects(t)
+			calls := 0
+			worker := w.worker(func(ctx context.Context, _ command.Effect) (string, error) {
+				calls++
+				return "", c.says(ctx)
+			}, func(cfg *command.WorkerConfig) { cfg.Destination = func(command.Effect) string { return "there" } })
+			w.relay(worker, nil)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
+			if calls != c.calls || rec.Status != c.status || rec.Attempts > 1 {
+				t.Errorf("%d calls, %+v", calls, rec)
+			}
 		})
 	}
 }
@@ -277,22 +221,15 @@ func TestHandlerOfADestinationSays(t *testing.T) {
 func TestSweepPassesOverADeadDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEffects(t)
-		w.inTx(func(ctx context.Context) error {
-			for i := range 250 {
-				if _, _, err := w.queue.Enqueue(ctx, nil,
-					command.Effect{Channel: "mail", Tenant: "dead", Key: fmt.Sprint(i)}); err != nil {
-					return err
-				}
+		of := func(tenant string, n int) (all []command.Effect) {
+			for i := range n {
+				all = append(all, command.Effect{Channel: "mail", Tenant: tenant, Key: fmt.Sprint(i)})
 			}
-			time.Sleep(time.Second) // the others are due later
-			for i := range 20 {
-				if _, _, err := w.queue.Enqueue(ctx, nil,
-					command.Effect{Channel: "mail", Tenant: "live", Key: fmt.Sprint(i)}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+			return all
+		}
+		w.enqueue(of("dead", 250)...)
+		time.Sleep(time.Second) // the others are due later
+		w.enqueue(of("live", 20)...)
 		dead := 0
 		worker := w.worker(func(_ context.Context, e command.Effect) (string, error) {
 			if e.Tenant != "dead" {

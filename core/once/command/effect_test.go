@@ -3,9 +3,11 @@ package command_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -49,6 +51,47 @@ func (w *effects) inTx(fn func(ctx context.Context) error) {
 		func(ctx context.Context, _ core.Tx) error { return fn(ctx) }); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// enqueue writes effects in one transaction.
+func (w *effects) enqueue(all ...command.Effect) {
+	w.t.Helper()
+	w.inTx(func(ctx context.Context) error {
+		for _, e := range all {
+			if _, _, err := w.queue.Enqueue(ctx, nil, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// relay runs a relay that hands events to the worker, until the end of the test.
+func (w *effects) relay(worker *command.Worker, observer *core.Observer) {
+	w.t.Helper()
+	router := core.NewRouter()
+	worker.AddTo(router)
+	outbox, err := core.New(core.Config{
+		Repository: w.repo, Publisher: router, Observer: observer, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- outbox.Run(ctx) }()
+	w.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+// bubble runs fn as a subtest with a clock of its own.
+func bubble(t *testing.T, name string, fn func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, fn) })
 }
 
 func (w *effects) worker(handler command.Handler, set ...func(*command.WorkerConfig)) *command.Worker {

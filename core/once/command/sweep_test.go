@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -45,38 +44,36 @@ func TestWorkerRunFindsWhatNoEventWakes(t *testing.T) {
 			command.Retried,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newEffects(t)
-				calls := 0
-				var last command.ExecInfo
-				ctx, cancel := context.WithTimeout(t.Context(), c.after)
-				defer cancel()
-				done := make(chan error)
-				for range 3 { // processes
-					worker := w.worker(func(ctx context.Context, _ command.Effect) (string, error) {
-						calls++
-						return c.handle(ctx)
-					}, func(cfg *command.WorkerConfig) {
-						cfg.Observer = func(i command.ExecInfo) {
-							if i.Result != command.Skipped {
-								last = i
-							}
+		bubble(t, name, func(t *testing.T) {
+			w := newEffects(t)
+			calls := 0
+			var last command.ExecInfo
+			ctx, cancel := context.WithTimeout(t.Context(), c.after)
+			defer cancel()
+			done := make(chan error)
+			for range 3 { // processes
+				worker := w.worker(func(ctx context.Context, _ command.Effect) (string, error) {
+					calls++
+					return c.handle(ctx)
+				}, func(cfg *command.WorkerConfig) {
+					cfg.Observer = func(i command.ExecInfo) {
+						if i.Result != command.Skipped {
+							last = i
 						}
-					})
-					go func() { done <- worker.Run(ctx) }()
-				}
-				for range 3 {
-					if err := <-done; err != nil {
-						t.Error(err)
 					}
+				})
+				go func() { done <- worker.Run(ctx) }()
+			}
+			for range 3 {
+				if err := <-done; err != nil {
+					t.Error(err)
 				}
-				rec, _ := w.queue.Find(context.WithoutCancel(ctx), "acme", "mail", "1")
-				if calls != c.calls || rec.Status != c.status || rec.Attempts != c.spent || last.Result != c.outcome ||
-					last.Attempt != c.calls {
-					t.Errorf("%d calls, %+v, %+v", calls, rec, last)
-				}
-			})
+			}
+			rec, _ := w.queue.Find(context.WithoutCancel(ctx), "acme", "mail", "1")
+			if calls != c.calls || rec.Status != c.status || rec.Attempts != c.spent || last.Result != c.outcome ||
+				last.Attempt != c.calls {
+				t.Errorf("%d calls, %+v, %+v", calls, rec, last)
+			}
 		})
 	}
 }
@@ -89,49 +86,40 @@ func TestSweepStopsForOutages(t *testing.T) {
 		"hangs":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 		"hangs!": func(ctx context.Context) error { <-ctx.Done(); return core.Transient(ctx.Err()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newEffects(t)
-				w.inTx(func(ctx context.Context) error {
-					for i := range 4 {
-						_, _, err1 := w.queue.Enqueue(ctx, nil,
-							command.Effect{Channel: "mail", Key: fmt.Sprint("more", i)})
-						_, _, err2 := w.queue.Enqueue(ctx, nil, command.Effect{Channel: "fax", Key: fmt.Sprint(i)})
-						if err := errors.Join(err1, err2); err != nil {
-							return err
-						}
-					}
-					return nil
-				})
-				calls, back := 0, false
-				var called command.Effect
-				worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
-					calls++
-					called = e
-					if back {
-						return "ref", nil
-					}
-					return "", fail(ctx)
-				}, func(c *command.WorkerConfig) {
-					c.MaxAttempts = 1
-					c.Handlers["fax"] = func(context.Context, command.Effect) (string, error) { return "faxed", nil }
-				})
-				time.Sleep(6 * time.Minute)
-				start := time.Now()
-				n, err := worker.Sweep(t.Context())
-				if n != 4 || err != nil || calls != 1 || time.Since(start) > 5*time.Second {
-					t.Errorf("%d executed, %d calls, %v after %s", n, calls, err, time.Since(start))
+		bubble(t, name, func(t *testing.T) {
+			w := newEffects(t)
+			for i := range 4 {
+				w.enqueue(command.Effect{Channel: "mail", Key: fmt.Sprint("more", i)},
+					command.Effect{Channel: "fax", Key: fmt.Sprint(i)})
+			}
+			calls, back := 0, false
+			var called command.Effect
+			worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
+				calls++
+				called = e
+				if back {
+					return "ref", nil
 				}
-				if rec, _ := w.queue.Find(t.Context(), called.Tenant, "mail",
-					called.Key); rec.Status != command.StatusFailed || rec.Attempts != 0 {
-					t.Errorf("%+v", rec)
-				}
-				back = true
-				time.Sleep(6 * time.Minute)
-				if n, err = worker.Sweep(t.Context()); n != 5 || err != nil {
-					t.Errorf("after the outage %d, %v", n, err)
-				}
+				return "", fail(ctx)
+			}, func(c *command.WorkerConfig) {
+				c.MaxAttempts = 1
+				c.Handlers["fax"] = func(context.Context, command.Effect) (string, error) { return "faxed", nil }
 			})
+			time.Sleep(6 * time.Minute)
+			start := time.Now()
+			n, err := worker.Sweep(t.Context())
+			if n != 4 || err != nil || calls != 1 || time.Since(start) > 5*time.Second {
+				t.Errorf("%d executed, %d calls, %v after %s", n, calls, err, time.Since(start))
+			}
+			if rec, _ := w.queue.Find(t.Context(), called.Tenant, "mail",
+				called.Key); rec.Status != command.StatusFailed || rec.Attempts != 0 {
+				t.Errorf("%+v", rec)
+			}
+			back = true
+			time.Sleep(6 * time.Minute)
+			if n, err = worker.Sweep(t.Context()); n != 5 || err != nil {
+				t.Errorf("after the outage %d, %v", n, err)
+			}
 		})
 	}
 }
@@ -139,35 +127,33 @@ func TestSweepStopsForOutages(t *testing.T) {
 // If the store fails, a sweep executes nothing and returns the error, and Run goes on.
 func TestSweepWithoutStore(t *testing.T) {
 	for _, call := range []string{"overdue", "claim"} {
-		t.Run(call, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newEffects(t)
-				down := errors.New("database is down")
-				w.store.fail = func(c string) error {
-					if c == call {
-						return down
-					}
-					return nil
+		bubble(t, call, func(t *testing.T) {
+			w := newEffects(t)
+			down := errors.New("database is down")
+			w.store.fail = func(c string) error {
+				if c == call {
+					return down
 				}
-				worker := w.worker(func(context.Context, command.Effect) (string, error) { return "ref", nil })
-				time.Sleep(6 * time.Minute)
-				if n, err := worker.Sweep(t.Context()); n != 0 || !errors.Is(err, down) {
-					t.Errorf("%d, %v", n, err)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				time.AfterFunc(30*time.Minute, func() {
-					w.store.mu.Lock()
-					defer w.store.mu.Unlock()
-					w.store.fail = nil
-				})
-				if err := worker.Run(ctx); err != nil {
-					t.Error(err)
-				}
-				if rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != command.StatusCompleted {
-					t.Errorf("%+v", rec)
-				}
+				return nil
+			}
+			worker := w.worker(func(context.Context, command.Effect) (string, error) { return "ref", nil })
+			time.Sleep(6 * time.Minute)
+			if n, err := worker.Sweep(t.Context()); n != 0 || !errors.Is(err, down) {
+				t.Errorf("%d, %v", n, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			time.AfterFunc(30*time.Minute, func() {
+				w.store.mu.Lock()
+				defer w.store.mu.Unlock()
+				w.store.fail = nil
 			})
+			if err := worker.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			if rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1"); rec.Status != command.StatusCompleted {
+				t.Errorf("%+v", rec)
+			}
 		})
 	}
 }

@@ -91,41 +91,39 @@ func TestWorkerOutcomes(t *testing.T) {
 func TestWorkerWithoutStore(t *testing.T) {
 	down := errors.New("database is down")
 	for call, calls := range map[string]int{"claim": 0, "complete": 1, "fail": 1} {
-		t.Run(call, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newEffects(t)
-				w.store.fail = func(c string) error {
-					if c == call {
-						return down
-					}
-					return nil
+		bubble(t, call, func(t *testing.T) {
+			w := newEffects(t)
+			w.store.fail = func(c string) error {
+				if c == call {
+					return down
 				}
-				n := 0
-				worker := w.worker(func(context.Context, command.Effect) (string, error) {
-					n++
-					if call == "fail" {
-						return "", core.Permanent(errors.New("no"))
-					}
-					return "ref", nil
-				})
-				err := worker.Publish(t.Context(), w.delivery(1))
-				if class, _ := core.ClassOf(err); !errors.Is(err, down) || class != core.ClassKeyUnavailable ||
-					n != calls {
-					t.Errorf("%v after %d calls", err, n)
+				return nil
+			}
+			n := 0
+			worker := w.worker(func(context.Context, command.Effect) (string, error) {
+				n++
+				if call == "fail" {
+					return "", core.Permanent(errors.New("no"))
 				}
-				if call != "claim" && w.store.calls[call] < 3 {
-					t.Errorf("%s was tried %d times", call, w.store.calls[call])
-				}
-				// The lease ends and the store works again. The next worker completes the effect.
-				w.store.fail = nil
-				time.Sleep(time.Minute)
-				receipt, err := w.worker(func(context.Context, command.Effect) (string, error) {
-					return "again", nil
-				}).PublishWithReceipt(t.Context(), w.delivery(1))
-				if err != nil || receipt != "again" {
-					t.Errorf("%q, %v", receipt, err)
-				}
+				return "ref", nil
 			})
+			err := worker.Publish(t.Context(), w.delivery(1))
+			if class, _ := core.ClassOf(err); !errors.Is(err, down) || class != core.ClassKeyUnavailable ||
+				n != calls {
+				t.Errorf("%v after %d calls", err, n)
+			}
+			if call != "claim" && w.store.calls[call] < 3 {
+				t.Errorf("%s was tried %d times", call, w.store.calls[call])
+			}
+			// The lease ends and the store works again. The next worker completes the effect.
+			w.store.fail = nil
+			time.Sleep(time.Minute)
+			receipt, err := w.worker(func(context.Context, command.Effect) (string, error) {
+				return "again", nil
+			}).PublishWithReceipt(t.Context(), w.delivery(1))
+			if err != nil || receipt != "again" {
+				t.Errorf("%q, %v", receipt, err)
+			}
 		})
 	}
 }
@@ -273,59 +271,33 @@ func TestChannelOfSeveralDestinationsIsTold(t *testing.T) {
 			return nil
 		}, false, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newEffects(t)
-				var out safeBuffer
-				var away atomic.Bool
-				worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
-					return "ref", c.call(ctx, e, away.Load())
-				}, func(cfg *command.WorkerConfig) {
-					cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
-					if c.named {
-						cfg.Destination = func(e command.Effect) string { return e.Tenant }
-					}
-				})
-				router := core.NewRouter()
-				worker.AddTo(router)
-				outbox, err := core.New(core.Config{
-					Repository: w.repo, Publisher: router,
-					Logger: slog.New(slog.DiscardHandler),
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, stop := context.WithCancel(context.Background())
-				done := make(chan error)
-				go func() { done <- outbox.Run(ctx) }()
-				for i := range 40 {
-					away.Store(i%4 == 3)
-					w.inTx(func(ctx context.Context) error {
-						for s, tenant := range []string{"live", "dead", "live", "live"} {
-							if tenant == "dead" && i%10 > 0 {
-								continue
-							}
-							if _, _, err := w.queue.Enqueue(ctx, nil,
-								command.Effect{
-									Channel: "mail", Tenant: tenant,
-									Key: fmt.Sprint(i, ":", s),
-								}); err != nil {
-								return err
-							}
-						}
-						return nil
-					})
-					time.Sleep(30 * time.Second)
-				}
-				stop()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
-				if got := out.String(); strings.Count(got, "\n") != c.told ||
-					c.told > 0 && !strings.Contains(got, "channel=mail") {
-					t.Errorf("logged %q, want %d lines", got, c.told)
+		bubble(t, name, func(t *testing.T) {
+			w := newEffects(t)
+			var out safeBuffer
+			var away atomic.Bool
+			worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
+				return "ref", c.call(ctx, e, away.Load())
+			}, func(cfg *command.WorkerConfig) {
+				cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
+				if c.named {
+					cfg.Destination = func(e command.Effect) string { return e.Tenant }
 				}
 			})
+			w.relay(worker, nil)
+			for i := range 40 {
+				away.Store(i%4 == 3)
+				for s, tenant := range []string{"live", "dead", "live", "live"} {
+					if tenant == "live" || i%10 == 0 {
+						w.enqueue(command.Effect{Channel: "mail", Tenant: tenant, Key: fmt.Sprint(i, ":", s)})
+					}
+				}
+				time.Sleep(30 * time.Second)
+			}
+			synctest.Wait()
+			if got := out.String(); strings.Count(got, "\n") != c.told ||
+				c.told > 0 && !strings.Contains(got, "channel=mail") {
+				t.Errorf("logged %q, want %d lines", got, c.told)
+			}
 		})
 	}
 }

@@ -240,9 +240,7 @@ func TestEventDefaults(t *testing.T) {
 		row.KeyID != core.NewKeyID("", "order.placed", "order/7") || row.KeySeq == 0 {
 		t.Errorf("stored as row %s, key id %x, key_seq %d", row.ID, row.KeyID, row.KeySeq)
 	}
-	if _, err := core.NewRowID(e.ID, "t"); err != nil {
-		t.Error(err)
-	}
+	noError(t, errOf(core.NewRowID(e.ID, "t")))
 }
 
 func TestEventKey(t *testing.T) {

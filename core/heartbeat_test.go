@@ -194,12 +194,8 @@ func TestHeartbeatForgotten(t *testing.T) {
 // none.
 func TestRelaysUnsupported(t *testing.T) {
 	ob := newOutbox(t, core.Config{Repository: struct{ core.Repository }{outboxtest.NewRepository()}})
-	if _, err := ob.Relays(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("Relays: %v", err)
-	}
-	if _, err := ob.UnrelayedTopics(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("UnrelayedTopics: %v", err)
-	}
+	wantErr(t, errOf(ob.Relays(t.Context())), errors.ErrUnsupported, "Relays")
+	wantErr(t, errOf(ob.UnrelayedTopics(t.Context())), errors.ErrUnsupported, "UnrelayedTopics")
 }
 
 // Two builds of one program are told apart, by version or by revision.

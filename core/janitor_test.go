@@ -82,11 +82,9 @@ func archiveWorld(t *testing.T, keep core.Retention, cleaned func(rows int)) (re
 	}
 	publish(core.Event{Type: "discarded", Delay: time.Hour})
 	id := repo.Rows()[0].ID
-	if _, err := ob.Discard(t.Context(), core.AdminRequest{
+	must(t, errOf(ob.Discard(t.Context(), core.AdminRequest{
 		IDs: []core.RowID{id}, Actor: "ann", Reason: "a test", Force: true,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- ob.Run(ctx) }()

@@ -359,9 +359,7 @@ func TestNoMoreSettingsThanRelaysRead(t *testing.T) {
 	for what, err := range map[string]error{"pause": pause(1000), "rate": rate(1000, 1)} {
 		wantErr(t, err, core.ErrInvalidRequest, "another %s", what)
 	}
-	if _, err := ob.Resume(ctx, core.ResumeRequest{Topic: "t7", Actor: "a", Reason: "r"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(ob.Resume(ctx, core.ResumeRequest{Topic: "t7", Actor: "a", Reason: "r"})))
 	if err := errors.Join(rate(7, 0), pause(1000), rate(1000, 1)); err != nil {
 		t.Errorf("in the place of one: %v", err)
 	}

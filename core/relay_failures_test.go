@@ -136,9 +136,7 @@ func TestDiscardUnblocksKey(t *testing.T) {
 			{IDs: []core.RowID{{}}},
 			{IDs: []core.RowID{dead[0].ID}, Actor: "me"},
 		} {
-			if _, err := w.ob.Discard(t.Context(), bad); !errors.Is(err, core.ErrInvalidRequest) {
-				t.Errorf("Discard(%+v): %v, want ErrInvalidRequest", bad, err)
-			}
+			wantErr(t, errOf(w.ob.Discard(t.Context(), bad)), core.ErrInvalidRequest, "Discard(%+v)", bad)
 		}
 		if n, err := w.ob.Discard(t.Context(), core.AdminRequest{
 			IDs: []core.RowID{dead[0].ID}, Actor: "me",

@@ -125,9 +125,7 @@ func TestOutcomeUnknown(t *testing.T) {
 			w := newWorld(t, core.Config{}).run()
 			tx, err := w.repo.Begin(t.Context())
 			must(t, err)
-			if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"})))
 			tx.FailCommit(fault)
 			wantErr(t, tx.Commit(), core.ErrCommitUnknown, "Commit")
 			time.Sleep(time.Minute)
@@ -162,9 +160,7 @@ func TestLateCommitIsLeftToThePoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{}).run()
 		tx, _ := w.repo.Begin(t.Context())
-		if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"})))
 		time.Sleep(9500 * time.Millisecond) // the lease of 10 s is nearly over
 		must(t, tx.Commit())
 		time.Sleep(30 * time.Second)

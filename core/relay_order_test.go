@@ -174,9 +174,7 @@ func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 			tx, err := repo.Begin(t.Context())
 			must(t, err)
 			tx.OnOutcome(func(core.Outcome) { <-told })
-			if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: "k"})))
 			tx.FailCommit(tt.fault)
 			ended := make(chan error, 1)
 			go func() { ended <- tx.Commit() }()

@@ -170,9 +170,7 @@ func TestFreshProcessSparesWhatOthersRefused(t *testing.T) {
 				ClaimRef: core.ClaimRef{ID: rows[0].ID, ClaimNo: rows[0].ClaimNo}, Kind: core.FailRetry,
 				Code: "transient",
 			}
-			if _, err := repo.MarkFailed(t.Context(), "other", []core.Failure{f}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(repo.MarkFailed(t.Context(), "other", []core.Failure{f})))
 		}
 		w := join(t, repo, pub, core.Config{}).run()
 		time.Sleep(10 * time.Minute)

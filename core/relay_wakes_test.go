@@ -134,9 +134,7 @@ func TestTransactionThatOutlivesItsLease(t *testing.T) {
 			w := newWorld(t, core.Config{PollInterval: time.Hour, MaxPollInterval: time.Hour}).run()
 			tx, err := w.repo.Begin(t.Context())
 			must(t, err)
-			if _, err := w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: key}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(w.ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: key})))
 			time.Sleep(15 * time.Second)
 			must(t, tx.Commit())
 			time.Sleep(2 * time.Second)

@@ -50,9 +50,7 @@ func loseClaims(t *testing.T, w *world, times int) {
 			Node: fmt.Sprint("gone", n), ClaimNo: 1, Lease: 30 * time.Second, MaxLease: time.Hour, Limit: 5000,
 			MaxBytes: 1 << 30, Run: 5000, Keys: 5000,
 		}
-		if _, err := w.repo.ClaimUnordered(t.Context(), req); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(w.repo.ClaimUnordered(t.Context(), req)))
 		if _, _, err := w.repo.ClaimHeads(t.Context(), req, core.KeyID{}); err != nil {
 			t.Fatal(err)
 		}

@@ -219,9 +219,7 @@ func TestWhatIsNotified(t *testing.T) {
 			}
 			tx, err := w.repo.Begin(t.Context())
 			must(t, err)
-			if _, err := w.ob.Publish(t.Context(), tx, c.event); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(w.ob.Publish(t.Context(), tx, c.event)))
 			time.Sleep(time.Second)
 			equal(t, len(line.notifies()), 0, "Notifies before the commit")
 			if c.end == nil {

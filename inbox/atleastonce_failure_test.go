@@ -77,12 +77,10 @@ func TestAtLeastOnceAfterACrashedHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 2, -1 })
 		key := once.Key{Scope: once.Scope("inbox", "search", "index"), ID: "e"}
-		if _, err := l.store.Acquire(t.Context(), once.Request{
+		must(t, errOf(l.store.Acquire(t.Context(), once.Request{
 			Key: key, Owner: "dead", Lease: 30 * time.Second,
 			TTL: time.Hour,
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})))
 		start, runs := time.Now(), 0
 		deliveries := l.redeliver(func(*message.Message) ([]*message.Message, error) { runs++; return nil, nil }, "e")
 		if took := time.Since(start); deliveries > 4 || took < 30*time.Second || took > 31*time.Second {

@@ -53,17 +53,13 @@ func TestAtLeastOnce(t *testing.T) {
 	})
 	msg := event(t.Context(), "e")
 	for n, want := range []error{errHandler, nil, nil} {
-		if _, err := h(msg); !errors.Is(err, want) {
-			t.Errorf("delivery %d: %v", n, err)
-		}
+		wantErr(t, errOf(h(msg)), want, "delivery %d", n)
 		equal(t, msg.Context(), t.Context(), "the context was not restored")
 	}
 	if calls != 2 || heard != "fipd" {
 		t.Errorf("%d calls, heard %q", calls, heard)
 	}
-	if _, err := h(message.NewMessage("", nil)); !errors.Is(err, inbox.ErrInvalidMessage) {
-		t.Errorf("without an id: %v", err)
-	}
+	wantErr(t, errOf(h(message.NewMessage("", nil))), inbox.ErrInvalidMessage, "without an id")
 }
 
 // Produced messages are published before the mark. After the mark the handler would not run again,

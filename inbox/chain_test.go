@@ -31,9 +31,7 @@ func TestChainOrder(t *testing.T) {
 		order = nil
 		chain, err := inbox.Chain(c)
 		must(t, err)
-		if _, err := chain(w.handler)(event(t.Context(), name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(chain(w.handler)(event(t.Context(), name))))
 		want := 0
 		if c.Retry != nil {
 			want++

@@ -77,9 +77,7 @@ func TestRedriveRefusesIncompleteRequests(t *testing.T) {
 		"no reason":        {Keys: []inbox.Key{key}, Actor: "a"},
 		"another consumer": {Keys: []inbox.Key{{Consumer: "c", Handler: "h", EventID: "e"}}, Actor: "a", Reason: "r"},
 	} {
-		if _, err := w.in.Redrive(t.Context(), req); !errors.Is(err, inbox.ErrInvalidRequest) {
-			t.Errorf("%s: %v", name, err)
-		}
+		wantErr(t, errOf(w.in.Redrive(t.Context(), req)), inbox.ErrInvalidRequest, "%s", name)
 	}
 }
 

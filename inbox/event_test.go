@@ -59,9 +59,7 @@ func TestEventID(t *testing.T) {
 			}
 		})
 	}
-	if _, err := w.in.Event(nil); !errors.Is(err, inbox.ErrInvalidMessage) {
-		t.Errorf("nil: %v", err)
-	}
+	wantErr(t, errOf(w.in.Event(nil)), inbox.ErrInvalidMessage, "nil")
 }
 
 // A CloudEvent in structured mode has its identity in the document, and only the content type says
@@ -133,9 +131,7 @@ func TestTenantIsFinal(t *testing.T) {
 		return nil, nil
 	})
 	for _, msg := range []*message.Message{first, event(t.Context(), "e")} {
-		if _, err := h(msg); err != nil {
-			t.Error(err)
-		}
+		noError(t, errOf(h(msg)))
 	}
 	equal(t, runs, 1, "runs")
 }

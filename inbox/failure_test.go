@@ -98,12 +98,10 @@ func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)
 		}
-		if _, err := slow.in.Redrive(t.Context(), inbox.RedriveRequest{
+		must(t, errOf(slow.in.Redrive(t.Context(), inbox.RedriveRequest{
 			Keys:  []inbox.Key{list[0].Key},
 			Actor: "ada", Reason: "fixed",
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})))
 		redriven := time.Now()
 		if _, err := slow.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
 			"e"); !errors.Is(err, inbox.ErrDead) || time.Since(redriven) < inbox.DefaultMinAge {

@@ -186,9 +186,7 @@ func TestAPoisonQueueInsideIsNoticed(t *testing.T) {
 func TestATransactionInTheContextIsRefused(t *testing.T) {
 	w := newWorld(t)
 	twice := w.in.Middleware(w.in.Middleware(w.handler))
-	if _, err := twice(event(t.Context(), "e")); !errors.Is(err, inbox.ErrInTransaction) {
-		t.Errorf("twice: %v", err)
-	}
+	wantErr(t, errOf(twice(event(t.Context(), "e"))), inbox.ErrInTransaction, "twice")
 	w.effect("e", 0)
 	tx, err := w.repo.Begin(t.Context())
 	must(t, err)

@@ -73,9 +73,7 @@ func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 	}
 	for range 10 { // gochannel delivers again until it is closed
 		wantErr(t, w.deliver(w.handler, event(ctx, "e")), context.Canceled, "deliver")
-		if _, err := l.h(w.handler)(event(ctx, "e")); !errors.Is(err, context.Canceled) {
-			t.Errorf("lease: %v", err)
-		}
+		wantErr(t, errOf(l.h(w.handler)(event(ctx, "e"))), context.Canceled, "lease")
 	}
 	for _, err := range w.in.ProcessBatch(ctx, []*message.Message{event(ctx, "e")}, nil) {
 		wantErr(t, err, context.Canceled, "batch")

@@ -2,7 +2,6 @@ package watermillbridge_test
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -78,9 +77,7 @@ func TestAMessageArrivesAsItWas(t *testing.T) {
 
 			// The same message again is the same event. It may be sent to another topic, as a
 			// forwarder does.
-			if _, err := through(t, ob, "orders", msg); !errors.Is(err, core.ErrDuplicateEvent) {
-				t.Errorf("the same message again: err = %v, want ErrDuplicateEvent", err)
-			}
+			wantErr(t, errOf(through(t, ob, "orders", msg)), core.ErrDuplicateEvent, "the same message again")
 			on, err := through(t, ob, "elsewhere", got)
 			if err != nil || len(on) != 1 {
 				t.Fatalf("forwarded: %d messages, err %v", len(on), err)
@@ -111,9 +108,7 @@ func TestWhatCannotBeCarriedIsRefused(t *testing.T) {
 			ob := outboxtest.NewOutbox(t, core.Config{})
 			msg := message.NewMessage(watermill.NewUUID(), nil)
 			change(msg)
-			if _, err := through(t, ob, "orders", msg); !errors.Is(err, core.ErrInvalidEvent) {
-				t.Errorf("err = %v, want ErrInvalidEvent", err)
-			}
+			wantErr(t, errOf(through(t, ob, "orders", msg)), core.ErrInvalidEvent, "err")
 			equal(t, len(ob.Repository.Rows()), 0, "rows were written")
 		})
 	}
@@ -156,9 +151,7 @@ func TestMessagesDerivedFromAConsumedOne(t *testing.T) {
 	}
 
 	copied := one.Copy() // it has the same UUID: the same event
-	if _, err := through(t, ob, "invoices", copied); !errors.Is(err, core.ErrDuplicateEvent) {
-		t.Errorf("a copy: err = %v, want ErrDuplicateEvent", err)
-	}
+	wantErr(t, errOf(through(t, ob, "invoices", copied)), core.ErrDuplicateEvent, "a copy")
 	named := message.NewMessage(watermill.NewUUID(), nil) // not derived: its event id counts
 	named.Metadata[core.HeaderEventID] = consumed.UUID
 	if sent, err := through(t, ob, "invoices", named); err != nil ||

@@ -2,7 +2,6 @@ package watermillbridge_test
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"reflect"
 	"strings"
@@ -121,12 +120,8 @@ func TestEventFromMessageRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := bridge.EventFromMessage(nil); !errors.Is(err, bridge.ErrNotOutboxMessage) {
-		t.Errorf("nil: err = %v", err)
-	}
-	if _, err := bridge.EventFromMessage(&message.Message{}); !errors.Is(err, bridge.ErrNotOutboxMessage) {
-		t.Errorf("zero message: err = %v", err)
-	}
+	wantErr(t, errOf(bridge.EventFromMessage(nil)), bridge.ErrNotOutboxMessage, "nil")
+	wantErr(t, errOf(bridge.EventFromMessage(&message.Message{})), bridge.ErrNotOutboxMessage, "zero message")
 }
 
 func TestNewMessageCarriesTheContext(t *testing.T) {

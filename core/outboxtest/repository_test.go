@@ -72,14 +72,10 @@ func TestWaitingForAKeyEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := outboxtest.NewRepository()
 		first := begin(t, r)
-		if _, err := insert(t.Context(), r, first, "k"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(insert(t.Context(), r, first, "k")))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := insert(ctx, r, begin(t, r), "k"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("insert while the key is locked: %v", err)
-		}
+		wantErr(t, errOf(insert(ctx, r, begin(t, r), "k")), context.DeadlineExceeded, "insert while the key is locked")
 	})
 }
 
@@ -90,9 +86,7 @@ func TestDeadlockHasAVictim(t *testing.T) {
 				r := outboxtest.NewRepository(outboxtest.WithDialect(d))
 				one, two := begin(t, r), begin(t, r)
 				for tx, key := range map[*outboxtest.Tx]string{one: "a", two: "b"} {
-					if _, err := insert(t.Context(), r, tx, key); err != nil {
-						t.Fatal(err)
-					}
+					must(t, errOf(insert(t.Context(), r, tx, key)))
 				}
 				done := make(chan error, 1)
 				go func() {
@@ -133,9 +127,7 @@ func TestCommitFaults(t *testing.T) {
 			r := outboxtest.NewRepository(outboxtest.WithDialect(d))
 			r.FailCommit(tt.fault)
 			tx := begin(t, r)
-			if _, err := insert(t.Context(), r, tx, "k"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(insert(t.Context(), r, tx, "k")))
 			var heard []core.Outcome
 			tx.OnOutcome(func(o core.Outcome) { heard = append(heard, o) })
 			err := tx.Commit()
@@ -157,9 +149,7 @@ func TestClock(t *testing.T) {
 	commit := func() outboxtest.Row {
 		t.Helper()
 		tx := begin(t, r)
-		if _, err := insert(t.Context(), r, tx, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(insert(t.Context(), r, tx, "")))
 		must(t, tx.Commit())
 		rows := r.Rows()
 		return rows[len(rows)-1]
@@ -178,9 +168,7 @@ func TestClock(t *testing.T) {
 func TestRowsAreCopies(t *testing.T) {
 	r := outboxtest.NewRepository()
 	tx := begin(t, r)
-	if _, err := insert(t.Context(), r, tx, "k"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(insert(t.Context(), r, tx, "k")))
 	if len(r.Rows()) != 0 || r.Keys() != 1 {
 		t.Errorf("%d rows and %d keys before the commit", len(r.Rows()), r.Keys())
 	}
@@ -198,9 +186,7 @@ func TestRowsAreCopies(t *testing.T) {
 func TestUntrackedTransaction(t *testing.T) {
 	ob := outboxtest.NewOutbox(t, core.Config{})
 	tx := begin(t, ob.Repository)
-	if _, err := ob.Publish(t.Context(), tx.Untracked(), core.Event{Type: "t"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(ob.Publish(t.Context(), tx.Untracked(), core.Event{Type: "t"})))
 	must(t, tx.Commit())
 	must(t, ob.Drain(t.Context()))
 	outboxtest.RequirePublished(t, ob.Publisher, outboxtest.Match{Type: "t"})
@@ -230,22 +216,16 @@ func TestTransactionsOfOthers(t *testing.T) {
 		own, err := sqltx.TxOf(t.Context(), tx)
 		must(t, err)
 		for _, typ := range types {
-			if _, err := ob.Publish(t.Context(), own, core.Event{Type: typ, Key: "k", Topic: "t"}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(ob.Publish(t.Context(), own, core.Event{Type: typ, Key: "k", Topic: "t"})))
 		}
 	}
 	for _, commit := range []bool{false, true} {
 		tx, err := db.BeginTx(t.Context(), nil)
 		must(t, err)
 		publish(tx, fmt.Sprint("kept.", commit))
-		if _, err := tx.ExecContext(t.Context(), "SAVEPOINT s"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(tx.ExecContext(t.Context(), "SAVEPOINT s")))
 		publish(tx, "dropped")
-		if _, err := tx.ExecContext(t.Context(), "ROLLBACK TO SAVEPOINT s"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(tx.ExecContext(t.Context(), "ROLLBACK TO SAVEPOINT s")))
 		equal(t, len(ob.Repository.Rows()), 0, "rows before the commit")
 		end := tx.Rollback
 		if commit {
@@ -278,9 +258,7 @@ func TestStatements(t *testing.T) {
 	if err != nil || rows.Next() || rows.Err() != nil || rows.Close() != nil {
 		t.Errorf("query: %v", err)
 	}
-	if _, err := tx.Query(t.Context(), "bad"); !errors.Is(err, reason) {
-		t.Errorf("bad: %v", err)
-	}
+	wantErr(t, errOf(tx.Query(t.Context(), "bad")), reason, "bad")
 	if _, err := tx.Exec(t.Context(), "UPDATE y"); err == nil || len(seen) != 2 {
 		t.Errorf("a statement after an error on PostgreSQL: %v, seen %q", err, seen)
 	}
@@ -341,3 +319,6 @@ func equal[T comparable](t testing.TB, got, want T, format string, args ...any) 
 		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), got, want)
 	}
 }
+
+// errOf returns the error of a call whose result does not matter.
+func errOf[T any](_ T, err error) error { return err }

@@ -31,9 +31,7 @@ func TestDoctorRabbitMQ(t *testing.T) {
 	w, address := rabbitWorld(t, here, missing), strings.TrimSuffix(server(t, "OUTBOX_TEST_RABBITMQ"), "/")
 	ch := channelTo(t, address)
 	must(t, ch.ExchangeDeclare(here, "fanout", true, false, false, false, nil))
-	if _, err := ch.QueueDeclare(here, true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(ch.QueueDeclare(here, true, false, false, false, nil)))
 	defer func() {
 		_ = ch.ExchangeDelete(here, false, false)
 		_, _ = ch.QueueDelete(here, false, false, false)
@@ -118,9 +116,7 @@ func TestDoctorRabbitMQComparesDeclarations(t *testing.T) {
 		"memory": {false, nil, []ask{{asQueue, "topology=topic"}}},
 	} {
 		topic := unique() + name
-		if _, err := ch.QueueDeclare(topic, c.durable, false, false, false, c.args); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(ch.QueueDeclare(topic, c.durable, false, false, false, c.args)))
 		t.Cleanup(func() { deleteQueue(t, address, topic) })
 		must(t, ch.ExchangeDeclare(topic, "direct", true, false, false, false, nil))
 		t.Cleanup(func() { deleteExchange(t, address, topic) })

@@ -155,9 +155,7 @@ func TestDoctorServer(t *testing.T) {
 			for _, stmt := range []string{
 				"UPDATE outbox_event SET attempts = attempts", "SELECT pg_stat_force_next_flush()", "SELECT 1",
 			} {
-				if _, err := conn.ExecContext(w.Context(), stmt); err != nil {
-					w.Fatal(err)
-				}
+				must(w, errOf(conn.ExecContext(w.Context(), stmt)))
 			}
 			w.requireFinding(levelWarning, "vacuum", "1 dead tuples", "--max-dead-tuples", "0")
 		case core.MySQL:
@@ -166,9 +164,7 @@ func TestDoctorServer(t *testing.T) {
 		tx, err := w.open().BeginTx(w.Context(), nil)
 		must(w, err)
 		defer tx.Rollback()
-		if _, err := tx.ExecContext(w.Context(), "UPDATE outbox_event SET attempts = attempts"); err != nil {
-			w.Fatal(err)
-		}
+		must(w, errOf(tx.ExecContext(w.Context(), "UPDATE outbox_event SET attempts = attempts")))
 		// MariaDB repeats its last answer until nobody has asked for 100 ms.
 		w.until(300*time.Millisecond, func() bool {
 			var all []finding

@@ -262,10 +262,8 @@ func (w *world) readSlot() (name string) {
 	conn, err := db.Conn(w.Context())
 	must(w, err)
 	name = unique() // it is temporary: its connection reads it
-	if _, err := conn.ExecContext(w.Context(),
-		"SELECT pg_create_logical_replication_slot('"+name+"', 'pgoutput', true)"); err != nil {
-		w.Fatal(err)
-	}
+	must(w, errOf(conn.ExecContext(w.Context(),
+		"SELECT pg_create_logical_replication_slot('"+name+"', 'pgoutput', true)")))
 	w.Cleanup(func() {
 		_, _ = conn.ExecContext(context.Background(), "SELECT pg_drop_replication_slot('"+name+"')")
 		_ = conn.Close()

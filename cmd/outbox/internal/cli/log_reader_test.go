@@ -55,10 +55,8 @@ func TestLogReader(t *testing.T) {
 		defer conn.Close()
 		name := unique() // it is temporary: its connection reads it
 		defer func() { _, _ = conn.ExecContext(w.Context(), "SELECT pg_drop_replication_slot('"+name+"')") }()
-		if _, err := conn.ExecContext(w.Context(),
-			"SELECT pg_create_logical_replication_slot('"+name+"', 'pgoutput', true)"); err != nil {
-			w.Fatal(err)
-		}
+		must(w, errOf(conn.ExecContext(w.Context(),
+			"SELECT pg_create_logical_replication_slot('"+name+"', 'pgoutput', true)")))
 		w.requireFinding(levelOK, "log", "slot "+name+" is read")
 		w.mentionsLog(true) // whether the reader of the slot has published them, no table knows
 		w.requireFinding(levelWarning, "log", "the reader of slot "+name, "--max-log-behind", "-1")
@@ -104,10 +102,8 @@ func TestLogReader(t *testing.T) {
 		// Two slots of walrelay publish each event twice.
 		second := unique()
 		defer func() { _, _ = conn.ExecContext(w.Context(), "SELECT pg_drop_replication_slot('"+second+"')") }()
-		if _, err := conn.ExecContext(w.Context(),
-			"SELECT pg_create_logical_replication_slot('"+second+"', 'pgoutput', true)"); err != nil {
-			w.Fatal(err)
-		}
+		must(w, errOf(conn.ExecContext(w.Context(),
+			"SELECT pg_create_logical_replication_slot('"+second+"', 'pgoutput', true)")))
 		w.exec("INSERT INTO outbox_log VALUES ('" + second + "', 'vm-2', false, '0/0')")
 		w.requireFinding(levelWarning, "log", "walrelay has more than one slot for \"outbox_event\"")
 	})

@@ -284,3 +284,6 @@ func equal[T comparable](t testing.TB, got, want T, format string, args ...any) 
 		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), got, want)
 	}
 }
+
+// errOf returns the error of a call whose result does not matter.
+func errOf[T any](_ T, err error) error { return err }

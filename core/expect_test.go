@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
 // must ends the test if err is not nil.
@@ -68,3 +69,13 @@ func bubble(t *testing.T, name string, fn func(t *testing.T)) {
 
 // errOf returns the error of a call whose result does not matter.
 func errOf[T any](_ T, err error) error { return err }
+
+// refusing answers the events that m selects with err.
+func refusing(m outboxtest.Match, err error) func(core.Delivery) error {
+	return func(d core.Delivery) error {
+		if m.Matches(d) {
+			return err
+		}
+		return nil
+	}
+}

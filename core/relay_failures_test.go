@@ -443,12 +443,7 @@ func TestUnroutableUntilARouteWasSeen(t *testing.T) {
 		inOrder(t, w.pub.Accepted())
 
 		// From here on the topic has a route, so an event without a route is at fault.
-		w.pub.FailFor(func(d core.Delivery) error {
-			if d.AggregateID == "lost" {
-				return core.Unroutable(errors.New("312 NO_ROUTE"))
-			}
-			return nil
-		})
+		w.pub.FailFor(refusing(outboxtest.Match{AggregateID: "lost"}, core.Unroutable(errors.New("312 NO_ROUTE"))))
 		w.publish(core.Event{Type: "a", AggregateID: "lost"}, core.Event{Type: "a", AggregateID: "fine"})
 		time.Sleep(5 * time.Second)
 		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{})

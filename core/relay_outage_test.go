@@ -78,12 +78,7 @@ func TestRefusedAloneAtSilentDestination(t *testing.T) {
 			defer mu.Unlock()
 			probes = append(probes, i)
 		}}})
-		w.pub.FailFor(func(d core.Delivery) error {
-			if d.Key == "poison" {
-				return errService
-			}
-			return nil
-		})
+		w.pub.FailFor(refusing(outboxtest.Match{Key: "poison"}, errService))
 		w.run()
 		poison := w.publish(core.Event{Type: "a", Key: "poison"})[0]
 		time.Sleep(time.Hour)
@@ -149,12 +144,7 @@ func TestDiscardEndsAnEventRefusedAlone(t *testing.T) {
 func TestFreshProcessSparesWhatOthersRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
-		pub.FailFor(func(d core.Delivery) error {
-			if d.Key == "poison" {
-				return errService
-			}
-			return nil
-		})
+		pub.FailFor(refusing(outboxtest.Match{Key: "poison"}, errService))
 		producer := join(t, repo, pub, core.Config{})
 		producer.publish(core.Event{Type: "a", Key: "poison"})
 		for n := range int64(9) {
@@ -214,12 +204,7 @@ func TestPoisonDoesNotHoldUpTheRest(t *testing.T) {
 				stopped += time.Since(since)
 			}
 		}}})
-		w.pub.FailFor(func(d core.Delivery) error {
-			if d.AggregateID == "poison" {
-				return errService
-			}
-			return nil
-		})
+		w.pub.FailFor(refusing(outboxtest.Match{AggregateID: "poison"}, errService))
 		for range 60 { // inserted first, for the poller
 			w.publish(core.Event{Type: "a", AggregateID: "poison", Unordered: true})
 		}
@@ -259,12 +244,7 @@ func TestStoppedDestinationIsTriedBesideOtherTrouble(t *testing.T) {
 			Retry: core.RetryPolicy{MaxAttempts: 6},
 		})
 		w.pub.Outage("down", nil)
-		w.pub.FailFor(func(d core.Delivery) error {
-			if d.Topic == "other" {
-				return core.Transient(errors.New("no"))
-			}
-			return nil
-		})
+		w.pub.Outage("other", core.Transient(errors.New("no")))
 		w.run()
 		for i := range 14 {
 			w.publish(core.Event{Type: "down", Key: fmt.Sprint(i)})

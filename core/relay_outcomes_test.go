@@ -114,12 +114,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		p := &picky{Repository: repo, text: "🤷"}
 		pub := &outboxtest.Publisher{}
 		w := join(t, repo, pub, core.Config{Repository: p, Publisher: receipts{pub, "where 🤷"}}).run()
-		pub.FailFor(func(d core.Delivery) error {
-			if d.Topic == "bad" {
-				return core.Permanent(errors.New("no 🤷 today"))
-			}
-			return nil
-		})
+		pub.Outage("bad", core.Permanent(errors.New("no 🤷 today")))
 		bad := w.publish(core.Event{Type: "bad"})[0]
 		for range 300 {
 			w.publish(core.Event{Type: "good"})
@@ -244,12 +239,7 @@ func TestLockedRowsStopNobody(t *testing.T) {
 func TestLockedFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
-		w.pub.FailFor(func(d core.Delivery) error {
-			if d.Topic == "a" {
-				return core.Permanent(errors.New("no"))
-			}
-			return nil
-		})
+		w.pub.Outage("a", core.Permanent(errors.New("no")))
 		bad := core.Event{ID: core.NewEventID(), Type: "a"}
 		id, err := core.NewRowID(bad.ID, "a")
 		must(t, err)

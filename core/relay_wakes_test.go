@@ -256,12 +256,7 @@ func TestBlockedKeysAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{ColdEvents: 20_000, ClaimBatch: 5000})
 		producer := join(t, w.repo, w.pub, core.Config{})
-		w.pub.FailFor(func(d core.Delivery) error {
-			if d.Topic == "bad" {
-				return core.Permanent(errors.New("no"))
-			}
-			return nil
-		})
+		w.pub.Outage("bad", core.Permanent(errors.New("no")))
 		for i := range keys {
 			producer.publish(core.Event{Type: "bad", Key: fmt.Sprint(i)}, core.Event{Type: "bad", Key: fmt.Sprint(i)})
 		}
@@ -292,7 +287,7 @@ func TestBlockedKeysAreLeftAlone(t *testing.T) {
 		inOrder(t, w.pub.Accepted())
 
 		// No key is forgotten: redriven events are published.
-		w.pub.FailFor(nil)
+		w.pub.Restore("bad")
 		dead, err := w.ob.ListDead(t.Context(), core.DeadQuery{Limit: 1000})
 		must(t, err)
 		ids := make([]core.RowID, len(dead))

@@ -119,24 +119,16 @@ func TestBeginLeavesTheTrackingToTheConnector(t *testing.T) {
 
 func TestBeginRefusesWhatItCannotUse(t *testing.T) {
 	d := newFake()
-	if _, err := sqltx.Begin(t.Context(), nil, nil, core.Postgres); err == nil {
-		t.Error("a nil pool was accepted")
-	}
+	refused(t, errOf(sqltx.Begin(t.Context(), nil, nil, core.Postgres)), "a nil pool was accepted")
 	if _, err := sqltx.Begin(t.Context(), d.open(t, d), nil, ""); err == nil {
 		t.Error("an unknown driver was accepted without a dialect")
 	}
-	if _, err := sqltx.Begin(t.Context(), d.open(t, d), nil, "oracle"); err == nil {
-		t.Error("an unknown dialect was accepted")
-	}
+	refused(t, errOf(sqltx.Begin(t.Context(), d.open(t, d), nil, "oracle")), "an unknown dialect was accepted")
 	d.fail["BEGIN"] = errors.New("too many clients")
-	if _, err := sqltx.Begin(t.Context(), d.open(t, d), nil, core.Postgres); err == nil {
-		t.Error("a failed BEGIN was not reported")
-	}
-	if _, err := sqltx.Follow(t.Context(), nil, core.Postgres, func(context.Context) (sqltx.TxConn, error) {
+	refused(t, errOf(sqltx.Begin(t.Context(), d.open(t, d), nil, core.Postgres)), "a failed BEGIN was not reported")
+	refused(t, errOf(sqltx.Follow(t.Context(), nil, core.Postgres, func(context.Context) (sqltx.TxConn, error) {
 		return (*sql.Tx)(nil), nil
-	}); err == nil {
-		t.Error("no transaction was accepted")
-	}
+	})), "no transaction was accepted")
 }
 
 // WrapTx does not look into a nil connection.

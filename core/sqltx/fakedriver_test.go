@@ -250,3 +250,14 @@ func equal[T comparable](t testing.TB, got, want T, format string, args ...any) 
 		t.Errorf("%s: %v, want %v", fmt.Sprintf(format, args...), got, want)
 	}
 }
+
+// errOf returns the error of a call whose result does not matter.
+func errOf[T any](_ T, err error) error { return err }
+
+// refused fails the test if err is nil. The rest says what was accepted.
+func refused(t testing.TB, err error, format string, args ...any) {
+	t.Helper()
+	if err == nil {
+		t.Errorf(format, args...)
+	}
+}

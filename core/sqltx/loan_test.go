@@ -83,22 +83,14 @@ func TestTrackConnOfTrackConnIsTheSame(t *testing.T) {
 func TestTrackConnRefuses(t *testing.T) {
 	d := newFake()
 	db := d.open(t, d)
-	if _, err := sqltx.TrackConn(t.Context(), nil, core.SQLite); err == nil {
-		t.Error("nil was accepted")
-	}
+	refused(t, errOf(sqltx.TrackConn(t.Context(), nil, core.SQLite)), "nil was accepted")
 	conn, err := db.Conn(t.Context())
 	must(t, err)
-	if _, err := sqltx.TrackConn(t.Context(), conn, ""); err == nil {
-		t.Error("an unknown driver was accepted without a dialect")
-	}
-	if _, err := sqltx.TrackConn(t.Context(), conn, "oracle"); err == nil {
-		t.Error("an unknown dialect was accepted")
-	}
+	refused(t, errOf(sqltx.TrackConn(t.Context(), conn, "")), "an unknown driver was accepted without a dialect")
+	refused(t, errOf(sqltx.TrackConn(t.Context(), conn, "oracle")), "an unknown dialect was accepted")
 	must(t, conn.PingContext(t.Context())) // it is as it was
 	must(t, conn.Close())
-	if _, err := sqltx.TrackConn(t.Context(), conn, core.SQLite); err == nil {
-		t.Error("a closed connection was accepted")
-	}
+	refused(t, errOf(sqltx.TrackConn(t.Context(), conn, core.SQLite)), "a closed connection was accepted")
 }
 
 // After the end of its context the caller gets an error, and the pool has its connection back.

@@ -45,9 +45,7 @@ func TestVisitFindsTheTransaction(t *testing.T) {
 		kept = v
 		return rows.Err()
 	}))
-	if _, err := kept.Exec(t.Context(), "LATER"); err == nil {
-		t.Error("a VisitedTx is of use after its visit")
-	}
+	refused(t, errOf(kept.Exec(t.Context(), "LATER")), "a VisitedTx is of use after its visit")
 	must(t, tx.Commit())
 	h.want(t, core.Committed)
 	if want := []string{"BEGIN", "INSERT", "SELECT", "COMMIT"}; !slices.Equal(d.statements(), want) {

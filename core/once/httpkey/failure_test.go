@@ -191,8 +191,7 @@ func (a *api) crash() {
 // A process died while it worked. Its key is held until the lease ends. Then the handler runs
 // again.
 func TestCrashedAttempt(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		a.crash()
 		wantLeased(t, a.do(request()), 28, 30)
 		time.Sleep(30 * time.Second)
@@ -202,8 +201,7 @@ func TestCrashedAttempt(t *testing.T) {
 
 // With RefuseStale, a person must decide about an abandoned key.
 func TestCrashedAttemptRefused(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, func(c *httpkey.Config) { c.Keys.RefuseStale = true })
+	each(t, func(c *httpkey.Config) { c.Keys.RefuseStale = true }, func(t *testing.T, a *api) {
 		a.crash()
 		time.Sleep(31 * time.Second)
 		wantProblem(t, a.do(request()), http.StatusConflict, "idempotency-outcome-unknown")
@@ -310,8 +308,7 @@ func TestLeaseLostToOneThatIsBusy(t *testing.T) {
 // The client leaves while the handler works. The work is finished, and the client's next attempt
 // gets the response.
 func TestClientLeavesWhileTheHandlerWorks(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		ctx, leave := context.WithCancel(context.WithValue(t.Context(), http.ServerContextKey, "kept"))
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			leave()
@@ -331,8 +328,7 @@ func TestClientLeavesWhileTheHandlerWorks(t *testing.T) {
 
 // The client leaves while it waits for another request. Its own request is not carried out.
 func TestClientLeavesWhileItWaits(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Second)
 			w.WriteHeader(http.StatusInternalServerError) // so that the key is free for the other request
@@ -356,8 +352,7 @@ func TestClientLeavesWhileItWaits(t *testing.T) {
 
 // A deadline of the request's context also holds for the handler.
 func TestDeadline(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			w.WriteHeader(http.StatusServiceUnavailable)

@@ -44,6 +44,12 @@ func forms(t *testing.T, fn func(t *testing.T, tx bool)) {
 	}
 }
 
+// each runs fn with a service of each form, in a bubble with a clock of its own.
+func each(t *testing.T, configure func(*httpkey.Config), fn func(t *testing.T, a *api)) {
+	t.Helper()
+	forms(t, func(t *testing.T, tx bool) { fn(t, newAPI(t, tx, configure)) })
+}
+
 func newAPI(t *testing.T, tx bool, configure func(*httpkey.Config)) *api {
 	t.Helper()
 	a := &api{t: t, tx: tx, Outbox: outboxtest.NewOutbox(t, core.Config{}), answers: make(chan httpkey.Info, 1000)}
@@ -202,8 +208,7 @@ func wantProblemFor(t *testing.T, w *httptest.ResponseRecorder, status int, name
 
 // The first request is carried out, and the middleware adds nothing to its response.
 func TestFirstRequest(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		w := a.do(request())
 		wantResponse(t, w, http.StatusCreated, "run 1", false)
 		want := http.Header{"Location": {"/payments/1"}, "Content-Length": {"5"}}
@@ -224,8 +229,7 @@ func TestFirstRequest(t *testing.T) {
 
 // The same key with the same request gets the stored response.
 func TestReplay(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		first := a.do(request())
 		for range 2 {
 			w := a.do(request())
@@ -253,8 +257,7 @@ func TestReplayedHeaderName(t *testing.T) {
 
 // A request that comes while the first is in flight waits for its response.
 func TestInFlightWaits(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Second)
 			a.pay(w, r)
@@ -299,8 +302,7 @@ func TestInFlightConflict(t *testing.T) {
 // A key that was used for another request is refused at once, even if the other request is still in
 // flight.
 func TestMismatch(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		stop := make(chan struct{})
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			<-stop
@@ -321,14 +323,13 @@ func TestMismatch(t *testing.T) {
 }
 
 func TestMissingKey(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		none := func() *http.Request { return requestWith(func(r *http.Request) { r.Header.Del("Idempotency-Key") }) }
 		wantProblem(t, a.do(none()), http.StatusBadRequest, "idempotency-key-missing")
 		a.wantAnswer(httpkey.MissingKey)
 		a.wantRuns(0, 0)
 
-		a = newAPI(t, tx, func(c *httpkey.Config) { c.Optional = true })
+		a = newAPI(t, a.tx, func(c *httpkey.Config) { c.Optional = true })
 		for i := range 2 {
 			wantResponse(t, a.do(none()), http.StatusCreated, fmt.Sprintf("run %d", i+1), false)
 			a.wantAnswer(httpkey.Bypassed)
@@ -369,8 +370,7 @@ func TestMissingScope(t *testing.T) {
 
 // One text is different keys for two principals, two methods or two routes.
 func TestKeysAreScoped(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		long := strings.Repeat("x", 100)
 		for i, change := range []func(r *http.Request){
 			func(*http.Request) {},
@@ -406,8 +406,7 @@ func TestOutsideOfTheMux(t *testing.T) {
 }
 
 func TestOtherMethodsPass(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		a.handler = func(http.ResponseWriter, *http.Request) {}
 		for i, method := range []string{"GET", "HEAD", "OPTIONS", "PUT", "DELETE"} {
 			for range 2 {
@@ -416,7 +415,7 @@ func TestOtherMethodsPass(t *testing.T) {
 			}
 			a.wantRuns(2*i+2, 0)
 		}
-		a = newAPI(t, tx, func(c *httpkey.Config) { c.Methods = []string{"PUT"} })
+		a = newAPI(t, a.tx, func(c *httpkey.Config) { c.Methods = []string{"PUT"} })
 		for range 2 {
 			a.do(requestWith(func(r *http.Request) { r.Method = "PUT" }))
 		}
@@ -428,8 +427,7 @@ func TestOtherMethodsPass(t *testing.T) {
 
 // Keys are forgotten after their time to live.
 func TestTTL(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		a.do(request())
 		time.Sleep(24*time.Hour - time.Second)
 		wantResponse(t, a.do(request()), http.StatusCreated, "run 1", true)

@@ -90,8 +90,7 @@ func TestCanonicalJSON(t *testing.T) {
 
 // A body that is too large to be compared is refused, with a Content-Length or without one.
 func TestBodyTooLarge(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, func(c *httpkey.Config) { c.MaxBody = 10 })
+	each(t, func(c *httpkey.Config) { c.MaxBody = 10 }, func(t *testing.T, a *api) {
 		for _, told := range []bool{true, false} {
 			r := requestWith(func(r *http.Request) { setBody(r, strings.Repeat("x", 11)) })
 			if told {
@@ -121,8 +120,7 @@ func TestBodyUnreadable(t *testing.T) {
 
 // The handler gets the request unchanged: body, path values, headers. KeyOf returns the key.
 func TestHandlerSeesTheRequest(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
 			key, ok := httpkey.KeyOf(r.Context())
@@ -221,8 +219,7 @@ func upload(t *testing.T, name, text string) *http.Request {
 // between two requests are still found.
 func TestFormParsedOutside(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		inner := a.server
 		a.server = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_ = r.ParseMultipartForm(1) // parses both kinds, files into files
@@ -269,8 +266,7 @@ func TestFormParsedOutside(t *testing.T) {
 // A body that a handler outside has read cannot be compared. The request is refused, because the
 // stored answer may belong to another request.
 func TestBodyReadOutside(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		inner, back := a.server, false
 		a.server = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b, _ := io.ReadAll(r.Body)

@@ -78,8 +78,7 @@ func TestOwnPolicy(t *testing.T) {
 
 // The first response has all headers. A replay has only the kept headers.
 func TestHeaders(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, func(c *httpkey.Config) { c.KeepHeaders = []string{"x-request-cost"} })
+	each(t, func(c *httpkey.Config) { c.KeepHeaders = []string{"x-request-cost"} }, func(t *testing.T, a *api) {
 		kept := map[string]string{
 			"Content-Type": "text/csv", "Content-Encoding": "identity", "Etag": `"1"`, "Location": "/x",
 			"Vary": "Accept", "X-Request-Cost": "7",
@@ -306,8 +305,7 @@ func (d *deadlines) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 func TestResponseControllerUnwraps(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		deadline := time.Now().Add(time.Minute)
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			noError(t, http.NewResponseController(w).SetWriteDeadline(deadline))
@@ -441,8 +439,7 @@ func TestKeptHeaders(t *testing.T) {
 // http.Error sets a header that prevents browsers from reading its text as HTML. A replay has the
 // header too.
 func TestErrorsKeepNosniff(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		a.handler = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<script>", http.StatusBadRequest) }
 		a.do(request())
 		if w := a.do(request()); w.Header().Get("Idempotency-Replayed") != "true" ||

@@ -160,11 +160,10 @@ func TestTxRetryEnds(t *testing.T) {
 
 // Retry refuses errors that a new run cannot avoid, and refuses to retry in the lease form.
 func TestRetryIsRefused(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			if httpkey.Retry(r.Context(), nil) || httpkey.Retry(r.Context(), errDown) ||
-				!tx && httpkey.Retry(r.Context(), deadlock{}) {
+				!a.tx && httpkey.Retry(r.Context(), deadlock{}) {
 				t.Error("promised to retry")
 			}
 			w.WriteHeader(http.StatusInternalServerError)
@@ -258,8 +257,7 @@ func TestWrappedTwice(t *testing.T) {
 
 // Many requests arrive with one key at once. One of them is carried out, and all get its response.
 func TestParallelRequests(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		a.handler = func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(100 * time.Millisecond)
 			a.pay(w, r)
@@ -297,8 +295,7 @@ func (c slowClient) Write(p []byte) (int, error) {
 
 // No request waits for a client that does not read its response.
 func TestSlowClientHoldsUpNobody(t *testing.T) {
-	forms(t, func(t *testing.T, tx bool) {
-		a := newAPI(t, tx, nil)
+	each(t, nil, func(t *testing.T, a *api) {
 		slow, done := slowClient{httptest.NewRecorder(), make(chan struct{})}, make(chan struct{})
 		go func() {
 			defer close(done)

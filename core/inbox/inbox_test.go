@@ -263,19 +263,25 @@ func TestProcessBatch(t *testing.T) {
 	}
 }
 
+// newAtLeastOnce returns a mailer with these settings.
+func newAtLeastOnce(t *testing.T, keys once.Config, cfg inbox.AtLeastOnceConfig) *inbox.AtLeastOnce {
+	t.Helper()
+	runner, err := once.New(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Consumer, cfg.Handler, cfg.Runner, cfg.MinAge = "mailer", "mail", runner, -1
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	a, err := inbox.NewAtLeastOnce(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 // AtLeastOnce deduplicates with a lease instead of a transaction.
 func TestAtLeastOnceProcess(t *testing.T) {
-	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
-		Consumer: "mailer", Handler: "mail", Runner: runner, MaxAttempts: 2, MinAge: -1,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := newAtLeastOnce(t, once.Config{Store: outboxtest.NewOnceStore()}, inbox.AtLeastOnceConfig{MaxAttempts: 2})
 	w, sent := &world{t: t}, 0
 	send := func(context.Context, inbox.Message) error { sent++; return nil }
 	fail := func(context.Context, inbox.Message) error { return errHandler }
@@ -305,18 +311,7 @@ func TestAtLeastOnceIsNotDoneByTheHandlersOwnKeys(t *testing.T) {
 	done := fmt.Errorf("charge the card: %w", once.ErrAlreadyDone)
 	fail := func(context.Context, inbox.Message) error { return done }
 	newOne := func(s once.Store) *inbox.AtLeastOnce {
-		runner, err := once.New(once.Config{Store: s})
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
-			Consumer: "mailer", Handler: "mail", Runner: runner, MaxAttempts: 2, MinAge: -1,
-			Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a
+		return newAtLeastOnce(t, once.Config{Store: s}, inbox.AtLeastOnceConfig{MaxAttempts: 2})
 	}
 	w, a := &world{t: t}, newOne(outboxtest.NewOnceStore())
 	w.wants(a.Process(t.Context(), message("e"), fail), inbox.Retry, once.ErrAlreadyDone)

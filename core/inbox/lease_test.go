@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,24 +44,15 @@ func TestAtLeastOnceGivesNothingUpWithoutItsLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := outboxtest.NewOnceStore()
-				runner, err := once.New(once.Config{Store: store})
-				if err != nil {
-					t.Fatal(err)
-				}
 				var running context.Context
 				told := 0
-				a, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
-					Consumer: "mailer", Handler: "mail", Runner: runner, MinAge: -1,
-					Logger:   slog.New(slog.DiscardHandler),
+				a := newAtLeastOnce(t, once.Config{Store: store}, inbox.AtLeastOnceConfig{
 					Observer: &inbox.Observer{Dead: func(inbox.Info) { told++ }},
 					Classifier: func(error) core.Class {
 						<-running.Done()
 						return core.ClassPermanent
 					},
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
 				r := a.Process(t.Context(), message("e"), func(ctx context.Context, _ inbox.Message) error {
 					running = ctx //nolint:fatcontext // the classifier waits for its end
 					return tc.handler(ctx, func() {

@@ -128,24 +128,10 @@ func TestEndedBatchIsNotDead(t *testing.T) {
 
 // The mode with a lease decides in the same way.
 func TestDeadIsDecidedByAtLeastOnce(t *testing.T) {
-	newOne := func(t *testing.T) *inbox.AtLeastOnce {
-		t.Helper()
-		runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
-			Consumer: "mailer", Handler: "mail", Runner: runner, MaxAttempts: 2, MinAge: -1,
-			Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a
-	}
 	for _, final := range append(finals(), fmt.Errorf("other: %w", once.ErrInvalidKey)) {
 		t.Run(final.Error(), func(t *testing.T) {
-			a, w := newOne(t), &world{t: t}
+			w, keys := &world{t: t}, once.Config{Store: outboxtest.NewOnceStore()}
+			a := newAtLeastOnce(t, keys, inbox.AtLeastOnceConfig{MaxAttempts: 2})
 			ended, cancel := context.WithCancelCause(t.Context())
 			cancel(final)
 			w.open(a.Process(ended, message("a"), func(context.Context, inbox.Message) error {
@@ -322,17 +308,8 @@ func TestErrorsNameTheirPackageOnce(t *testing.T) {
 	check(err, inbox.ErrInvalidRequest)
 
 	for _, store := range []once.Store{outboxtest.NewOnceStore(), doneBefore{outboxtest.NewOnceStore()}} {
-		runner, err := once.New(once.Config{Store: store, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
-			Consumer: "mailer", Handler: "mail", Runner: runner, MaxAttempts: 1, MinAge: -1,
-			Logger: slog.New(slog.DiscardHandler), Observer: observer,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := once.Config{Store: store, Wait: -1}
+		a := newAtLeastOnce(t, keys, inbox.AtLeastOnceConfig{MaxAttempts: 1, Observer: observer})
 		check(a.Process(t.Context(), inbox.Message{}, nil).Err, inbox.ErrNoID)
 		a.Process(t.Context(), message("e"), func(context.Context, inbox.Message) error { return inbox.ErrNoID })
 		a.Process(t.Context(), message("f"), func(ctx context.Context, _ inbox.Message) error {

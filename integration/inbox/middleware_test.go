@@ -132,7 +132,7 @@ func TestInboxMiddlewareWithoutTables(t *testing.T) {
 			!strings.Contains(err.Error(), "with Migrate of the sqlinbox.Store") || inbox.Final(err) {
 			t.Errorf("without tables: %v", err)
 		}
-		store := fixture.NewInboxStore(t, w.pool, sqlinbox.Config{Dialect: db.Dialect})
+		fixture.NewInboxStore(t, w.pool, sqlinbox.Config{Dialect: db.Dialect})
 		for range 2 {
 			_, err := h(inboxMessage("e"))
 			fixture.NoError(t, err)

@@ -24,7 +24,7 @@ func migrated(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	db := openDSN(t, dsn)
 	db.SetMaxOpenConns(1)
-	repo := fixture.NewRepository(t, db, sqloutbox.Config{Dialect: core.SQLite})
+	fixture.NewRepository(t, db, sqloutbox.Config{Dialect: core.SQLite})
 	return db
 }
 

@@ -336,7 +336,7 @@ func TestPartitions(t *testing.T) {
 	t.Parallel()
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
 		pool := db.Open(t)
-		repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: core.Postgres, PartitionEvery: 24 * time.Hour})
+		fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: core.Postgres, PartitionEvery: 24 * time.Hour})
 		w := newWorld(t, db)
 		var kind string
 		fixture.NoError(t, pool.QueryRowContext(t.Context(), "SELECT relkind FROM pg_class WHERE oid = "+

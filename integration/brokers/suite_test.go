@@ -123,13 +123,11 @@ func (b features) checkHeaders(t *testing.T, k broker) {
 	defer cancel()
 	receipt, err := p.PublishWithReceipt(ctx, e)
 	fixture.NoError(t, err)
-	if !regexp.MustCompile("^(" + b.form + ")$").MatchString(receipt) {
-		t.Errorf("receipt %q, want %s", receipt, b.form)
-	}
+	fixture.Check(t, regexp.MustCompile("^("+b.form+")$").MatchString(receipt),
+		"receipt %q, want %s", receipt, b.form)
 	held := k.held(t, topic)
-	if len(held) != 1 || held[0].place != receipt || held[0].UUID != e.ID {
-		t.Fatalf("receipt %q: the broker has %+v", receipt, held)
-	}
+	fixture.Must(t, len(held) == 1 && held[0].place == receipt && held[0].UUID == e.ID,
+		"receipt %q: the broker has %+v", receipt, held)
 	requireDelivery(t, held[0].Message, e)
 }
 
@@ -181,9 +179,7 @@ func (b features) checkLargest(t *testing.T, k broker) {
 	}
 	fixture.NoError(t, publishWithin(t, p, e, time.Minute))
 	held := k.held(t, topic)
-	if len(held) != 1 {
-		t.Fatalf("the broker has %d messages", len(held))
-	}
+	fixture.Must(t, len(held) == 1, "the broker has %d messages", len(held))
 	if string(held[0].Payload) != string(e.Payload) { // requireDelivery would print both
 		t.Errorf("%d bytes arrived, which are not the %d that were sent", len(held[0].Payload), len(e.Payload))
 	}
@@ -343,13 +339,9 @@ func (b features) checkTwoDestinations(t *testing.T, k broker) {
 		}
 	}
 	for id, n := range ids {
-		if n != 2 {
-			t.Errorf("event %s is at %d destinations", id, n)
-		}
+		fixture.Check(t, n == 2, "event %s is at %d destinations", id, n)
 	}
-	if len(ids) != keys*each {
-		t.Errorf("%d events at two destinations, want %d", len(ids), keys*each)
-	}
+	fixture.Check(t, len(ids) == keys*each, "%d events at two destinations, want %d", len(ids), keys*each)
 }
 
 // checkSlow delays each answer. Events of different keys do not wait for each other's answers.
@@ -380,9 +372,8 @@ func (b features) checkSlow(t *testing.T, k broker) {
 			break
 		}
 	}
-	if (took >= serial) != b.oneByOne {
-		t.Errorf("took %s, one after another takes %s; want that %v", took, serial, b.oneByOne)
-	}
+	fixture.Check(t, (took >= serial) == b.oneByOne,
+		"took %s, one after another takes %s; want that %v", took, serial, b.oneByOne)
 	if most := o.compare(k, topic); most != 1 {
 		t.Errorf("an event has %d copies though every answer came in time", most)
 	}
@@ -398,20 +389,26 @@ func (b features) checkTimeout(t *testing.T, k broker) {
 	o := newOutage(t, core.Config{Publisher: p, PublishTimeout: timeout, Retry: eager, Breaker: soon})
 	o.publish(keyed(topic, keys)...)
 	o.wantStatus(outboxtest.StatusDone, "the first events")
-	answers.Hold()
-	for range each {
-		o.publish(keyed(topic, keys)...)
+	// If the machine stands still, the time of a publish may be over before the client has sent the
+	// event, and the broker gets it once. Then the next round shows what the broker does with copies.
+	most := 1
+	for round := 0; round == 0 || most == 1 && !b.recognises && round < 10; round++ {
+		o.forgetFailures()
+		answers.Hold()
+		for range each {
+			o.publish(keyed(topic, keys)...)
+		}
+		o.awaitFailures(keys + 1)
+		answers.Release()
+		o.wantStatus(outboxtest.StatusDone, "the answers come")
+		fixture.Await(t, "calls that were left behind return", func() bool {
+			bridge, ok := p.(*watermillbridge.Publisher)
+			return !ok || bridge.Stuck() == 0
+		})
+		most = o.compare(k, topic)
 	}
-	o.awaitFailures(keys + 1)
-	answers.Release()
-	o.wantStatus(outboxtest.StatusDone, "the answers come")
-	fixture.Await(t, "calls that were left behind return", func() bool {
-		bridge, ok := p.(*watermillbridge.Publisher)
-		return !ok || bridge.Stuck() == 0
-	})
-	if most := o.compare(k, topic); (most == 1) != b.recognises {
-		t.Errorf("an event that timed out has %d copies, want one: %v", most, b.recognises)
-	}
+	fixture.Check(t, (most == 1) == b.recognises, "an event that timed out has %d copies, want one: %v", most,
+		b.recognises)
 }
 
 // checkCut cuts connections while events are on their way.

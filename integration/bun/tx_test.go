@@ -90,9 +90,7 @@ func TestBunFollowsTransactions(t *testing.T) {
 			fixture.NoError(t, b.publish(ctx, tx, "ghost"))
 			stmt, err := tx.PrepareContext(ctx, "ROLLBACK TO SAVEPOINT a")
 			if b.db.Name == "mysql" { // MySQL refuses SAVEPOINT as a prepared statement
-				if err == nil || !strings.Contains(err.Error(), "1295") {
-					t.Errorf("PrepareContext returned %v", err)
-				}
+				fixture.Check(t, err != nil && strings.Contains(err.Error(), "1295"), "PrepareContext returned %v", err)
 				_, err = tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT a")
 				fixture.NoError(t, err)
 				fixture.NoError(t, b.publish(ctx, tx, "last"))
@@ -125,9 +123,7 @@ func TestBunFollowsTransactions(t *testing.T) {
 				_, err := sp.NewInsert().Model(&bPair{A: 1, B: "x"}).Exec(ctx)
 				return err
 			})
-			if err == nil {
-				t.Error("a duplicate was accepted")
-			}
+			fixture.Check(t, err != nil, "a duplicate was accepted")
 			fixture.NoError(t, b.publish(ctx, tx, "last"))
 		}, []string{"first", "last"}, nil},
 	} {
@@ -250,9 +246,7 @@ func TestBunRunInTxRollsBack(t *testing.T) {
 						return fail(cancel)
 					})
 				}()
-				if err == nil {
-					t.Fatal("committed")
-				}
+				fixture.Must(t, err != nil, "committed")
 				b.wantNothingOut(t)
 				b.WantCount(t, "b_orders", 0)
 				b.wantRows(t)
@@ -293,9 +287,7 @@ func TestBunRunInTxOptions(t *testing.T) {
 			func(ctx context.Context, tx bun.Tx) error {
 				return b.publish(ctx, tx, "t")
 			})
-		if err == nil {
-			t.Fatal("wrote in a read-only transaction")
-		}
+		fixture.Must(t, err != nil, "wrote in a read-only transaction")
 		b.wantRows(t)
 	})
 }
@@ -410,41 +402,16 @@ func TestBunDeadlockIgnored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBunEnv(t, testdb.MariaDB(t), way)
 			b.RunRelay(t)
-			b.inTx(t, func(ctx context.Context, tx bun.Tx) {
-				b.exec(t, ctx, tx.NewInsert().Model(&[]bPair{{A: 1, B: "x"}, {A: 2, B: "x"}}))
-			})
-			update := func(ctx context.Context, tx bun.Tx, a int) error {
-				_, err := tx.NewUpdate().Model(&bPair{A: a, B: "x"}).Set("n = n + 1").WherePK().Exec(ctx)
-				return err
-			}
-			victim := false
+			var lost error
 			err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
 				fixture.NoError(t, b.publish(ctx, tx, "ghost"))
-				fixture.NoError(t, update(ctx, tx, 1))
-				other, err := b.Plain.BeginTx(ctx, nil) // has changed more rows, so that it is not the victim
-				fixture.NoError(t, err)
-				defer other.Rollback()
-				for range 20 {
-					_, err := other.ExecContext(ctx, "INSERT INTO b_orders (status, version) VALUES ('', 0)")
-					fixture.NoError(t, err)
-				}
-				_, err = other.ExecContext(ctx, "UPDATE b_pairs SET n = n + 1 WHERE a = 2")
-				fixture.NoError(t, err)
-				blocked := make(chan error, 1)
-				go func() {
-					_, err := other.ExecContext(ctx, "UPDATE b_pairs SET n = n + 1 WHERE a = 1")
-					blocked <- err
-				}()
-				victim = update(ctx, tx, 2) != nil // the second of the two updates causes the deadlock
-				if !victim {
-					fixture.NoError(t, tx.Rollback())
-				}
-				<-blocked
+				lost = adapters.BecomeVictim(ctx, t, b.db, func(ctx context.Context, query string) error {
+					_, err := tx.ExecContext(ctx, query)
+					return err
+				})
 				return nil
 			})
-			if !victim {
-				t.Fatal("the other transaction was the victim")
-			}
+			fixture.Must(t, lost != nil, "no deadlock")
 			fixture.WantError(t, err, core.ErrTxAborted)
 			b.wantRows(t)
 			b.WantHot(t)

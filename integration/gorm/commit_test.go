@@ -3,7 +3,6 @@ package gorm_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 )
 
 func TestGORMImplicitTransaction(t *testing.T) {
@@ -286,9 +286,7 @@ func TestGORMIgnoredDuplicateKey(t *testing.T) {
 			return nil
 		})
 		if g.db.Dialect == core.Postgres { // the transaction is aborted, and COMMIT says so
-			if err == nil {
-				t.Fatal("COMMIT of an aborted transaction returned nil")
-			}
+			fixture.Must(t, err != nil, "COMMIT of an aborted transaction returned nil")
 			g.wantRows(t)
 			g.WantHot(t)
 			return
@@ -329,67 +327,35 @@ func TestGORMDeadlockVictimIgnored(t *testing.T) {
 			return
 		}
 		g.RunRelay(t)
-		fixture.NoError(t, g.Create([]*gCoupon{{Code: "A"}, {Code: "B"}}).Error)
-		victim, other := g.Begin(), g.Begin()
+		victim, o := g.Begin(), newOrder("ghost")
 		defer victim.Rollback()
-		defer other.Rollback()
-		var pid int64
-		if g.db.Dialect == core.Postgres { // the transaction that looks for a deadlock first becomes the victim
-			fixture.NoError(t, victim.Exec("SET LOCAL deadlock_timeout = '10ms'").Error)
-			fixture.NoError(t, other.Exec("SET LOCAL deadlock_timeout = '10min'").Error)
-			fixture.NoError(t, other.Raw("SELECT pg_backend_pid()").Scan(&pid).Error)
-		}
-		touch := func(tx *gorm.DB, code string) error {
-			return tx.Model(&gCoupon{Code: code}).Update("percent", gorm.Expr("percent + 1")).Error
-		}
-		o := newOrder("ghost")
 		fixture.NoError(t, victim.Create(o).Error)
-		fixture.NoError(t, touch(victim, "A"))
-		for i := range 100 { // InnoDB chooses the smaller transaction as the victim
-			fixture.NoError(t, other.Create(&gCoupon{Code: fmt.Sprint("heavy", i)}).Error)
-		}
-		fixture.NoError(t, touch(other, "B"))
-		done := make(chan error, 1)
-		go func() { done <- touch(other, "A") }()
-		if g.db.Dialect == core.Postgres {
-			fixture.AwaitBlocked(t, g.Plain, pid)
-		}
-		if touch(victim, "B") == nil {
-			t.Fatal("no deadlock")
-		}
-		fixture.NoError(t, <-done)
+		err := adapters.BecomeVictim(t.Context(), t, g.db,
+			func(_ context.Context, query string) error { return victim.Exec(query).Error })
+		fixture.Must(t, err != nil, "no deadlock")
 		victim.Error = nil // the application ignores it
 		if g.db.Dialect == core.MySQL {
 			fixture.WantError(t, gormoutbox.Publish(t.Context(), victim, fixture.Event("ghost.after")),
 				core.ErrTxAborted)
 		}
 		t.Logf("Commit of the victim: %v", victim.Commit().Error)
-		fixture.NoError(t, other.Commit().Error)
 		g.wantRows(t)
 		g.WantHot(t)
-		if len(o.Recorded()) != 1 {
-			t.Fatal("the recorder lost the event of the victim")
-		}
+		fixture.Must(t, len(o.Recorded()) == 1, "the recorder lost the event of the victim")
 	})
 }
 
 func TestGORMConnectionLostAtCommit(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		id, kill := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d)"
-		switch g.db.Dialect {
-		case core.MySQL:
-			id, kill = "SELECT CONNECTION_ID()", "KILL %d"
-		case core.SQLite:
+		if g.db.Dialect == core.SQLite {
 			t.Log("no connection to lose")
 			return
 		}
 		g.RunRelay(t)
 		tx := g.Begin()
 		fixture.NoError(t, tx.Create(newOrder("lost")).Error)
-		var n int64
-		fixture.NoError(t, tx.Raw(id).Scan(&n).Error)
-		fixture.MustExec(t, g.Plain, fmt.Sprintf(kill, n))
+		adapters.Disconnect(gormoutbox.Context(t.Context(), tx), t, g.db)
 		fixture.WantError(t, tx.Commit().Error, core.ErrCommitUnknown)
 		g.wantRows(t)
 		g.WantHot(t)

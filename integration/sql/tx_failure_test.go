@@ -3,12 +3,12 @@ package sql_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -36,9 +36,7 @@ func TestSQLTxCommitRefused(t *testing.T) {
 		tx.write(t, 1)
 		tx.run(t, false, "INSERT INTO child (n) VALUES (7)")
 		err := tx.business.Commit()
-		if err == nil || errors.Is(err, core.ErrCommitUnknown) {
-			t.Fatalf("Commit: %v, want a refusal", err)
-		}
+		fixture.Must(t, err != nil && !errors.Is(err, core.ErrCommitUnknown), "Commit: %v, want a refusal", err)
 		tx.want(t, 1, core.RolledBack)
 		wantRows(t, pool.DB)
 		next := pool.mustBegin(t, t.Context())
@@ -58,47 +56,20 @@ func TestSQLTxDeadlockVictimIgnored(t *testing.T) {
 			t.Log("one writer: no deadlocks")
 			return
 		}
-		fixture.MustExec(t, pool.DB, "INSERT INTO written (n) VALUES (101), (102)")
-		victim, other := pool.mustBegin(t, t.Context()), pool.mustBegin(t, t.Context())
+		victim := pool.mustBegin(t, t.Context())
 		victim.write(t, 1)
-		victim.run(t, false, "UPDATE written SET n = n WHERE n = 101")
-		other.run(t, false, "UPDATE written SET n = n WHERE n = 102")
-		for n := 200; n < 300; n++ { // InnoDB chooses the smaller transaction as the victim
-			other.write(t, n)
-		}
-		var pid int64
-		if db.Dialect == core.Postgres { // the transaction that looks for a deadlock first becomes the victim
-			victim.run(t, false, "SET LOCAL deadlock_timeout = '10ms'")
-			other.run(t, false, "SET LOCAL deadlock_timeout = '10min'")
-			fixture.NoError(t, other.business.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
-		}
-		done := make(chan error, 1)
-		go func() {
-			_, err := other.business.ExecContext(context.WithoutCancel(t.Context()),
-				"UPDATE written SET n = n WHERE n = 101")
-			done <- err
-		}()
-		if db.Dialect == core.Postgres {
-			fixture.AwaitBlocked(t, pool.DB, pid)
-		}
-		_, err := victim.business.ExecContext(t.Context(), "UPDATE written SET n = n WHERE n = 102")
-		if err == nil {
-			t.Fatal("no deadlock")
-		}
-		fixture.NoError(t, <-done)
+		err := adapters.BecomeVictim(t.Context(), t, db, func(ctx context.Context, query string) error {
+			_, err := victim.business.ExecContext(ctx, query)
+			return err
+		})
+		fixture.Must(t, err != nil, "no deadlock")
 		if db.Dialect == core.MySQL && !errors.Is(victim.Err(), core.ErrTxAborted) {
 			t.Fatalf("Err: %v, want ErrTxAborted", victim.Err())
 		}
 		err = victim.business.Commit()
 		t.Logf("Commit of the victim: %v", err)
-		if victim.outcomes[1] == core.Committed {
-			t.Fatal("a ghost: the row was reported as committed")
-		}
-		fixture.NoError(t, other.business.Commit())
-		other.want(t, 200, core.Committed)
-		if got := rowsOf(t, pool.DB); got[0] == 1 {
-			t.Fatal("the victim's row is there")
-		}
+		fixture.Must(t, victim.outcomes[1] != core.Committed, "a ghost: the row was reported as committed")
+		wantRows(t, pool.DB)
 	})
 }
 
@@ -139,32 +110,22 @@ func TestSQLTxDeadlockVictimWhileReading(t *testing.T) {
 			t.Fatalf("Err: %v, want ErrTxAborted", victim.Err())
 		}
 		_ = victim.business.Commit()
-		if victim.outcomes[1] == core.Committed {
-			t.Fatal("a ghost: the row was reported as committed")
-		}
+		fixture.Must(t, victim.outcomes[1] != core.Committed, "a ghost: the row was reported as committed")
 	})
 }
 
 func TestSQLTxConnectionLostAtCommit(t *testing.T) {
 	t.Parallel()
 	eachSQLPool(t, func(t *testing.T, db testdb.DB, pool sqlPool) {
-		id, kill := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d)"
-		switch db.Dialect {
-		case core.MySQL:
-			id, kill = "SELECT CONNECTION_ID()", "KILL %d"
-		case core.SQLite:
+		if db.Dialect == core.SQLite {
 			t.Log("no connection to lose")
 			return
 		}
 		tx := pool.mustBegin(t, t.Context())
 		tx.write(t, 1)
-		var n int64
-		fixture.NoError(t, tx.business.QueryRowContext(t.Context(), id).Scan(&n))
-		fixture.MustExec(t, pool.DB, fmt.Sprintf(kill, n))
+		adapters.Disconnect(core.ContextWithTx(t.Context(), tx.Tx), t, db)
 		err := tx.business.Commit()
-		if !errors.Is(err, core.ErrCommitUnknown) {
-			t.Fatalf("Commit: %v, want ErrCommitUnknown", err)
-		}
+		fixture.Must(t, errors.Is(err, core.ErrCommitUnknown), "Commit: %v, want ErrCommitUnknown", err)
 		tx.want(t, 1, core.Unknown)
 		wantRows(t, pool.DB)
 	})

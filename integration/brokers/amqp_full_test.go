@@ -50,9 +50,8 @@ func TestAMQPRefusedPublishIsTriedAgain(t *testing.T) {
 	const spent = 4
 	fixture.Await(t, "attempts grow", func() bool {
 		row := p.Row(second)
-		if row.Status != fixture.StatusNew && row.Status != fixture.StatusRetry {
-			t.Fatalf("refused by the broker: %+v", row)
-		}
+		fixture.Must(t, row.Status == fixture.StatusNew || row.Status == fixture.StatusRetry,
+			"refused by the broker: %+v", row)
 		return row.Attempts >= spent
 	})
 	if got := take(); got != first {

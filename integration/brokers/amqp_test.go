@@ -60,9 +60,7 @@ func TestAMQPProperties(t *testing.T) {
 	d := brokerDelivery(t, topic, "")
 	fixture.NoError(t, publishWithin(t, p, d, time.Minute))
 	raw, ok, err := topics.RabbitChannel(t).Get(topic, true)
-	if err != nil || !ok {
-		t.Fatalf("no message: %v", err)
-	}
+	fixture.Must(t, err == nil && ok, "no message: %v", err)
 	if raw.DeliveryMode != amqp091.Persistent || raw.MessageId != d.RowID.String() ||
 		raw.ContentType != "application/json" {
 		t.Errorf("delivery mode %d, message id %q, content type %q", raw.DeliveryMode, raw.MessageId, raw.ContentType)
@@ -102,9 +100,7 @@ func TestAMQPUnroutable(t *testing.T) {
 					continue
 				}
 				requireClass(t, err, core.ClassUnroutable)
-				if !errors.Is(err, amqpbridge.ErrUnroutable) {
-					t.Errorf("err = %v, want ErrUnroutable", err)
-				}
+				fixture.Check(t, errors.Is(err, amqpbridge.ErrUnroutable), "err = %v, want ErrUnroutable", err)
 			}
 		})
 	}
@@ -136,9 +132,7 @@ func TestAMQPReturnedMessagesAreTheirOwn(t *testing.T) {
 	}
 	wg.Wait()
 	q, err := topics.RabbitChannel(t).QueueDeclarePassive(routable, true, false, false, false, nil)
-	if err != nil || q.Messages != 120 {
-		t.Errorf("the queue has %d messages, err %v; want 120", q.Messages, err)
-	}
+	fixture.Check(t, err == nil && q.Messages == 120, "the queue has %d messages, err %v; want 120", q.Messages, err)
 }
 
 func TestAMQPNack(t *testing.T) {
@@ -150,9 +144,7 @@ func TestAMQPNack(t *testing.T) {
 	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute))
 	err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute)
 	requireClass(t, err, core.ClassTransient)
-	if !errors.Is(err, amqpbridge.ErrNack) {
-		t.Errorf("err = %v, want ErrNack", err)
-	}
+	fixture.Check(t, errors.Is(err, amqpbridge.ErrNack), "err = %v, want ErrNack", err)
 	if _, _, err := topics.RabbitChannel(t).Get(topic, true); err != nil {
 		t.Fatal(err)
 	}
@@ -232,9 +224,7 @@ func TestAMQPHangs(t *testing.T) {
 	began := time.Now()
 	for range 4 { // twice as many as there are channels
 		err := publishWithin(t, p, brokerDelivery(t, topic, ""), timeout)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("err = %v, want DeadlineExceeded", err)
-		}
+		fixture.Check(t, errors.Is(err, context.DeadlineExceeded), "err = %v, want DeadlineExceeded", err)
 	}
 	if took := time.Since(began); took > 30*time.Second { // a hang
 		t.Errorf("four publishes took %s, want %s", took, 4*timeout)

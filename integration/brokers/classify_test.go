@@ -132,9 +132,7 @@ func TestNATSClasses(t *testing.T) {
 	fixture.NoError(t, err)
 	fixture.NoError(t, p.MessagePublisher(0).Publish("s.poison", consumed))
 	parked, err := stream.GetLastMsgForSubject(t.Context(), "s.poison")
-	if err != nil || string(parked.Data) != string(a.Payload) {
-		t.Errorf("parked %v, %v", parked, err)
-	}
+	fixture.Check(t, err == nil && string(parked.Data) == string(a.Payload), "parked %v, %v", parked, err)
 
 	large := brokerDelivery(t, "s.large", "k")
 	large.Payload = []byte(strings.Repeat("x", 8192))

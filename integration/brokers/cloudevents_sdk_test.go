@@ -199,9 +199,7 @@ func TestSDKReadsOurBytes(t *testing.T) {
 		m, err := p.ours.Structured(want)
 		fixture.NoError(t, err)
 		got, err := binding.ToEvent(t.Context(), p.read(t, m))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		fixture.Must(t, err == nil, "%s: %v", name, err)
 		requireSame(t, got, want)
 	}
 }
@@ -249,12 +247,8 @@ func TestWeReadEventsOfTheSDK(t *testing.T) {
 				fixture.NoError(t, e.SetData(want.DataContentType, want.Data))
 				m := p.write(force(t.Context()), t, binding.ToMessage(&e))
 				got, err := p.ours.Decode(m)
-				if err != nil {
-					t.Fatalf("%v of %q", err, m)
-				}
-				if !reflect.DeepEqual(got, want) {
-					t.Errorf("%+v, want %+v", got, want)
-				}
+				fixture.Must(t, err == nil, "%v of %q", err, m)
+				fixture.Check(t, reflect.DeepEqual(got, want), "%+v, want %+v", got, want)
 			})
 		}
 	}

@@ -62,9 +62,7 @@ func TestCloudEventsThroughKafka(t *testing.T) {
 			t.Error(res.Err)
 		}
 	}
-	if handled != 1 {
-		t.Errorf("handled %d times", handled)
-	}
+	fixture.Check(t, handled == 1, "handled %d times", handled)
 }
 
 // A plain client of AMQP 0-9-1 finds the attributes among the headers and the content type in its
@@ -85,9 +83,7 @@ func TestCloudEventsThroughRabbitMQ(t *testing.T) {
 		})
 		fixture.NoError(t, publishWithin(t, p, d, time.Minute))
 		raw, ok, err := ch.Get(topic, true)
-		if err != nil || !ok {
-			t.Fatalf("no message: %v", err)
-		}
+		fixture.Must(t, err == nil && ok, "no message: %v", err)
 		headers, err := textual(raw.Headers)
 		fixture.NoError(t, err)
 		headers["content-type"] = raw.ContentType
@@ -120,13 +116,9 @@ func TestCloudEventsOfOthersThroughRabbitMQ(t *testing.T) {
 		fixture.NoError(t, ch.PublishWithContext(t.Context(), "", topic, true, false, sent))
 		msg := receive(t, messages)
 		got, err := cloudevents.AMQP.Decode(cloudevents.Message{Headers: msg.Metadata, Body: msg.Payload})
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v, %v, want %+v", got, err, want)
-		}
+		fixture.Check(t, err == nil && reflect.DeepEqual(got, want), "%+v, %v, want %+v", got, err, want)
 		id, err := coreinbox.MessageID(coreinbox.Message{Headers: msg.Metadata, Payload: msg.Payload})
-		if err != nil || id != "/orders 1" {
-			t.Errorf("identity %q, %v", id, err)
-		}
+		fixture.Check(t, err == nil && id == "/orders 1", "identity %q, %v", id, err)
 	}
 }
 

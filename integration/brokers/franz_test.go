@@ -41,9 +41,7 @@ func kafkaRecords(t *testing.T, topic string, n int) []*kgo.Record {
 		if len(records) >= n && fetched.NumRecords() == 0 {
 			break
 		}
-		if time.Now().After(limit) {
-			t.Fatalf("%d messages of %d within a minute", len(records), n)
-		}
+		fixture.Must(t, !time.Now().After(limit), "%d messages of %d within a minute", len(records), n)
 	}
 	slices.SortFunc(records, func(a, b *kgo.Record) int {
 		return int(a.Partition-b.Partition)<<40 + int(a.Offset-b.Offset)
@@ -81,17 +79,13 @@ func TestFranzSendsWhatKafkabridgeSends(t *testing.T) {
 				}
 			}
 			records := kafkaRecords(t, topic, 2*len(deliveries))
-			if len(records) != 2*len(deliveries) {
-				t.Fatalf("%d messages", len(records))
-			}
+			fixture.Must(t, len(records) == 2*len(deliveries), "%d messages", len(records))
 			for i := range deliveries {
 				want, got := records[i], records[i+len(deliveries)]
-				if !bytes.Equal(got.Key, want.Key) || (got.Key == nil) != (want.Key == nil) {
-					t.Errorf("key %q, kafkabridge sends %q", got.Key, want.Key)
-				}
-				if !bytes.Equal(got.Value, want.Value) || (got.Value == nil) != (want.Value == nil) {
-					t.Errorf("value %q, kafkabridge sends %q", got.Value, want.Value)
-				}
+				fixture.Check(t, bytes.Equal(got.Key, want.Key) && (got.Key == nil) == (want.Key == nil),
+					"key %q, kafkabridge sends %q", got.Key, want.Key)
+				fixture.Check(t, bytes.Equal(got.Value, want.Value) && (got.Value == nil) == (want.Value == nil),
+					"value %q, kafkabridge sends %q", got.Value, want.Value)
 				if g, w := headerMap(got), headerMap(want); !maps.Equal(g, w) || len(got.Headers) != len(want.Headers) {
 					t.Errorf("headers %v\nkafkabridge sends %v", g, w)
 				}
@@ -120,9 +114,8 @@ func TestFranzPartitionsLikeJava(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		receipt, err := p.PublishWithReceipt(ctx, brokerDelivery(t, topic, key))
 		cancel()
-		if err != nil || !strings.HasPrefix(receipt, fmt.Sprintf("%s/%d@", topic, want)) {
-			t.Errorf("key %q: receipt %q, err %v, the Java client puts it on %d", key, receipt, err, want)
-		}
+		fixture.Check(t, err == nil && strings.HasPrefix(receipt, fmt.Sprintf("%s/%d@", topic, want)),
+			"key %q: receipt %q, err %v, the Java client puts it on %d", key, receipt, err, want)
 	}
 }
 
@@ -135,9 +128,7 @@ func TestFranzRefusesPermanently(t *testing.T) {
 	d.Payload = make([]byte, 4096)
 	err := publishWithin(t, p, d, time.Minute)
 	requireClass(t, err, core.ClassPermanent)
-	if !errors.Is(err, kerr.MessageTooLarge) {
-		t.Errorf("err = %v, want MESSAGE_TOO_LARGE", err)
-	}
+	fixture.Check(t, errors.Is(err, kerr.MessageTooLarge), "err = %v, want MESSAGE_TOO_LARGE", err)
 	requireClass(t, publishWithin(t, p, brokerDelivery(t, "no/topic name", "k"), time.Minute), core.ClassPermanent)
 	if err := publishWithin(t, p, brokerDelivery(t, topic, "k"), time.Minute); err != nil {
 		t.Errorf("the next message: %v", err)
@@ -150,9 +141,7 @@ func TestFranzTopicIsCreatedLater(t *testing.T) {
 	topic := topics.KafkaName()
 	err := publishWithin(t, p, brokerDelivery(t, topic, "k"), time.Minute)
 	requireClass(t, err, core.ClassUnavailable)
-	if !errors.Is(err, kerr.UnknownTopicOrPartition) {
-		t.Errorf("err = %v, want UNKNOWN_TOPIC_OR_PARTITION", err)
-	}
+	fixture.Check(t, errors.Is(err, kerr.UnknownTopicOrPartition), "err = %v, want UNKNOWN_TOPIC_OR_PARTITION", err)
 	topics.Kafka(t, topic, 1, nil)
 	fixture.Await(t, "a publish to the new topic", func() bool {
 		return publishWithin(t, p, brokerDelivery(t, topic, "k"), time.Minute) == nil
@@ -207,25 +196,19 @@ func TestFranzRelayUnderLoad(t *testing.T) {
 			t.Errorf("a small event is dead: %s", r.Error)
 		}
 	}
-	if done < events/2 {
-		t.Errorf("only %d events are done: too little happened", done)
-	}
+	fixture.Check(t, done >= events/2, "only %d events are done: too little happened", done)
 	last := map[string]int64{}
 	records := kafkaRecords(t, topic, done)
 	for _, m := range records {
 		r, ok := rows[headerMap(m)[core.HeaderEventID]]
 		place := fmt.Sprintf("%s/%d@%d", m.Topic, m.Partition, m.Offset)
-		if !ok || r.Status != outboxtest.StatusDone || r.Receipt != place {
-			t.Fatalf("at %s: row %+v", place, r)
-		}
+		fixture.Must(t, ok && r.Status == outboxtest.StatusDone && r.Receipt == place, "at %s: row %+v", place, r)
 		if r.KeySeq <= last[r.Event.Key] {
 			t.Errorf("key %s: %d follows %d", r.Event.Key, r.KeySeq, last[r.Event.Key])
 		}
 		last[r.Event.Key] = r.KeySeq
 	}
-	if len(records) != done {
-		t.Errorf("Kafka has %d messages of %d events that are done", len(records), done)
-	}
+	fixture.Check(t, len(records) == done, "Kafka has %d messages of %d events that are done", len(records), done)
 }
 
 // behindDead reports whether an event waits behind a dead one of its key.

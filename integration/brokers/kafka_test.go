@@ -55,17 +55,13 @@ func TestKafkaPartitionsLikeJava(t *testing.T) {
 		partition, _ := kafka.MessagePartitionFromCtx(msg.Context())
 		switch {
 		case len(key) == 0:
-			if hasKey && key != nil {
-				t.Error("a missing key became an empty key")
-			}
+			fixture.Check(t, !hasKey || key == nil, "a missing key became an empty key")
 			spread[partition]++
 		case partition != want[string(key)]:
 			t.Errorf("key %q is on partition %d, the Java client puts it on %d", key, partition, want[string(key)])
 		}
 	}
-	if len(spread) != 3 {
-		t.Errorf("messages without a key are on %v, want all 3 partitions", spread)
-	}
+	fixture.Check(t, len(spread) == 3, "messages without a key are on %v, want all 3 partitions", spread)
 }
 
 func TestKafkaRefusesPermanently(t *testing.T) {
@@ -77,9 +73,7 @@ func TestKafkaRefusesPermanently(t *testing.T) {
 	d.Payload = make([]byte, 4096)
 	err := publishWithin(t, p, d, time.Minute)
 	requireClass(t, err, core.ClassPermanent)
-	if !errors.Is(err, sarama.ErrMessageSizeTooLarge) {
-		t.Errorf("err = %v, want ErrMessageSizeTooLarge", err)
-	}
+	fixture.Check(t, errors.Is(err, sarama.ErrMessageSizeTooLarge), "err = %v, want ErrMessageSizeTooLarge", err)
 	requireClass(t, publishWithin(t, p, brokerDelivery(t, "no/topic name", "k"), time.Minute), core.ClassPermanent)
 	if err := publishWithin(t, p, brokerDelivery(t, topic, "k"), time.Minute); err != nil {
 		t.Errorf("the next message: %v", err)
@@ -94,9 +88,8 @@ func TestKafkaTopicIsCreatedLater(t *testing.T) {
 	topic := topics.KafkaName()
 	err := publishWithin(t, p, brokerDelivery(t, topic, "k"), time.Minute)
 	requireClass(t, err, core.ClassUnavailable)
-	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
-		t.Errorf("err = %v, want ErrUnknownTopicOrPartition", err)
-	}
+	fixture.Check(t, errors.Is(err, sarama.ErrUnknownTopicOrPartition),
+		"err = %v, want ErrUnknownTopicOrPartition", err)
 	topics.Kafka(t, topic, 1, nil)
 	fixture.Await(t, "a publish to the new topic", func() bool {
 		return publishWithin(t, p, brokerDelivery(t, topic, "k"), time.Minute) == nil
@@ -131,9 +124,8 @@ func TestKafkaHangs(t *testing.T) {
 	began := time.Now()
 	for range 2 {
 		err := publishWithin(t, p, brokerDelivery(t, topic, "meanwhile"), 250*time.Millisecond)
-		if !errors.Is(err, watermillbridge.ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("err = %v, want ErrNoAnswer and DeadlineExceeded", err)
-		}
+		fixture.Check(t, errors.Is(err, watermillbridge.ErrNoAnswer) && errors.Is(err, context.DeadlineExceeded),
+			"err = %v, want ErrNoAnswer and DeadlineExceeded", err)
 		if _, marked := core.ClassOf(err); marked {
 			t.Errorf("err = %v has a class: the relay has to decide about a timeout", err)
 		}
@@ -143,9 +135,7 @@ func TestKafkaHangs(t *testing.T) {
 	}
 	err := publishWithin(t, p, brokerDelivery(t, topic, "meanwhile"), timeout)
 	requireClass(t, err, core.ClassUnavailable)
-	if !errors.Is(err, watermillbridge.ErrStuck) {
-		t.Errorf("err = %v, want ErrStuck", err)
-	}
+	fixture.Check(t, errors.Is(err, watermillbridge.ErrStuck), "err = %v, want ErrStuck", err)
 
 	proxy.Thaw()
 	fixture.Await(t, "the calls return", func() bool { return p.Stuck() == 0 && late.Load() == 2 })

@@ -57,9 +57,7 @@ func take(t *testing.T, messages <-chan *message.Message) *message.Message {
 	t.Helper()
 	select {
 	case msg, ok := <-messages:
-		if !ok {
-			t.Fatal("the subscription ended")
-		}
+		fixture.Must(t, ok, "the subscription ended")
 		return msg
 	case <-time.After(time.Minute):
 		t.Fatal("no message within a minute")
@@ -124,9 +122,7 @@ func TestNATSSubscriberCloses(t *testing.T) {
 		t.Errorf("got %s, want the second of %v", msg.UUID, ids)
 	}
 	fixture.NoError(t, second.Close())
-	if msg.Context().Err() == nil {
-		t.Error("the context of a message that another process gets goes on")
-	}
+	fixture.Check(t, msg.Context().Err() != nil, "the context of a message that another process gets goes on")
 	_, messages = subscribeNATS(t, cfg, topic)
 	for _, id := range ids[1:] { // at once, and not after an hour
 		if msg := receive(t, messages); msg.UUID != id {
@@ -152,9 +148,7 @@ func TestNATSSubscriberKeepsOrder(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Fatal("no message within a minute")
 			}
-			if msg.UUID != id {
-				t.Fatalf("got %s, want event %d: %v", msg.UUID, n, ids)
-			}
+			fixture.Must(t, msg.UUID == id, "got %s, want event %d: %v", msg.UUID, n, ids)
 			if attempt == 2 {
 				msg.Ack()
 			} else {
@@ -241,9 +235,8 @@ func TestNATSSubscriberChecksConsumers(t *testing.T) {
 		_, err := js.CreateConsumer(t.Context(), stream, cfg)
 		fixture.NoError(t, err)
 		_, err = newNATSSubscriber(t, natsbridge.SubscriberConfig{Group: group}).Subscribe(t.Context(), topic)
-		if !errors.Is(err, natsbridge.ErrUnsafeConsumer) || !strings.Contains(err.Error(), tc.names) {
-			t.Errorf("%s: %v, want ErrUnsafeConsumer and %s", group, err, tc.names)
-		}
+		fixture.Check(t, errors.Is(err, natsbridge.ErrUnsafeConsumer) && strings.Contains(err.Error(), tc.names),
+			"%s: %v, want ErrUnsafeConsumer and %s", group, err, tc.names)
 	}
 
 	push := safe("push")
@@ -292,9 +285,8 @@ func TestNATSSubscriberTopics(t *testing.T) {
 		topics.NATS(t, func(c *jetstream.StreamConfig) { c.Subjects = []string{"parts-" + stream + "." + part} })
 	}
 	_, err := newNATSSubscriber(t, natsbridge.SubscriberConfig{Group: "g"}).Subscribe(t.Context(), "parts-"+stream+".*")
-	if err == nil || !strings.Contains(err.Error(), "is of the streams") {
-		t.Errorf("a topic of two streams: %v", err)
-	}
+	fixture.Check(t, err != nil && strings.Contains(err.Error(), "is of the streams"),
+		"a topic of two streams: %v", err)
 
 	missing := "it-" + core.NewEventID()
 	s := newNATSSubscriber(t, natsbridge.SubscriberConfig{Group: "billing"})

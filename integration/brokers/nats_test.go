@@ -47,9 +47,7 @@ func TestNATSRoundTrip(t *testing.T) {
 	}
 	msg := receive(t, natsMessages(t, topic))
 	requireDelivery(t, msg, d)
-	if msg.UUID != d.ID {
-		t.Errorf("UUID = %q, want the event's id", msg.UUID)
-	}
+	fixture.Check(t, msg.UUID == d.ID, "UUID = %q, want the event's id", msg.UUID)
 	stream, err := topics.JetStream(t, topics.NATSURL(t)).Stream(ctx, topic)
 	if err != nil || stream.CachedInfo().State.Msgs != 1 {
 		t.Errorf("%v: %+v, want one message", err, stream.CachedInfo().State)
@@ -114,9 +112,8 @@ func TestNATSStreams(t *testing.T) {
 		for doing, err := range map[string]error{
 			"publish": p.Publish(ctx, brokerDelivery(t, topic, "k")), "check": natsbridge.Check(ctx, cfg, good, topic),
 		} {
-			if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.names) {
-				t.Errorf("%s: %v, want %v naming %s", doing, err, tc.is, tc.names)
-			}
+			fixture.Check(t, errors.Is(err, tc.is) && strings.Contains(err.Error(), tc.names),
+				"%s: %v, want %v naming %s", doing, err, tc.is, tc.names)
 			requireClass(t, err, core.ClassUnavailable)
 		}
 	}
@@ -125,9 +122,7 @@ func TestNATSStreams(t *testing.T) {
 	}
 	all := natsbridge.Check(ctx, cfg, missing, good, memory, "no subject")
 	for _, want := range []string{missing, memory, "no subject"} {
-		if all == nil || !strings.Contains(all.Error(), want) {
-			t.Errorf("%v does not name %s", all, want)
-		}
+		fixture.Check(t, all != nil && strings.Contains(all.Error(), want), "%v does not name %s", all, want)
 	}
 	cfg.AllowUnsafeStream = true
 	if err := topics.NATSPublisher(t, cfg).Publish(ctx, brokerDelivery(t, memory, "k")); err != nil {
@@ -217,9 +212,7 @@ func TestNATSConnectionBreaks(t *testing.T) {
 	server.Kill(t)
 	select {
 	case err := <-done:
-		if !errors.Is(err, natsbridge.ErrDisconnected) {
-			t.Errorf("err = %v, want ErrDisconnected", err)
-		}
+		fixture.Check(t, errors.Is(err, natsbridge.ErrDisconnected), "err = %v, want ErrDisconnected", err)
 		requireClass(t, err, core.ClassUnavailable)
 	case <-time.After(5 * time.Minute):
 		t.Fatal("the publish still waits")

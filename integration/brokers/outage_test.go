@@ -149,9 +149,7 @@ func (o *outage) compare(k broker, topics ...string) (most int) {
 			requireDelivery(o.t, h.Message, core.Delivery{
 				Event: row.Event, RowID: row.ID, KeySeq: row.KeySeq, Attempt: got.Attempt, ReplayOf: row.ReplayOf,
 			})
-			if h.UUID != row.Event.ID {
-				o.t.Errorf("event %s has the UUID %s", row.Event.ID, h.UUID)
-			}
+			fixture.Check(o.t, h.UUID == row.Event.ID, "event %s has the UUID %s", row.Event.ID, h.UUID)
 			if k := (keyOf{topic, row.Event.Key}); k.key != "" {
 				if row.KeySeq != before[k]+1 {
 					o.t.Errorf("key %s: %d follows %d", k.key, row.KeySeq, before[k])

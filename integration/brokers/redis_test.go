@@ -47,13 +47,10 @@ func TestRedisRoundTrip(t *testing.T) {
 	messages := redisMessages(t, topic)
 	msg := receive(t, messages)
 	requireDelivery(t, msg, d)
-	if msg.UUID != d.ID {
-		t.Errorf("UUID = %q, want the event's id", msg.UUID)
-	}
+	fixture.Check(t, msg.UUID == d.ID, "UUID = %q, want the event's id", msg.UUID)
 	entries, err := topics.RedisAt(t, topics.RedisURL(t)).XRange(ctx, topic, "-", "+").Result()
-	if err != nil || len(entries) != 1 || receipt != topic+"@"+entries[0].ID {
-		t.Errorf("receipt %q of %v, %v", receipt, entries, err)
-	}
+	fixture.Check(t, err == nil && len(entries) == 1 && receipt == topic+"@"+entries[0].ID,
+		"receipt %q of %v, %v", receipt, entries, err)
 	fixture.NoError(t, p.MessagePublisher(0).Publish(topic, message.NewMessage("plain", nil)))
 	if msg := receive(t, messages); msg.UUID != "plain" || len(msg.Metadata) != 0 || len(msg.Payload) != 0 {
 		t.Errorf("%+v", msg)
@@ -89,17 +86,14 @@ func TestRedisServers(t *testing.T) {
 	}})
 	set("maxmemory-policy", "allkeys-lru")
 	err := publishWithin(t, p, d, time.Minute)
-	if !errors.Is(err, redisbridge.ErrUnsafeServer) || !strings.Contains(err.Error(), "noeviction") {
-		t.Errorf("err = %v, want ErrUnsafeServer", err)
-	}
+	fixture.Check(t, errors.Is(err, redisbridge.ErrUnsafeServer) && strings.Contains(err.Error(), "noeviction"),
+		"err = %v, want ErrUnsafeServer", err)
 	requireClass(t, err, core.ClassUnavailable)
 	if err := redisbridge.Check(t.Context(), redisbridge.Config{Client: client}); !errors.Is(err,
 		redisbridge.ErrUnsafeServer) {
 		t.Errorf("Check: %v", err)
 	}
-	if client.Exists(t.Context(), "orders").Val() != 0 {
-		t.Error("an entry was written")
-	}
+	fixture.Check(t, client.Exists(t.Context(), "orders").Val() == 0, "an entry was written")
 	allowed := topics.RedisPublisher(t, server.Address, redisbridge.Config{AllowUnsafeServer: true})
 	publishOnce(t, allowed, brokerDelivery(t, "allowed", "k"), "")
 	set("maxmemory-policy", "noeviction")
@@ -123,14 +117,11 @@ func TestRedisServers(t *testing.T) {
 		t.Errorf("%d entries, %d on the replica", n, m)
 	}
 	err = publishWithin(t, topics.RedisPublisher(t, replica.Address, redisbridge.Config{}), d, time.Minute)
-	if !errors.Is(err, redisbridge.ErrUnsafeServer) || !strings.Contains(err.Error(), "replica of "+host) {
-		t.Errorf("a replica: %v", err)
-	}
+	fixture.Check(t, errors.Is(err, redisbridge.ErrUnsafeServer) && strings.Contains(err.Error(), "replica of "+host),
+		"a replica: %v", err)
 	replica.Kill(t)
 	err = publishWithin(t, waiting, brokerDelivery(t, "orders", "k"), time.Minute)
-	if !errors.Is(err, redisbridge.ErrReplicas) {
-		t.Errorf("err = %v, want ErrReplicas", err)
-	}
+	fixture.Check(t, errors.Is(err, redisbridge.ErrReplicas), "err = %v, want ErrReplicas", err)
 	requireClass(t, err, core.ClassUnavailable)
 
 	// After a failure the server is checked again: it may be another one.

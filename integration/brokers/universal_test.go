@@ -230,9 +230,7 @@ func overOutbox(t *testing.T, db testdb.DB, p core.Publisher) outboxPublisher {
 	fixture.NoError(t, err)
 	t.Cleanup(func() {
 		for _, row := range process.Rows() {
-			if row.Status == fixture.StatusDead {
-				t.Errorf("an event is dead: %+v", row)
-			}
+			fixture.Check(t, row.Status != fixture.StatusDead, "an event is dead: %+v", row)
 		}
 	})
 	process.Run()

@@ -92,9 +92,7 @@ func receive(t testing.TB, messages <-chan *message.Message) *message.Message {
 	t.Helper()
 	select {
 	case msg, ok := <-messages:
-		if !ok {
-			t.Fatal("the subscription ended")
-		}
+		fixture.Must(t, ok, "the subscription ended")
 		msg.Ack()
 		return msg
 	case <-time.After(time.Minute):

@@ -70,9 +70,8 @@ func TestBunRefusesBeforeItExecutes(t *testing.T) {
 			eachBunEnv(t, tc.only, func(t *testing.T, b *bunEnv) {
 				mapBun(b)
 				err := tc.do(t.Context(), b)
-				if err == nil || tc.want != nil && !errors.Is(err, tc.want) {
-					t.Fatalf("error %v, want one wrapping %v", err, tc.want)
-				}
+				fixture.Must(t, err != nil && (tc.want == nil || errors.Is(err, tc.want)),
+					"error %v, want one wrapping %v", err, tc.want)
 				for _, table := range []string{"b_products", "b_orders", "b_stricts", "outbox_event"} {
 					b.WantCount(t, table, 0)
 				}
@@ -192,9 +191,7 @@ func TestBunStrictModels(t *testing.T) {
 		} {
 			err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
 				err := statement(ctx, tx)
-				if !errors.Is(err, errReason) {
-					t.Errorf("%s: the statement returned %v", name, err)
-				}
+				fixture.Check(t, errors.Is(err, errReason), "%s: the statement returned %v", name, err)
 				return err
 			})
 			fixture.WantError(t, err, errReason)

@@ -76,9 +76,7 @@ func TestBunCaptures(t *testing.T) {
 			}
 			p := &bProduct{Name: "x"}
 			b.exec(t, ctx, tx.NewInsert().Model(p).Returning(""))
-			if p.ID != 1 {
-				t.Errorf("the key is %d", p.ID)
-			}
+			fixture.Check(t, p.ID == 1, "the key is %d", p.ID)
 			b.exec(t, ctx, tx.NewInsert().Model(&[]*bProduct{{Name: "y"}, {Name: "z"}}).Returning(""))
 		}, []string{"product.x.create 1", "product.y.create 2", "product.z.create 3"}},
 		"On of a batch": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
@@ -222,14 +220,10 @@ func TestBunKeyless(t *testing.T) {
 						fixture.NoError(t, b.Plain.QueryRowContext(t.Context(), live).Scan(&untouched))
 						if allow {
 							fixture.NoError(t, err)
-							if untouched != 0 {
-								t.Error("the statement was not executed")
-							}
+							fixture.Check(t, untouched == 0, "the statement was not executed")
 						} else {
 							fixture.WantError(t, err, core.ErrNoAggregateID)
-							if untouched != 1 {
-								t.Error("the statement was executed")
-							}
+							fixture.Check(t, untouched == 1, "the statement was executed")
 						}
 						b.wantRows(t)
 					}, func(c *bunoutbox.Config) { c.AllowKeyless = allow })
@@ -289,9 +283,7 @@ func TestBunRecordedEventsOfARetriedClosure(t *testing.T) {
 		}
 		var stored string
 		fixture.NoError(t, b.Plain.QueryRowContext(t.Context(), "SELECT event_id FROM outbox_event").Scan(&stored))
-		if stored != id {
-			t.Fatalf("the event has the id %s, was recorded as %s", stored, id)
-		}
+		fixture.Must(t, stored == id, "the event has the id %s, was recorded as %s", stored, id)
 	})
 }
 

@@ -43,8 +43,6 @@ func TestTransactorInContext(t *testing.T) {
 		if way.Connector {
 			want = 1
 		}
-		if n != want {
-			t.Errorf("%d rows, want %d", n, want)
-		}
+		fixture.Check(t, n == want, "%d rows, want %d", n, want)
 	})
 }

@@ -67,9 +67,8 @@ func TestBunOpen(t *testing.T) {
 				}
 				fixture.NoError(t, ob.Drain(t.Context()))
 				got := published.Accepted()
-				if len(got) != 1 || got[0].Type != "kept" || got[0].AggregateID != fmt.Sprint(kept.ID) {
-					t.Fatalf("published: %v", got)
-				}
+				fixture.Must(t, len(got) == 1 && got[0].Type == "kept" && got[0].AggregateID == fmt.Sprint(kept.ID),
+					"published: %v", got)
 			})
 		})
 	}

@@ -113,9 +113,7 @@ func files(t *testing.T, db testdb.DB, format string) string {
 	dir := t.TempDir()
 	out, errs, code := outbox(t, db, "migrate", "get", "--tables", "all", "--format", format, "--dir", dir,
 		"--first", "20260102030405")
-	if code != 0 || !strings.Contains(out, dir) {
-		t.Fatalf("exit code %d\n%s%s", code, out, errs)
-	}
+	fixture.Must(t, code == 0 && strings.Contains(out, dir), "exit code %d\n%s%s", code, out, errs)
 	return dir
 }
 
@@ -133,9 +131,7 @@ func requireTables(t *testing.T, db testdb.DB, there bool) {
 		t.Fatalf("exit code %d, %v\n%s%s", code, err, out, errs)
 	}
 	for _, s := range states.Tables {
-		if s.OK != there || s.Recorded {
-			t.Errorf("the tables are wanted: %v; %+v", there, s)
-		}
+		fixture.Check(t, s.OK == there && !s.Recorded, "the tables are wanted: %v; %+v", there, s)
 	}
 }
 

@@ -41,9 +41,8 @@ func TestBunMigrate(t *testing.T) {
 		m := bunmigrate.NewMigrator(bun.NewDB(db.Open(t), dialect), all, bunmigrate.WithMarkAppliedOnSuccess(true))
 		fixture.NoError(t, m.Init(t.Context()))
 		done, err := m.Migrate(t.Context())
-		if err != nil || len(done.Migrations) != len(all.Sorted()) || len(done.Migrations) == 0 {
-			t.Fatalf("%s, %v", done, err)
-		}
+		fixture.Must(t, err == nil && len(done.Migrations) == len(all.Sorted()) && len(done.Migrations) != 0,
+			"%s, %v", done, err)
 		requireTables(t, db, true)
 		if _, err := m.Rollback(t.Context()); err != nil {
 			t.Fatal(err)

@@ -97,32 +97,25 @@ func TestOperatorOfAPoisonedDeploy(t *testing.T) {
 			return len(failures.Groups) == 1 && failures.Groups[0].Dead == n
 		})
 		group := failures.Groups[0]
-		if group.BlockedKeys != n || !strings.Contains(group.Pattern, `has no field <text>`) {
-			t.Errorf("%+v", group)
-		}
+		fixture.Check(t, group.BlockedKeys == n && strings.Contains(group.Pattern, `has no field <text>`), "%+v", group)
 		var waiting ops.Page
 		if read(&waiting, "list", "--status", "new", "--limit", "1"); len(waiting.Events) != 1 {
 			t.Fatalf("%+v", waiting)
 		}
 		why := do(0, "explain", waiting.Events[0].ID.String())
 		for _, part := range []string{"an earlier event of its key", "which is dead", "outbox redrive"} {
-			if !strings.Contains(why, part) {
-				t.Errorf("explain lacks %q:\n%s", part, why)
-			}
+			fixture.Check(t, strings.Contains(why, part), "explain lacks %q:\n%s", part, why)
 		}
 
 		var plan ops.StoredPlan
 		read(&plan, "redrive", "plan", "--group", group.Fingerprint, "--reason", "INC-42: field total",
 			"--actor", "ada")
-		if plan.Events != n || plan.Keys != n || plan.Topics["orders"] != n {
-			t.Fatalf("%+v", plan)
-		}
+		fixture.Must(t, plan.Events == n && plan.Keys == n && plan.Topics["orders"] == n, "%+v", plan)
 		before, _ := to.state()
 		early := do(4, "redrive", "apply", plan.ID, "--yes", "--actor", "ada")
 		after, arrived := to.state()
-		if after-before > 11 || arrived != 0 || !strings.Contains(early, "failed again") {
-			t.Fatalf("%d publishes before the repair, %d arrived\n%s", after-before, arrived, early)
-		}
+		fixture.Must(t, after-before <= 11 && arrived == 0 && strings.Contains(early, "failed again"),
+			"%d publishes before the repair, %d arrived\n%s", after-before, arrived, early)
 		to.mu.Lock()
 		to.repaired = true
 		to.mu.Unlock()
@@ -150,9 +143,7 @@ func TestOperatorOfAPoisonedDeploy(t *testing.T) {
 		} {
 			said := audited(t, db, action)
 			for _, part := range parts {
-				if !strings.Contains(said, part) {
-					t.Errorf("the audit of %s lacks %q: %.2000s", action, part, said)
-				}
+				fixture.Check(t, strings.Contains(said, part), "the audit of %s lacks %q: %.2000s", action, part, said)
 			}
 		}
 	})

@@ -59,9 +59,7 @@ func wantOrder(t *testing.T, arrived []string, keys map[string]string, published
 	for _, id := range published {
 		want[keys[id]] = append(want[keys[id]], id)
 	}
-	if !maps.EqualFunc(first, want, slices.Equal) {
-		t.Errorf("first copies of each key\n%v\nwant\n%v", first, want)
-	}
+	fixture.Check(t, maps.EqualFunc(first, want, slices.Equal), "first copies of each key\n%v\nwant\n%v", first, want)
 }
 
 // The command reads the log of PostgreSQL. It is killed in the middle and started again. A second
@@ -126,9 +124,8 @@ func TestRelayOfTheLog(t *testing.T) {
 		gauges = third.get("/metrics")
 		return strings.Contains(gauges, `outbox_log_slot_active{slot="`+slot+`"} 1`)
 	})
-	if strings.Contains(gauges, "outbox_log_spilled_keys{") {
-		t.Errorf("the process that stands by has other gauges:\n%s", gauges)
-	}
+	fixture.Check(t, !strings.Contains(gauges, "outbox_log_spilled_keys{"),
+		"the process that stands by has other gauges:\n%s", gauges)
 	publish(50)
 	second.terminate()
 	publish(50)
@@ -215,8 +212,7 @@ func TestRelayOfTheLogRefused(t *testing.T) {
 		_, errs, code := outbox(t, c.db, args...)
 		lines := strings.Split(strings.TrimSpace(errs), "\n")
 		last := lines[len(lines)-1]
-		if code != 1 || !strings.Contains(last, c.want) || strings.Contains(last, "Config.") {
-			t.Errorf("%q: exit code %d\n%s", args, code, errs)
-		}
+		fixture.Check(t, code == 1 && strings.Contains(last, c.want) && !strings.Contains(last, "Config."),
+			"%q: exit code %d\n%s", args, code, errs)
 	}
 }

@@ -189,9 +189,7 @@ func TestRelayProcess(t *testing.T) {
 			slices.Sort(got)
 			if open == 0 {
 				slices.Sort(want)
-				if !slices.Equal(got, want) {
-					t.Errorf("arrived: %d events, want these %d", len(got), len(want))
-				}
+				fixture.Check(t, slices.Equal(got, want), "arrived: %d events, want these %d", len(got), len(want))
 			}
 			if u := slices.Compact(slices.Clone(got)); len(u) != len(got) || len(got) != len(want)-int(open) {
 				t.Errorf("%d events arrived, %d of them different; want %d of %d", len(got), len(u),

@@ -68,9 +68,7 @@ func TestRelayOfTwoOutboxes(t *testing.T) {
 			t.Errorf("%d events arrived, %d of them different; want %d", len(got), len(u), done)
 		}
 		for _, id := range got {
-			if !slices.Contains(o.want, id) {
-				t.Errorf("event %s arrived at the wrong destination", id)
-			}
+			fixture.Check(t, slices.Contains(o.want, id), "event %s arrived at the wrong destination", id)
 		}
 	}
 }

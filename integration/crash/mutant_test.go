@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -27,9 +28,7 @@ func TestCrashProofNoticesMutants(t *testing.T) { // not parallel: its processes
 			defer cancel()
 			v, err := c.run(ctx)
 			t.Log(crash.Table([]crash.Verdict{v}))
-			if err == nil || mutant.noticed(v) == 0 {
-				t.Errorf("nobody noticed: %v", err)
-			}
+			fixture.Check(t, err != nil && mutant.noticed(v) != 0, "nobody noticed: %v", err)
 		})
 	}
 }

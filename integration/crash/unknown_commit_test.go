@@ -141,9 +141,7 @@ func (w *unknownWorld) run(t *testing.T, name string, cuts int, commit commitFun
 		err := commit(ctx, e)
 		switch {
 		case cut == wireproxy.None:
-			if err != nil {
-				t.Fatalf("commit: %v", err)
-			}
+			fixture.Must(t, err == nil, "commit: %v", err)
 		case w.proxy.Made() != made+1:
 			t.Fatalf("the connection was not cut %s: commit returned %v", cut, err)
 		case err == nil:
@@ -195,9 +193,7 @@ func (w *unknownWorld) run(t *testing.T, name string, cuts int, commit commitFun
 		path := w.paths[x.e.Type]
 		switch x.cut {
 		case wireproxy.None:
-			if !there {
-				t.Error("commit returned nil and the row is lost")
-			}
+			fixture.Check(t, there, "commit returned nil and the row is lost")
 			if path == core.PathHot {
 				hot++
 			}
@@ -211,9 +207,8 @@ func (w *unknownWorld) run(t *testing.T, name string, cuts int, commit commitFun
 			}
 		case wireproxy.Unread:
 		}
-		if x.cut != wireproxy.None && path == core.PathHot {
-			t.Errorf("cut %s: published by the fast path on an unknown outcome", x.cut)
-		}
+		fixture.Check(t, x.cut == wireproxy.None || path != core.PathHot,
+			"cut %s: published by the fast path on an unknown outcome", x.cut)
 	}
 	var b strings.Builder
 	for _, cut := range slices.Insert(slices.Clone(wireproxy.Cuts), 0, wireproxy.None) {

@@ -91,14 +91,11 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 		fixture.Eventually(ctx, t, "only what is behind the dead events is open",
 			func() bool { return backlog(ctx, t, ob).Pending == 6 })
 		for _, m := range ledger.Records() {
-			if slices.Contains(append(redriven[1:], discarded[1:]...), m.EventID) {
-				t.Fatalf("%+v passed a dead event", m)
-			}
+			fixture.Must(t, !slices.Contains(append(redriven[1:], discarded[1:]...), m.EventID),
+				"%+v passed a dead event", m)
 		}
 		dead, err := ob.ListDead(ctx, core.DeadQuery{Topic: "dead"})
-		if err != nil || len(dead) != 2 {
-			t.Fatalf("dead events: %+v, %v", dead, err)
-		}
+		fixture.Must(t, err == nil && len(dead) == 2, "dead events: %+v, %v", dead, err)
 
 		mu.Lock()
 		clear(poison)
@@ -111,9 +108,7 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 				t.Fatalf("%+v is dead", d)
 			}
 			n, err := act(ctx, core.AdminRequest{IDs: []core.RowID{d.ID}, Actor: "test", Reason: "proof"})
-			if err != nil || n != 1 {
-				t.Fatalf("changed %d, %v", n, err)
-			}
+			fixture.Must(t, err == nil && n == 1, "changed %d, %v", n, err)
 		}
 		if err := untilEmpty(ctx, ob); err != nil {
 			t.Fatalf("%v\n%s", err, openRows(pool))
@@ -133,13 +128,9 @@ func TestZombieDeadEventBlocksItsKey(t *testing.T) {
 		}
 		for _, want := range [][]string{redriven, append(discarded[:1:1], discarded[2:]...)} {
 			got := slices.DeleteFunc(slices.Clone(order), func(id string) bool { return !slices.Contains(want, id) })
-			if !slices.Equal(got, want) {
-				t.Errorf("published %v, want %v", got, want)
-			}
+			fixture.Check(t, slices.Equal(got, want), "published %v, want %v", got, want)
 		}
-		if slices.Contains(order, discarded[1]) {
-			t.Error("a discarded event was published")
-		}
+		fixture.Check(t, !slices.Contains(order, discarded[1]), "a discarded event was published")
 	})
 }
 

@@ -86,8 +86,6 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 		share := float64(hot.Load()) / float64(hot.Load()+cold.Load())
 		t.Logf("%s%.1f %% of %d ordered events left without a claim", crash.Table([]crash.Verdict{v}), 100*share,
 			hot.Load()+cold.Load())
-		if share <= 0.95 {
-			t.Errorf("only %.1f %% of ordered events left without a claim", 100*share)
-		}
+		fixture.Check(t, share > 0.95, "only %.1f %% of ordered events left without a claim", 100*share)
 	})
 }

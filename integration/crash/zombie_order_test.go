@@ -148,9 +148,7 @@ func (h *herd) await(ctx context.Context, t *testing.T, what string,
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
 	defer cancel()
-	if !h.ledger.Wait(ctx.Done(), cond) {
-		t.Fatalf("waited in vain until %s", what)
-	}
+	fixture.Must(t, h.ledger.Wait(ctx.Done(), cond), "waited in vain until %s", what)
 }
 
 func publishes(name string) func([]crash.Message, func(string, string) int) bool {

@@ -135,9 +135,7 @@ func (c *connect) start() {
 		}
 		return !slices.ContainsFunc(c.connectors, func(name string) bool {
 			state := c.state(name)
-			if state == "FAILED" {
-				c.t.Fatalf("the task of %s has failed", name)
-			}
+			fixture.Must(c.t, state != "FAILED", "the task of %s has failed", name)
 			return state != "RUNNING"
 		})
 	})

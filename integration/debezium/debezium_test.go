@@ -102,9 +102,7 @@ func (w *world) message() {
 	}
 	bridge := topics.KafkaPublisher(w, kafkabridge.Config{})
 	got := w.await(topic, ids...)
-	if len(got) != len(all) {
-		w.Errorf("%d records, want %d", len(got), len(all))
-	}
+	fixture.Check(w, len(got) == len(all), "%d records, want %d", len(got), len(all))
 	place := map[string]int32{}
 	for _, m := range got {
 		for name, e := range all {
@@ -174,16 +172,12 @@ func (w *world) otherRows() {
 	}
 	last := w.service.Publish(event())
 	got := w.await(topic, slices.Concat(first, last, slices.Collect(maps.Keys(damaged)))...)
-	if len(got) != 2+len(damaged) {
-		w.Errorf("%d records, want %d", len(got), 2+len(damaged))
-	}
+	fixture.Check(w, len(got) == 2+len(damaged), "%d records, want %d", len(got), 2+len(damaged))
 	for _, m := range got {
 		if headers, is := damaged[header(m, core.HeaderEventID)]; is && header(m, "headers") != headers {
 			w.Errorf("headers %s arrive as %q", headers, header(m, "headers"))
 		}
-		if header(m, core.HeaderEventID) == relayed[0] {
-			w.Error("Debezium has sent an event of a relay")
-		}
+		fixture.Check(w, header(m, core.HeaderEventID) != relayed[0], "Debezium has sent an event of a relay")
 	}
 }
 
@@ -206,9 +200,7 @@ func (w *world) replay() {
 	fixture.NoError(w.T, err)
 	done, err := api.RunPlan(w.Context(), stored.ID, ops.RunOptions{Actor: "alice"})
 	fixture.NoError(w.T, err)
-	if done.Changed != 1 || done.Failed != 0 {
-		w.Errorf("plan %+v", done)
-	}
+	fixture.Check(w, done.Changed == 1 && done.Failed == 0, "plan %+v", done)
 	var all []*sarama.ConsumerMessage
 	fixture.AwaitIn(w, 3*time.Minute, "both copies", func() bool { all = w.read(topic); return len(all) == 2 })
 	again := first
@@ -219,9 +211,7 @@ func (w *world) replay() {
 	w.wantRecord(all[0], first)
 	w.wantRecord(all[1], again)
 	x, err := api.Explain(w.Context(), first.RowID.String())
-	if err != nil || !strings.Contains(x[0].Text, "Its row does not say") {
-		w.Errorf("explained as %+v, %v", x, err)
-	}
+	fixture.Check(w, err == nil && strings.Contains(x[0].Text, "Its row does not say"), "explained as %+v, %v", x, err)
 }
 
 // inbox consumes one topic, with events that Debezium relays, events that a relay publishes, and
@@ -345,15 +335,11 @@ func migrating(t *testing.T, begin string, values map[string]string) string {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "migrating.md"))
 	fixture.NoError(t, err)
 	_, rest, found := strings.Cut(string(page), begin)
-	if !found {
-		t.Fatalf("docs/migrating.md has no %q", begin)
-	}
+	fixture.Must(t, found, "docs/migrating.md has no %q", begin)
 	rest, _, _ = strings.Cut(rest, ";")
 	text := begin + rest
 	for from, to := range values {
-		if !strings.Contains(text, from) {
-			t.Fatalf("%s: no %q", text, from)
-		}
+		fixture.Must(t, strings.Contains(text, from), "%s: no %q", text, from)
 		text = strings.Replace(text, from, to, 1)
 	}
 	return text
@@ -446,9 +432,7 @@ func (w *world) killed() {
 		}
 		last[key], place[key] = seq, m.Partition
 	}
-	if len(seen) != len(ids) {
-		w.Errorf("the topic has %d events, the table %d", len(seen), len(ids))
-	}
+	fixture.Check(w, len(seen) == len(ids), "the topic has %d events, the table %d", len(seen), len(ids))
 	w.Logf("%d events, %d copies after %d kills", len(ids), copies, kills)
 	w.cleanup(topic, ids)
 }
@@ -484,9 +468,7 @@ func (w *world) refused() {
 		_, err := w.service.Outbox.Publish(ctx, tx, large)
 		return err
 	})
-	if !errors.Is(err, core.ErrInvalidEvent) {
-		w.Errorf("a payload as large as the limit of Kafka: %v", err)
-	}
+	fixture.Check(w, errors.Is(err, core.ErrInvalidEvent), "a payload as large as the limit of Kafka: %v", err)
 	ids := careless.Publish(large)
 	small := core.Event{Type: "order.placed", Topic: topic, Key: "2", Payload: []byte("p")}
 	ids = append(ids, w.service.Publish(small)...)

@@ -61,9 +61,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.forget("__debezium-heartbeat." + own["topic.prefix"])
 	for k := range own {
-		if settings[k] == "" {
-			t.Fatalf("outbox.properties does not set %s", k)
-		}
+		fixture.Must(t, settings[k] != "", "outbox.properties does not set %s", k)
 	}
 	maps.Copy(settings, own)
 	w.settings = map[string]map[string]string{"outbox": settings, "stock": w.withoutOurs(settings)}

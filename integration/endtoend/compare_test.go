@@ -37,9 +37,8 @@ func (c *e2eCell) compare(restarts int) {
 		"copies, %d duplicates, %d deliveries repeated by the broker; "+
 		"%d publishes failed: %v", found.events, c.total.committed, c.total.rolledBack, c.total.savepoints,
 		c.total.repeated, found.copies, found.duplicates, found.redeliveries, c.ledger.refused, c.ledger.first)
-	if c.total.rolledBack == 0 || c.total.savepoints == 0 || found.events < 100 {
-		c.t.Error("too little happened, so the test proves nothing")
-	}
+	fixture.Check(c.t, c.total.rolledBack != 0 && c.total.savepoints != 0 && found.events >= 100,
+		"too little happened, so the test proves nothing")
 }
 
 // compareTable returns the rows by row id.
@@ -66,9 +65,7 @@ func (c *e2eCell) compareTable(told map[string]e2eTold) map[core.RowID]outboxRow
 			lanes[lane] = append(lanes[lane], r)
 		}
 	}
-	if len(rows) != len(told) {
-		c.t.Errorf("%d rows of %d events", len(rows), len(told))
-	}
+	fixture.Check(c.t, len(rows) == len(told), "%d rows of %d events", len(rows), len(told))
 	for _, lane := range lanes { // numbers are dense and follow the order in which the business committed
 		slices.SortFunc(lane, func(a, b outboxRow) int { return cmp.Compare(a.keySeq, b.keySeq) })
 		for i, r := range lane {
@@ -139,9 +136,7 @@ func (c *e2eCell) compareArrivals(told map[string]e2eTold, rows map[core.RowID]o
 			!maps.Equal(headers, headersOf(c.t, want.Headers)) || d.Attempt != 1 {
 			c.t.Errorf("arrived %+v\nwith headers %v\nwant %+v, number %d", d, headers, want, r.keySeq)
 		}
-		if isKafka && a.key != want.Key {
-			c.t.Errorf("Kafka's key %q, want %q", a.key, want.Key)
-		}
+		fixture.Check(c.t, !isKafka || a.key == want.Key, "Kafka's key %q, want %q", a.key, want.Key)
 	}
 	for id, r := range rows {
 		t := c.ledger.of(id)
@@ -166,9 +161,8 @@ func (c *e2eCell) compareArrivals(told map[string]e2eTold, rows map[core.RowID]o
 		}
 		found.duplicates += max(n-1, 0)
 	}
-	if restarts == 0 && found.duplicates+found.redeliveries != 0 {
-		c.t.Errorf("%d duplicates and %d redeliveries although nothing failed", found.duplicates, found.redeliveries)
-	}
+	fixture.Check(c.t, restarts != 0 || found.duplicates+found.redeliveries == 0,
+		"%d duplicates and %d redeliveries although nothing failed", found.duplicates, found.redeliveries)
 }
 
 // compareOrder checks the first copies of each key, and that a key has one partition.
@@ -193,7 +187,5 @@ func (c *e2eCell) compareOrder(rows map[core.RowID]outboxRow, copies []arrival) 
 		}
 		last[lane] = d.KeySeq
 	}
-	if len(last) < e2eOrders/2 {
-		c.t.Errorf("only %d keys of %d rows", len(last), len(rows))
-	}
+	fixture.Check(c.t, len(last) >= e2eOrders/2, "only %d keys of %d rows", len(last), len(rows))
 }

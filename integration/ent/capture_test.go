@@ -53,9 +53,7 @@ func TestEntCapture(t *testing.T) {
 			Status string
 		}
 		fixture.NoError(t, json.Unmarshal(payload, &stored))
-		if stored.ID != 1 || stored.Status != "placed" {
-			t.Fatalf("the payload is %s", payload)
-		}
+		fixture.Must(t, stored.ID == 1 && stored.Status == "placed", "the payload is %s", payload)
 	})
 }
 
@@ -101,9 +99,7 @@ func TestEntCaptureNeedsTransaction(t *testing.T) {
 				t.Errorf("%s: %v, want ErrNoTransaction", name, err)
 			}
 		}
-		if calls > 0 {
-			t.Errorf("the mapper was called %d times", calls)
-		}
+		fixture.Check(t, calls <= 0, "the mapper was called %d times", calls)
 		e.wantRows(t)
 		e.WantCount(t, "e_orders", 0)
 		e.WantCount(t, "e_coupons", 1)
@@ -165,9 +161,7 @@ func TestEntCaptureBulkInOrder(t *testing.T) {
 			orders, err := tx.Order.MapCreateBulk(names,
 				func(c *entclient.OrderCreate, i int) { c.SetName(names[i]) }).Save(t.Context())
 			fixture.NoError(t, err)
-			if len(orders) != 4 {
-				t.Errorf("%d orders", len(orders))
-			}
+			fixture.Check(t, len(orders) == 4, "%d orders", len(orders))
 			return nil
 		}))
 		var rows []string
@@ -175,9 +169,7 @@ func TestEntCaptureBulkInOrder(t *testing.T) {
 			rows = append(rows, fmt.Sprintf("%s.create %d", name, i+1), fmt.Sprintf("%s.too %d", name, i+1))
 		}
 		got := e.types(t, "Coupon.create", "Order.create")
-		if strings.Join(got, ",") != strings.Join(rows, ",") {
-			t.Fatalf("the events are %q, want %q", got, rows)
-		}
+		fixture.Must(t, strings.Join(got, ",") == strings.Join(rows, ","), "the events are %q, want %q", got, rows)
 		if n := len(e.types(t)) - len(rows); n != 8 {
 			t.Fatalf("%d events of the second hook, want one of each order and coupon", n)
 		}
@@ -410,9 +402,7 @@ func TestEntHookReportsMistakes(t *testing.T) {
 			"Run":      e.ob.Run(t.Context()),
 			"Drain":    e.ob.Drain(t.Context()),
 		} {
-			if err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("%s of %s: %v", name, what, err)
-			}
+			fixture.Check(t, err != nil && strings.Contains(err.Error(), name), "%s of %s: %v", name, what, err)
 		}
 	}
 }

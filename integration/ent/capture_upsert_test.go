@@ -38,9 +38,7 @@ func TestEntCaptureUpsert(t *testing.T) {
 			tx.Order.Create().SetName("b").OnConflict(
 				entsql.ConflictColumns(order.FieldName),
 			).UpdateNewValues().Exec(t.Context()))
-		if id != 1 {
-			t.Errorf("Ent tells the id %d", id)
-		}
+		fixture.Check(t, id == 1, "Ent tells the id %d", id)
 		want := []string{"again.create 1", "Order.create 1", "again.upsert 1", "Order.upsert 1"}
 		second := e.idOf(t, tx, "b")
 		want = append(want, "again.upsert "+second, "Order.upsert "+second)

@@ -131,9 +131,7 @@ func TestEntNotWrapped(t *testing.T) {
 		fixture.NoError(t, tx.Commit())
 		fixture.WantError(t, entoutbox.WithTx(t.Context(), bare.Tx,
 			func(context.Context, *entclient.Tx) error { return nil }), core.ErrNotInstalled)
-		if calls > 0 {
-			t.Error("the mapper was called")
-		}
+		fixture.Check(t, calls <= 0, "the mapper was called")
 		e.WantCount(t, "e_orders", 0)
 		e.WantCount(t, "e_tags", 1)
 	})
@@ -293,9 +291,7 @@ func TestEntErrorsWhileReading(t *testing.T) {
 		}
 		err = rows.Err()
 	}
-	if err == nil {
-		t.Fatal("no error")
-	}
+	fixture.Must(t, err != nil, "no error")
 	fixture.NoError(t, e.ob.Publish(t.Context(), tx, fixture.Event("late"))) // the error has rolled nothing back
 	fixture.NoError(t, tx.Rollback())
 	e.wantRows(t)
@@ -308,9 +304,7 @@ func TestEntTwoOutboxes(t *testing.T) {
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		audit, err := entoutbox.New(e.ob.Driver(), entoutbox.Config{AutoCreate: true, Prefix: "audit_"})
 		fixture.NoError(t, err)
-		if audit.Driver() != e.ob.Driver() {
-			t.Error("a driver around the driver")
-		}
+		fixture.Check(t, audit.Driver() == e.ob.Driver(), "a driver around the driver")
 		e.Use(e.ob.Hook(onAny(nil)), audit.Hook(onAny(nil)))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
@@ -320,9 +314,7 @@ func TestEntTwoOutboxes(t *testing.T) {
 		e.WantCount(t, "audit_event", 1)
 		backlog, err := audit.Backlog(t.Context())
 		fixture.NoError(t, err)
-		if backlog.Pending != 1 {
-			t.Errorf("%d pending", backlog.Pending)
-		}
+		fixture.Check(t, backlog.Pending == 1, "%d pending", backlog.Pending)
 	})
 }
 
@@ -371,9 +363,7 @@ func TestEntForeignDriver(t *testing.T) {
 			return ob.Publish(ctx, nil, core.Event{Type: "said", AggregateID: "1"})
 		}))
 		e.WantHot(t, "said")
-		if statements == 0 {
-			t.Error("the driver did not see the INSERT")
-		}
+		fixture.Check(t, statements != 0, "the driver did not see the INSERT")
 		if _, err := client.BeginTx(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "BeginTx") {
 			t.Errorf("BeginTx: %v", err)
 		}

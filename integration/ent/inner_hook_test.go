@@ -228,7 +228,5 @@ func (e *entEnv) wantRowsInAnyOrder(t *testing.T, want ...string) {
 	got := e.types(t)
 	slices.Sort(got)
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Fatalf("events in the table are %q, want %q", got, want)
-	}
+	fixture.Must(t, slices.Equal(got, want), "events in the table are %q, want %q", got, want)
 }

@@ -73,9 +73,8 @@ func TestEntOnReportsMistakes(t *testing.T) {
 		"mutation": e.inTx(t, func(tx *entclient.Tx) error { return tx.Order.Create().SetName("a").Exec(t.Context()) }),
 	} {
 		for _, want := range []string{"was given a nil function", "the type must be the model's struct"} {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q in it", name, err, want)
-			}
+			fixture.Check(t, err != nil && strings.Contains(err.Error(), want),
+				"%s: %v, want %q in it", name, err, want)
 		}
 	}
 }

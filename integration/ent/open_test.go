@@ -58,9 +58,7 @@ func TestEntOpen(t *testing.T) {
 				}
 				fixture.NoError(t, ob.Drain(t.Context()))
 				got := published.Accepted()
-				if len(got) != 1 || got[0].Type != "create.kept" {
-					t.Fatalf("published: %v", got)
-				}
+				fixture.Must(t, len(got) == 1 && got[0].Type == "create.kept", "published: %v", got)
 			})
 		})
 	}

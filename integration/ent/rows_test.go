@@ -306,9 +306,7 @@ func TestEntUpdateOneThatChangesNothing(t *testing.T) {
 		e.plainOrder(t, "a")
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			paid := tx.Order.UpdateOneID(1).Where(order.Status("paid")).SetCents(1).Exec(t.Context())
-			if !entclient.IsNotFound(paid) {
-				t.Errorf("update: %v", paid)
-			}
+			fixture.Check(t, entclient.IsNotFound(paid), "update: %v", paid)
 			if err := tx.Order.DeleteOneID(1).Where(
 				order.Status("paid"),
 			).Exec(t.Context()); !entclient.IsNotFound(err) {
@@ -346,16 +344,12 @@ func TestEntResolveRows(t *testing.T) {
 		}
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			n, err := tx.Order.Update().Where(order.NameIn("a", "c")).AddCents(7).Save(t.Context())
-			if n != 2 {
-				t.Errorf("%d were changed", n)
-			}
+			fixture.Check(t, n == 2, "%d were changed", n)
 			return err
 		}))
 		got := e.types(t)
 		slices.Sort(got)
-		if fmt.Sprint(got) != "[update.a 1 update.c 3]" {
-			t.Fatalf("the events are %q", got)
-		}
+		fixture.Must(t, fmt.Sprint(got) == "[update.a 1 update.c 3]", "the events are %q", got)
 		if got := e.cents(t); got["update.a"] != 7 || got["update.c"] != 7 {
 			t.Fatalf("the payloads say %v", got)
 		}
@@ -370,9 +364,7 @@ func TestEntResolveRows(t *testing.T) {
 		}))
 		got = e.types(t)
 		slices.Sort(got)
-		if fmt.Sprint(got) != "[delete.a 1 delete.c 3]" {
-			t.Fatalf("the events are %q", got)
-		}
+		fixture.Must(t, fmt.Sprint(got) == "[delete.a 1 delete.c 3]", "the events are %q", got)
 		if got := e.cents(t); got["delete.a"] != 7 {
 			t.Fatalf("the payloads say %v", got)
 		}

@@ -25,16 +25,12 @@ func TestEntWithTx(t *testing.T) {
 			// The root client is not in the transaction, whatever the context says.
 			fixture.WantError(t, e.Order.Create().SetName("aside").Exec(ctx), core.ErrNoTransaction)
 			fixture.WantError(t, entoutbox.WithTx(ctx, e.Tx, func(ctx context.Context, inner *entclient.Tx) error {
-				if inner != tx {
-					t.Error("another transaction in the savepoint")
-				}
+				fixture.Check(t, inner == tx, "another transaction in the savepoint")
 				fixture.NoError(t, inner.Tag.Create().SetName("ghost").Exec(ctx))
 				return fixture.ErrNoStock
 			}), fixture.ErrNoStock)
 			same, err := entoutbox.FromContext[*entclient.Tx](ctx)
-			if err != nil || same != tx {
-				t.Errorf("FromContext: %v, %v", same == tx, err)
-			}
+			fixture.Check(t, err == nil && same == tx, "FromContext: %v, %v", same == tx, err)
 			_, err = entoutbox.FromContext[*entplain.Tx](ctx)
 			fixture.WantError(t, err, core.ErrNoTransaction)
 			return e.ob.Publish(ctx, nil, fixture.Event("said"))
@@ -112,9 +108,7 @@ func TestEntTransactorAborted(t *testing.T) {
 			return nil
 		})
 		if e.db.Dialect == core.Postgres {
-			if err == nil {
-				t.Fatal("committed")
-			}
+			fixture.Must(t, err != nil, "committed")
 			e.wantRows(t)
 		} else {
 			fixture.NoError(t, err)
@@ -125,9 +119,7 @@ func TestEntTransactorAborted(t *testing.T) {
 			func() error { return entoutbox.Transactor(e.Tx).RunInTx(t.Context(), nil) },
 			func() error { return entoutbox.WithTx[*entclient.Tx](t.Context(), e.Tx, nil) },
 		} {
-			if nothing() == nil {
-				t.Error("a nil function was accepted")
-			}
+			fixture.Check(t, nothing() != nil, "a nil function was accepted")
 		}
 	})
 }

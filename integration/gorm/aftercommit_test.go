@@ -33,9 +33,7 @@ func TestGORMAfterCommit(t *testing.T) {
 		n := 0
 		notice := func() { n++ }
 		fixture.NoError(t, g.Create(&gNoticed{notice: notice}).Error)
-		if n != 1 {
-			t.Fatalf("ran %d times after a statement of its own, want 1", n)
-		}
+		fixture.Must(t, n == 1, "ran %d times after a statement of its own, want 1", n)
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
 			fixture.NoError(t, tx.Create(&gNoticed{notice: notice}).Error)
 			fixture.WantError(t, tx.Transaction(func(tx *gorm.DB) error {
@@ -45,21 +43,15 @@ func TestGORMAfterCommit(t *testing.T) {
 			fixture.NoError(t, tx.SavePoint("s").Error)
 			fixture.NoError(t, tx.Create(&gNoticed{notice: notice}).Error)
 			fixture.NoError(t, tx.RollbackTo("s").Error)
-			if n != 1 {
-				t.Error("ran before the commit")
-			}
+			fixture.Check(t, n == 1, "ran before the commit")
 			return nil
 		}))
-		if n != 2 {
-			t.Fatalf("ran %d times, want 2", n)
-		}
+		fixture.Must(t, n == 2, "ran %d times, want 2", n)
 		tx := g.Begin()
 		fixture.NoError(t, tx.Create(&gNoticed{notice: notice}).Error)
 		fixture.NoError(t, tx.Rollback().Error)
 		g.wantRows(t, "noticed", "noticed")
-		if n != 2 {
-			t.Fatalf("ran %d times after a rollback, want 2", n)
-		}
+		fixture.Must(t, n == 2, "ran %d times after a rollback, want 2", n)
 		fixture.WantError(t, gormoutbox.AfterCommit(t.Context(), g.DB, notice), core.ErrNoTransaction)
 		fixture.WantError(t, gormoutbox.AfterCommit(t.Context(), nil, notice), core.ErrNoTransaction)
 		fixture.NoError(t, g.Connection(func(db *gorm.DB) error {

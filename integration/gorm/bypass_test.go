@@ -244,9 +244,7 @@ func TestGORMPoolStaysUsable(t *testing.T) {
 		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error {
 			same, err := tx.DB()
 			fixture.NoError(t, err)
-			if same != pool {
-				t.Error("tx.DB is another pool")
-			}
+			fixture.Check(t, same == pool, "tx.DB is another pool")
 			return nil
 		}))
 		fixture.NoError(t, g.Raw("SELECT 1").Row().Err())
@@ -306,8 +304,6 @@ func TestGORMDeadlockVictimWhileReading(t *testing.T) {
 		_ = victim.Commit()
 		fixture.NoError(t, other.Commit().Error)
 		g.wantRows(t)
-		if len(o.Recorded()) != 1 {
-			t.Fatal("the recorder lost the event of the victim")
-		}
+		fixture.Must(t, len(o.Recorded()) == 1, "the recorder lost the event of the victim")
 	})
 }

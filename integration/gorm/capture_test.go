@@ -35,9 +35,7 @@ func TestGORMCaptureSeesGeneratedKeys(t *testing.T) {
 		fixture.NoError(t, g.Create(newOrder("placed")).Error)
 		var payload struct{ Of struct{ ID int64 } }
 		fixture.NoError(t, json.Unmarshal([]byte(g.Column(t, "payload")[0]), &payload))
-		if payload.Of.ID != 1 {
-			t.Fatalf("the payload has id %d", payload.Of.ID)
-		}
+		fixture.Must(t, payload.Of.ID == 1, "the payload has id %d", payload.Of.ID)
 	})
 }
 
@@ -109,9 +107,7 @@ func TestGORMCaptureUpdates(t *testing.T) {
 			"product.p.update",
 			"product.p.update", "product.p.update")
 		for _, id := range g.Column(t, "aggregate_id") {
-			if id != "1" {
-				t.Fatalf("aggregate id %q", id)
-			}
+			fixture.Must(t, id == "1", "aggregate id %q", id)
 		}
 	})
 }
@@ -138,9 +134,7 @@ func TestGORMCaptureUpdateOfNothing(t *testing.T) {
 		// an optimistic lock that fails
 		fixture.NoError(t, g.Model(o).Where("version = ?", 1).Update("status", "paid").Error)
 		g.wantRows(t)
-		if len(o.Recorded()) != 1 {
-			t.Fatal("the recorder lost its event")
-		}
+		fixture.Must(t, len(o.Recorded()) == 1, "the recorder lost its event")
 		p := &gProduct{Name: "same", Stock: 1}
 		fixture.NoError(t, g.Create(p).Error)
 		fixture.NoError(t, g.Model(p).UpdateColumn("stock", 1).Error) // the row is found, and has this value already
@@ -185,9 +179,7 @@ func TestGORMCaptureStatementsWithoutKeyAreRefused(t *testing.T) {
 		}
 		var left []gProduct
 		fixture.NoError(t, g.Find(&left).Error)
-		if len(left) != 1 || left[0].Stock != 0 {
-			t.Fatalf("a refused statement left %+v", left)
-		}
+		fixture.Must(t, len(left) == 1 && left[0].Stock == 0, "a refused statement left %+v", left)
 		g.wantRows(t, "product.p.create")
 	})
 }
@@ -218,9 +210,7 @@ func TestGORMCaptureRecordedWithoutKeyIsRefused(t *testing.T) {
 		o := newOrder("all.paid")
 		fixture.WantError(t, g.Model(o).Where("status = ?", "new").Update("status", "paid").Error,
 			core.ErrNoAggregateID)
-		if len(o.Recorded()) != 1 {
-			t.Fatal("the recorder lost its event")
-		}
+		fixture.Must(t, len(o.Recorded()) == 1, "the recorder lost its event")
 		named := &gOrder{}
 		named.Record(core.Event{Type: "all.paid", AggregateID: "all"})
 		fixture.NoError(t, g.Model(named).Where("status = ?", "new").Update("status", "paid").Error)
@@ -236,9 +226,7 @@ func TestGORMCaptureDryRun(t *testing.T) {
 		g.ToSQL(func(tx *gorm.DB) *gorm.DB { return tx.Create(o) })
 		fixture.NoError(t, g.Session(&gorm.Session{DryRun: true}).Create(&gProduct{Name: "p"}).Error)
 		g.wantRows(t)
-		if len(g.handOver(o)) != 1 {
-			t.Fatal("a dry run took the event")
-		}
+		fixture.Must(t, len(g.handOver(o)) == 1, "a dry run took the event")
 	})
 }
 
@@ -304,9 +292,7 @@ func TestGORMInvalidEventFailsTheStatement(t *testing.T) {
 		o := &gOrder{}
 		o.Record(42) // has no type
 		fixture.WantError(t, g.Create(o).Error, core.ErrInvalidEvent)
-		if len(o.Recorded()) != 1 {
-			t.Fatal("the recorder lost its event")
-		}
+		fixture.Must(t, len(o.Recorded()) == 1, "the recorder lost its event")
 		g.WantCount(t, "g_orders", 0)
 		fixture.WantError(t,
 			g.Transaction(func(tx *gorm.DB) error {

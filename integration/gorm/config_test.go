@@ -49,13 +49,9 @@ func TestGORMUseReportsMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, _ := sqliteGORM(t)
 			err := g.Use(gormoutbox.Plugin(tc.cfg))
-			if err == nil {
-				t.Fatal("accepted")
-			}
+			fixture.Must(t, err != nil, "accepted")
 			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q is not in %v", want, err)
-				}
+				fixture.Check(t, strings.Contains(err.Error(), want), "%q is not in %v", want, err)
 			}
 		})
 	}
@@ -87,9 +83,7 @@ func TestGORMBeforeUse(t *testing.T) {
 	} {
 		fixture.WantError(t, err, core.ErrNotInstalled)
 	}
-	if ob.Outbox() != nil {
-		t.Error("Outbox is not nil")
-	}
+	fixture.Check(t, ob.Outbox() == nil, "Outbox is not nil")
 }
 
 func TestGORMUseTwice(t *testing.T) {
@@ -130,9 +124,7 @@ func TestGORMTwoOutboxes(t *testing.T) {
 			g.WantHot(t, "placed", "main")
 			backlog, err := audit.Backlog(t.Context())
 			fixture.NoError(t, err)
-			if backlog.Pending != 1 {
-				t.Fatalf("the other outbox has %d events, want 1", backlog.Pending)
-			}
+			fixture.Must(t, backlog.Pending == 1, "the other outbox has %d events, want 1", backlog.Pending)
 		})
 	}
 }
@@ -143,18 +135,14 @@ func TestGORMSharedOutbox(t *testing.T) {
 	ob := fixture.NewOutbox(t, db, core.Config{})
 	plugin := gormoutbox.Plugin(gormoutbox.Config{Outbox: ob})
 	fixture.NoError(t, g.Use(plugin))
-	if plugin.Outbox() != ob {
-		t.Fatal("another outbox")
-	}
+	fixture.Must(t, plugin.Outbox() == ob, "another outbox")
 	fixture.NoError(t,
 		g.Transaction(func(tx *gorm.DB) error {
 			return gormoutbox.Publish(tx.Statement.Context, tx, fixture.Event("x"))
 		}))
 	backlog, err := plugin.Backlog(t.Context())
 	fixture.NoError(t, err)
-	if backlog.Pending != 1 {
-		t.Fatalf("%d pending", backlog.Pending)
-	}
+	fixture.Must(t, backlog.Pending == 1, "%d pending", backlog.Pending)
 	fixture.WantError(t, plugin.Drain(t.Context()), core.ErrNoPublisher)
 }
 

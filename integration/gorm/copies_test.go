@@ -65,9 +65,7 @@ func TestGORMCopyInRetriedClosure(t *testing.T) {
 			}
 		}
 		g.wantRows(t, "placed")
-		if len(order.Recorded()) != 0 {
-			t.Fatal("the event is still recorded after the commit")
-		}
+		fixture.Must(t, len(order.Recorded()) == 0, "the event is still recorded after the commit")
 	})
 }
 
@@ -81,9 +79,7 @@ func TestGORMUpdatesFromAValue(t *testing.T) {
 		fixture.WantError(t, g.Model(o).Updates(*changes).Error, core.ErrRecorderCopied)
 		var stored gOrder
 		fixture.NoError(t, g.First(&stored).Error)
-		if stored.Status != "new" {
-			t.Fatalf("the row is %q", stored.Status)
-		}
+		fixture.Must(t, stored.Status == "new", "the row is %q", stored.Status)
 		fixture.NoError(t, g.Model(o).Updates(changes).Error)
 		fixture.NoError(t, g.Model(o).Updates(gOrder{Version: 3}).Error) // has no recorded events
 		g.wantRows(t, "paid")
@@ -122,9 +118,8 @@ func TestGORMHiddenRecorderIsRefused(t *testing.T) {
 				"create": g.Create(bad).Error, "save": g.Save(bad).Error,
 				"delete": g.Delete(bad).Error,
 			} {
-				if !errors.Is(err, core.ErrHiddenRecorder) {
-					t.Errorf("%s of %T: %v, want ErrHiddenRecorder", name, bad, err)
-				}
+				fixture.Check(t, errors.Is(err, core.ErrHiddenRecorder),
+					"%s of %T: %v, want ErrHiddenRecorder", name, bad, err)
 			}
 		}
 		a := &gAnonymous{}
@@ -168,9 +163,7 @@ func TestGORMSavedAlong(t *testing.T) {
 		fixture.NoError(t, g.Save(first).Error)
 		fixture.SameSet(t, "On saw", saw, []string{"c create"})
 		g.wantRows(t, "added")
-		if len(first.Lines[0].Recorded()) != 1 {
-			t.Fatal("an event of a line that was not stored is gone")
-		}
+		fixture.Must(t, len(first.Lines[0].Recorded()) == 1, "an event of a line that was not stored is gone")
 
 		saw = nil
 		fixture.NoError(t, g.Session(&gorm.Session{FullSaveAssociations: true}).Save(first).Error)

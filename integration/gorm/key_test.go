@@ -103,8 +103,6 @@ func TestGORMTranslatedError(t *testing.T) {
 		}))
 		g.wantRows(t, "placed", "said")
 		g.WantHot(t, "placed", "said")
-		if len(o.Recorded()) != 0 {
-			t.Fatal("the event is still recorded after the commit")
-		}
+		fixture.Must(t, len(o.Recorded()) == 0, "the event is still recorded after the commit")
 	}, func(o *gormOptions) { o.gorm.TranslateError = true })
 }

@@ -36,15 +36,11 @@ func TestGORMRecorderRetriedClosure(t *testing.T) {
 			})
 		}
 		for errors.Is(try(), fixture.ErrNoStock) {
-			if len(o.Recorded()) != 1 {
-				t.Fatal("the event is gone after a rollback")
-			}
+			fixture.Must(t, len(o.Recorded()) == 1, "the event is gone after a rollback")
 		}
 		g.wantRows(t, "placed")
 		g.WantHot(t, "placed")
-		if len(o.Recorded()) != 0 {
-			t.Fatal("the event is still recorded after the commit")
-		}
+		fixture.Must(t, len(o.Recorded()) == 0, "the event is still recorded after the commit")
 		fixture.SameSet(t, "event ids", g.Column(t, "event_id"), []string{id})
 	})
 }
@@ -57,9 +53,7 @@ func TestGORMRecorderSavedTwice(t *testing.T) {
 			fixture.NoError(t, tx.Create(o).Error)
 			o.Status = "paid"
 			fixture.NoError(t, tx.Save(o).Error)
-			if len(o.Recorded()) != 1 {
-				t.Error("cleared before the commit")
-			}
+			fixture.Check(t, len(o.Recorded()) == 1, "cleared before the commit")
 			o.Record(fixture.Happened{Name: "paid"})
 			o.Status = "paid twice"
 			return tx.Save(o).Error
@@ -88,9 +82,7 @@ func TestGORMRecorderSavepoint(t *testing.T) {
 		}))
 		g.wantRows(t, "placed")
 		g.WantHot(t, "placed")
-		if len(o.Recorded()) != 0 {
-			t.Fatal("the event is still recorded after the commit")
-		}
+		fixture.Must(t, len(o.Recorded()) == 0, "the event is still recorded after the commit")
 	})
 }
 

@@ -139,9 +139,7 @@ func TestGORMResolveRowsBindsTheStatement(t *testing.T) {
 		g.wantRows(t, "a.2.update")
 		var late gProduct
 		fixture.NoError(t, g.First(&late, "name = 'late'").Error)
-		if late.Stock != 1 {
-			t.Fatal("a row was changed without an event")
-		}
+		fixture.Must(t, late.Stock == 1, "a row was changed without an event")
 	})
 }
 

@@ -47,9 +47,7 @@ func TestGORMBatchDoNothingWithRecordedEvents(t *testing.T) {
 		}
 		fixture.WantError(t, err, core.ErrNoAggregateID)
 		g.WantCount(t, "g_orders", 0)
-		if len(batch[0].Recorded()) != 1 {
-			t.Fatal("the event is gone")
-		}
+		fixture.Must(t, len(batch[0].Recorded()) == 1, "the event is gone")
 		g.wantRows(t)
 	})
 }
@@ -109,9 +107,7 @@ func TestGORMUnchangedRow(t *testing.T) {
 		gone := &gOrder{ID: 99}
 		gone.Record(fixture.Happened{Name: "never"})
 		fixture.NoError(t, g.Model(gone).Update("status", "paid").Error)
-		if len(gone.Recorded()) != 1 {
-			t.Fatal("an event of a row that is not there is gone")
-		}
+		fixture.Must(t, len(gone.Recorded()) == 1, "an event of a row that is not there is gone")
 	})
 }
 
@@ -173,18 +169,14 @@ func TestGORMConditionOfSeveralLines(t *testing.T) {
 				names++ // MariaDB counts only rows that had other values
 				tx := g.Model(model).Where(condition).Update("name", fmt.Sprint("changed", names))
 				fixture.NoError(t, tx.Error)
-				if tx.RowsAffected != 1 {
-					t.Errorf("%q changed %d rows, want 1", condition, tx.RowsAffected)
-				}
+				fixture.Check(t, tx.RowsAffected == 1, "%q changed %d rows, want 1", condition, tx.RowsAffected)
 			}
 		}
 		fixture.NoError(t, g.Unscoped().Where("stock = 90\nOR stock = 1").Delete(&all[1]).Error)
 		fixture.SameSet(t, "products", g.names(t), []string{"changed6", "c"})
 		var others int64
 		fixture.NoError(t, g.Table("outbox_event").Where("aggregate_id = '3'").Count(&others).Error)
-		if others != 0 {
-			t.Errorf("%d events of a row that nobody changed", others)
-		}
+		fixture.Check(t, others == 0, "%d events of a row that nobody changed", others)
 	})
 }
 
@@ -199,8 +191,6 @@ func TestGORMUpdatesLeavesZerosOut(t *testing.T) {
 			return []core.Event{{Type: "product", Data: p}}
 		}, gormoutbox.ResolveRows())
 		fixture.NoError(t, g.Updates(&gProduct{ID: 1, Name: "b"}).Error)
-		if len(seen) != 1 || seen[0] != 1 {
-			t.Errorf("the function saw the stock %v, want 1", seen)
-		}
+		fixture.Check(t, len(seen) == 1 && seen[0] == 1, "the function saw the stock %v, want 1", seen)
 	})
 }

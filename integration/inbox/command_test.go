@@ -61,13 +61,9 @@ func TestCommandInInbox(t *testing.T) {
 		}
 		w.wantEffects(map[string]int{"accepted-1 ordered": 1})
 		for _, r := range results {
-			if r != "order-1" {
-				t.Errorf("results %q", results)
-			}
+			fixture.Check(t, r == "order-1", "results %q", results)
 		}
-		if len(results) != 4 {
-			t.Errorf("%d runs of the handler, want 4", len(results))
-		}
+		fixture.Check(t, len(results) == 4, "%d runs of the handler, want 4", len(results))
 		for _, table := range []string{"side_effect_command", "outbox_event", "idempotency_key"} {
 			if n := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM "+table); n != 1 {
 				t.Errorf("%d rows in %s", n, table)

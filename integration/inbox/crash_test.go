@@ -439,9 +439,7 @@ func TestInboxCrash(t *testing.T) {
 		} {
 			var n int
 			fixture.NoError(t, w.pool.QueryRowContext(t.Context(), query).Scan(&n))
-			if n != messages {
-				t.Errorf("%d %s, want %d", n, what, messages)
-			}
+			fixture.Check(t, n == messages, "%d %s, want %d", n, what, messages)
 		}
 	})
 }
@@ -462,9 +460,7 @@ func TestInboxCrashNotices(t *testing.T) {
 					found++
 				}
 			}
-			if found == 0 {
-				t.Error("the mistake was not noticed")
-			}
+			fixture.Check(t, found != 0, "the mistake was not noticed")
 		})
 	}
 }

@@ -48,9 +48,7 @@ func TestDuplicateDeliveryHasItsEffectOnce(t *testing.T) {
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		ps := inboxRouter(t, consume(w.handler, w.in.Middleware))
 		first, second := inboxMessage("e"), inboxMessage("e")
-		if first.UUID == second.UUID {
-			t.Fatal("the messages are the same")
-		}
+		fixture.Must(t, first.UUID != second.UUID, "the messages are the same")
 		fixture.NoError(t, ps.Publish("orders", first, second))
 		w.wantEffects(map[string]int{"e handled": 1})
 	})
@@ -107,9 +105,7 @@ func TestInvalidSchemaIsDeadLettered(t *testing.T) {
 
 		// The event is processed only after a person has redriven it.
 		fixture.NoError(t, ps.Publish("orders", dlt.msgs[0].Copy()))
-		if calls.Load() != 1 {
-			t.Error("a parked event was processed")
-		}
+		fixture.Check(t, calls.Load() == 1, "a parked event was processed")
 		list, err := w.in.ListDead(t.Context(), inbox.DeadQuery{Handler: "handler"})
 		if err != nil || len(list) != 1 || list[0].Text != "payload is not an order" || list[0].Topic != "orders" ||
 			list[0].Code != "permanent" {
@@ -136,9 +132,7 @@ func TestMessageWithoutAnIDIsDeadLettered(t *testing.T) {
 		var dlt deadLetters
 		ps := inboxRouter(t, consume(w.handler, w.chain(&dlt)))
 		fixture.NoError(t, ps.Publish("orders", message.NewMessage("", []byte(`{"event_id":"not from here"}`))))
-		if len(dlt.msgs) != 1 {
-			t.Errorf("%d dead letters", len(dlt.msgs))
-		}
+		fixture.Check(t, len(dlt.msgs) == 1, "%d dead letters", len(dlt.msgs))
 		w.wantEffects(map[string]int{})
 	})
 }

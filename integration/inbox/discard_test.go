@@ -21,13 +21,9 @@ func TestInboxDiscardedRow(t *testing.T) {
 			keys = append(keys, inbox.Key{Consumer: "billing", Handler: "h", EventID: id})
 		}
 		n, err := in.Discard(t.Context(), inbox.DiscardRequest{Keys: keys[:2], Actor: "ada", Reason: "spam"})
-		if n != 2 || err != nil {
-			t.Fatalf("%d discarded, %v", n, err)
-		}
+		fixture.Must(t, n == 2 && err == nil, "%d discarded, %v", n, err)
 		n, err = in.Redrive(t.Context(), inbox.RedriveRequest{Keys: keys[3:], Actor: "ada", Reason: "mended"})
-		if n != 1 || err != nil {
-			t.Fatalf("%d redriven, %v", n, err)
-		}
+		fixture.Must(t, n == 1 && err == nil, "%d redriven, %v", n, err)
 		if status, _ := w.status("old"); status != 2 {
 			t.Errorf("status %d, want that of a processed event", status)
 		}

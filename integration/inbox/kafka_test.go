@@ -87,9 +87,7 @@ func TestInboxKafkaRebalance(t *testing.T) {
 	fixture.NoError(t, w.pool.QueryRowContext(t.Context(),
 		"SELECT COUNT(*) FROM inbox_seen WHERE source LIKE '"+topic+
 			"/0/%' OR source LIKE '"+topic+"/1/%'").Scan(&located))
-	if located != events {
-		t.Errorf("%d rows say where their message was", located)
-	}
+	fixture.Check(t, located == events, "%d rows say where their message was", located)
 }
 
 // kafkaRouter consumes a topic in a group, and returns how many messages came.

@@ -118,9 +118,7 @@ func TestInboxWithEveryORM(t *testing.T) {
 				w.hears("failed", 2)
 				w.hears("duplicate", 2)
 				ids, err := adapters.StoredEvents(w.pool)(t.Context())
-				if err != nil || len(ids) != 2 {
-					t.Errorf("events in the outbox: %v, %v", ids, err)
-				}
+				fixture.Check(t, err == nil && len(ids) == 2, "events in the outbox: %v, %v", ids, err)
 				if status, attempts := w.status("e"); status != 2 || attempts != 3 {
 					t.Errorf("status %d after %d attempts", status, attempts)
 				}

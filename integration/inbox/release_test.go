@@ -160,9 +160,7 @@ func testInboxRelease(t *testing.T, db testdb.DB, b releaseBroker) {
 		done.Sent, done.Processed, done.Kept = done.Sent+got.Sent, done.Processed+got.Processed, done.Kept+got.Kept
 		return done.Processed >= keys*each
 	})
-	if done.Sent != keys*each || done.Processed != keys*each || done.Kept != 0 {
-		t.Errorf("released %+v", done)
-	}
+	fixture.Check(t, done.Sent == keys*each && done.Processed == keys*each && done.Kept == 0, "released %+v", done)
 	if n := fixture.Count(t, pool, "SELECT count(*) FROM effects"); n != keys*each || len(dead()) != 0 {
 		t.Errorf("%d effects, %d dead events", n, len(dead()))
 	}
@@ -180,8 +178,6 @@ func testInboxRelease(t *testing.T, db testdb.DB, b releaseBroker) {
 		if n := len(got); n == each && got[n-1] == fmt.Sprintf("%d-00", key) {
 			got = append(got[n-1:], got[:n-1]...)
 		}
-		if len(got) != each || !slices.IsSorted(got) {
-			t.Errorf("key %d: %v", key, got)
-		}
+		fixture.Check(t, len(got) == each && slices.IsSorted(got), "key %d: %v", key, got)
 	}
 }

@@ -52,9 +52,8 @@ func TestInboxComparesBytes(t *testing.T) {
 				fixture.NoError(t, err)
 			}
 		}
-		if single != len(msgs) || batch != len(msgs) {
-			t.Errorf("%d one by one and %d in batches, want %d each", single, batch, len(msgs))
-		}
+		fixture.Check(t, single == len(msgs) && batch == len(msgs),
+			"%d one by one and %d in batches, want %d each", single, batch, len(msgs))
 	}, named)
 }
 
@@ -241,9 +240,7 @@ func TestInboxDeadAreListedInPages(t *testing.T) {
 			}
 			q.After = &page[len(page)-1]
 		}
-		if len(ids) != 25 || !slices.IsSorted(ids) {
-			t.Errorf("%d: %v", len(ids), ids)
-		}
+		fixture.Check(t, len(ids) == 25 && slices.IsSorted(ids), "%d: %v", len(ids), ids)
 		if list, err := in.ListDead(t.Context(), inbox.DeadQuery{Handler: "other"}); err != nil || len(list) != 0 {
 			t.Errorf("of another handler: %v, %v", list, err)
 		}
@@ -254,9 +251,7 @@ func TestInboxDeadAreListedInPages(t *testing.T) {
 			},
 			Actor: "ada", Reason: "fixed",
 		})
-		if n != 1 || err != nil {
-			t.Errorf("released %d, %v", n, err)
-		}
+		fixture.Check(t, n == 1 && err == nil, "released %d, %v", n, err)
 	})
 }
 
@@ -297,9 +292,7 @@ func TestInboxCleanup(t *testing.T) {
 			t.Errorf("%d are left", left)
 		}
 		fixture.NoError(t, w.pool.QueryRowContext(t.Context(), of+"'other'").Scan(&left))
-		if left != 5 {
-			t.Errorf("%d are left of the other consumer", left)
-		}
+		fixture.Check(t, left == 5, "%d are left of the other consumer", left)
 	})
 }
 
@@ -318,9 +311,7 @@ func TestInboxBeginInADeadTransaction(t *testing.T) {
 			_, _, err := store.Begin(ctx, tx, e)
 			return err
 		})
-		if !errors.Is(err, core.ErrTxAborted) {
-			t.Errorf("%v", err)
-		}
+		fixture.Check(t, errors.Is(err, core.ErrTxAborted), "%v", err)
 		if status, _ := w.status("e"); status != -1 {
 			t.Errorf("the row was written: status %d", status)
 		}

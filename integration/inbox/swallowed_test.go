@@ -33,9 +33,8 @@ func TestInboxDoesNotAckWhatWasNotCommitted(t *testing.T) {
 			}
 			return
 		}
-		if !errors.Is(err, core.ErrTxAborted) {
-			t.Errorf("the message was answered with %v, want an error wrapping ErrTxAborted", err)
-		}
+		fixture.Check(t, errors.Is(err, core.ErrTxAborted),
+			"the message was answered with %v, want an error wrapping ErrTxAborted", err)
 		if n := adapters.CountEffects(t, w.pool); n != 0 {
 			t.Errorf("%d effects of a transaction that was rolled back", n)
 		}

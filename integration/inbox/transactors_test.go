@@ -48,8 +48,6 @@ func TestServiceWithATransactorOfItsOwn(t *testing.T) {
 		fixture.NoError(t, err)
 		var n int
 		fixture.NoError(t, pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM work").Scan(&n))
-		if tries != 2 || n != 1 {
-			t.Errorf("%d attempts, %d rows; want 2 and 1", tries, n)
-		}
+		fixture.Check(t, tries == 2 && n == 1, "%d attempts, %d rows; want 2 and 1", tries, n)
 	})
 }

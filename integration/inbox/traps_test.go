@@ -93,9 +93,8 @@ func TestInboxRetryInsideTrap(t *testing.T) {
 		}
 		fixture.MustExec(t, w.pool, "DELETE FROM effects")
 		_, err = w.in.Middleware(inside.Middleware(bad))(w.routed("sql"))
-		if w.db.Dialect == core.Postgres && err == nil {
-			t.Error("PostgreSQL committed a transaction in which SQL had failed")
-		}
+		fixture.Check(t, w.db.Dialect != core.Postgres || err != nil,
+			"PostgreSQL committed a transaction in which SQL had failed")
 
 		fixture.MustExec(t, w.pool, "DELETE FROM effects")
 		ps := inboxRouter(t, consume(w.failsFirst(1), w.chain(&deadLetters{})))
@@ -127,9 +126,7 @@ func TestInboxPoisonInsideTrap(t *testing.T) {
 		poison, err := middleware.PoisonQueue(&dlt, "poison")
 		fixture.NoError(t, err)
 		_, err = w.in.Middleware(poison(w.failsFirst(1)))(w.routed("e"))
-		if !errors.Is(err, inbox.ErrPoisonInside) {
-			t.Errorf("%v, want ErrPoisonInside", err)
-		}
+		fixture.Check(t, errors.Is(err, inbox.ErrPoisonInside), "%v, want ErrPoisonInside", err)
 		w.wantEffects(map[string]int{})
 
 		ps := inboxRouter(t, consume(w.failsFirst(1), w.chain(&deadLetters{})))

@@ -5,6 +5,8 @@ import (
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
 	schema "github.com/grafana/grafana-foundation-sdk/go/dashboard"
+
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
 // The dashboard fits the schema of Grafana, and its queries fit the schema of queries of
@@ -18,7 +20,5 @@ func TestDashboardFitsTheSchema(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(d.Panels) != len(loadDashboard(t).Panels) {
-		t.Errorf("%d panels by the schema", len(d.Panels))
-	}
+	fixture.Check(t, len(d.Panels) == len(loadDashboard(t).Panels), "%d panels by the schema", len(d.Panels))
 }

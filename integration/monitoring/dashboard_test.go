@@ -54,9 +54,7 @@ type datasource struct {
 func loadDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
 	fixture.NoError(t, json.Unmarshal(read(t, file(t, "dashboard.json")), &d))
-	if len(d.Panels) == 0 {
-		t.Fatal("the dashboard has no panels")
-	}
+	fixture.Must(t, len(d.Panels) != 0, "the dashboard has no panels")
 	return d
 }
 
@@ -90,9 +88,7 @@ func TestDashboardShowsSeriesThatExist(t *testing.T) {
 	}
 	table := string(read(t, filepath.Join(fixture.Root(t), "docs", "metrics.md")))
 	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (?:counter|gauge|histogram) \\|").FindAllStringSubmatch(table, -1)
-	if len(rows) == 0 {
-		t.Fatal("docs/metrics.md has no table")
-	}
+	fixture.Must(t, len(rows) != 0, "docs/metrics.md has no table")
 	for _, row := range rows {
 		if !shown[row[1]] {
 			t.Errorf("the dashboard does not show %s", row[1])
@@ -117,9 +113,7 @@ func TestFleetGaugesAreNotSummed(t *testing.T) {
 		}
 	}
 	for where, query := range queries {
-		if summed.MatchString(query) {
-			t.Errorf("%s: use max: %s", where, query)
-		}
+		fixture.Check(t, !summed.MatchString(query), "%s: use max: %s", where, query)
 	}
 }
 
@@ -127,15 +121,12 @@ func TestFleetGaugesAreNotSummed(t *testing.T) {
 func TestPanels(t *testing.T) {
 	t.Parallel()
 	d := loadDashboard(t)
-	if d.SchemaVersion < 39 || d.UID == "" {
-		t.Errorf("schema version %d, uid %q", d.SchemaVersion, d.UID)
-	}
+	fixture.Check(t, d.SchemaVersion >= 39 && d.UID != "", "schema version %d, uid %q", d.SchemaVersion, d.UID)
 	var rows []string
 	ids, titles, taken := map[int]bool{}, map[string]bool{}, map[[2]int]string{}
 	for _, p := range d.Panels {
-		if ids[p.ID] || titles[p.Title] || p.Title == "" {
-			t.Errorf("panel %d %q exists twice, or has no title", p.ID, p.Title)
-		}
+		fixture.Check(t, !ids[p.ID] && !titles[p.Title] && p.Title != "",
+			"panel %d %q exists twice, or has no title", p.ID, p.Title)
 		ids[p.ID], titles[p.Title] = true, true
 		if p.Grid.X+p.Grid.W > 24 {
 			t.Errorf("%s is wider than the dashboard", p.Title)
@@ -167,9 +158,7 @@ func TestPanels(t *testing.T) {
 		"At a glance", "Outbox: producers and backlog", "Relay", "Destinations", "Reader of the log", "Inbox",
 		"Idempotency keys and HTTP", "Effects",
 	}
-	if !slices.Equal(rows, want) {
-		t.Errorf("rows %q", rows)
-	}
+	fixture.Check(t, slices.Equal(rows, want), "rows %q", rows)
 	var variables []string
 	for _, v := range d.Templating.List {
 		variables = append(variables, v.Name+" "+v.Type)
@@ -188,9 +177,7 @@ func TestPanels(t *testing.T) {
 			}
 		}
 	}
-	if found == 0 {
-		t.Error("docs/monitoring.md names no panel")
-	}
+	fixture.Check(t, found != 0, "docs/monitoring.md names no panel")
 	alerts := map[string]bool{}
 	for _, r := range rules(t) {
 		alerts[r.Alert] = true

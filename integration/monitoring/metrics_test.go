@@ -71,9 +71,7 @@ func TestScrapeAgreesWithTheTable(t *testing.T) {
 			return len(missing(page, lines)) == 0 && (deadOn("hot") || deadOn("cold"))
 		})
 		requireLines(t, page, lines...)
-		if deadOn("hot") && deadOn("cold") {
-			t.Error("the dead event is counted on both paths")
-		}
+		fixture.Check(t, !deadOn("hot") || !deadOn("cold"), "the dead event is counted on both paths")
 	})
 }
 
@@ -122,9 +120,7 @@ func getPage(t *testing.T, url string) string {
 	defer res.Body.Close()
 	page, err := io.ReadAll(res.Body)
 	fixture.NoError(t, err)
-	if res.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s", res.Status, page)
-	}
+	fixture.Must(t, res.StatusCode == http.StatusOK, "%s: %s", res.Status, page)
 	return string(page)
 }
 

@@ -190,18 +190,12 @@ func TestOTelHasTheNamesOfPrometheus(t *testing.T) {
 		tell(direct)
 		tell(through)
 		want, got := series(t, plain), series(t, exported)
-		if len(want) < 30 {
-			t.Fatalf("step %d: promoutbox has only %d series", step, len(want))
-		}
+		fixture.Must(t, len(want) >= 30, "step %d: promoutbox has only %d series", step, len(want))
 		for _, line := range want {
-			if !slices.Contains(got, line) {
-				t.Errorf("step %d: OpenTelemetry has no\n%s", step, line)
-			}
+			fixture.Check(t, slices.Contains(got, line), "step %d: OpenTelemetry has no\n%s", step, line)
 		}
 		for _, line := range got {
-			if !slices.Contains(want, line) {
-				t.Errorf("step %d: promoutbox has no\n%s", step, line)
-			}
+			fixture.Check(t, slices.Contains(want, line), "step %d: promoutbox has no\n%s", step, line)
 		}
 	}
 }

@@ -128,14 +128,10 @@ func (s scraped) check(t *testing.T, where, query string) (names []string) {
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		switch n := node.(type) {
 		case *parser.VectorSelector:
-			if len(s.find(n)) == 0 {
-				t.Errorf("%s: the scrape has no series %s", where, n)
-			}
+			fixture.Check(t, len(s.find(n)) != 0, "%s: the scrape has no series %s", where, n)
 			names = append(names, n.Name)
 		case *parser.AggregateExpr:
-			if n.Without {
-				t.Errorf("%s: `without` depends on labels that others add: %s", where, n)
-			}
+			fixture.Check(t, !n.Without, "%s: `without` depends on labels that others add: %s", where, n)
 			s.have(t, where, n.Expr, n.Grouping)
 		case *parser.BinaryExpr:
 			if n.VectorMatching != nil && n.VectorMatching.On {
@@ -185,8 +181,6 @@ func TestAlertsAreAboutSeriesThatExist(t *testing.T) {
 	t.Parallel()
 	s := scrape(t)
 	for _, r := range rules(t) {
-		if len(s.check(t, r.Alert, r.Expr)) == 0 {
-			t.Errorf("%s names no metric", r.Alert)
-		}
+		fixture.Check(t, len(s.check(t, r.Alert, r.Expr)) != 0, "%s names no metric", r.Alert)
 	}
 }

@@ -47,9 +47,7 @@ func rules(t *testing.T) (all []rule) {
 	for _, g := range page.Groups {
 		all = append(all, g.Rules...)
 	}
-	if len(all) < 10 {
-		t.Fatalf("%d alerts were found", len(all))
-	}
+	fixture.Must(t, len(all) >= 10, "%d alerts were found", len(all))
 	return all
 }
 
@@ -71,22 +69,16 @@ func promtool(t *testing.T) string {
 func TestRulesAreValid(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command(promtool(t), "check", "rules", "--lint-fatal", file(t, "alerts.yml")).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	fixture.Must(t, err == nil, "%v\n%s", err, out)
 }
 
 // Each alert fires in the situation that it is for, and is silent in the normal one beside it.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	tests, err := filepath.Glob(file(t, "*_test.yml"))
-	if err != nil || len(tests) == 0 {
-		t.Fatalf("tests of the alerts: %v, %v", tests, err)
-	}
+	fixture.Must(t, err == nil && len(tests) != 0, "tests of the alerts: %v, %v", tests, err)
 	out, err := exec.Command(promtool(t), append([]string{"test", "rules"}, tests...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	fixture.Must(t, err == nil, "%v\n%s", err, out)
 }
 
 // Each alert has a test with a time at which it fires. Beside it, job calm is a situation in which
@@ -126,12 +118,8 @@ func TestEveryAlertIsTested(t *testing.T) {
 		}
 	}
 	for _, r := range rules(t) {
-		if !fires[r.Alert] {
-			t.Errorf("no test has %s firing", r.Alert)
-		}
-		if !calm[r.Alert] {
-			t.Errorf("no test has %s silent for job calm", r.Alert)
-		}
+		fixture.Check(t, fires[r.Alert], "no test has %s firing", r.Alert)
+		fixture.Check(t, calm[r.Alert], "no test has %s silent for job calm", r.Alert)
 	}
 }
 
@@ -146,13 +134,9 @@ func TestEveryAlertHasAParagraph(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^### ([A-Z]\w+)\n\n(.+)`).FindAllStringSubmatch(page, -1) {
 		paragraphs[m[1]] = true
 	}
-	if len(paragraphs) == 0 {
-		t.Fatal("docs/monitoring.md has no paragraphs of alerts")
-	}
+	fixture.Must(t, len(paragraphs) != 0, "docs/monitoring.md has no paragraphs of alerts")
 	for _, r := range rules(t) {
-		if !paragraphs[r.Alert] {
-			t.Errorf("docs/monitoring.md has no paragraph ### %s", r.Alert)
-		}
+		fixture.Check(t, paragraphs[r.Alert], "docs/monitoring.md has no paragraph ### %s", r.Alert)
 		delete(paragraphs, r.Alert)
 		if got, want := r.Annotations["runbook_url"], pageURL+strings.ToLower(r.Alert); got != want {
 			t.Errorf("%s: runbook_url %s, want %s", r.Alert, got, want)

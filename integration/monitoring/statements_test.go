@@ -22,9 +22,7 @@ func TestStatementsOfThePage(t *testing.T) {
 			statements = append(statements, strings.TrimSuffix(text, ";"))
 		}
 	}
-	if len(statements) == 0 {
-		t.Fatal("docs/monitoring.md has no statements")
-	}
+	fixture.Must(t, len(statements) != 0, "docs/monitoring.md has no statements")
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{})
 		for _, statement := range statements {
@@ -45,9 +43,7 @@ func TestCommandsOfThePage(t *testing.T) {
 	cli := string(read(t, filepath.Join(docs, "cli.md")))
 	page := string(read(t, filepath.Join(docs, "monitoring.md")))
 	found := regexp.MustCompile("`(outbox [a-z]+)").FindAllStringSubmatch(page, -1)
-	if len(found) == 0 {
-		t.Fatal("docs/monitoring.md has no commands")
-	}
+	fixture.Must(t, len(found) != 0, "docs/monitoring.md has no commands")
 	for _, m := range found {
 		if !strings.Contains(cli, "\n## "+m[1]+"\n") && !strings.Contains(cli, "\n## "+m[1]+" ") { // a group
 			t.Errorf("docs/cli.md has no %s", m[1])

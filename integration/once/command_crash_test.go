@@ -112,8 +112,6 @@ func killAtCall(t *testing.T, db testdb.DB) (key string) {
 		t.Error(err)
 	}
 	_ = child.Wait() // killed
-	if key == "" {
-		t.Fatal("the child made no call")
-	}
+	fixture.Must(t, key != "", "the child made no call")
 	return key
 }

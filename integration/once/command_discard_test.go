@@ -85,25 +85,19 @@ func TestEffectDiscard(t *testing.T) {
 				}
 				return rolledBack
 			})
-			if !errors.Is(err, bad.want) {
-				t.Errorf("%+v: %v", bad, err)
-			}
+			fixture.Check(t, errors.Is(err, bad.want), "%+v: %v", bad, err)
 		}
 		if _, err := w.queue.Discard(t.Context(), nil, dead.ID, "ada", "spam"); !errors.Is(err, core.ErrNoTransaction) {
 			t.Errorf("without a transaction: %v", err)
 		}
 		w.await(mail("dead"), command.StatusDead)
 
-		if !w.decided(w.queue.Discard, dead.ID) {
-			t.Fatal("the dead effect was not discarded")
-		}
-		if w.decided(w.queue.Discard, dead.ID) || w.decided(w.queue.Redrive, dead.ID) {
-			t.Error("a discarded effect was changed")
-		}
+		fixture.Must(t, w.decided(w.queue.Discard, dead.ID), "the dead effect was not discarded")
+		fixture.Check(t, !w.decided(w.queue.Discard, dead.ID) && !w.decided(w.queue.Redrive, dead.ID),
+			"a discarded effect was changed")
 		rec := w.await(mail("dead"), command.StatusDiscarded)
-		if rec.Error != "ada: spam" || rec.DoneAt.IsZero() || rec.ExternalRef != "" || rec.Attempts != 1 {
-			t.Errorf("%+v", rec)
-		}
+		fixture.Check(t, rec.Error == "ada: spam" && !rec.DoneAt.IsZero() && rec.ExternalRef == "" && rec.Attempts == 1,
+			"%+v", rec)
 		// A version without Discard reads the status alone.
 		if n := fixture.Count(t, w.pool, "SELECT COUNT(*) FROM side_effect_command WHERE status = 2"); n != 2 {
 			t.Errorf("%d rows are completed, want 2", n)
@@ -120,9 +114,7 @@ func TestEffectDiscard(t *testing.T) {
 			"complete": w.store.Complete(t.Context(), claim, "late"),
 			"fail":     w.store.Fail(t.Context(), claim, command.Failure{Dead: true}),
 		} {
-			if !errors.Is(err, once.ErrLeaseLost) {
-				t.Errorf("%s by a late worker: %v", name, err)
-			}
+			fixture.Check(t, errors.Is(err, once.ErrLeaseLost), "%s by a late worker: %v", name, err)
 		}
 		w.ago("available_at", time.Hour, "dead")
 		if _, err := worker.Sweep(t.Context()); err != nil {
@@ -132,16 +124,14 @@ func TestEffectDiscard(t *testing.T) {
 			t.Errorf("%+v", calls)
 		}
 		backlog, err := w.queue.Backlog(t.Context())
-		if err != nil || len(backlog) != 1 || backlog[0].Dead != 0 || backlog[0].Pending != 2 {
-			t.Errorf("%+v, %v", backlog, err)
-		}
+		fixture.Check(t, err == nil && len(backlog) == 1 && backlog[0].Dead == 0 && backlog[0].Pending == 2,
+			"%+v, %v", backlog, err)
 		for status, want := range map[command.Status]string{
 			command.StatusDiscarded: dead.ID, command.StatusCompleted: done.ID,
 		} {
 			list, err := w.queue.List(t.Context(), command.Query{Status: status})
-			if err != nil || len(list) != 1 || list[0].ID != want || list[0].Status != status {
-				t.Errorf("%s: %+v, %v", status, list, err)
-			}
+			fixture.Check(t, err == nil && len(list) == 1 && list[0].ID == want && list[0].Status == status,
+				"%s: %+v, %v", status, list, err)
 		}
 		w.ago("done_at", 31*24*time.Hour, "dead")
 		if n, err := w.queue.Cleanup(t.Context()); n != 1 || err != nil {

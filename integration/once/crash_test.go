@@ -167,9 +167,7 @@ func TestOnceSurvivesKill(t *testing.T) {
 				if tx {
 					most = 0
 				}
-				if extra > most {
-					t.Errorf("%d effects were repeated, want at most %d", extra, most)
-				}
+				fixture.Check(t, extra <= most, "%d effects were repeated, want at most %d", extra, most)
 				if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM (SELECT n FROM effect GROUP BY n, fence HAVING "+
 					"COUNT(*) > 1) twice"); n != 0 {
 					t.Errorf("%d effects happened twice under one fence", n)

@@ -51,8 +51,7 @@ func TestEffectArchive(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(want)
 		left, err := w.queue.List(t.Context(), command.Query{})
-		if err != nil || len(left) != 1 || left[0].ID != open.ID || !slices.Equal(got, want) {
-			t.Errorf("archived %q, want %q; left %+v, %v", got, want, left, err)
-		}
+		fixture.Check(t, err == nil && len(left) == 1 && left[0].ID == open.ID && slices.Equal(got, want),
+			"archived %q, want %q; left %+v, %v", got, want, left, err)
 	})
 }

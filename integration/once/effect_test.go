@@ -199,23 +199,17 @@ func TestEffectRetryDeadRedrive(t *testing.T) {
 		}
 
 		dead, err := w.queue.Dead(t.Context(), "mail")
-		if err != nil || len(dead) != 3 || dead[0].ID != bad.ID {
-			t.Fatalf("%+v, %v", dead, err)
-		}
+		fixture.Must(t, err == nil && len(dead) == 3 && dead[0].ID == bad.ID, "%+v, %v", dead, err)
 		page, err := w.queue.List(t.Context(), command.Query{
 			Status: command.StatusDead, Tenant: "acme",
 			After: dead[0].ID, Limit: 1,
 		})
-		if err != nil || len(page) != 1 || page[0].ID != dead[1].ID {
-			t.Errorf("%+v, %v", page, err)
-		}
+		fixture.Check(t, err == nil && len(page) == 1 && page[0].ID == dead[1].ID, "%+v, %v", page, err)
 		err = w.inTx(func(ctx context.Context, tx core.Tx) error {
 			_, err := w.queue.Redrive(ctx, tx, bad.ID, "", "x")
 			return err
 		})
-		if !errors.Is(err, once.ErrInvalidRequest) {
-			t.Errorf("nobody: %v", err)
-		}
+		fixture.Check(t, errors.Is(err, once.ErrInvalidRequest), "nobody: %v", err)
 		healthy.Store(true)
 		for _, p := range dead {
 			fixture.NoError(t, w.inTx(func(ctx context.Context, _ core.Tx) error {
@@ -231,9 +225,7 @@ func TestEffectRetryDeadRedrive(t *testing.T) {
 		}
 		err = w.inTx(func(ctx context.Context, tx core.Tx) error {
 			redriven, err := w.queue.Redrive(ctx, tx, bad.ID, "ada", "again")
-			if redriven {
-				t.Error("a completed effect was redriven")
-			}
+			fixture.Check(t, !redriven, "a completed effect was redriven")
 			return err
 		})
 		fixture.NoError(t, err)
@@ -250,9 +242,7 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 		// The process that dies has claimed the effect and made the call.
 		dead := command.Claim{ID: rec.ID, Owner: "dead"}
 		got, err := store.Claim(t.Context(), rec.ID, dead.Owner, time.Minute)
-		if err != nil || !got.Fresh || got.Fence != 1 {
-			t.Fatalf("%+v, %v", got, err)
-		}
+		fixture.Must(t, err == nil && got.Fresh && got.Fence == 1, "%+v, %v", got, err)
 		dead.Fence = got.Fence
 		key := got.IdempotencyKey()
 
@@ -264,9 +254,7 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 		fixture.NoError(t, store.Extend(t.Context(), dead, time.Millisecond))
 		w.relay(worker)
 		done := w.await(mail("1"), command.StatusCompleted)
-		if done.ExternalRef != "ref-1" || done.LostLeases != 1 {
-			t.Errorf("%+v", done)
-		}
+		fixture.Check(t, done.ExternalRef == "ref-1" && done.LostLeases == 1, "%+v", done)
 		if calls := w.called(); len(calls) != 1 || calls[0].IdempotencyKey() != key || calls[0].ID != rec.ID {
 			t.Errorf("%+v", calls)
 		}
@@ -274,9 +262,7 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 			"complete": store.Complete(t.Context(), dead, "of the dead"),
 			"fail":     store.Fail(t.Context(), dead, command.Failure{Dead: true}),
 		} {
-			if !errors.Is(err, once.ErrAlreadyDone) {
-				t.Errorf("%s: %v", name, err)
-			}
+			fixture.Check(t, errors.Is(err, once.ErrAlreadyDone), "%s: %v", name, err)
 		}
 		if err := store.Extend(t.Context(), dead, time.Minute); !errors.Is(err, once.ErrLeaseLost) {
 			t.Errorf("extend: %v", err)
@@ -298,9 +284,7 @@ func TestEffectCrashAndStaleTakeover(t *testing.T) {
 			fixture.NoError(t, err)
 			return second.Fresh
 		})
-		if second.Fence <= first.Fence {
-			t.Errorf("fences %d, %d", first.Fence, second.Fence)
-		}
+		fixture.Check(t, second.Fence > first.Fence, "fences %d, %d", first.Fence, second.Fence)
 		if err := store.Complete(t.Context(), command.Claim{ID: rec.ID, Owner: "first", Fence: first.Fence},
 			"late"); !errors.Is(err, once.ErrLeaseLost) {
 			t.Errorf("the first: %v", err)

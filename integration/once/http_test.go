@@ -201,9 +201,7 @@ func TestHTTPKeyManyKeys(t *testing.T) {
 				replayed++
 			}
 		}
-		if replayed != keys {
-			t.Errorf("%d replays, want %d", replayed, keys)
-		}
+		fixture.Check(t, replayed == keys, "%d replays, want %d", replayed, keys)
 		p.wantPayments(t, keys)
 	})
 }

@@ -156,9 +156,7 @@ func (sc schema) migrates(t *testing.T, db testdb.DB) {
 	s, err := sc.open(pool, db.Dialect, prefix)
 	fixture.NoError(t, err)
 	for _, err := range []error{sc.use(t.Context(), s), s.Check(t.Context())} {
-		if err == nil || !strings.Contains(err.Error(), sc.help) {
-			t.Errorf("without tables: %v", err)
-		}
+		fixture.Check(t, err != nil && strings.Contains(err.Error(), sc.help), "without tables: %v", err)
 	}
 	files, err := sc.files(db.Dialect, prefix)
 	if err != nil || len(files) == 0 {
@@ -194,9 +192,8 @@ func (sc schema) migrates(t *testing.T, db testdb.DB) {
 	}
 	err = s.Check(t.Context())
 	for _, want := range []string{index, damaged} {
-		if !errors.Is(err, sc.drift) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not name %s", err, want)
-		}
+		fixture.Check(t, errors.Is(err, sc.drift) && strings.Contains(err.Error(), want),
+			"%v does not name %s", err, want)
 	}
 	for _, f := range slices.Backward(files) {
 		run(f.Down)

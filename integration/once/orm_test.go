@@ -93,9 +93,7 @@ func onceInSavepoint(t *testing.T, pool *sql.DB, runner *once.Runner, a suite.Ad
 			func(ctx context.Context, _ core.Tx) (once.Result, error) {
 				return once.Result{}, errors.Join(a.Exec(ctx, "INSERT INTO effect (n) VALUES (2)"), errWork)
 			})
-		if !errors.Is(err, errWork) {
-			t.Errorf("failed work: %v", err)
-		}
+		fixture.Check(t, errors.Is(err, errWork), "failed work: %v", err)
 		return a.Exec(ctx, "INSERT INTO effect (n) VALUES (3)")
 	})
 	fixture.NoError(t, err)

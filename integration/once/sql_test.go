@@ -54,17 +54,14 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 		}
 		req := onceRequest("k")
 		got, err := s.AcquireTx(t.Context(), first, req)
-		if err != nil || got.State != once.Fresh {
-			t.Fatalf("%+v, %v", got, err)
-		}
+		fixture.Must(t, err == nil && got.State == once.Fresh, "%+v, %v", got, err)
 		claim := once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}
 		fixture.NoError(t, errors.Join(s.CompleteTx(t.Context(), first, claim, once.Result{Data: []byte("x")}),
 			first.Commit()))
 		got, err = s.AcquireTx(t.Context(), early, req)
 		if db.Dialect == core.MySQL {
-			if err != nil || got.State != once.Done || string(got.Result.Data) != "x" {
-				t.Errorf("%+v, %v", got, err)
-			}
+			fixture.Check(t, err == nil && got.State == once.Done && string(got.Result.Data) == "x",
+				"%+v, %v", got, err)
 		} else if !core.Retryable(err) || !errors.Is(err, core.ErrTxAborted) {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -111,9 +108,8 @@ func TestOnceTxThatTheDatabaseHasEnded(t *testing.T) {
 						}
 					}
 					err = call(sqltx.WrapTx(tx, core.MySQL, nil))
-					if ended != errors.Is(err, core.ErrTxAborted) || !ended && err != nil {
-						t.Errorf("ended: %t: %v", ended, err)
-					}
+					fixture.Check(t, ended == errors.Is(err, core.ErrTxAborted) && (ended || err == nil),
+						"ended: %t: %v", ended, err)
 					fixture.NoError(t, tx.Rollback())
 					const rows = "SELECT (SELECT COUNT(*) FROM idempotency_key) + (SELECT COUNT(*) FROM " +
 						"inbox_seen) + (SELECT COUNT(*) FROM side_effect_command)"
@@ -164,14 +160,10 @@ func TestOnceWithOneConnection(t *testing.T) {
 		for i := range 2 {
 			_, replayed, err := runner.RunInTx(ctx, transactor, key, once.Fingerprint{},
 				func(context.Context, core.Tx) (once.Result, error) { return done, nil })
-			if err != nil || replayed != (i == 1) {
-				t.Errorf("in a transaction: %t, %v", replayed, err)
-			}
+			fixture.Check(t, err == nil && replayed == (i == 1), "in a transaction: %t, %v", replayed, err)
 			_, replayed, err = runner.Do(ctx, once.Key{Scope: "test", ID: "lease"}, once.Fingerprint{},
 				func(context.Context) (once.Result, error) { return done, nil })
-			if err != nil || replayed != (i == 1) {
-				t.Errorf("with a lease: %t, %v", replayed, err)
-			}
+			fixture.Check(t, err == nil && replayed == (i == 1), "with a lease: %t, %v", replayed, err)
 		}
 		if _, err := runner.Cleanup(ctx); err != nil {
 			t.Error(err)
@@ -229,9 +221,7 @@ func TestOnceRunInTxIsExactlyOnce(t *testing.T) {
 					if errors.Is(err, errFirst) {
 						res, _, err = runner.RunInTx(t.Context(), transactor, key, once.Fingerprint{}, work)
 					}
-					if err != nil || string(res.Data) != "x" {
-						t.Errorf("%q, %v", res.Data, err)
-					}
+					fixture.Check(t, err == nil && string(res.Data) == "x", "%q, %v", res.Data, err)
 				})
 			}
 			wg.Wait()

@@ -24,21 +24,13 @@ func (w *world) wants(id string, reason ops.Reason, text, fix []string) ops.Expl
 		w.T.Fatalf("reason %s, want %s: %s", x.Reason, reason, x.Text)
 	}
 	for _, part := range text {
-		if !strings.Contains(x.Text, part) {
-			w.T.Errorf("%s does not name %q: %s", reason, part, x.Text)
-		}
+		fixture.Check(w.T, strings.Contains(x.Text, part), "%s does not name %q: %s", reason, part, x.Text)
 	}
 	for _, part := range fix {
-		if !strings.Contains(x.Fix, part) {
-			w.T.Errorf("the fix of %s does not name %q: %s", reason, part, x.Fix)
-		}
+		fixture.Check(w.T, strings.Contains(x.Fix, part), "the fix of %s does not name %q: %s", reason, part, x.Fix)
 	}
-	if strings.Contains(x.Text+x.Fix, "..") {
-		w.T.Errorf("a sentence ends twice: %s %s", x.Text, x.Fix)
-	}
-	if len(fix) == 0 && x.Fix != "" {
-		w.T.Errorf("%s needs no fix, and has %q", reason, x.Fix)
-	}
+	fixture.Check(w.T, !strings.Contains(x.Text+x.Fix, ".."), "a sentence ends twice: %s %s", x.Text, x.Fix)
+	fixture.Check(w.T, len(fix) != 0 || x.Fix == "", "%s needs no fix, and has %q", reason, x.Fix)
 	return x
 }
 
@@ -76,9 +68,7 @@ func TestExplain(t *testing.T) {
 				id = ids[0]
 				return errors.Join(err, errors.New("rolled back"))
 			})
-			if err == nil {
-				t.Fatal("the transaction committed")
-			}
+			fixture.Must(t, err != nil, "the transaction committed")
 			w.wants(
 				id,
 				ops.ReasonUnknown,
@@ -94,9 +84,8 @@ func TestExplain(t *testing.T) {
 				[]string{"Redrive " + dead.ID.String(), "Discard " + dead.ID.String()})
 			x := w.wants(ids[1], ops.ReasonBlocked, []string{"k7", dead.ID.String(), "dead", "is missing"},
 				[]string{"Redrive " + dead.ID.String(), "Discard " + dead.ID.String()})
-			if x.Other == nil || x.Other.EventID != ids[0] || x.Event.EventID != ids[1] {
-				t.Errorf("it waits for %+v", x.Other)
-			}
+			fixture.Check(t, x.Other != nil && x.Other.EventID == ids[0] && x.Event.EventID == ids[1],
+				"it waits for %+v", x.Other)
 			// The action that the fix names works.
 			n, err := w.Outbox.Discard(
 				t.Context(),
@@ -122,9 +111,8 @@ func TestExplain(t *testing.T) {
 			)
 			delayed, retry := w.one(ids[0]), w.one(ids[1])
 			x := w.wants(ids[0], ops.ReasonNotDue, []string{delayed.AvailableAt.Format(clock)}, nil)
-			if !x.Until.Equal(delayed.AvailableAt) || x.Until.Before(delayed.ReadAt.Add(50*time.Minute)) {
-				t.Errorf("until %s", x.Until)
-			}
+			fixture.Check(t, x.Until.Equal(delayed.AvailableAt) && !x.Until.Before(delayed.ReadAt.Add(50*time.Minute)),
+				"until %s", x.Until)
 			w.wants(
 				ids[1],
 				ops.ReasonNotDue,
@@ -187,9 +175,7 @@ func TestExplain(t *testing.T) {
 			x := w.wants(id, ops.ReasonPaused, []string{
 				"Destination later is paused by ada since ", "until " + who.Until.UTC().Format(clock) + ": INC-42.",
 			}, []string{"`outbox resume later --reason WHY`"})
-			if !x.Until.Equal(who.Until) {
-				t.Errorf("until %s, want %s", x.Until, who.Until)
-			}
+			fixture.Check(t, x.Until.Equal(who.Until), "until %s, want %s", x.Until, who.Until)
 			all := core.PauseRequest{All: true, Actor: "bob", Reason: "restore."}
 			fixture.NoError(t, w.Outbox.Pause(t.Context(), all))
 			w.wants(id, ops.ReasonPaused, []string{"All destinations are paused by bob since ", ": restore."},
@@ -275,9 +261,7 @@ func TestExplain(t *testing.T) {
 				x := w.wants(id[0], ops.ReasonStopped,
 					[]string{"Destination down did not take it: " + refusal, "no attempt"},
 					[]string{"Repair the destination", "`outbox discard " + w.one(id[0]).ID.String()})
-				if x.Until.IsZero() != (due == "now") {
-					t.Errorf("due %s, until %s", due, x.Until)
-				}
+				fixture.Check(t, x.Until.IsZero() == (due == "now"), "due %s, until %s", due, x.Until)
 				w.wants(id[1], ops.ReasonBehind,
 					[]string{"its key k", "which destination down did not take: " + refusal},
 					[]string{"`outbox explain " + w.one(id[0]).ID.String()})

@@ -33,9 +33,7 @@ func TestGroups(t *testing.T) {
 		w.drain()
 		got, err := w.api.Groups(t.Context(), ops.Filter{})
 		fixture.NoError(t, err)
-		if len(got.Groups) != 3 || got.Truncated {
-			t.Fatalf("%+v", got)
-		}
+		fixture.Must(t, len(got.Groups) == 3 && !got.Truncated, "%+v", got)
 		byType := map[string]ops.Group{}
 		for _, g := range got.Groups {
 			byType[g.Type] = g
@@ -48,14 +46,10 @@ func TestGroups(t *testing.T) {
 			t.Errorf("%+v", paid)
 		}
 		all := walk(w, ops.ListQuery{Filter: ops.Filter{Fingerprint: paid.Fingerprint}, Limit: 1000})
-		if len(all) != 10 {
-			t.Errorf("the fingerprint selects %d events", len(all))
-		}
+		fixture.Check(t, len(all) == 10, "the fingerprint selects %d events", len(all))
 		first, last := all[0], all[0]
 		for _, e := range all {
-			if e.Type != "dead.paid" || e.Status != ops.StatusDead {
-				t.Errorf("in the group is %+v", e)
-			}
+			fixture.Check(t, e.Type == "dead.paid" && e.Status == ops.StatusDead, "in the group is %+v", e)
 			if e.CreatedAt.Before(first.CreatedAt) {
 				first = e
 			}
@@ -72,9 +66,7 @@ func TestGroups(t *testing.T) {
 			t.Errorf("%+v", g)
 		}
 		got, err = w.api.Groups(t.Context(), ops.Filter{Statuses: []ops.Status{ops.StatusRetry}})
-		if err != nil || len(got.Groups) != 1 || got.Groups[0].Type != "retry.paid" {
-			t.Errorf("%+v %v", got, err)
-		}
+		fixture.Check(t, err == nil && len(got.Groups) == 1 && got.Groups[0].Type == "retry.paid", "%+v %v", got, err)
 
 		// The relay has stored the groups.
 		stored := func(where string) int64 {
@@ -91,9 +83,7 @@ func TestGroups(t *testing.T) {
 		}
 
 		_, err = w.api.Groups(t.Context(), ops.Filter{Statuses: []ops.Status{ops.StatusDone}})
-		if !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("done events have groups: %v", err)
-		}
+		fixture.Check(t, errors.Is(err, core.ErrInvalidRequest), "done events have groups: %v", err)
 	})
 }
 
@@ -127,9 +117,7 @@ func TestGroupNotes(t *testing.T) {
 			"a past time":      {w.api.MuteGroup(ctx, time.Now().Add(-time.Second), req), core.ErrInvalidRequest},
 			"a far time":       {w.api.MuteGroup(ctx, time.Now().AddDate(11, 0, 0), req), core.ErrInvalidRequest},
 		} {
-			if !errors.Is(c.got, c.want) {
-				t.Errorf("%s: %v, want %v", name, c.got, c.want)
-			}
+			fixture.Check(t, errors.Is(c.got, c.want), "%s: %v, want %v", name, c.got, c.want)
 		}
 		dry, unknown := req, unknown
 		dry.DryRun, unknown.DryRun = true, true

@@ -101,9 +101,7 @@ func TestKilledArchive(t *testing.T) {
 				there[r.EventID] = true
 			}
 			for id := range ids {
-				if !there[id] && !archived[id] {
-					t.Fatalf("event %s is deleted, and not archived", id)
-				}
+				fixture.Must(t, there[id] || archived[id], "event %s is deleted, and not archived", id)
 			}
 			return len(there)
 		}
@@ -123,9 +121,7 @@ func TestKilledArchive(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			cancel()
 			var exit *exec.ExitError
-			if !errors.As(err, &exit) {
-				t.Fatalf("life %d: %v\n%s", life, err, out)
-			}
+			fixture.Must(t, errors.As(err, &exit), "life %d: %v\n%s", life, err, out)
 			if s, ok := exit.Sys().(syscall.WaitStatus); !ok || !s.Signaled() || s.Signal() != syscall.SIGKILL {
 				t.Fatalf("life %d was not killed: %v\n%s", life, err, out)
 			}

@@ -115,9 +115,7 @@ func (w *poisoned) killed(db testdb.DB, lives int) {
 		late := ctx.Err()
 		cancel()
 		var exit *exec.ExitError
-		if !errors.As(err, &exit) || late != nil {
-			w.T.Fatalf("life %d: %v, %v\n%s", n, err, late, out)
-		}
+		fixture.Must(w.T, errors.As(err, &exit) && late == nil, "life %d: %v, %v\n%s", n, err, late, out)
 		if s, ok := exit.Sys().(syscall.WaitStatus); !ok || !s.Signaled() || s.Signal() != syscall.SIGKILL {
 			w.T.Fatalf("life %d was not killed: %v\n%s", n, err, out)
 		}
@@ -193,9 +191,8 @@ func (w *poisoned) sentAgain(db testdb.DB, ids []core.RowID) {
 	last := map[string]string{}
 	for _, d := range w.Publisher.Accepted()[seen:] {
 		sent = append(sent, d.ID)
-		if d.ReplayOf.IsZero() == (w.plan.Action == ops.ActionReplay) {
-			w.T.Errorf("a %s sent %+v", w.plan.Action, d)
-		}
+		fixture.Check(w.T, d.ReplayOf.IsZero() != (w.plan.Action == ops.ActionReplay),
+			"a %s sent %+v", w.plan.Action, d)
 		if d.Key != "" && d.ID <= last[d.Key] {
 			w.T.Errorf("key %s: %s arrived after %s", d.Key, d.ID, last[d.Key])
 		}
@@ -203,7 +200,6 @@ func (w *poisoned) sentAgain(db testdb.DB, ids []core.RowID) {
 	}
 	slices.Sort(sent)
 	slices.Sort(want)
-	if !slices.Equal(sent, want) {
-		w.T.Errorf("%d events were sent, of a plan of %d:\n%v\nwant\n%v", len(sent), len(want), sent, want)
-	}
+	fixture.Check(w.T, slices.Equal(sent, want),
+		"%d events were sent, of a plan of %d:\n%v\nwant\n%v", len(sent), len(want), sent, want)
 }

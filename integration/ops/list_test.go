@@ -26,16 +26,12 @@ func TestListSelects(t *testing.T) {
 			w := newWorld(t, db.Another(t), core.Config{DeadPolicy: policy})
 			filled := fill(w)
 			all := walk(w, ops.ListQuery{Limit: 1000})
-			if len(all) != filled || len(all) < 100 {
-				t.Fatalf("%d of %d events are listed", len(all), filled)
-			}
+			fixture.Must(t, len(all) == filled && len(all) >= 100, "%d of %d events are listed", len(all), filled)
 			statuses := map[ops.Status]int{}
 			for _, e := range all {
 				statuses[e.Status]++
 			}
-			if len(statuses) != 5 {
-				t.Fatalf("statuses %v, want all five", statuses)
-			}
+			fixture.Must(t, len(statuses) == 5, "statuses %v, want all five", statuses)
 			for _, f := range filters(all) {
 				for _, newest := range []bool{false, true} {
 					q := ops.ListQuery{Filter: f, Limit: 17, Newest: newest}
@@ -137,9 +133,8 @@ func walk(w *world, q ops.ListQuery) (events []ops.Event) {
 	for {
 		page, err := w.api.List(w.T.Context(), q)
 		fixture.NoError(w.T, err)
-		if page.Truncated || len(page.Events) > q.Limit {
-			w.T.Fatalf("%+v has a page of %d, truncated %t", q, len(page.Events), page.Truncated)
-		}
+		fixture.Must(w.T, !page.Truncated && len(page.Events) <= q.Limit,
+			"%+v has a page of %d, truncated %t", q, len(page.Events), page.Truncated)
 		events = append(events, page.Events...)
 		if q.After = page.Next; q.After == "" {
 			return events
@@ -195,9 +190,7 @@ func TestListShowsTheRow(t *testing.T) {
 		before := time.Now()
 		w.drain()
 		found, err := w.api.Show(t.Context(), ids[1])
-		if err != nil || len(found) != 1 {
-			t.Fatalf("%d events: %v", len(found), err)
-		}
+		fixture.Must(t, err == nil && len(found) == 1, "%d events: %v", len(found), err)
 		d := found[0]
 		if near := d.ReadAt.Sub(
 			d.CreatedAt,
@@ -230,9 +223,7 @@ func TestListShowsTheRow(t *testing.T) {
 			ErrorGroup:       "ed9de8428304c226",
 			ReadAt:           d.ReadAt,
 		}
-		if d.Event != want || row.Status != fixture.StatusDead {
-			t.Errorf("got  %+v\nwant %+v", d.Event, want)
-		}
+		fixture.Check(t, d.Event == want && row.Status == fixture.StatusDead, "got  %+v\nwant %+v", d.Event, want)
 		if c := d.Content; string(c.Payload) != "two" || c.ContentType != "text/plain" || c.Headers["a"] != "b" ||
 			c.Damage != "" {
 			t.Errorf("content %+v", c)
@@ -264,9 +255,7 @@ func TestListRefuses(t *testing.T) {
 		w := newWorld(t, db, core.Config{})
 		w.Publish(core.Event{Type: "a"}, core.Event{Type: "a"}, core.Event{Type: "a"})
 		page, err := w.api.List(t.Context(), ops.ListQuery{Limit: 1})
-		if err != nil || page.Next == "" {
-			t.Fatalf("%+v %v", page, err)
-		}
+		fixture.Must(t, err == nil && page.Next != "", "%+v %v", page, err)
 		at := time.Unix(9, 0)
 		for name, q := range map[string]ops.ListQuery{
 			"a cursor of another filter":    {Filter: ops.Filter{Type: "a"}, After: page.Next},

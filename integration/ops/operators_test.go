@@ -187,9 +187,7 @@ func (w *busyWorld) pauser(ctx context.Context, p *fixture.Process, tenants bool
 		_, err := p.Outbox.Resume(context.WithoutCancel(ctx), core.ResumeRequest{
 			All: req.All, Topic: req.Topic, Tenant: req.Tenant, Actor: "ada", Reason: "over",
 		})
-		if err != nil {
-			w.t.Errorf("resume: %v", err)
-		}
+		fixture.Check(w.t, err == nil, "resume: %v", err)
 		w.note(func() { w.pauses = append(w.pauses, pauseNote{PauseRequest: req, from: from, to: to}) })
 		wait(ctx, 2*time.Second)
 	}
@@ -239,9 +237,7 @@ func (w *busyWorld) operate(ctx context.Context, p *fixture.Process, api *ops.AP
 			err = w.plan(ctx, api, func() (ops.Plan, error) { return api.PlanRedrive(ctx, ops.Filter{}, 0) })
 		}
 		stopped := errors.Is(err, ops.ErrPlanStopped) || errors.Is(err, ops.ErrPlanRunning)
-		if err != nil && !stopped && ctx.Err() == nil {
-			w.t.Errorf("operator: %v", err)
-		}
+		fixture.Check(w.t, err == nil || stopped || ctx.Err() != nil, "operator: %v", err)
 		wait(ctx, 200*time.Millisecond)
 	}
 }
@@ -350,9 +346,7 @@ func (w *busyWorld) compare() {
 			t.Errorf("event %s has two rows", r.Event.ID)
 		}
 		rows[r.Event.ID] = r
-		if r.Discarded && !w.discarded[id] {
-			t.Errorf("row %s was discarded, and nobody asked for that", id)
-		}
+		fixture.Check(t, !r.Discarded || w.discarded[id], "row %s was discarded, and nobody asked for that", id)
 	}
 	published := map[core.RowID]time.Time{} // first success
 	began := map[core.RowID]time.Time{}     // first try
@@ -401,9 +395,8 @@ func (w *busyWorld) compare() {
 	for key, all := range keys {
 		for _, a := range all {
 			for _, b := range all {
-				if a.seq < b.seq && published[a.id].After(began[b.id]) {
-					t.Errorf("key %s: number %d was published after %d had begun", key, a.seq, b.seq)
-				}
+				fixture.Check(t, a.seq >= b.seq || !published[a.id].After(began[b.id]),
+					"key %s: number %d was published after %d had begun", key, a.seq, b.seq)
 			}
 		}
 	}

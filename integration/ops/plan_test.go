@@ -55,12 +55,8 @@ func TestApplyRedrive(t *testing.T) {
 			var stored ops.Plan
 			fixture.NoError(t, json.Unmarshal(text, &stored))
 			done, err := w.api.Apply(t.Context(), stored, "ada", "schema registered")
-			if err != nil || done.Changed != len(p.IDs) || done.Tried != len(p.IDs) {
-				t.Fatalf("%+v %v", done, err)
-			}
-			if w.one(late).Status != ops.StatusDead {
-				t.Error("an event outside of the plan was redriven")
-			}
+			fixture.Must(t, err == nil && done.Changed == len(p.IDs) && done.Tried == len(p.IDs), "%+v %v", done, err)
+			fixture.Check(t, w.one(late).Status == ops.StatusDead, "an event outside of the plan was redriven")
 			if done, err = w.api.Apply(t.Context(), stored, "ada", "again"); err != nil || done.Changed != 0 {
 				t.Errorf("applied again: %+v %v", done, err)
 			}
@@ -70,17 +66,15 @@ func TestApplyRedrive(t *testing.T) {
 				"SELECT reason FROM outbox_audit WHERE action = 'redrive' AND actor = 'ada'",
 				scanText,
 			)
-			if len(audits) != len(p.IDs) || slices.Contains(audits, "again") {
-				t.Errorf("%d audit rows for %d events", len(audits), len(p.IDs))
-			}
+			fixture.Check(t, len(audits) == len(p.IDs) && !slices.Contains(audits, "again"),
+				"%d audit rows for %d events", len(audits), len(p.IDs))
 
 			w.Publisher.FailFor(nil)
 			w.drain()
 			arrivedInOrder(t, w, 120, 3)
 			rest := walk(w, ops.ListQuery{Filter: ops.Filter{Statuses: []ops.Status{ops.StatusDead}}, Limit: 1000})
-			if len(rest) != 120*2+1 {
-				t.Errorf("%d events are still dead, want those outside of the plan", len(rest))
-			}
+			fixture.Check(t, len(rest) == 120*2+1,
+				"%d events are still dead, want those outside of the plan", len(rest))
 		}
 	})
 }
@@ -100,9 +94,8 @@ func arrivedInOrder(t *testing.T, w *world, events, keys int) {
 		}
 		last[d.Key] = d.ID
 	}
-	if n != events || len(last) != keys {
-		t.Errorf("%d events of %d keys arrived, want %d of %d", n, len(last), events, keys)
-	}
+	fixture.Check(t, n == events && len(last) == keys,
+		"%d events of %d keys arrived, want %d of %d", n, len(last), events, keys)
 }
 
 // Discard ends open events too, if the filter asks for them. It does not change events that a
@@ -121,15 +114,13 @@ func TestApplyDiscard(t *testing.T) {
 			ids,
 			w.Publish(core.Event{Type: "paid", Topic: "orders"}, core.Event{Type: "paid", Topic: "held"})...)
 		p, err := w.api.PlanDiscard(t.Context(), ops.Filter{Topic: "orders"}, 0)
-		if err != nil || len(p.IDs) != 1 || p.IDs[0] != w.one(ids[0]).ID {
-			t.Fatalf("a filter without statuses selects the dead events: %+v %v", p, err)
-		}
+		fixture.Must(t, err == nil && len(p.IDs) == 1 && p.IDs[0] == w.one(ids[0]).ID,
+			"a filter without statuses selects the dead events: %+v %v", p, err)
 		p, err = w.api.PlanDiscard(t.Context(), ops.Filter{
 			Statuses: []ops.Status{ops.StatusNew, ops.StatusRetry, ops.StatusDead},
 		}, 0)
-		if err != nil || len(p.IDs) != 4 || p.Topics["orders"] != 3 || p.Topics["held"] != 1 {
-			t.Fatalf("%+v %v", p, err)
-		}
+		fixture.Must(t, err == nil && len(p.IDs) == 4 && p.Topics["orders"] == 3 && p.Topics["held"] == 1,
+			"%+v %v", p, err)
 		rows, err := w.Repository.ClaimUnordered(t.Context(), core.ClaimRequest{
 			Node: "other", ClaimNo: 1, Lease: hour, MaxLease: 2 * hour, Limit: 9, MaxBytes: 1 << 20, Run: 1, Keys: 1,
 			Only: []string{"held"},
@@ -138,9 +129,7 @@ func TestApplyDiscard(t *testing.T) {
 			t.Fatal(rows, err)
 		}
 		done, err := w.api.Apply(t.Context(), p, "ada", "a test")
-		if err != nil || done.Changed != 3 || done.Tried != 4 {
-			t.Fatalf("%+v %v", done, err)
-		}
+		fixture.Must(t, err == nil && done.Changed == 3 && done.Tried == 4, "%+v %v", done, err)
 		for i, want := range []ops.Status{
 			ops.StatusDiscarded, ops.StatusDiscarded, ops.StatusDone, ops.StatusDiscarded, ops.StatusNew,
 		} {
@@ -171,9 +160,7 @@ func TestPlanRows(t *testing.T) {
 			t.Fatalf("%+v %v", p, err)
 		}
 		discard, err := w.api.PlanRows(ctx, ops.ActionDiscard, row[1], row[0])
-		if err != nil || !slices.Equal(discard.IDs, []core.RowID{row[0], row[1]}) {
-			t.Fatalf("%+v %v", discard, err)
-		}
+		fixture.Must(t, err == nil && slices.Equal(discard.IDs, []core.RowID{row[0], row[1]}), "%+v %v", discard, err)
 		for name, plan := range map[string]func() (ops.Plan, error){
 			"redrive of a waiting row": func() (ops.Plan, error) {
 				return w.api.PlanRows(ctx, ops.ActionRedrive, row[1])
@@ -197,9 +184,7 @@ func TestPlanRows(t *testing.T) {
 		stored, err := w.api.StorePlan(ctx, discard, "ada", "spam")
 		fixture.NoError(t, err)
 		stored, err = w.api.RunPlan(ctx, stored.ID, ops.RunOptions{Actor: "ada"})
-		if err != nil || stored.Changed != 2 {
-			t.Fatalf("%+v %v", stored, err)
-		}
+		fixture.Must(t, err == nil && stored.Changed == 2, "%+v %v", stored, err)
 		for i, want := range []ops.Status{
 			ops.StatusDiscarded, ops.StatusDiscarded, ops.StatusDead, ops.StatusDone, ops.StatusDead,
 		} {
@@ -219,9 +204,7 @@ func TestPlanRefused(t *testing.T) {
 		w.Publish(core.Event{Type: "dead.a"}, core.Event{Type: "dead.a"}, core.Event{Type: "dead.b"})
 		w.drain()
 		p, err := w.api.PlanRedrive(ctx, ops.Filter{Type: "dead.a"}, 1)
-		if err != nil || len(p.IDs) != 1 || !p.More {
-			t.Fatalf("a limit of 1: %+v %v", p, err)
-		}
+		fixture.Must(t, err == nil && len(p.IDs) == 1 && p.More, "a limit of 1: %+v %v", p, err)
 		other, err := w.api.PlanRedrive(ctx, ops.Filter{Type: "dead.b"}, 0)
 		fixture.NoError(t, err)
 		swapped, action, empty := p, p, p

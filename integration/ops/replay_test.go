@@ -79,9 +79,7 @@ func TestReplay(t *testing.T) {
 		again := map[string][]string{}
 		for _, d := range got {
 			if slices.Contains(live, d.ID) {
-				if !d.ReplayOf.IsZero() {
-					t.Errorf("a live event is a replay: %+v", d)
-				}
+				fixture.Check(t, d.ReplayOf.IsZero(), "a live event is a replay: %+v", d)
 				continue
 			}
 			was, row := before[d.ID], rows[d.ID]
@@ -103,9 +101,7 @@ func TestReplay(t *testing.T) {
 				slices.Sort(want)
 				slices.Sort(list)
 			}
-			if !slices.Equal(list, want) {
-				t.Errorf("key %q: replayed %v, want %v", key, list, want)
-			}
+			fixture.Check(t, slices.Equal(list, want), "key %q: replayed %v, want %v", key, list, want)
 		}
 		if n := slices.Sorted(maps.Keys(again)); len(n) != 3 || len(got) != 32 {
 			t.Errorf("%d arrived, of keys %q", len(got), n)
@@ -172,9 +168,7 @@ func TestReplayIsRefused(t *testing.T) {
 			}
 		}
 		p, err := w.api.PlanReplay(t.Context(), ops.Filter{}, byID(done.ID, done.ID))
-		if err != nil || len(p.IDs) != 1 || p.Until.Before(done.DoneAt) {
-			t.Errorf("%+v %v", p, err)
-		}
+		fixture.Check(t, err == nil && len(p.IDs) == 1 && !p.Until.Before(done.DoneAt), "%+v %v", p, err)
 	})
 }
 
@@ -201,13 +195,9 @@ func TestReplayFollowsDeclaredWindows(t *testing.T) {
 		}
 		refused := func(name string, err, want error, texts ...string) {
 			t.Helper()
-			if !errors.Is(err, want) {
-				t.Fatalf("%s: %v, want %v", name, err, want)
-			}
+			fixture.Must(t, errors.Is(err, want), "%s: %v, want %v", name, err, want)
 			for _, text := range texts {
-				if !strings.Contains(err.Error(), text) {
-					t.Errorf("%s: %v does not say %q", name, err, text)
-				}
+				fixture.Check(t, strings.Contains(err.Error(), text), "%s: %v does not say %q", name, err, text)
 			}
 		}
 
@@ -230,9 +220,7 @@ func TestReplayFollowsDeclaredWindows(t *testing.T) {
 			t.Errorf("narrowed: %+v %v", p, err)
 		}
 		p, err = plan("orders", ops.ReplayOptions{DedupWindow: 2 * window})
-		if err != nil || p.Windows["orders"] != window {
-			t.Errorf("DedupWindow cannot widen: %+v %v", p, err)
-		}
+		fixture.Check(t, err == nil && p.Windows["orders"] == window, "DedupWindow cannot widen: %+v %v", p, err)
 		_, err = plan("orders", ops.ReplayOptions{DedupWindow: time.Microsecond})
 		refused("narrowed too far", err, ops.ErrDedupWindow, "DedupWindow is 1µs", done.ID.String())
 		_, err = plan("orders", ops.ReplayOptions{BeyondWindows: true})
@@ -250,9 +238,8 @@ func TestReplayFollowsDeclaredWindows(t *testing.T) {
 			t.Errorf("explained as %q", x.Text)
 		}
 		p, err = plan("orders", ops.ReplayOptions{DedupWindow: window, BeyondWindows: true})
-		if err != nil || len(p.IDs) != 1 || !strings.Contains(p.Beyond, "consumer billing") {
-			t.Fatalf("beyond: %+v %v", p, err)
-		}
+		fixture.Must(t, err == nil && len(p.IDs) == 1 && strings.Contains(p.Beyond, "consumer billing"),
+			"beyond: %+v %v", p, err)
 		stored, err = w.api.StorePlan(t.Context(), p, "ann", "INC-7")
 		fixture.NoError(t, err)
 		if a := w.audit()[0]; !strings.Contains(a.Reason, "beyond: consumer billing remembers") {
@@ -260,9 +247,7 @@ func TestReplayFollowsDeclaredWindows(t *testing.T) {
 		}
 		stop := w.Run()
 		ran, err := w.api.RunPlan(t.Context(), stored.ID, ops.RunOptions{Actor: "ann"})
-		if err != nil || ran.Succeeded != 1 {
-			t.Errorf("beyond: %+v %v", ran, err)
-		}
+		fixture.Check(t, err == nil && ran.Succeeded == 1, "beyond: %+v %v", ran, err)
 		stop()
 
 		there, err := w.api.WithdrawWindow(t.Context(), ops.WindowRequest{

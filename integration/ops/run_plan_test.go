@@ -77,16 +77,13 @@ func TestRunPlanDry(t *testing.T) {
 		before := w.stored()
 		p, err := w.run(ops.RunOptions{DryRun: true})
 		fixture.NoError(t, err)
-		if p.State != ops.PlanPlanned || p.Events != len(p.IDs) || p.Version != before.Version {
-			t.Errorf("a dry run returns %+v", p)
-		}
+		fixture.Check(t, p.State == ops.PlanPlanned && p.Events == len(p.IDs) && p.Version == before.Version,
+			"a dry run returns %+v", p)
 		if got := w.stored(); got.Version != before.Version || w.dead("orders") != len(p.IDs) {
 			t.Errorf("a dry run has changed the plan or its events: %+v, %v", got, w.Statuses())
 		}
 		_, err = w.run(ops.RunOptions{DryRun: true, Rate: -1})
-		if !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("rate -1: %v", err)
-		}
+		fixture.Check(t, errors.Is(err, core.ErrInvalidRequest), "rate -1: %v", err)
 		_, err = w.api.CancelPlan(t.Context(), w.plan.ID, "eve", "not these")
 		fixture.NoError(t, err)
 		if _, err := w.run(ops.RunOptions{DryRun: true}); !errors.Is(err, ops.ErrPlanEnded) {
@@ -143,16 +140,13 @@ func TestRunPlanStopsAndGoesOn(t *testing.T) {
 			// The events that failed again are still dead, because a plan redrives no event twice.
 			again, err := w.api.PlanRedrive(t.Context(), ops.Filter{Topic: "orders"}, 0)
 			fixture.NoError(t, err)
-			if len(again.IDs) != p.Failed || p.Succeeded != dead-p.Failed {
-				t.Errorf("%d events are dead, %+v", len(again.IDs), p)
-			}
+			fixture.Check(t, len(again.IDs) == p.Failed && p.Succeeded == dead-p.Failed,
+				"%d events are dead, %+v", len(again.IDs), p)
 			_, err = w.api.Apply(t.Context(), again, "bob", "the rest")
 			fixture.NoError(t, err)
 			w.drain()
 			arrivedInOrder(t, w.world, 60, 30)
-			if w.dead("other") != 1 {
-				t.Error("an event outside of the plan was redriven")
-			}
+			fixture.Check(t, w.dead("other") == 1, "an event outside of the plan was redriven")
 		}
 	})
 }
@@ -192,9 +186,7 @@ func TestRunPlanAfterACrash(t *testing.T) {
 		if p, err = w.run(ops.RunOptions{}); err != nil || p.State != ops.PlanDone || p.Succeeded != p.Events-1 {
 			t.Fatalf("%+v %v", p, err)
 		}
-		if w.one(w.eventID(p.IDs[0])).Status != ops.StatusDead {
-			t.Error("an event was redriven twice by one plan")
-		}
+		fixture.Check(t, w.one(w.eventID(p.IDs[0])).Status == ops.StatusDead, "an event was redriven twice by one plan")
 	})
 }
 
@@ -202,9 +194,7 @@ func TestRunPlanAfterACrash(t *testing.T) {
 func (w *poisoned) eventID(id core.RowID) string {
 	w.T.Helper()
 	d, err := w.api.Show(w.T.Context(), id.String())
-	if err != nil || len(d) != 1 {
-		w.T.Fatalf("%+v %v", d, err)
-	}
+	fixture.Must(w.T, err == nil && len(d) == 1, "%+v %v", d, err)
 	return d[0].EventID
 }
 
@@ -242,9 +232,8 @@ func TestRunPlanEnds(t *testing.T) {
 			t.Errorf("two processes: %v", err)
 		}
 		p, err = w.api.CancelPlan(t.Context(), w.plan.ID, "eve", "wrong topic")
-		if err != nil || p.State != ops.PlanCancelled || !strings.Contains(p.Note, "eve: wrong topic") {
-			t.Fatalf("%+v %v", p, err)
-		}
+		fixture.Must(t, err == nil && p.State == ops.PlanCancelled && strings.Contains(p.Note, "eve: wrong topic"),
+			"%+v %v", p, err)
 		if err := <-ended; !errors.Is(err, ops.ErrPlanStopped) || !strings.Contains(err.Error(), "eve: wrong topic") {
 			t.Error(err)
 		}
@@ -252,9 +241,7 @@ func TestRunPlanEnds(t *testing.T) {
 			t.Errorf("%d dead, %+v", w.dead("orders"), p)
 		}
 		_, err = w.api.PausePlan(t.Context(), w.plan.ID, "eve", "again")
-		if !errors.Is(err, ops.ErrPlanEnded) {
-			t.Errorf("a cancelled plan was paused: %v", err)
-		}
+		fixture.Check(t, errors.Is(err, ops.ErrPlanEnded), "a cancelled plan was paused: %v", err)
 		records, err := w.Outbox.ListAudit(t.Context(), core.AuditQuery{})
 		fixture.NoError(t, err)
 		var whole []string

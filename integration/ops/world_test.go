@@ -57,17 +57,13 @@ func (w *world) drain() {
 func (w *world) one(eventID string) ops.Event {
 	w.T.Helper()
 	page, err := w.api.List(w.T.Context(), ops.ListQuery{Filter: ops.Filter{EventID: eventID}})
-	if err != nil || len(page.Events) != 1 {
-		w.T.Fatalf("event %s: %+v %v", eventID, page, err)
-	}
+	fixture.Must(w.T, err == nil && len(page.Events) == 1, "event %s: %+v %v", eventID, page, err)
 	return page.Events[0]
 }
 
 func (w *world) explain(id string) ops.Explanation {
 	w.T.Helper()
 	all, err := w.api.Explain(w.T.Context(), id)
-	if err != nil || len(all) != 1 {
-		w.T.Fatalf("%s has %d explanations: %v", id, len(all), err)
-	}
+	fixture.Must(w.T, err == nil && len(all) == 1, "%s has %d explanations: %v", id, len(all), err)
 	return all[0]
 }

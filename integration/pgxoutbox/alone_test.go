@@ -110,9 +110,8 @@ func TestPgxClaimSettings(t *testing.T) {
 		settings := map[string]string{"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
 		for range 3 {
 			got, err := alone(t.Context(), conn, settings, planner)
-			if err != nil || got != "off force_generic_plan read committed" {
-				t.Errorf("the settings of a claim: %q, %v", got, err)
-			}
+			fixture.Check(t, err == nil && got == "off force_generic_plan read committed",
+				"the settings of a claim: %q, %v", got, err)
 			if got := f.planner(conn); got != after {
 				t.Errorf("the settings after a claim: %q, want %q", got, after)
 			}
@@ -137,9 +136,7 @@ func TestPgxClaimSettings(t *testing.T) {
 			pool := db.Open(t)
 			pid := f.pid(pool)
 			try(t, f, pool, "on auto serializable")
-			if f.pid(pool) != pid {
-				t.Error("the connection was closed")
-			}
+			fixture.Check(t, f.pid(pool) == pid, "the connection was closed")
 		})
 	}
 	for _, mode := range poolerModes {
@@ -191,9 +188,7 @@ func TestPgxClaimIsCut(t *testing.T) {
 				return wrote, got
 			}
 			wrote, got := one(-1, -1)
-			if wrote == 0 || got == 0 {
-				t.Fatalf("the claim has %d bytes, and its answer %d", wrote, got)
-			}
+			fixture.Must(t, wrote != 0 && got != 0, "the claim has %d bytes, and its answer %d", wrote, got)
 			places := 60 // the claims of some modes have a text of several kilobytes
 			if testing.Short() {
 				places = 6
@@ -234,9 +229,8 @@ func TestPgxClaimIsCancelled(t *testing.T) {
 			}()
 			rows, err := c.next(ctx)
 			pgErr, known := errors.AsType[*pgconn.PgError](err)
-			if len(rows) > 0 || !errors.Is(err, cause) || !known || pgErr.Code != "57014" {
-				t.Errorf("%d rows, %v, want the reason and the answer of the server", len(rows), err)
-			}
+			fixture.Check(t, len(rows) <= 0 && errors.Is(err, cause) && known && pgErr.Code == "57014",
+				"%d rows, %v, want the reason and the answer of the server", len(rows), err)
 			fixture.NoError(t, tx.Rollback())
 			fixture.Await(t, "nothing runs any more", func() bool {
 				return fixture.Count(t, f.direct, "SELECT COUNT(*) FROM pg_stat_activity WHERE state <> 'idle' AND "+
@@ -245,9 +239,7 @@ func TestPgxClaimIsCancelled(t *testing.T) {
 			if n := c.holders(); n != 0 {
 				t.Errorf("%d rows are claimed although the claim failed", n)
 			}
-			if f.pid(pool) == pid {
-				t.Error("the connection is used again after a cancel request")
-			}
+			fixture.Check(t, f.pid(pool) != pid, "the connection is used again after a cancel request")
 			if rows, err := c.next(t.Context()); err != nil || len(rows) != 1 {
 				t.Errorf("the next claim: %d rows, %v", len(rows), err)
 			}

@@ -114,9 +114,8 @@ func (f *flights) leaves(what string, pool *sql.DB, pid int) {
 		f.Errorf("%s: the connection was closed", what)
 	}
 	id, heard, err := f.commit(f.Context(), pool, "k", true, func() {})
-	if err != nil || heard != core.Committed || !f.stored(id) {
-		f.Errorf("%s: the next transaction: %s, %v", what, heard, err)
-	}
+	fixture.Check(f, err == nil && heard == core.Committed && f.stored(id),
+		"%s: the next transaction: %s, %v", what, heard, err)
 	fixture.MustExec(f.T, f.direct, "TRUNCATE item, outbox_event, outbox_key")
 }
 
@@ -218,9 +217,7 @@ func TestPgxBeginIsRefused(t *testing.T) {
 						}
 						_ = conn.Close()
 						last().forge(nil)
-						if forged == 0 {
-							t.Errorf("%s: BEGIN was not sent", what)
-						}
+						fixture.Check(t, forged != 0, "%s: BEGIN was not sent", what)
 						if always && strings.HasPrefix(next.name, "COPY") {
 							pid = 0 // the connection is closed
 						}
@@ -256,9 +253,8 @@ func TestPgxFirstStatementIsCutAtEachByte(t *testing.T) {
 				wrote, got = last().lengths()
 				cut := write >= 0 || read >= 0
 				_, second := tx.ExecContext(ctx, "INSERT INTO item (id) VALUES ($1)", f.n.Add(1))
-				if cut && (first == nil && write >= 0 || second == nil) {
-					t.Errorf("write %d, read %d: the first statement: %v, the second: %v", write, read, first, second)
-				}
+				fixture.Check(t, !cut || (first != nil || write < 0) && second != nil,
+					"write %d, read %d: the first statement: %v, the second: %v", write, read, first, second)
 				end := tx.Rollback
 				if cut {
 					end = tx.Commit
@@ -272,9 +268,7 @@ func TestPgxFirstStatementIsCutAtEachByte(t *testing.T) {
 				return wrote, got
 			}
 			wrote, got := one(-1, -1)
-			if wrote == 0 || got == 0 {
-				t.Fatalf("the statement has %d bytes, and its answer %d", wrote, got)
-			}
+			fixture.Must(t, wrote != 0 && got != 0, "the statement has %d bytes, and its answer %d", wrote, got)
 			step := 1
 			if testing.Short() {
 				step = 13

@@ -96,9 +96,7 @@ func TestRoundTripsOfClaims(t *testing.T) {
 				if name == "mark" {
 					want = way.mark
 				}
-				if n != want {
-					t.Errorf("%s: %d round trips, want %d", name, n, want)
-				}
+				fixture.Check(t, n == want, "%s: %d round trips, want %d", name, n, want)
 			}
 		})
 	}

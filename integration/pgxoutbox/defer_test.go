@@ -66,9 +66,7 @@ func (x txn) want(n int, query string) {
 	x.Helper()
 	var got int
 	fixture.NoError(x.T, x.QueryRowContext(x.Context(), query).Scan(&got))
-	if got != n {
-		x.Errorf("%s: %d, want %d", query, got, n)
-	}
+	fixture.Check(x, got == n, "%s: %d, want %d", query, got, n)
 }
 
 func event(key string) core.Event {
@@ -137,9 +135,7 @@ func TestPgxOneFlight(t *testing.T) {
 	fixture.NoError(t, tx.Commit())
 	f.wantEvents(4)
 	want := []string{"INSERT INTO item", "SELECT COUNT(*) FROM", "batch: WITH k", "batch: commit ."}
-	if !slices.Equal(sent.all, want) {
-		t.Errorf("sent %q, want %q", sent.all, want)
-	}
+	fixture.Check(t, slices.Equal(sent.all, want), "sent %q, want %q", sent.all, want)
 	if n := fixture.Count(t, f.direct,
 		"SELECT COUNT(DISTINCT key_seq) FROM outbox_event WHERE partition_key = 'a'"); n != 2 {
 		t.Errorf("the two events of a key have %d numbers", n)
@@ -170,9 +166,7 @@ func TestPgxFlushesBefore(t *testing.T) {
 			tx.publish(event("k"))
 			var got int
 			fixture.NoError(t, stmt.QueryRowContext(t.Context()).Scan(&got))
-			if got != n {
-				t.Errorf("%d events, want %d", got, n)
-			}
+			fixture.Check(t, got == n, "%d events, want %d", got, n)
 		}
 		fixture.NoError(t, tx.Rollback())
 	})
@@ -207,9 +201,7 @@ func TestPgxFlushesBefore(t *testing.T) {
 		}
 		tx.exec("ROLLBACK TO s")
 		fixture.NoError(t, tx.Commit())
-		if !f.stored(twin.ID) {
-			t.Error("the event before the savepoint is not there")
-		}
+		fixture.Check(t, f.stored(twin.ID), "the event before the savepoint is not there")
 	})
 	t.Run("Flush", func(t *testing.T) {
 		twin := event("")
@@ -223,9 +215,7 @@ func TestPgxFlushesBefore(t *testing.T) {
 		if err := tx.Commit(); err == nil {
 			t.Error("an aborted transaction committed")
 		}
-		if f.stored(twin.ID) {
-			t.Error("the event is there")
-		}
+		fixture.Check(t, !f.stored(twin.ID), "the event is there")
 		plain, err := f.direct.BeginTx(t.Context(), nil)
 		fixture.NoError(t, err)
 		defer plain.Rollback()
@@ -380,16 +370,13 @@ func TestPgxContextEndsBeforeTheEventsAreSent(t *testing.T) {
 				err = step(late{ctx}, tx)
 			}
 			cancel()
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%s, in pgx %t: %v", name, inPgx, err)
-			}
+			fixture.Check(t, errors.Is(err, context.Canceled), "%s, in pgx %t: %v", name, inPgx, err)
 			commit := tx.Commit()
 			if there := f.stored(e.ID); there == inPgx || there != (commit == nil) {
 				t.Errorf("%s, in pgx %t: stored %t, Commit: %v", name, inPgx, there, commit)
 			}
-			if inPgx && !errors.Is(commit, core.ErrTxAborted) {
-				t.Errorf("%s, in pgx %t: Commit: %v", name, inPgx, commit)
-			}
+			fixture.Check(t, !inPgx || errors.Is(commit, core.ErrTxAborted),
+				"%s, in pgx %t: Commit: %v", name, inPgx, commit)
 		}
 	}
 	if items, events := fixture.Count(t, f.direct, "SELECT COUNT(*) FROM item"),
@@ -450,9 +437,7 @@ func TestPgxFirstStatementFails(t *testing.T) {
 				for _, commit := range []bool{true, false} {
 					tx := f.begin(pool, nil)
 					pgErr, ok := errors.AsType[*pgconn.PgError](first(tx))
-					if !ok || n < 3 && pgErr.Position != 1 {
-						t.Errorf("%d: the first statement: %+v", n, pgErr)
-					}
+					fixture.Check(t, ok && (n >= 3 || pgErr.Position == 1), "%d: the first statement: %+v", n, pgErr)
 					_, err := tx.ExecContext(t.Context(), "INSERT INTO item (id) VALUES ($1)", 1)
 					if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "25P02" {
 						t.Errorf("%d: the second statement: %v", n, err)
@@ -504,9 +489,7 @@ func TestPgxPublishIsRefused(t *testing.T) {
 	defer pool.Close()
 	tx := f.begin(pool, &sql.TxOptions{ReadOnly: true})
 	pgErr, ok := errors.AsType[*pgconn.PgError](tx.try(event("k")))
-	if !ok || pgErr.Code != "25006" {
-		t.Errorf("in a transaction that only reads: %v", pgErr)
-	}
+	fixture.Check(t, ok && pgErr.Code == "25006", "in a transaction that only reads: %v", pgErr)
 	fixture.NoError(t, tx.Rollback())
 	for _, end := range []string{"\fCOMMIT", "COMMIT", "SELECT 1;\fROLLBACK", "INSERT INTO no_such_table VALUES (1)"} {
 		for _, eager := range []bool{false, true} {
@@ -543,9 +526,7 @@ func TestPgxManyEvents(t *testing.T) {
 	fixture.NoError(t, tx.Commit())
 	got := fixture.Query(t, f.direct, "SELECT event_id FROM outbox_event ORDER BY key_seq",
 		func(r *sql.Rows) (s string, err error) { return s, r.Scan(&s) })
-	if !slices.Equal(got, want) {
-		t.Errorf("%d events are stored, want %d in their order", len(got), len(want))
-	}
+	fixture.Check(t, slices.Equal(got, want), "%d events are stored, want %d in their order", len(got), len(want))
 }
 
 // Two writers that use the same keys in opposite order do not cause a deadlock.

@@ -284,9 +284,7 @@ func TestPgxFlightIsCutAtEachByte(t *testing.T) {
 					f := newFlights(t, m.mode)
 					f.warm = warm
 					wrote, got := f.one(row, -1, -1)
-					if wrote == 0 || got == 0 {
-						t.Fatalf("the flight has %d bytes, and its answer %d", wrote, got)
-					}
+					fixture.Must(t, wrote != 0 && got != 0, "the flight has %d bytes, and its answer %d", wrote, got)
 					step := 1
 					if testing.Short() {
 						step = 13
@@ -348,9 +346,7 @@ func TestPgxFlightIsCancelled(t *testing.T) {
 			if !errors.Is(err, cause) || !known || pgErr.Code != "57014" || errors.Is(err, core.ErrCommitUnknown) {
 				t.Errorf("Commit: %v, want the reason and the answer of the server", err)
 			}
-			if f.stored(id) {
-				t.Error("the event of a cancelled commit is there")
-			}
+			fixture.Check(t, !f.stored(id), "the event of a cancelled commit is there")
 			if f.pid(pool) == pid { // a late cancel request would hit the next statement
 				t.Error("the connection is used again after a cancel request")
 			}
@@ -376,12 +372,9 @@ func TestPgxFlightIsTerminated(t *testing.T) {
 			"AND datname = current_database()")
 	}()
 	id, heard, err := f.commit(t.Context(), pool, "k", true, func() {})
-	if !errors.Is(err, core.ErrCommitUnknown) || heard != core.Unknown {
-		t.Errorf("Commit: %v, heard %s, want that the outcome is unknown", err, heard)
-	}
-	if f.stored(id) {
-		t.Error("the event is there")
-	}
+	fixture.Check(t, errors.Is(err, core.ErrCommitUnknown) && heard == core.Unknown,
+		"Commit: %v, heard %s, want that the outcome is unknown", err, heard)
+	fixture.Check(t, !f.stored(id), "the event is there")
 }
 
 // The server commits, and its connection to a pooler is lost before the pooler has the answer. The
@@ -404,12 +397,9 @@ func TestPgxFlightIsAnsweredByPooler(t *testing.T) {
 				fixture.NoError(t, err)
 			}
 			id, heard, err := f.commit(t.Context(), pool, "k", true, func() { last().answerBy(answer) })
-			if !errors.Is(err, core.ErrCommitUnknown) || heard != core.Unknown {
-				t.Errorf("Commit: %v, heard %s, want that the outcome is unknown", err, heard)
-			}
-			if !f.stored(id) {
-				t.Error("the server has not committed: the test proves nothing")
-			}
+			fixture.Check(t, errors.Is(err, core.ErrCommitUnknown) && heard == core.Unknown,
+				"Commit: %v, heard %s, want that the outcome is unknown", err, heard)
+			fixture.Check(t, f.stored(id), "the server has not committed: the test proves nothing")
 		})
 	}
 }

@@ -81,9 +81,7 @@ func backend(t *testing.T, pool *pgxoutbox.Pool, cfg sqloutbox.Config) suite.Bac
 			t.Helper()
 			tag, err := pool.Exec(t.Context(), "UPDATE "+cfg.Prefix+
 				"event SET headers = $1::text::jsonb WHERE id = $2::text::uuid", text, id.String())
-			if err != nil || tag.RowsAffected() != 1 {
-				t.Fatalf("%s, %v", tag, err)
-			}
+			fixture.Must(t, err == nil && tag.RowsAffected() == 1, "%s, %v", tag, err)
 		},
 		Audits: func(t testing.TB) (n int) {
 			t.Helper()

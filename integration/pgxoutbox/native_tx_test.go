@@ -75,9 +75,7 @@ func (w *world) publish(tx pgx.Tx) (*heard, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Equal(ids, []string{e.ID}) {
-		w.Errorf("Publish returned %q, want %q", ids, e.ID)
-	}
+	fixture.Check(w, slices.Equal(ids, []string{e.ID}), "Publish returned %q, want %q", ids, e.ID)
 	own, err := pgxoutbox.TxOf(w.Context(), tx)
 	w.check(err)
 	h := &heard{id: e.ID}
@@ -307,9 +305,7 @@ func (w *world) truthful(steps []step) {
 				missing++
 			}
 		}
-		if commit && ended == nil && missing == len(all) {
-			w.Errorf("Commit returned nil, and nothing is there")
-		}
+		fixture.Check(w, !commit || ended != nil || missing != len(all), "Commit returned nil, and nothing is there")
 	}
 }
 
@@ -331,9 +327,7 @@ func TestTransactionFromElsewhere(t *testing.T) {
 	}
 	var free bool
 	w.check(w.pool.QueryRow(ctx, "SELECT lease_until IS NULL FROM outbox_event WHERE event_id = $1", h.id).Scan(&free))
-	if !free {
-		t.Error("the poller does not claim the row, as if the fast path had it")
-	}
+	fixture.Check(t, free, "the poller does not claim the row, as if the fast path had it")
 	if _, err := w.publish(tx); !errors.Is(err, core.ErrNoTransaction) && err == nil {
 		t.Errorf("Publish after Commit: %v", err)
 	}
@@ -363,9 +357,7 @@ func TestTransactionFromElsewhereEndedByText(t *testing.T) {
 	}
 	var n int
 	w.check(w.pool.QueryRow(ctx, "SELECT count(*) FROM outbox_event").Scan(&n))
-	if n > 0 {
-		t.Errorf("%d events were written outside of a transaction", n)
-	}
+	fixture.Check(t, n <= 0, "%d events were written outside of a transaction", n)
 }
 
 // wrapper is a pgx.Tx of another library, such as one for traces.
@@ -411,9 +403,7 @@ func TestEndsOfTransactions(t *testing.T) {
 		"twice": func(w *world, tx pgx.Tx) core.Outcome {
 			w.check(tx.Commit(ctx))
 			for _, err := range []error{tx.Commit(ctx), tx.Rollback(ctx)} {
-				if !errors.Is(err, pgx.ErrTxClosed) {
-					w.Errorf("the second end: %v", err)
-				}
+				fixture.Check(w, errors.Is(err, pgx.ErrTxClosed), "the second end: %v", err)
 			}
 			if _, err := tx.Exec(ctx, "SELECT 1"); !errors.Is(err, pgx.ErrTxClosed) {
 				w.Errorf("a statement after the end: %v", err)

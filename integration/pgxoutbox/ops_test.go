@@ -61,9 +61,8 @@ func TestOperatorsAPIOnPGX(t *testing.T) {
 				Statuses: []ops.Status{ops.StatusNew, ops.StatusDead}, Topic: "orders", Key: "k",
 			}, Limit: 1}
 			page, err := api.List(t.Context(), q)
-			if err != nil || len(page.Events) != 1 || page.Events[0].EventID != ids[0] {
-				t.Fatalf("%+v %v", page, err)
-			}
+			fixture.Must(t, err == nil && len(page.Events) == 1 && page.Events[0].EventID == ids[0],
+				"%+v %v", page, err)
 			q.After = page.Next
 			if page, err = api.List(
 				t.Context(),
@@ -80,13 +79,11 @@ func TestOperatorsAPIOnPGX(t *testing.T) {
 				t.Errorf("%s %v", n, err)
 			}
 			found, err := api.Show(t.Context(), ids[0])
-			if err != nil || found[0].Content.Headers["a"] != "b" || found[0].Error != errBroken.Error() {
-				t.Errorf("%+v %v", found, err)
-			}
+			fixture.Check(t, err == nil && found[0].Content.Headers["a"] == "b" && found[0].Error == errBroken.Error(),
+				"%+v %v", found, err)
 			why, err := api.Explain(t.Context(), ids[1])
-			if err != nil || why[0].Reason != ops.ReasonBlocked || why[0].Other.EventID != ids[0] {
-				t.Errorf("%+v %v", why, err)
-			}
+			fixture.Check(t, err == nil && why[0].Reason == ops.ReasonBlocked && why[0].Other.EventID == ids[0],
+				"%+v %v", why, err)
 			p, err := api.PlanDiscard(t.Context(), ops.Filter{EventID: ids[0]}, 0)
 			fixture.NoError(t, err)
 			if done, err := api.Apply(t.Context(), p, "ada", "a test"); err != nil || done.Changed != 1 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -60,9 +61,7 @@ func TestPgBouncerFlightIsCut(t *testing.T) {
 			t.Parallel()
 			f := newFlightsOn(t, testdb.PgBouncer(t), mode)
 			wrote, got := f.one(true, -1, -1)
-			if wrote == 0 || got == 0 {
-				t.Fatalf("the flight has %d bytes, and its answer %d", wrote, got)
-			}
+			fixture.Must(t, wrote != 0 && got != 0, "the flight has %d bytes, and its answer %d", wrote, got)
 			step := 3
 			if testing.Short() {
 				step = 23
@@ -100,14 +99,10 @@ func TestPgBouncerFlightIsCancelled(t *testing.T) {
 			if !errors.Is(err, context.Canceled) || !known || pgErr.Code != "57014" || heard != core.RolledBack {
 				t.Errorf("Commit: %v, heard %s, want the answer of the server", err, heard)
 			}
-			if f.stored(id) {
-				t.Error("the event of a cancelled commit is there")
-			}
+			fixture.Check(t, !f.stored(id), "the event of a cancelled commit is there")
 			for n := range 3 { // the connections behind PgBouncer go on
 				id, _, err := f.commit(t.Context(), pool, fmt.Sprint("k", n), true, func() {})
-				if err != nil || !f.stored(id) {
-					t.Errorf("the next transaction: %v", err)
-				}
+				fixture.Check(t, err == nil && f.stored(id), "the next transaction: %v", err)
 			}
 		})
 	}

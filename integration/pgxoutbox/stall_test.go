@@ -199,9 +199,8 @@ func TestPgxServerStallsInCommit(t *testing.T) {
 			for n := got % step; n < got; n += step {
 				try(-1, n, false)
 			}
-			if unknown[true] == 0 || unknown[false] == 0 {
-				t.Errorf("unknown outcomes by whether it has committed: %v, want both", unknown)
-			}
+			fixture.Check(t, unknown[true] != 0 && unknown[false] != 0,
+				"unknown outcomes by whether it has committed: %v, want both", unknown)
 
 			published := &outboxtest.Publisher{}
 			fixture.RunRelay(t, fixture.NewOutbox(t, f.db, core.Config{Publisher: published}))

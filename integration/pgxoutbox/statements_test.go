@@ -53,10 +53,8 @@ func (k *keeper) commits(what string, wantParsed, wantNamed bool) {
 	if err != nil || !k.stored(e.ID) {
 		k.Errorf("%s: %v, stored: %t", what, err, k.stored(e.ID))
 	}
-	if parsed != wantParsed || named != wantNamed {
-		k.Errorf("%s: the text was sent: %t, a name was sent: %t; want %t, %t", what, parsed, named, wantParsed,
-			wantNamed)
-	}
+	fixture.Check(k, parsed == wantParsed && named == wantNamed,
+		"%s: the text was sent: %t, a name was sent: %t; want %t, %t", what, parsed, named, wantParsed, wantNamed)
 }
 
 // The INSERT of a flight is prepared in the second flight that has it, and executed by its name
@@ -83,9 +81,8 @@ func TestPgxFlightKeepsItsInsert(t *testing.T) {
 			for n, want := range []bool{true, true, false} { // two events have another text
 				a, b := event("k"), event("")
 				parsed, named, err := k.try(a, b)
-				if err != nil || !k.stored(a.ID) || !k.stored(b.ID) || parsed != want || named != (n > 0) {
-					t.Errorf("two events: %v, the text was sent: %t, a name was sent: %t", err, parsed, named)
-				}
+				fixture.Check(t, err == nil && k.stored(a.ID) && k.stored(b.ID) && parsed == want && named == (n > 0),
+					"two events: %v, the text was sent: %t, a name was sent: %t", err, parsed, named)
 			}
 			k.commits("one event again", false, true)
 		})
@@ -107,14 +104,11 @@ func TestPgxFlightKeepsItsInsertAfterADuplicate(t *testing.T) {
 			errors.Is(err, core.ErrCommitUnknown) {
 			t.Errorf("duplicate %d: %v", n, err)
 		}
-		if parsed != wantParsed || !named {
-			t.Errorf("duplicate %d: the text was sent: %t, a name was sent: %t", n, parsed, named)
-		}
+		fixture.Check(t, parsed == wantParsed && named,
+			"duplicate %d: the text was sent: %t, a name was sent: %t", n, parsed, named)
 	}
 	k.commits("after the duplicates", false, true)
-	if k.pid(k.pool) != pid {
-		t.Error("the connection was closed")
-	}
+	fixture.Check(t, k.pid(k.pool) == pid, "the connection was closed")
 }
 
 // Connector prepares nothing if that is turned off, if it does not see everything that is sent on
@@ -143,9 +137,8 @@ func TestPgxFlightKeepsNothing(t *testing.T) {
 			for n := range 4 {
 				parsed, named, err := k.try(event("k"))
 				// With a cache of descriptions, pgx sends the text of an unnamed statement.
-				if err != nil || named || !parsed {
-					t.Errorf("flight %d: %v, the text was sent: %t, a name was sent: %t", n, err, parsed, named)
-				}
+				fixture.Check(t, err == nil && !named && parsed,
+					"flight %d: %v, the text was sent: %t, a name was sent: %t", n, err, parsed, named)
 			}
 		})
 	}
@@ -254,9 +247,7 @@ func TestPgxFlightWhoseSessionIsReset(t *testing.T) {
 	for range 4 {
 		k.commits("later", true, true)
 	}
-	if resets < 4 {
-		t.Errorf("%d resets", resets)
-	}
+	fixture.Check(t, resets >= 4, "%d resets", resets)
 }
 
 // A function of the database makes the server forget a statement, and Connector cannot see that.
@@ -281,9 +272,7 @@ func TestPgxFlightWhoseInsertIsForgottenUnseen(t *testing.T) {
 	for range 4 {
 		k.commits("later", true, false)
 	}
-	if k.pid(k.pool) != pid {
-		t.Error("the connection was closed")
-	}
+	fixture.Check(t, k.pid(k.pool) == pid, "the connection was closed")
 }
 
 // A table is changed after a statement was prepared. The next transaction that executes the
@@ -351,9 +340,7 @@ func TestPgxFlightKeepsFewInserts(t *testing.T) {
 	var kept int
 	fixture.NoError(t, k.pool.QueryRowContext(t.Context(),
 		"SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'outbox%'").Scan(&kept))
-	if kept != 16 {
-		t.Errorf("%d statements are prepared, want 16", kept)
-	}
+	fixture.Check(t, kept == 16, "%d statements are prepared, want 16", kept)
 }
 
 // A claim is executed by its name too, and prepared again if the server may have forgotten it. If
@@ -386,9 +373,8 @@ func TestPgxClaimsAreKept(t *testing.T) {
 			if err != nil {
 				got += " fails"
 			}
-			if got != want || err == nil && (len(rows) != 1 || c.holders() != 1) {
-				t.Errorf("claim %d: %s with %d rows, %v, want %s", n, got, len(rows), err, want)
-			}
+			fixture.Check(t, got == want && (err != nil || len(rows) == 1 && c.holders() == 1),
+				"claim %d: %s with %d rows, %v, want %s", n, got, len(rows), err, want)
 		}
 	}
 	for _, m := range modes {

@@ -19,12 +19,8 @@ func TestRedisHeldKeyExpires(t *testing.T) {
 	const lease, ttl = time.Hour, 24 * time.Hour
 	got, err := s.Acquire(t.Context(), once.Request{Key: key, Owner: "a", Lease: lease, TTL: ttl})
 	fixture.NoError(t, err)
-	if got.State != once.Fresh {
-		t.Fatalf("a new key is %s", got.State)
-	}
+	fixture.Must(t, got.State == once.Fresh, "a new key is %s", got.State)
 	left, err := client.PTTL(t.Context(), s.Name(key)).Result()
 	fixture.NoError(t, err)
-	if left <= lease || left > lease+ttl {
-		t.Errorf("the key expires after %s, want at most %s", left, lease+ttl)
-	}
+	fixture.Check(t, left > lease && left <= lease+ttl, "the key expires after %s, want at most %s", left, lease+ttl)
 }

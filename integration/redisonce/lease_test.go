@@ -31,9 +31,7 @@ func redisAbandon(t testing.TB, s *redisonce.Store, key once.Key, lease time.Dur
 	t.Helper()
 	req := once.Request{Key: key, Owner: "killed", Lease: lease, TTL: time.Hour}
 	got, err := s.Acquire(t.Context(), req)
-	if err != nil || got.State != once.Fresh {
-		t.Fatalf("%+v, %v", got, err)
-	}
+	fixture.Must(t, err == nil && got.State == once.Fresh, "%+v, %v", got, err)
 	return once.Claim{Key: key, Owner: req.Owner, Fence: got.Fence}
 }
 
@@ -140,13 +138,9 @@ func TestRedisLeaseLostWhileWorking(t *testing.T) {
 			}
 			return once.Result{Data: []byte("first")}, nil // the work ignores the end of its context
 		})
-	if !errors.Is(err, once.ErrAlreadyDone) {
-		t.Errorf("the first: %v", err)
-	}
+	fixture.Check(t, errors.Is(err, once.ErrAlreadyDone), "the first: %v", err)
 	res, replayed, err := redisRunner(t, s, time.Minute, nil).Do(t.Context(), redisKey, once.Fingerprint{}, nothingOnce)
-	if err != nil || !replayed || string(res.Data) != "second" {
-		t.Errorf("%q, %t, %v", res.Data, replayed, err)
-	}
+	fixture.Check(t, err == nil && replayed && string(res.Data) == "second", "%q, %t, %v", res.Data, replayed, err)
 	if runs.Load() != 2 || fence2.Load() <= fence1.Load() {
 		t.Errorf("%d runs, fences %d and %d", runs.Load(), fence1.Load(), fence2.Load())
 	}
@@ -190,9 +184,7 @@ func TestRedisComesBackEmpty(t *testing.T) {
 					fixture.NoError(t, client.FlushAll(ctx).Err()) // loses the key again before the end
 					return once.Result{}, nil
 				})
-			if err != nil || replayed {
-				t.Errorf("replayed %t, %v", replayed, err)
-			}
+			fixture.Check(t, err == nil && !replayed, "replayed %t, %v", replayed, err)
 			if _, replayed, err := r.Do(t.Context(), redisKey, once.Fingerprint{}, nothingOnce); err != nil ||
 				!replayed || runs.Load() != 1 {
 				t.Errorf("its copy: replayed %t, %v, %d runs", replayed, err, runs.Load())
@@ -226,9 +218,7 @@ func TestRedisEvictedMark(t *testing.T) {
 			t.Errorf("delivery %d: replayed %t, %v", i, replayed, err)
 		}
 	}
-	if len(fences) != 2 || fences[1] <= fences[0] {
-		t.Errorf("fences %v", fences)
-	}
+	fixture.Check(t, len(fences) == 2 && fences[1] > fences[0], "fences %v", fences)
 }
 
 // A server that has forgotten the scripts gets them again, at every step.
@@ -294,9 +284,7 @@ func TestRedisHeartbeatKeepsTheKey(t *testing.T) {
 				}
 				return once.Result{Data: []byte("1")}, nil
 			})
-		if err != nil || replayed {
-			t.Errorf("the first: %v, replayed %t", err, replayed)
-		}
+		fixture.Check(t, err == nil && !replayed, "the first: %v, replayed %t", err, replayed)
 	})
 	<-running
 	for i := range asking {
@@ -370,9 +358,7 @@ func TestRedisSetBeforeWorkLosesTheMessage(t *testing.T) {
 		}
 		fixture.Eventually(t.Context(), t, "the message is acknowledged",
 			func() bool { return tt.deliver(t.Context(), false, func() { handled++ }) })
-		if handled != tt.handled {
-			t.Errorf("%s: handled %d times, want %d", name, handled, tt.handled)
-		}
+		fixture.Check(t, handled == tt.handled, "%s: handled %d times, want %d", name, handled, tt.handled)
 	}
 }
 
@@ -398,9 +384,7 @@ func TestRedisHashIsReadable(t *testing.T) {
 	want["state"], want["data"] = "done", "r"
 	wantHash(t, client, s.Name(redisKey), want, time.Hour, 2*time.Hour)
 	n, err := client.MemoryUsage(t.Context(), s.Name(redisKey)).Result()
-	if err != nil || n > 400 {
-		t.Errorf("a mark takes %d bytes, %v", n, err)
-	}
+	fixture.Check(t, err == nil && n <= 400, "a mark takes %d bytes, %v", n, err)
 	t.Logf("a mark takes %d bytes", n)
 }
 

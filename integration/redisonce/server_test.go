@@ -86,9 +86,7 @@ func TestRedisHangs(t *testing.T) {
 			worked = time.Since(start)
 			return once.Result{}, context.Cause(ctx)
 		})
-	if !errors.Is(err, once.ErrLeaseLost) || worked > time.Minute {
-		t.Errorf("%v after %s", err, worked)
-	}
+	fixture.Check(t, errors.Is(err, once.ErrLeaseLost) && worked <= time.Minute, "%v after %s", err, worked)
 }
 
 // A full server that keeps its keys refuses new ones, so no work runs. Check finds a server that
@@ -168,9 +166,7 @@ func TestRedisReplicas(t *testing.T) {
 		}
 		_, replayed, err := redisRunner(t, patient, time.Minute, nil).Do(t.Context(), key("safe"+strconv.Itoa(i)),
 			once.Fingerprint{}, nothingOnce)
-		if err != nil || replayed {
-			t.Fatalf("with a replica: %v, replayed %t", err, replayed)
-		}
+		fixture.Must(t, err == nil && !replayed, "with a replica: %v, replayed %t", err, replayed)
 	}
 
 	// The replica hangs with its connection open. A command that is repeated through another
@@ -221,7 +217,5 @@ func TestRedisReplicas(t *testing.T) {
 			}
 			return once.Result{}, nil
 		})
-	if err != nil || replayed {
-		t.Errorf("the mark that did not wait: replayed %t, %v", replayed, err)
-	}
+	fixture.Check(t, err == nil && !replayed, "the mark that did not wait: replayed %t, %v", replayed, err)
 }

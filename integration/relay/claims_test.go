@@ -97,9 +97,7 @@ func TestPublishMarksDone(t *testing.T) {
 		}
 		receipts := fixture.Query(t, p.Pool, "SELECT receipt FROM outbox_event",
 			func(r *sql.Rows) (s string, err error) { return s, r.Scan(&s) })
-		if !slices.Equal(receipts, []string{"orders/3@" + id}) {
-			t.Errorf("receipts %v", receipts)
-		}
+		fixture.Check(t, slices.Equal(receipts, []string{"orders/3@" + id}), "receipts %v", receipts)
 		// The row stays in the table, and is not published again.
 		fixture.NoError(t, p.Outbox.Drain(t.Context()))
 		p.OnceEach([]string{id})
@@ -126,9 +124,8 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 		fixture.NoError(t, err)
 		ordered, _, err := p.Repository.ClaimHeads(t.Context(), gone, core.KeyID{})
 		fixture.NoError(t, err)
-		if len(unordered)+len(ordered) != len(want) {
-			t.Fatalf("claimed %d and %d rows of %d", len(unordered), len(ordered), len(want))
-		}
+		fixture.Must(t, len(unordered)+len(ordered) == len(want),
+			"claimed %d and %d rows of %d", len(unordered), len(ordered), len(want))
 		var first time.Time
 		p.Run()
 		fixture.Await(t, "an event is published", func() bool {
@@ -154,9 +151,7 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 		}
 		changed, err := p.Repository.MarkFailed(t.Context(), "gone",
 			[]core.Failure{{ClaimRef: refs[0], Kind: core.FailDead, Code: "late"}})
-		if err != nil || changed[0] {
-			t.Errorf("MarkFailed by the dead process: %v, %v", changed, err)
-		}
+		fixture.Check(t, err == nil && !changed[0], "MarkFailed by the dead process: %v, %v", changed, err)
 		if n, err := p.Repository.MarkDone(t.Context(), []core.Done{{ID: unordered[0].ID}}, false); err != nil ||
 			n != 0 {
 			t.Errorf("MarkDone by the dead process: %d, %v", n, err)
@@ -189,9 +184,7 @@ func TestTransientErrorIsRescheduled(t *testing.T) {
 				Node: "x", ClaimNo: 1, Lease: time.Second, MaxLease: time.Minute, Limit: 10, MaxBytes: 1, Run: 1,
 				Keys: 10,
 			})
-		if err != nil || !ok || due <= 0 || due > 10*time.Hour {
-			t.Errorf("NextDue: %s, %v, %v", due, ok, err)
-		}
+		fixture.Check(t, err == nil && ok && due > 0 && due <= 10*time.Hour, "NextDue: %s, %v, %v", due, ok, err)
 		// This lets time pass.
 		if _, err := p.Pool.ExecContext(t.Context(), "UPDATE outbox_event SET available_at = created_at"); err != nil {
 			t.Fatal(err)
@@ -246,9 +239,7 @@ func TestEventThatCannotBeSerializedIsParked(t *testing.T) {
 			t.Error("the sound event did not arrive")
 		}
 		b, err := p.Outbox.Backlog(t.Context())
-		if err != nil || b.Dead != 1 || b.BlockedKeys != 1 || b.Pending != 0 {
-			t.Errorf("Backlog: %+v, %v", b, err)
-		}
+		fixture.Check(t, err == nil && b.Dead == 1 && b.BlockedKeys == 1 && b.Pending == 0, "Backlog: %+v, %v", b, err)
 	})
 }
 
@@ -287,9 +278,7 @@ func TestTwoRelaysClaimNothingTwice(t *testing.T) {
 			t.Errorf("%d times two events of one key were out at once", pub.Overlaps())
 		}
 		for _, r := range p.Rows() {
-			if r.Lost != 0 || r.Attempts != 0 {
-				t.Fatalf("row %+v was lost or refused", r)
-			}
+			fixture.Must(t, r.Lost == 0 && r.Attempts == 0, "row %+v was lost or refused", r)
 		}
 		if a, b := relays[0].Claimed.Load(), relays[1].Claimed.Load(); a+b < int64(len(want)) {
 			t.Errorf("the relays claimed %d and %d rows of %d", a, b, len(want))
@@ -358,8 +347,7 @@ func TestEventsOfAnAggregateStayInOrder(t *testing.T) {
 				t.Errorf("aggregate %s: version %d arrived where %d was due", d.Key, d.AggregateVersion, next[d.Key])
 			}
 		}
-		if len(seen) != producers*each || len(next) != aggregates {
-			t.Errorf("%d events of %d aggregates arrived", len(seen), len(next))
-		}
+		fixture.Check(t, len(seen) == producers*each && len(next) == aggregates,
+			"%d events of %d aggregates arrived", len(seen), len(next))
 	})
 }

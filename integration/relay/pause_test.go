@@ -62,9 +62,8 @@ func TestPause(t *testing.T) {
 			t.Fatalf("%d orders and %d mails arrived while they were paused", o, m)
 		}
 		for _, r := range relay.Rows() {
-			if !r.Done && (r.Attempts > 0 || r.Holder != "") {
-				t.Errorf("a process holds the row, or it has spent an attempt: %+v", r)
-			}
+			fixture.Check(t, r.Done || r.Attempts <= 0 && r.Holder == "",
+				"a process holds the row, or it has spent an attempt: %+v", r)
 		}
 		resume(true, "")
 		fixture.Await(t, "the topic without a pause goes on", func() bool { return arrived("mails") == len(mails) })
@@ -125,9 +124,8 @@ func TestPauseTenant(t *testing.T) {
 			t.Fatalf("%d events of a paused tenant arrived", n)
 		}
 		for _, r := range relay.Rows() {
-			if !r.Done && (r.Attempts > 0 || r.Holder != "") {
-				t.Errorf("a process holds the row, or it has spent an attempt: %+v", r)
-			}
+			fixture.Check(t, r.Done || r.Attempts <= 0 && r.Holder == "",
+				"a process holds the row, or it has spent an attempt: %+v", r)
 		}
 		stop := relay.Run()
 		resumed, err := operator.Resume(t.Context(),

@@ -57,9 +57,7 @@ func TestChangeAndEventCommitTogether(t *testing.T) {
 		// with it.
 		err := p.Tx.RunInTx(t.Context(),
 			func(ctx context.Context, tx core.Tx) error { return p.Deposit(ctx, tx, 6, event(committed)) })
-		if !errors.Is(err, core.ErrDuplicateEvent) {
-			t.Fatalf("same id: %v, want ErrDuplicateEvent", err)
-		}
+		fixture.Must(t, errors.Is(err, core.ErrDuplicateEvent), "same id: %v, want ErrDuplicateEvent", err)
 
 		p.AwaitDone(1)
 		if got := p.Accounts(); !slices.Equal(got, []int{1, 5}) {
@@ -153,17 +151,14 @@ func TestRetriesEndInDead(t *testing.T) {
 		fixture.Await(t, "the others are DONE", func() bool { return p.Statuses()[fixture.StatusDone] == len(others) })
 		stop()
 
-		if len(seen) != attempts {
-			t.Fatalf("%d attempts, want %d", len(seen), attempts)
-		}
+		fixture.Must(t, len(seen) == attempts, "%d attempts, want %d", len(seen), attempts)
 		for i, r := range seen {
 			status := fixture.StatusRetry
 			if i == 0 {
 				status = fixture.StatusNew
 			}
-			if r.Attempts != i || r.Status != status {
-				t.Errorf("before attempt %d: attempts %d, status %d", i+1, r.Attempts, r.Status)
-			}
+			fixture.Check(t, r.Attempts == i && r.Status == status,
+				"before attempt %d: attempts %d, status %d", i+1, r.Attempts, r.Status)
 		}
 		if r := p.Row(poison); r.Attempts != attempts || r.ErrorCode != "transient" ||
 			r.Error != "refused: password=***" || r.Lost != 0 {
@@ -171,9 +166,8 @@ func TestRetriesEndInDead(t *testing.T) {
 		}
 		p.OnceEach(others)
 		dead, err := p.Outbox.ListDead(t.Context(), core.DeadQuery{})
-		if err != nil || len(dead) != 1 || dead[0].Event.ID != poison || dead[0].Attempts != attempts {
-			t.Errorf("ListDead: %+v, %v", dead, err)
-		}
+		fixture.Check(t, err == nil && len(dead) == 1 && dead[0].Event.ID == poison && dead[0].Attempts == attempts,
+			"ListDead: %+v, %v", dead, err)
 	})
 }
 
@@ -217,9 +211,7 @@ func TestErrorRollsTheEventBack(t *testing.T) {
 						return err
 					})
 				}()
-				if err == nil || reached {
-					t.Fatalf("RunInTx: %v, the event was reached: %v", err, reached)
-				}
+				fixture.Must(t, err != nil && !reached, "RunInTx: %v, the event was reached: %v", err, reached)
 				if got := p.Accounts(); len(got) != 0 {
 					t.Errorf("accounts %v after the rollback", got)
 				}
@@ -296,9 +288,7 @@ func brokerRefuses(t *testing.T, failures int, reason error, spent int, wantTold
 		if r := p.Row(id); r.Attempts != spent || r.Lost != 0 {
 			t.Errorf("row %+v, want %d attempts", r, spent)
 		}
-		if !slices.Equal(told, wantTold) {
-			t.Errorf("deliveries named attempts %v", told)
-		}
+		fixture.Check(t, slices.Equal(told, wantTold), "deliveries named attempts %v", told)
 		if got := p.Accepted(); !slices.Equal(got, append([]string{id}, followers...)) {
 			t.Errorf("accepted %v, want the refused event first: it holds up its key", got)
 		}
@@ -367,16 +357,11 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 				spent := 0
 				for _, r := range p.Rows() {
 					spent += r.Attempts
-					if r.Status == fixture.StatusDead || r.Status == fixture.StatusDone || r.Attempts > 1 {
-						t.Fatalf("during the outage: %+v", r)
-					}
+					fixture.Must(t, r.Status != fixture.StatusDead && r.Status != fixture.StatusDone && r.Attempts <= 1,
+						"during the outage: %+v", r)
 				}
-				if spent > outage.spent {
-					t.Errorf("%d attempts were spent, want at most %d", spent, outage.spent)
-				}
-				if p.BreakerOpen.Load() == 0 {
-					t.Error("the destination was never stopped")
-				}
+				fixture.Check(t, spent <= outage.spent, "%d attempts were spent, want at most %d", spent, outage.spent)
+				fixture.Check(t, p.BreakerOpen.Load() != 0, "the destination was never stopped")
 				mu.Lock()
 				down = false
 				mu.Unlock()
@@ -403,7 +388,5 @@ func inKeyOrder(t *testing.T, ds []core.Delivery) {
 		}
 		last[lane] = d.KeySeq
 	}
-	if len(last) == 0 {
-		t.Error("nothing was ordered: the check checks nothing")
-	}
+	fixture.Check(t, len(last) != 0, "nothing was ordered: the check checks nothing")
 }

@@ -97,9 +97,7 @@ func TestOneProcessForManyDatabases(t *testing.T) {
 	memory := perTenant(int(after.HeapInuse+after.StackInuse) - int(before.HeapInuse+before.StackInuse))
 	running := perTenant(runtime.NumGoroutine() - goroutines)
 	t.Logf("%d outboxes in one process: %d bytes and %d goroutines each", len(tenants), memory, running)
-	if memory > 1<<20 || running > 20 {
-		t.Errorf("%d bytes and %d goroutines for each outbox", memory, running)
-	}
+	fixture.Check(t, memory <= 1<<20 && running <= 20, "%d bytes and %d goroutines for each outbox", memory, running)
 
 	// Two databases break: the table of one is gone, and the connections of the other.
 	_, err := tenants[0].pool.ExecContext(t.Context(), "ALTER TABLE outbox_event RENAME TO elsewhere")
@@ -134,25 +132,17 @@ func TestOneProcessForManyDatabases(t *testing.T) {
 	<-time.After(seconds * time.Second)
 	idle := len(rec.Stop()) / seconds
 	t.Logf("at rest: %d statements in a second for %d outboxes", idle, len(working)+1)
-	if idle > mostStatements*(len(working)+1) {
-		t.Errorf("%d statements in a second at rest", idle)
-	}
+	fixture.Check(t, idle <= mostStatements*(len(working)+1), "%d statements in a second at rest", idle)
 	seen := map[string]bool{}
 	for _, d := range pub.Accepted() {
-		if seen[d.ID] {
-			t.Errorf("event %s arrived twice", d.ID)
-		}
+		fixture.Check(t, !seen[d.ID], "event %s arrived twice", d.ID)
 		seen[d.ID] = true
 	}
-	if len(seen) != want {
-		t.Errorf("%d events arrived of %d", len(seen), want)
-	}
+	fixture.Check(t, len(seen) == want, "%d events arrived of %d", len(seen), want)
 	open := 0
 	for _, n := range working {
 		open += n.pool.Stats().OpenConnections
 	}
 	t.Logf("%d connections", open)
-	if open > connections*len(working) {
-		t.Errorf("%d connections for %d outboxes", open, len(working))
-	}
+	fixture.Check(t, open <= connections*len(working), "%d connections for %d outboxes", open, len(working))
 }

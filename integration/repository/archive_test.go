@@ -70,13 +70,10 @@ func TestArchiveByTwoProcesses(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if failed != nil || deleted != want || len(to.rows) != want {
-			t.Errorf("%d rows were deleted and %d archived, want %d; %v", deleted, len(to.rows), want, failed)
-		}
+		fixture.Check(t, failed == nil && deleted == want && len(to.rows) == want,
+			"%d rows were deleted and %d archived, want %d; %v", deleted, len(to.rows), want, failed)
 		for id, n := range to.rows {
-			if n != 1 && db.Dialect != core.SQLite {
-				t.Errorf("row %s was archived %d times", id, n)
-			}
+			fixture.Check(t, n == 1 || db.Dialect == core.SQLite, "row %s was archived %d times", id, n)
 		}
 		wantLeft(t, pool, rows)
 	})
@@ -104,9 +101,8 @@ func TestArchiveLocksItsRows(t *testing.T) {
 				break
 			}
 		}
-		if db.Dialect != core.SQLite && (len(outer.rows) != len(rows) || len(inner.rows) != 0) {
-			t.Errorf("%d rows were archived, and %d of them twice", len(outer.rows), len(inner.rows))
-		}
+		fixture.Check(t, db.Dialect == core.SQLite || len(outer.rows) == len(rows) && len(inner.rows) == 0,
+			"%d rows were archived, and %d of them twice", len(outer.rows), len(inner.rows))
 	})
 }
 
@@ -170,9 +166,7 @@ func TestPartitionsAreArchived(t *testing.T) {
 			n, _, err := repo.Clean(t.Context(), archiving(100, func(context.Context, []core.ArchivedEvent) error {
 				return broken
 			}))
-			if n != 0 || err != nil && !errors.Is(err, broken) {
-				t.Fatalf("%d rows were deleted, %v", n, err)
-			}
+			fixture.Must(t, n == 0 && (err == nil || errors.Is(err, broken)), "%d rows were deleted, %v", n, err)
 			if err != nil {
 				failed++
 			}
@@ -190,9 +184,7 @@ func TestPartitionsAreArchived(t *testing.T) {
 			return fixture.Count(t, pool, "SELECT count(*) FROM outbox_event") == 0 &&
 				!slices.Contains(partitionsOf(t, pool), name)
 		})
-		if len(to.rows) != len(rows) {
-			t.Errorf("%d rows are archived, want %d", len(to.rows), len(rows))
-		}
+		fixture.Check(t, len(to.rows) == len(rows), "%d rows are archived, want %d", len(to.rows), len(rows))
 	})
 }
 

@@ -187,9 +187,7 @@ func wantLeft(t *testing.T, pool *sql.DB, rows []core.NewRow) {
 func cleanup(ctx context.Context, t *testing.T, repo *sqloutbox.Repository, keep time.Duration, limit int) int {
 	t.Helper()
 	n, err := repo.Cleanup(ctx, keep, limit)
-	if err != nil || n > limit {
-		t.Fatalf("deleted %d of at most %d rows, %v", n, limit, err)
-	}
+	fixture.Must(t, err == nil && n <= limit, "deleted %d of at most %d rows, %v", n, limit, err)
 	return n
 }
 
@@ -226,9 +224,8 @@ func TestCleanupReachesEveryRow(t *testing.T) {
 			for range 2 {
 				deleted += cleanup(t.Context(), t, repo, retention, limit)
 			}
-			if deleted != want {
-				t.Errorf("round %d: %d rows were deleted in %d calls, want %d", round, deleted, calls, want)
-			}
+			fixture.Check(t, deleted == want,
+				"round %d: %d rows were deleted in %d calls, want %d", round, deleted, calls, want)
 			wantLeft(t, pool, rows)
 		}
 	})
@@ -240,9 +237,7 @@ func wantAll(t *testing.T, pool *sql.DB, rows []core.NewRow) {
 	for _, c := range left(t, pool) {
 		n += c
 	}
-	if n != len(rows) {
-		t.Fatalf("%d rows, want %d", n, len(rows))
-	}
+	fixture.Must(t, n == len(rows), "%d rows, want %d", n, len(rows))
 }
 
 // Two processes clean the same table at once. Each row is counted by one of them.
@@ -278,9 +273,7 @@ func TestCleanupByTwoProcesses(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if failed != nil || deleted != want {
-			t.Errorf("%d rows were deleted, want %d; %v", deleted, want, failed)
-		}
+		fixture.Check(t, failed == nil && deleted == want, "%d rows were deleted, want %d; %v", deleted, want, failed)
 		wantLeft(t, pool, rows)
 	})
 }
@@ -316,9 +309,7 @@ func TestCleanupReadsABoundedPart(t *testing.T) {
 					rec.Start()
 					n := cleanup(t.Context(), t, repo, retention, limit)
 					calls := rec.Stop()
-					if n != 0 {
-						t.Fatalf("call %d deleted %d young rows in %d statements", call, n, len(calls))
-					}
+					fixture.Must(t, n == 0, "call %d deleted %d young rows in %d statements", call, n, len(calls))
 					calls = calls[:min(len(calls), 60)] // the other statements are the same
 					most := c.most(len(calls))
 					if read := readBy(t, db.Dialect, pool, calls, limit); read == 0 && call == 0 || read > most {

@@ -72,38 +72,28 @@ func TestDiagnosticNeverBlocksOutcome(t *testing.T) {
 				})
 			}
 			changed, err := repo.MarkFailed(t.Context(), "n", failures)
-			if err != nil || !changed[0] || !changed[1] || !changed[2] {
-				t.Fatalf("MarkFailed: %v, %v", changed, err)
-			}
+			fixture.Must(t, err == nil && changed[0] && changed[1] && changed[2], "MarkFailed: %v, %v", changed, err)
 			dead, err := repo.ListDead(t.Context(), core.DeadQuery{})
-			if err != nil || len(dead) != 3 {
-				t.Fatalf("%d dead, %v", len(dead), err)
-			}
+			fixture.Must(t, err == nil && len(dead) == 3, "%d dead, %v", len(dead), err)
 			for _, d := range dead {
-				if d.ID == rows[0].ID && c.error != "" && d.Error != c.error {
-					t.Errorf("error %q, want %q", d.Error, c.error)
-				}
-				if d.ErrorCode != "boom" {
-					t.Errorf("code %q", d.ErrorCode)
-				}
+				fixture.Check(t, d.ID != rows[0].ID || c.error == "" || d.Error == c.error,
+					"error %q, want %q", d.Error, c.error)
+				fixture.Check(t, d.ErrorCode == "boom", "code %q", d.ErrorCode)
 			}
 			n, err := repo.MarkDone(t.Context(), []core.Done{
 				{ID: rows[0].ID, Receipt: "r🤷1"},
 				{ID: rows[1].ID, Receipt: "\xff"},
 				{ID: rows[2].ID},
 			}, false)
-			if err != nil || n != 3 {
-				t.Fatalf("MarkDone: %d, %v", n, err)
-			}
+			fixture.Must(t, err == nil && n == 3, "MarkDone: %d, %v", n, err)
 			var receipt sql.NullString
 			q, arg := "SELECT receipt FROM outbox_event WHERE id = ?", any(rows[0].ID[:])
 			if db.Dialect == core.Postgres {
 				q, arg = "SELECT receipt FROM outbox_event WHERE id = $1", rows[0].ID.String()
 			}
 			fixture.NoError(t, pool.QueryRowContext(t.Context(), q, arg).Scan(&receipt))
-			if c.receipt != "" && receipt.String != c.receipt {
-				t.Errorf("receipt %q, want %q", receipt.String, c.receipt)
-			}
+			fixture.Check(t, c.receipt == "" || receipt.String == c.receipt,
+				"receipt %q, want %q", receipt.String, c.receipt)
 		})
 	}
 }

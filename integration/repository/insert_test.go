@@ -119,10 +119,8 @@ func TestInsertRepeatsNothing(t *testing.T) {
 					fixture.NoError(t, err)
 					break
 				}
-				if !errors.Is(err, cause) || s.calls != at {
-					t.Fatalf("statement %d failed with %v: Insert sent %d statements and returned %v", at, cause,
-						s.calls, err)
-				}
+				fixture.Must(t, errors.Is(err, cause) && s.calls == at,
+					"statement %d failed with %v: Insert sent %d statements and returned %v", at, cause, s.calls, err)
 				if aborted := errors.Is(err, core.ErrTxAborted); aborted != (cause.Error() != "connection lost") {
 					t.Fatalf("%v: ErrTxAborted is %t", cause, aborted)
 				}
@@ -151,9 +149,7 @@ func deadlock(t *testing.T, pool *sql.DB, tx sqltx.Conn) {
 	go func() { blocked <- exec(other, "UPDATE victim SET n = n + 1 WHERE id = 1") }()
 	// One of the two transactions waits first, and the other one causes the deadlock.
 	err = exec(tx, "UPDATE victim SET n = n + 1 WHERE id = 2")
-	if err == nil || !strings.Contains(err.Error(), "1213") {
-		t.Fatalf("the transaction was not the victim: %v", err)
-	}
+	fixture.Must(t, err != nil && strings.Contains(err.Error(), "1213"), "the transaction was not the victim: %v", err)
 	fixture.NoError(t, <-blocked)
 }
 
@@ -253,9 +249,8 @@ func TestInsertDuplicateIsUndone(t *testing.T) {
 		tx, err := sqltx.Begin(t.Context(), pool, nil, db.Dialect)
 		fixture.NoError(t, err)
 		_, err = repo.Insert(t.Context(), tx, core.InsertRequest{Node: "n", ClaimNo: 1, Lease: time.Second, Rows: call})
-		if !errors.Is(err, core.ErrDuplicateEvent) || errors.Is(err, core.ErrTxAborted) {
-			t.Fatalf("inserting a duplicate returned %v", err)
-		}
+		fixture.Must(t, errors.Is(err, core.ErrDuplicateEvent) && !errors.Is(err, core.ErrTxAborted),
+			"inserting a duplicate returned %v", err)
 		if db.Dialect == core.Postgres {
 			_ = tx.Rollback()
 		} else if err := tx.Commit(); err != nil {
@@ -361,16 +356,12 @@ func TestSessionTimeZone(t *testing.T) {
 					rows, err := repo.ClaimUnordered(t.Context(), core.ClaimRequest{
 						Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20,
 					})
-					if err != nil || len(rows) != 1 || rows[0].ID != due.ID {
-						t.Fatalf("claimed %+v, %v", rows, err)
-					}
+					fixture.Must(t, err == nil && len(rows) == 1 && rows[0].ID == due.ID, "claimed %+v, %v", rows, err)
 					if !rows[0].Event.OccurredAt.Equal(occurred) || rows[0].Age < 0 || rows[0].Age > time.Minute {
 						t.Errorf("occurred at %s, age %s", rows[0].Event.OccurredAt, rows[0].Age)
 					}
 					d, ok, err := repo.NextDue(t.Context(), core.ClaimRequest{MaxLease: time.Hour, Keys: 10})
-					if err != nil || !ok || d > time.Minute {
-						t.Errorf("next due in %s, %t, %v", d, ok, err)
-					}
+					fixture.Check(t, err == nil && ok && d <= time.Minute, "next due in %s, %t, %v", d, ok, err)
 				})
 			}
 		})
@@ -402,9 +393,7 @@ func TestInsertManyRows(t *testing.T) {
 		ends := map[core.KeyID]end{}
 		for i, p := range places {
 			if rows[i].KeyID.IsZero() {
-				if p != (core.Inserted{}) {
-					t.Fatalf("an unordered row got %+v", p)
-				}
+				fixture.Must(t, p == (core.Inserted{}), "an unordered row got %+v", p)
 				continue
 			}
 			before, known := ends[rows[i].KeyID]
@@ -428,13 +417,9 @@ func TestInsertManyRows(t *testing.T) {
 				want = append(want, rows[i].ID)
 			}
 		}
-		if len(got) != len(want) {
-			t.Errorf("claimed %d rows, want %d", len(got), len(want))
-		}
+		fixture.Check(t, len(got) == len(want), "claimed %d rows, want %d", len(got), len(want))
 		for _, c := range got {
-			if !slices.Contains(want, c.ID) {
-				t.Fatalf("claimed row %s", c.ID)
-			}
+			fixture.Must(t, slices.Contains(want, c.ID), "claimed row %s", c.ID)
 		}
 	})
 }

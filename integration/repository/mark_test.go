@@ -77,9 +77,7 @@ func TestReceiptsCostNoStatements(t *testing.T) {
 				t.Fatalf("event %s of topic %s has receipt %q, want %q", x.payload, x.topic, x.receipt, want)
 			}
 		}
-		if len(rows) != 3*n {
-			t.Errorf("%d rows, want %d", len(rows), 3*n)
-		}
+		fixture.Check(t, len(rows) == 3*n, "%d rows, want %d", len(rows), 3*n)
 	})
 }
 

@@ -66,9 +66,8 @@ func TestOldSnapshot(t *testing.T) {
 			least = blocks
 		}
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("claimed %d rows, want the %d rows in the order of their due times", len(got), len(want))
-	}
+	fixture.Check(t, slices.Equal(got, want),
+		"claimed %d rows, want the %d rows in the order of their due times", len(got), len(want))
 	if most < finished || least > finished/10 {
 		t.Errorf("claims read %.0f to %.0f blocks: want one that reads those of %d finished rows, and most that do not",
 			least, most, finished)

@@ -425,9 +425,8 @@ func TestPartitionAndAnEventAtEachStatement(t *testing.T) {
 						return nil
 					})
 					_, err := partitionedOn(t, paused).Cleanup(ctx, retention, 10)
-					if err != nil && !strings.Contains(err.Error(), "did not end within") {
-						t.Fatalf("at statement %d: %v", at, err)
-					}
+					fixture.Must(t, err == nil || strings.Contains(err.Error(), "did not end within"),
+						"at statement %d: %v", at, err)
 					if statements < at && len(partitionsOf(t, pool)) == whole {
 						break
 					}
@@ -454,9 +453,8 @@ func TestPartitionAndAnEventAtEachStatement(t *testing.T) {
 					fixture.MustExec(t, pool, "DELETE FROM outbox_event")
 					fixture.MustExec(t, pool, "DROP TABLE IF EXISTS "+name)
 				}
-				if len(landed) != 2 {
-					t.Errorf("events came into %v, want some before the partition left and some after it", landed)
-				}
+				fixture.Check(t, len(landed) == 2,
+					"events came into %v, want some before the partition left and some after it", landed)
 			})
 		})
 	}
@@ -513,9 +511,7 @@ func TestPartitionAndAKilledJanitor(t *testing.T) {
 			}
 			fixture.MustExec(t, pool, "DELETE FROM outbox_event")
 		}
-		if between < 2 {
-			t.Errorf("%d deaths were between the detachment and the drop", between)
-		}
+		fixture.Check(t, between >= 2, "%d deaths were between the detachment and the drop", between)
 	})
 }
 
@@ -625,14 +621,10 @@ func TestPartitionedClaims(t *testing.T) {
 					} else {
 						got, _, err = repo.ClaimHeads(t.Context(), req, core.KeyID{})
 					}
-					if err != nil || len(got) != 1 || seen[got[0].ID] {
-						t.Fatalf("claim %d got %v, %v", n, got, err)
-					}
+					fixture.Must(t, err == nil && len(got) == 1 && !seen[got[0].ID], "claim %d got %v, %v", n, got, err)
 					seen[got[0].ID] = true
 					held := fixture.Count(t, pool, "SELECT count(*) FROM outbox_event WHERE lease_until IS NOT NULL")
-					if held != int64(n+1) {
-						t.Fatalf("%d rows are leased after %d claims of one", held, n+1)
-					}
+					fixture.Must(t, held == int64(n+1), "%d rows are leased after %d claims of one", held, n+1)
 				}
 			})
 		}
@@ -695,9 +687,7 @@ func TestPartitionsForAnExistingTable(t *testing.T) {
 	_, text, _ = strings.Cut(text, "```sql\n")
 	text, _, _ = strings.Cut(text, "```")
 	const end = "+ interval '1 day'"
-	if !strings.Contains(text, end) {
-		t.Fatalf("the end of the first partition is not in the text:\n%s", text)
-	}
+	fixture.Must(t, strings.Contains(text, end), "the end of the first partition is not in the text:\n%s", text)
 	for name, bound := range map[string]string{"as it is": end, "a table of long ago": "- interval '8 days'"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -710,9 +700,8 @@ func TestPartitionsForAnExistingTable(t *testing.T) {
 				fixture.MustExec(t, pool, strings.Replace(text, end, bound, 1))
 				after := fixture.Query(t, pool, "SELECT e::text FROM outbox_event e ORDER BY id",
 					func(r *sql.Rows) (row string, err error) { return row, r.Scan(&row) })
-				if !slices.Equal(after, before) || len(after) != len(rows) {
-					t.Fatalf("%d rows became %d, or rows have changed", len(before), len(after))
-				}
+				fixture.Must(t, slices.Equal(after, before) && len(after) == len(rows),
+					"%d rows became %d, or rows have changed", len(before), len(after))
 				repo := partitionedOn(t, pool)
 				for range 2 {
 					fixture.NoError(t, repo.Migrate(t.Context()))

@@ -76,9 +76,7 @@ func TestAuditPlans(t *testing.T) {
 							t.Errorf("%s\n%s", c.Query, plan)
 						}
 					}
-					if looked == 0 {
-						t.Error("no statement reads the audit")
-					}
+					fixture.Check(t, looked != 0, "no statement reads the audit")
 				})
 			}
 		}

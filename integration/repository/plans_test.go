@@ -201,9 +201,7 @@ func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, 
 			err := c.run(t.Context())
 			calls := rec.Stop()
 			fixture.NoError(t, err)
-			if len(calls) == 0 {
-				t.Fatal("no statement was recorded")
-			}
+			fixture.Must(t, len(calls) != 0, "no statement was recorded")
 			release(t, d, pool)
 			explain(t, d, pool, calls[:min(len(calls), 20)]) // a cleanup reads page after page
 		})
@@ -266,9 +264,7 @@ func explain(t *testing.T, d core.Dialect, pool *sql.DB, calls []sqlrecord.Call)
 			explainSQLite(t, pool, c)
 		}
 	}
-	if read > mostRead {
-		t.Errorf("%d rows were read by %d statements", read, len(calls))
-	}
+	fixture.Check(t, read <= mostRead, "%d rows were read by %d statements", read, len(calls))
 }
 
 // explainPostgres runs the statement again, in a transaction that is rolled back, and walks its

@@ -62,9 +62,8 @@ func TestRunWithoutTables(t *testing.T) {
 			!strings.Contains(err.Error(), "table outbox_event is missing") {
 			t.Errorf("Run: %v", err)
 		}
-		if !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "table outbox_event is missing") {
-			t.Errorf("logged %s", log)
-		}
+		fixture.Check(t, strings.Contains(log, "level=ERROR") && strings.Contains(log, "table outbox_event is missing"),
+			"logged %s", log)
 
 		if err := repo.Migrate(t.Context()); err != nil {
 			t.Fatal(err)

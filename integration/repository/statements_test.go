@@ -109,9 +109,7 @@ func TestRepositoryOneConnection(t *testing.T) {
 			more, _, err = repo.ClaimHeads(ctx, req, core.KeyID{})
 			rows = append(rows, more...)
 		}
-		if err != nil || len(rows) != 2 {
-			t.Fatalf("claimed %d rows, %v", len(rows), err)
-		}
+		fixture.Must(t, err == nil && len(rows) == 2, "claimed %d rows, %v", len(rows), err)
 		if _, err := repo.Backlog(ctx, 10); err != nil {
 			t.Fatal(err)
 		}
@@ -183,9 +181,7 @@ func TestSQLiteTransactionsOfARepositoryQueue(t *testing.T) {
 			begun++
 		}
 	}
-	if begun != writers*each {
-		t.Errorf("%d transactions were begun for %d calls", begun, writers*each)
-	}
+	fixture.Check(t, begun == writers*each, "%d transactions were begun for %d calls", begun, writers*each)
 }
 
 // A claim of the poller is fair. A topic with a large backlog leaves room for the others, and takes
@@ -214,9 +210,8 @@ func TestClaimFairBetweenTopics(t *testing.T) {
 		for _, c := range got {
 			share[c.Event.Topic]++
 		}
-		if len(got) != 90 || share["small"] != 5 || share["middle"] < 30 || share["big"] < 40 {
-			t.Errorf("%d rows: %v", len(got), share)
-		}
+		fixture.Check(t, len(got) == 90 && share["small"] == 5 && share["middle"] >= 30 && share["big"] >= 40,
+			"%d rows: %v", len(got), share)
 	})
 }
 
@@ -245,13 +240,9 @@ func TestClaimBytesBetweenTopics(t *testing.T) {
 			for _, c := range got {
 				size += len(c.Event.Payload)
 			}
-			if len(got) > 1 && size > 500 {
-				t.Errorf("%d rows with %d bytes", len(got), size)
-			}
+			fixture.Check(t, len(got) <= 1 || size <= 500, "%d rows with %d bytes", len(got), size)
 			total += len(got)
 		}
-		if total != len(rows) {
-			t.Errorf("%d of %d rows after %d claims", total, len(rows), claims)
-		}
+		fixture.Check(t, total == len(rows), "%d of %d rows after %d claims", total, len(rows), claims)
 	})
 }

@@ -55,9 +55,7 @@ func TestSQLOpen(t *testing.T) {
 				tx, err := db.BeginTx(t.Context(), nil)
 				fixture.NoError(t, err)
 				own, err := sqltx.TxOf(t.Context(), tx)
-				if err != nil || !own.Tracked() {
-					t.Fatalf("TxOf: tracked %v, %v", own, err)
-				}
+				fixture.Must(t, err == nil && own.Tracked(), "TxOf: tracked %v, %v", own, err)
 				if _, err := ob.Publish(t.Context(), own, e); err != nil {
 					t.Fatal(err)
 				}
@@ -73,9 +71,7 @@ func TestSQLOpen(t *testing.T) {
 			for _, d := range published.Accepted() {
 				got = append(got, d.ID)
 			}
-			if !slices.Equal(got, want) {
-				t.Errorf("published %q, want %q", got, want)
-			}
+			fixture.Check(t, slices.Equal(got, want), "published %q, want %q", got, want)
 			if again, _, err := way.open(database)(t.Context(), sqloutbox.OpenConfig{AutoCreate: true}); err != nil {
 				t.Error(fmt.Errorf("opened again: %w", err))
 			} else if err := again.Close(); err != nil {

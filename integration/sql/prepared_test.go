@@ -188,9 +188,7 @@ func TestPreparedPublishStoresTheSame(t *testing.T) {
 		fixture.NoError(t, o.ob.Drain(t.Context()))
 		first := map[string]core.Delivery{}
 		got := o.published.Accepted()
-		if len(got) != 5*len(events) {
-			t.Fatalf("%d events arrived, want %d", len(got), 5*len(events))
-		}
+		fixture.Must(t, len(got) == 5*len(events), "%d events arrived, want %d", len(got), 5*len(events))
 		for _, d := range got {
 			if !first[d.Type].OccurredAt.IsZero() {
 				d.ID, d.RowID, d.KeySeq = first[d.Type].ID, first[d.Type].RowID, first[d.Type].KeySeq
@@ -317,16 +315,12 @@ func TestPreparedPublishIsInterrupted(t *testing.T) {
 					_, err := o.ob.Publish(ctx, tx, unordered)
 					return err
 				})
-				if err == nil {
-					t.Error("the INSERT did not wait")
-				}
+				fixture.Check(t, err != nil, "the INSERT did not wait")
 				fixture.NoError(t, lock.Rollback())
 				for n := range 5 {
 					var got int
 					fixture.NoError(t, o.pool.QueryRowContext(t.Context(), fmt.Sprintf("SELECT %d", n)).Scan(&got))
-					if got != n {
-						t.Errorf("SELECT %d returned %d", n, got)
-					}
+					fixture.Check(t, got == n, "SELECT %d returned %d", n, got)
 				}
 				fixture.NoError(t, o.publish(unordered))
 			})

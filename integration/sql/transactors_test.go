@@ -83,13 +83,9 @@ func TestTransactorsOfOnePool(t *testing.T) {
 						}
 						fixture.WantError(t, err, core.ErrOtherTransactor)
 						for _, name := range []string{outer, inner} {
-							if !strings.Contains(err.Error(), name) {
-								t.Errorf("%q does not name %s", err, name)
-							}
+							fixture.Check(t, strings.Contains(err.Error(), name), "%q does not name %s", err, name)
 						}
-						if ran {
-							t.Errorf("the function of %s ran in a transaction of %s", inner, outer)
-						}
+						fixture.Check(t, !ran, "the function of %s ran in a transaction of %s", inner, outer)
 						return errUndo
 					})
 					fixture.WantError(t, err, errUndo)

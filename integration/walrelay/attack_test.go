@@ -171,9 +171,7 @@ VALUES (gen_random_uuid(), 'two-%d', 't', 'counts', 'x', 1, 'log', now(), 1, now
 	}
 	fixture.Await(t, "both arrived", func() bool { return there("two-0") && there("two-2") })
 	w.awaitLast("a", n)
-	if there("two-1") || there("two-3") {
-		t.Error("an event that was rolled back was published")
-	}
+	fixture.Check(t, !there("two-1") && !there("two-3"), "an event that was rolled back was published")
 	w.wantRepeats("a", n)
 }
 
@@ -341,9 +339,7 @@ func TestPartitions(t *testing.T) {
 		var kind string
 		fixture.NoError(t, pool.QueryRowContext(t.Context(), "SELECT relkind FROM pg_class WHERE oid = "+
 			"'outbox_event'::regclass").Scan(&kind))
-		if kind != "p" {
-			t.Fatalf("the table is of kind %q", kind)
-		}
+		fixture.Must(t, kind == "p", "the table is of kind %q", kind)
 		w.setUp()
 		cfg := w.config()
 		cfg.Tables.PartitionEvery = 24 * time.Hour
@@ -496,9 +492,7 @@ FROM pg_replication_slots s JOIN outbox_log l ON l.slot = s.slot_name WHERE s.sl
 	unordered.Range(func(any, any) bool { n++; return true })
 	var rows int
 	fixture.NoError(t, w.service.Pool.QueryRowContext(t.Context(), "SELECT count(*) FROM outbox_event").Scan(&rows))
-	if n != rows || rows != 2*total {
-		t.Errorf("%d of %d committed events arrived (%d of keys)", n, rows, total)
-	}
+	fixture.Check(t, n == rows && rows == 2*total, "%d of %d committed events arrived (%d of keys)", n, rows, total)
 	t.Logf("%d events, %d copies", rows, len(w.pub.Accepted()))
 }
 

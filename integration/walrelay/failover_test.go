@@ -80,9 +80,7 @@ func startStandby(t *testing.T, primary *url.URL) *standby {
 	out, err := asPostgres(filepath.Join(bin, "pg_basebackup"), "-D", data, "-d",
 		fmt.Sprintf("host=%s port=%s user=postgres dbname=outbox", primary.Hostname(), primary.Port()),
 		"-X", "stream", "-R", "-S", "standby", "-C", "--checkpoint=fast", "--no-sync").CombinedOutput()
-	if err != nil {
-		t.Fatalf("pg_basebackup: %v\n%s", err, out)
-	}
+	fixture.Must(t, err == nil, "pg_basebackup: %v\n%s", err, out)
 	s := &standby{T: t, port: port}
 	server := asPostgres(filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", "-p", fmt.Sprint(port),
 		"-c", "unix_socket_directories=", "-c", "max_connections=1000", "-c", "wal_level=logical", "-c",
@@ -154,9 +152,7 @@ func TestFailover(t *testing.T) {
 				return second.text("SELECT (pg_last_wal_replay_lsn() >= $1::pg_lsn)::text", end) == "true"
 			})
 			server.Kill(t)
-			if second.text("SELECT pg_promote()::text") != "true" {
-				t.Fatal("the standby is not promoted")
-			}
+			fixture.Must(t, second.text("SELECT pg_promote()::text") == "true", "the standby is not promoted")
 			w.pub.Unblock()
 			fixture.AwaitIn(t, 2*time.Minute, "the service can write again", func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -50,9 +50,7 @@ func TestOutage(t *testing.T) {
 			t.Errorf("key d: %v", got)
 		}
 		for _, row := range w.service.Rows() {
-			if row.Attempts != 0 || row.Holder != core.LogReader {
-				t.Fatalf("an outage changed a row: %+v", row)
-			}
+			fixture.Must(t, row.Attempts == 0 && row.Holder == core.LogReader, "an outage changed a row: %+v", row)
 		}
 	})
 }
@@ -82,9 +80,7 @@ func TestStall(t *testing.T) {
 		w.wantRepeats("a", 30)
 		w.wantRepeats("d", 30)
 		for _, row := range w.service.Rows() {
-			if row.Attempts != 0 {
-				t.Fatalf("an outage spent an attempt: %+v", row)
-			}
+			fixture.Must(t, row.Attempts == 0, "an outage spent an attempt: %+v", row)
 		}
 	})
 }
@@ -314,15 +310,11 @@ func TestStandBy(t *testing.T) {
 			return n
 		}
 		first := leading()
-		if first == 0 {
-			t.Fatal("no relay reads the slot")
-		}
+		fixture.Must(t, first != 0, "no relay reads the slot")
 		stops[first-1]()
 		w.publish("a", 6, 10)
 		w.await(10)
-		if leading() != 3-first {
-			t.Error("the other relay does not read the slot")
-		}
+		fixture.Check(t, leading() == 3-first, "the other relay does not read the slot")
 		w.wantRepeats("a", 10)
 	})
 }

@@ -193,9 +193,8 @@ func TestSlotMoved(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), repairLimit)
 		defer cancel()
 		err := relay.Run(ctx)
-		if !errors.Is(err, walrelay.ErrSlotMoved) || !strings.Contains(err.Error(), "RepairAlways") {
-			t.Fatalf("Run returns %v", err)
-		}
+		fixture.Must(t, errors.Is(err, walrelay.ErrSlotMoved) && strings.Contains(err.Error(), "RepairAlways"),
+			"Run returns %v", err)
 		cfg := w.quick()
 		cfg.Repair = walrelay.RepairAlways
 		w.run(cfg)

@@ -20,9 +20,8 @@ import (
 func (w *world) wantEnd(cfg walrelay.Config, kind error, says string) {
 	w.Helper()
 	err := w.relay(cfg).Run(w.Context())
-	if !errors.Is(err, kind) || !strings.Contains(err.Error(), says) {
-		w.Errorf("Run returns %v, want %v that says %q", err, kind, says)
-	}
+	fixture.Check(w, errors.Is(err, kind) && strings.Contains(err.Error(), says),
+		"Run returns %v, want %v that says %q", err, kind, says)
 }
 
 // Run ends with an error for a mistake that a person has to repair, and the error says how.
@@ -164,8 +163,6 @@ func TestConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"Pool", "Slot", "Window", "RelayedByLog", "Publisher", "Wake"} {
-		if !strings.Contains(err.Error(), name) {
-			t.Errorf("the error does not name %s: %v", name, err)
-		}
+		fixture.Check(t, strings.Contains(err.Error(), name), "the error does not name %s: %v", name, err)
 	}
 }

@@ -29,18 +29,16 @@ func TestStream(t *testing.T) {
 		for _, d := range w.pub.Accepted() {
 			got = append(got, d.ID)
 		}
-		if !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
-			t.Fatalf("%d copies of %d events", len(got), len(want))
-		}
+		fixture.Must(t, slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))),
+			"%d copies of %d events", len(got), len(want))
 		for i, text := range w.copies("a") {
 			if text != fmt.Sprint(i) {
 				t.Fatalf("key a: %v", w.copies("a"))
 			}
 		}
 		for _, row := range w.service.Rows() {
-			if row.Status != fixture.StatusDone || row.Holder != core.LogReader {
-				t.Fatalf("a row was changed: %+v", row)
-			}
+			fixture.Must(t, row.Status == fixture.StatusDone && row.Holder == core.LogReader,
+				"a row was changed: %+v", row)
 		}
 	})
 }
@@ -98,9 +96,7 @@ func TestSpill(t *testing.T) {
 		w.pub.FailFor(nil)
 		dead, err := relay.Outbox().ListDead(t.Context(), core.DeadQuery{})
 		fixture.NoError(t, err)
-		if len(dead) != 1 || dead[0].Attempts != 1 || dead[0].Error == "" {
-			t.Fatalf("dead: %+v", dead)
-		}
+		fixture.Must(t, len(dead) == 1 && dead[0].Attempts == 1 && dead[0].Error != "", "dead: %+v", dead)
 		n, err := relay.Outbox().Redrive(t.Context(), core.AdminRequest{
 			IDs: []core.RowID{dead[0].ID}, Actor: "ann", Reason: "repaired",
 		})

@@ -1,6 +1,10 @@
 package core
 
-import "time"
+import (
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/callback"
+)
 
 // Observer has the callbacks for metrics and traces. Fields may be nil. Many goroutines call them,
 // some on the path of a publish or a commit. They must be fast, must not block and must not panic.
@@ -129,125 +133,23 @@ const (
 // TeeObserver returns an Observer that calls all the given observers, in order. It skips nil
 // observers.
 func TeeObserver(observers ...*Observer) *Observer {
-	var all []Observer
-	for _, o := range observers {
-		if o != nil {
-			all = append(all, o.withDefaults())
-		}
-	}
+	all := callback.Present(observers...)
 	return &Observer{
-		Inserted: func(topic string, hot bool) {
-			for _, o := range all {
-				o.Inserted(topic, hot)
-			}
-		},
-		Untracked: func(rows int) {
-			for _, o := range all {
-				o.Untracked(rows)
-			}
-		},
-		FellBack: func(topic string, reason FallbackReason) {
-			for _, o := range all {
-				o.FellBack(topic, reason)
-			}
-		},
-		Published: func(info PublishInfo) {
-			for _, o := range all {
-				o.Published(info)
-			}
-		},
-		Claimed: func(info ClaimInfo) {
-			for _, o := range all {
-				o.Claimed(info)
-			}
-		},
-		Marked: func(rows int, d time.Duration, err error) {
-			for _, o := range all {
-				o.Marked(rows, d, err)
-			}
-		},
-		Fenced: func(transition string, rows int) {
-			for _, o := range all {
-				o.Fenced(transition, rows)
-			}
-		},
-		LateAcks: func(rows int) {
-			for _, o := range all {
-				o.LateAcks(rows)
-			}
-		},
-		Stuck: func(topic string, total int) {
-			for _, o := range all {
-				o.Stuck(topic, total)
-			}
-		},
-		BreakerChanged: func(topic string, open bool, cause error) {
-			for _, o := range all {
-				o.BreakerChanged(topic, open, cause)
-			}
-		},
-		ProbeFailed: func(info ProbeInfo) {
-			for _, o := range all {
-				o.ProbeFailed(info)
-			}
-		},
-		Cleaned: func(table string, rows int) {
-			for _, o := range all {
-				o.Cleaned(table, rows)
-			}
-		},
-		Operated: func(info OperatedInfo) {
-			for _, o := range all {
-				o.Operated(info)
-			}
-		},
+		Inserted:       callback.Each2(all, func(o *Observer) func(string, bool) { return o.Inserted }),
+		Untracked:      callback.Each1(all, func(o *Observer) func(int) { return o.Untracked }),
+		FellBack:       callback.Each2(all, func(o *Observer) func(string, FallbackReason) { return o.FellBack }),
+		Published:      callback.Each1(all, func(o *Observer) func(PublishInfo) { return o.Published }),
+		Claimed:        callback.Each1(all, func(o *Observer) func(ClaimInfo) { return o.Claimed }),
+		Marked:         callback.Each3(all, func(o *Observer) func(int, time.Duration, error) { return o.Marked }),
+		Fenced:         callback.Each2(all, func(o *Observer) func(string, int) { return o.Fenced }),
+		LateAcks:       callback.Each1(all, func(o *Observer) func(int) { return o.LateAcks }),
+		Stuck:          callback.Each2(all, func(o *Observer) func(string, int) { return o.Stuck }),
+		BreakerChanged: callback.Each3(all, func(o *Observer) func(string, bool, error) { return o.BreakerChanged }),
+		ProbeFailed:    callback.Each1(all, func(o *Observer) func(ProbeInfo) { return o.ProbeFailed }),
+		Cleaned:        callback.Each2(all, func(o *Observer) func(string, int) { return o.Cleaned }),
+		Operated:       callback.Each1(all, func(o *Observer) func(OperatedInfo) { return o.Operated }),
 	}
 }
 
-// withDefaults returns a copy whose nil fields do nothing.
-func (o *Observer) withDefaults() Observer {
-	var c Observer
-	if o != nil {
-		c = *o
-	}
-	if c.Inserted == nil {
-		c.Inserted = func(string, bool) {}
-	}
-	if c.Untracked == nil {
-		c.Untracked = func(int) {}
-	}
-	if c.FellBack == nil {
-		c.FellBack = func(string, FallbackReason) {}
-	}
-	if c.Published == nil {
-		c.Published = func(PublishInfo) {}
-	}
-	if c.Claimed == nil {
-		c.Claimed = func(ClaimInfo) {}
-	}
-	if c.Marked == nil {
-		c.Marked = func(int, time.Duration, error) {}
-	}
-	if c.Fenced == nil {
-		c.Fenced = func(string, int) {}
-	}
-	if c.LateAcks == nil {
-		c.LateAcks = func(int) {}
-	}
-	if c.Stuck == nil {
-		c.Stuck = func(string, int) {}
-	}
-	if c.BreakerChanged == nil {
-		c.BreakerChanged = func(string, bool, error) {}
-	}
-	if c.ProbeFailed == nil {
-		c.ProbeFailed = func(ProbeInfo) {}
-	}
-	if c.Cleaned == nil {
-		c.Cleaned = func(string, int) {}
-	}
-	if c.Operated == nil {
-		c.Operated = func(OperatedInfo) {}
-	}
-	return c
-}
+// withDefaults returns the observer with a callback in each field.
+func (o *Observer) withDefaults() Observer { return *TeeObserver(o) }

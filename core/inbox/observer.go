@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/callback"
 )
 
 // Observer has the callbacks of an Inbox for metrics and traces. Fields may be nil. Many goroutines
@@ -48,25 +49,18 @@ type Info struct {
 
 // withDefaults returns a copy in which a nil field does nothing.
 func (o *Observer) withDefaults() Observer {
-	var c Observer
-	if o != nil {
-		c = *o
+	all := callback.Present(o)
+	return Observer{
+		Processed:  callback.Each1(all, func(o *Observer) func(Info) { return o.Processed }),
+		Duplicate:  callback.Each1(all, func(o *Observer) func(Info) { return o.Duplicate }),
+		Stale:      callback.Each1(all, func(o *Observer) func(Info) { return o.Stale }),
+		InProgress: callback.Each1(all, func(o *Observer) func(Info) { return o.InProgress }),
+		Failed:     callback.Each1(all, func(o *Observer) func(Info) { return o.Failed }),
+		Dead:       callback.Each1(all, func(o *Observer) func(Info) { return o.Dead }),
+		Produced:   callback.Each2(all, func(o *Observer) func(Info, int) { return o.Produced }),
+		Cached:     callback.Each2(all, func(o *Observer) func(Info, bool) { return o.Cached }),
+		Cleaned:    callback.Each2(all, func(o *Observer) func(int, error) { return o.Cleaned }),
 	}
-	for _, f := range []*func(Info){&c.Processed, &c.Duplicate, &c.Stale, &c.InProgress, &c.Failed, &c.Dead} {
-		if *f == nil {
-			*f = func(Info) {}
-		}
-	}
-	if c.Produced == nil {
-		c.Produced = func(Info, int) {}
-	}
-	if c.Cached == nil {
-		c.Cached = func(Info, bool) {}
-	}
-	if c.Cleaned == nil {
-		c.Cleaned = func(int, error) {}
-	}
-	return c
 }
 
 // coder is an error that names itself: see Failure.Code.

@@ -1,6 +1,10 @@
 package once
 
-import "time"
+import (
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/callback"
+)
 
 // Observer has the callbacks of a Runner for metrics and traces. Fields may be nil. Many goroutines
 // call them. They must be fast, must not block and must not panic. New fields may be added.
@@ -50,24 +54,12 @@ type RunInfo struct {
 
 // withDefaults returns a copy whose nil fields do nothing.
 func (o *Observer) withDefaults() Observer {
-	var c Observer
-	if o != nil {
-		c = *o
+	all := callback.Present(o)
+	return Observer{
+		Decided:   callback.Each1(all, func(o *Observer) func(DecideInfo) { return o.Decided }),
+		Ran:       callback.Each1(all, func(o *Observer) func(RunInfo) { return o.Ran }),
+		LeaseLost: callback.Each2(all, func(o *Observer) func(Key, error) { return o.LeaseLost }),
+		Retried:   callback.Each2(all, func(o *Observer) func(Key, error) { return o.Retried }),
+		Cleaned:   callback.Each2(all, func(o *Observer) func(int, error) { return o.Cleaned }),
 	}
-	if c.Decided == nil {
-		c.Decided = func(DecideInfo) {}
-	}
-	if c.Ran == nil {
-		c.Ran = func(RunInfo) {}
-	}
-	if c.LeaseLost == nil {
-		c.LeaseLost = func(Key, error) {}
-	}
-	if c.Retried == nil {
-		c.Retried = func(Key, error) {}
-	}
-	if c.Cleaned == nil {
-		c.Cleaned = func(int, error) {}
-	}
-	return c
 }

@@ -195,7 +195,9 @@ func ClassOf(err error) (class Class, ok bool) {
 	return c.class, true
 }
 
-func classify(err error, c Class) error {
+// Mark returns err with the class: Permanent, Unavailable and the others are short for it. Mark of
+// nil is nil.
+func (c Class) Mark(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -203,22 +205,22 @@ func classify(err error, c Class) error {
 }
 
 // Permanent marks err so that its event becomes DEAD at once. Permanent(nil) is nil.
-func Permanent(err error) error { return classify(err, ClassPermanent) }
+func Permanent(err error) error { return ClassPermanent.Mark(err) }
 
 // Transient marks err as a refusal of this one event, regardless of the classifier. The refusal
 // spends an attempt even at a destination that acknowledges nothing else. Return errors whose cause
 // you do not know unmarked: the relay then finds out whether the event or the destination is at
 // fault. Transient(nil) is nil.
-func Transient(err error) error { return classify(err, ClassTransient) }
+func Transient(err error) error { return ClassTransient.Mark(err) }
 
 // Unavailable marks err as an outage of the destination. It spends no attempt, and the
 // destination's breaker opens. Unavailable(nil) is nil.
-func Unavailable(err error) error { return classify(err, ClassUnavailable) }
+func Unavailable(err error) error { return ClassUnavailable.Mark(err) }
 
 // UnavailableForKey marks err as an outage of only a part of the destination, such as one partition
 // without a leader. It spends no attempt, and other events of the destination go on.
 // UnavailableForKey(nil) is nil.
-func UnavailableForKey(err error) error { return classify(err, ClassKeyUnavailable) }
+func UnavailableForKey(err error) error { return ClassKeyUnavailable.Mark(err) }
 
 // PutOff marks err as UnavailableForKey does, and has the event tried again after d, at most a day.
 // Use it when the publisher chooses the pace for a part of its destination. With d below 1 ms it is
@@ -245,4 +247,4 @@ func putOff(err error) time.Duration {
 // Unroutable marks err as the answer that no consumer wants the event. Until this process has seen
 // the topic accept an event, that is an outage of the topic. From then on it is Permanent.
 // Unroutable(nil) is nil.
-func Unroutable(err error) error { return classify(err, ClassUnroutable) }
+func Unroutable(err error) error { return ClassUnroutable.Mark(err) }

@@ -240,16 +240,8 @@ func (p *Publisher) classified(err error) error {
 	if _, ok := core.ClassOf(err); ok || p.cfg.Classifier == nil || errors.Is(err, ErrNoAnswer) {
 		return err
 	}
-	switch p.cfg.Classifier(err) {
-	case core.ClassPermanent:
-		return core.Permanent(err)
-	case core.ClassUnavailable:
-		return core.Unavailable(err)
-	case core.ClassUnroutable:
-		return core.Unroutable(err)
-	case core.ClassKeyUnavailable:
-		return core.UnavailableForKey(err)
-	case core.ClassTransient:
+	if class := p.cfg.Classifier(err); class != core.ClassTransient {
+		return class.Mark(err)
 	}
 	return err
 }

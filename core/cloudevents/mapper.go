@@ -3,6 +3,7 @@ package cloudevents
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -51,6 +52,22 @@ func (m *Mapper) Validate() error {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+// For returns a copy of m with the binding of a bridge, or nil if m is nil. A Mapper that has another
+// binding is refused, unless it is one of also.
+func (m *Mapper) For(b Binding, also ...Binding) (*Mapper, error) {
+	if m == nil {
+		return nil, nil
+	}
+	own := *m
+	switch {
+	case own.Binding == 0:
+		own.Binding = b
+	case own.Binding != b && !slices.Contains(also, own.Binding):
+		return nil, fmt.Errorf("cloudevents: Mapper.Binding is %s: leave it empty, for %s", own.Binding, b)
+	}
+	return &own, nil
 }
 
 // Event returns the CloudEvent of d:

@@ -49,19 +49,14 @@ func NewPublisher(cfg Config) (*Publisher, error) {
 	if cfg.ClientID == "" {
 		cfg.ClientID = "ormoutbox"
 	}
-	if cfg.CloudEvents != nil {
-		mapper := *cfg.CloudEvents
-		if mapper.Binding == 0 {
-			mapper.Binding = cloudevents.Kafka
-		}
-		if mapper.Binding != cloudevents.Kafka {
-			return nil, fmt.Errorf("franzbridge: Config.CloudEvents.Binding is %s: leave it empty", mapper.Binding)
-		}
-		if err := mapper.Validate(); err != nil {
-			return nil, fmt.Errorf("franzbridge: Config.CloudEvents: %w", err)
-		}
-		cfg.CloudEvents = &mapper
+	mapper, err := cfg.CloudEvents.For(cloudevents.Kafka)
+	if err == nil && mapper != nil {
+		err = mapper.Validate()
 	}
+	if err != nil {
+		return nil, fmt.Errorf("franzbridge: Config.CloudEvents: %w", err)
+	}
+	cfg.CloudEvents = mapper
 	conns := &connections{}
 	client, err := cfg.client(kgo.WithHooks(conns))
 	if err != nil {

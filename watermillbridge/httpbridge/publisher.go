@@ -224,18 +224,10 @@ func (p *Publisher) refused(e Endpoint, host string, answer *http.Response, body
 			return core.PutOff(err, err.RetryAfter)
 		}
 	}
-	switch class {
-	case core.ClassPermanent:
-		return core.Permanent(err)
-	case core.ClassUnavailable:
-		return core.Unavailable(err)
-	case core.ClassKeyUnavailable:
-		return core.UnavailableForKey(err)
-	case core.ClassUnroutable:
-		return core.Unroutable(err)
-	case core.ClassTransient:
+	if class == core.ClassTransient {
+		return err
 	}
-	return err
+	return class.Mark(err)
 }
 
 func receipt(answer *http.Response) string {

@@ -47,15 +47,8 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	}
 	k.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
 	cfg.Bridge.Receipt = receipt
-	if m := cfg.Bridge.CloudEvents; m != nil {
-		own := *m
-		if own.Binding == 0 {
-			own.Binding = cloudevents.Kafka
-		}
-		if own.Binding != cloudevents.Kafka {
-			return nil, fmt.Errorf("kafkabridge: Config.Bridge.CloudEvents.Binding is %s: leave it empty", own.Binding)
-		}
-		cfg.Bridge.CloudEvents = &own
+	if cfg.Bridge.CloudEvents, err = cfg.Bridge.CloudEvents.For(cloudevents.Kafka); err != nil {
+		return nil, fmt.Errorf("kafkabridge: Config.Bridge.CloudEvents: %w", err)
 	}
 	switch limit := saramaConfig.Producer.MaxMessageBytes; {
 	case cfg.Bridge.CheckSize != nil:

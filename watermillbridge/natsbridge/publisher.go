@@ -27,15 +27,8 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m := cfg.Bridge.CloudEvents; m != nil {
-		own := *m
-		if own.Binding == 0 {
-			own.Binding = cloudevents.NATS
-		}
-		if own.Binding != cloudevents.NATS {
-			return nil, fmt.Errorf("natsbridge: Config.Bridge.CloudEvents.Binding is %s: leave it empty", own.Binding)
-		}
-		cfg.Bridge.CloudEvents = &own
+	if cfg.Bridge.CloudEvents, err = cfg.Bridge.CloudEvents.For(cloudevents.NATS); err != nil {
+		return nil, fmt.Errorf("natsbridge: Config.Bridge.CloudEvents: %w", err)
 	}
 	cfg.Bridge.Receipt = receipt
 	p := &publisher{cfg: cfg, options: options, connecting: make(chan struct{}, 1), streams: map[string]stream{}}
@@ -167,14 +160,10 @@ const codeOtherStream = 10060
 
 // marked returns err with its class, if Classify knows it.
 func marked(err error) error {
-	switch Classify(err) {
-	case core.ClassPermanent:
-		return core.Permanent(err)
-	case core.ClassUnavailable:
-		return core.Unavailable(err)
-	default:
-		return err
+	if class := Classify(err); class != core.ClassTransient {
+		return class.Mark(err)
 	}
+	return err
 }
 
 // connection returns a context that ends when the connection breaks.

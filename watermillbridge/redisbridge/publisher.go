@@ -208,14 +208,10 @@ func marked(err error) error {
 	if _, ok := core.ClassOf(err); ok {
 		return err
 	}
-	switch Classify(err) {
-	case core.ClassPermanent:
-		return core.Permanent(err)
-	case core.ClassUnavailable:
-		return core.Unavailable(err)
-	default:
-		return err
+	if class := Classify(err); class != core.ClassTransient {
+		return class.Mark(err)
 	}
+	return err
 }
 
 // Close implements message.Publisher.

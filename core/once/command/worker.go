@@ -425,19 +425,8 @@ func didNotReturn(v any) error {
 // classifier may find another. A timeout is left to the relay, which knows whether the whole
 // channel is stuck.
 func mark(class core.Class, err error) error {
-	switch class {
-	case core.ClassUnavailable:
-		return core.Unavailable(err)
-	case core.ClassUnroutable:
-		return core.Unroutable(err)
-	case core.ClassKeyUnavailable:
-		return core.UnavailableForKey(err)
-	case core.ClassPermanent:
-		return core.Permanent(err)
-	case core.ClassTransient:
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if class == core.ClassTransient && errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return core.Transient(err)
+	return class.Mark(err)
 }

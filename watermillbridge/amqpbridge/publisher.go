@@ -29,18 +29,11 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 		cfg.Bridge.Logger = core.DefaultLogger()
 	}
 	p.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
-	if m := cfg.Bridge.CloudEvents; m != nil {
-		own := *m
-		switch own.Binding {
-		case 0:
-			own.Binding = cloudevents.AMQP
-		case cloudevents.AMQP, cloudevents.AMQPUnderscore:
-		default:
-			return nil, fmt.Errorf("amqpbridge: Config.Bridge.CloudEvents.Binding is %s: leave it empty, or set "+
-				"cloudevents.AMQPUnderscore", own.Binding)
-		}
-		cfg.Bridge.CloudEvents = &own
+	mapper, err := cfg.Bridge.CloudEvents.For(cloudevents.AMQP, cloudevents.AMQPUnderscore)
+	if err != nil {
+		return nil, fmt.Errorf("amqpbridge: Config.Bridge.CloudEvents: %w", err)
 	}
+	cfg.Bridge.CloudEvents = mapper
 	switch {
 	case cfg.Bridge.CheckSize != nil:
 	case cfg.Bridge.Marshal == nil:

@@ -16,6 +16,9 @@ import (
 // returns. Call Run in one goroutine of each process that relays. It is safe for use by several
 // goroutines.
 type Outbox struct {
+	// Run, Drain and what operators do are the same for every ORM.
+	adapter.Operations
+
 	own  *adapter.Outbox
 	db   *bun.DB // with the hook
 	hook *hook
@@ -34,7 +37,7 @@ func newOutbox(ctx context.Context, db *bun.DB, cfg Config) (*Outbox, error) {
 	if err := own.Open(ctx, d, func() (*sql.DB, error) { return db.DB, nil }); err != nil {
 		return nil, err
 	}
-	o := &Outbox{own: own}
+	o := &Outbox{Operations: own.Operations(), own: own}
 	o.hook = &hook{ob: o}
 	o.db = db.WithQueryHook(o.hook)
 	return o, nil

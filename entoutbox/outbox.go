@@ -21,6 +21,9 @@ var errNotWrapped = fmt.Errorf("%w: the Ent client does not use the driver of th
 // Outbox connects Ent to a core.Outbox. Make it with New, make the client on Driver, and call Run
 // in one goroutine of each process that relays. It is safe for use by several goroutines.
 type Outbox struct {
+	// Run, Drain and what operators do are the same for every ORM.
+	adapter.Operations
+
 	own    *adapter.Outbox
 	driver *driver
 }
@@ -51,7 +54,7 @@ func newOutbox(ctx context.Context, drv dialect.Driver, cfg Config) (*Outbox, er
 	}); err != nil {
 		return nil, err
 	}
-	return &Outbox{own: own, driver: d}, nil
+	return &Outbox{Operations: own.Operations(), own: own, driver: d}, nil
 }
 
 // poolOf returns the pool of a driver, or nil.

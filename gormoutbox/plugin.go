@@ -17,6 +17,9 @@ import (
 // db.Use, and call Run in one goroutine of each process that relays. It is safe for use by several
 // goroutines.
 type Outbox struct {
+	// Run, Drain and what operators do are the same for every ORM.
+	adapter.Operations
+
 	own   *adapter.Outbox
 	name  string
 	mu    sync.Mutex // serialises Initialize
@@ -30,7 +33,7 @@ func Plugin(cfg Config) *Outbox { return NamedPlugin("outbox", cfg) }
 // NamedPlugin is Plugin with a name other than "outbox", so that one *gorm.DB can have several.
 func NamedPlugin(name string, cfg Config) *Outbox {
 	own := adapter.New(cfg, "call db.Use with the plugin first")
-	return &Outbox{own: own, name: name}
+	return &Outbox{Operations: own.Operations(), own: own, name: name}
 }
 
 // New makes a plugin and gives it to db.Use.

@@ -8,9 +8,8 @@ import (
 
 // Operations are the methods of an adapter's outbox that do not depend on its ORM. Before the
 // outbox has a database they return an error wrapping core.ErrNotInstalled. If an On function was
-// registered with a mistake, Run and Drain return the mistake. Adapters forward their methods to
-// Operations; promoted ones would panic for a nil outbox. The zero value belongs to an outbox
-// without a database.
+// registered with a mistake, Run and Drain return the mistake. The outbox of an adapter embeds
+// Operations. The zero value belongs to an outbox without a database.
 type Operations struct{ of *Outbox }
 
 // Operations returns the Operations of o.

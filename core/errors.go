@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 )
 
 // Errors that callers branch on with errors.Is.
@@ -159,22 +161,13 @@ const (
 	ClassUnroutable
 )
 
-// String returns the name used in logs and metrics.
-func (c Class) String() string {
-	switch c {
-	case ClassPermanent:
-		return "permanent"
-	case ClassUnavailable:
-		return "unavailable"
-	case ClassKeyUnavailable:
-		return "key_unavailable"
-	case ClassUnroutable:
-		return "unroutable"
-	case ClassTransient:
-		return "transient"
-	}
-	return fmt.Sprintf("class(%d)", uint8(c))
+var classNames = []string{
+	ClassPermanent: "permanent", ClassUnavailable: "unavailable", ClassKeyUnavailable: "key_unavailable",
+	ClassUnroutable: "unroutable", ClassTransient: "transient",
 }
+
+// String returns the name used in logs and metrics.
+func (c Class) String() string { return enum.Name(classNames, c, "class") }
 
 type classified struct {
 	class Class

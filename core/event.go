@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
@@ -107,20 +108,12 @@ const (
 	OpUpsert
 )
 
-// String returns create, update, delete or upsert.
-func (o Op) String() string {
-	switch o {
-	case OpCreate:
-		return "create"
-	case OpUpdate:
-		return "update"
-	case OpDelete:
-		return "delete"
-	case OpUpsert:
-		return "upsert"
-	}
-	return fmt.Sprintf("op(%d)", uint8(o))
+var opNames = []string{
+	OpCreate: "create", OpUpdate: "update", OpDelete: "delete", OpUpsert: "upsert",
 }
+
+// String returns create, update, delete or upsert.
+func (o Op) String() string { return enum.Name(opNames, o, "op") }
 
 // Limits on the parts of an event, in bytes.
 const (

@@ -3,8 +3,9 @@ package core
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 )
 
 // Dialect names a family of databases by the SQL they speak.
@@ -30,18 +31,10 @@ const (
 	RolledBack
 )
 
+var outcomeNames = []string{Unknown: "unknown", Committed: "committed", RolledBack: "rolled_back"}
+
 // String returns unknown, committed or rolled_back.
-func (o Outcome) String() string {
-	switch o {
-	case Unknown:
-		return "unknown"
-	case Committed:
-		return "committed"
-	case RolledBack:
-		return "rolled_back"
-	}
-	return fmt.Sprintf("outcome(%d)", uint8(o))
-}
+func (o Outcome) String() string { return enum.Name(outcomeNames, o, "outcome") }
 
 // Tx is an open transaction: it runs SQL and reports its end. Adapters provide it. Like the
 // transaction below it, a Tx is used by one goroutine at a time.

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 )
 
 // Binding is the way in which a protocol carries a CloudEvent.
@@ -22,22 +24,12 @@ const (
 	HTTP
 )
 
-// String returns kafka, amqp, amqp_, nats or http.
-func (b Binding) String() string {
-	switch b {
-	case Kafka:
-		return "kafka"
-	case AMQP:
-		return "amqp"
-	case AMQPUnderscore:
-		return "amqp_"
-	case NATS:
-		return "nats"
-	case HTTP:
-		return "http"
-	}
-	return fmt.Sprintf("binding(%d)", uint8(b))
+var bindingNames = []string{
+	Kafka: "kafka", AMQP: "amqp", AMQPUnderscore: "amqp_", NATS: "nats", HTTP: "http",
 }
+
+// String returns kafka, amqp, amqp_, nats or http.
+func (b Binding) String() string { return enum.Name(bindingNames, b, "binding") }
 
 // Message is a message of a broker, or a request of HTTP.
 type Message struct {

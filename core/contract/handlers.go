@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 )
 
 // Policy says what happens to a message that this program cannot read.
@@ -28,18 +29,10 @@ const (
 	Skip
 )
 
+var policyNames = []string{Wait: "wait", DeadLetter: "dead_letter", Skip: "skip"}
+
 // String returns wait, dead_letter or skip.
-func (p Policy) String() string {
-	switch p {
-	case Wait:
-		return "wait"
-	case DeadLetter:
-		return "dead_letter"
-	case Skip:
-		return "skip"
-	}
-	return fmt.Sprintf("policy(%d)", uint8(p))
-}
+func (p Policy) String() string { return enum.Name(policyNames, p, "policy") }
 
 // HandlersConfig configures Handlers. The zero value has the defaults.
 type HandlersConfig struct {

@@ -2,8 +2,9 @@ package inbox
 
 import (
 	"context"
-	"fmt"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 )
 
 // Action is what to do with a message.
@@ -26,18 +27,10 @@ const (
 	Dead
 )
 
+var actionNames = []string{Ack: "ack", Retry: "retry", Dead: "dead"}
+
 // String returns the name used in logs and metrics.
-func (a Action) String() string {
-	switch a {
-	case Ack:
-		return "ack"
-	case Retry:
-		return "retry"
-	case Dead:
-		return "dead"
-	}
-	return fmt.Sprintf("action(%d)", uint8(a))
-}
+func (a Action) String() string { return enum.Name(actionNames, a, "action") }
 
 // Outcome says what became of a message, in the words of the metrics.
 type Outcome string

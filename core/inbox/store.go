@@ -2,10 +2,10 @@ package inbox
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 )
 
 // Store keeps the events that the handlers of consumers have processed, and the newest event of
@@ -69,20 +69,12 @@ const (
 	StateDead
 )
 
-// String returns the name used in logs and metrics.
-func (s State) String() string {
-	switch s {
-	case StateFresh:
-		return "fresh"
-	case StateProcessed:
-		return "processed"
-	case StateInProgress:
-		return "in_progress"
-	case StateDead:
-		return "dead"
-	}
-	return fmt.Sprintf("state(%d)", uint8(s))
+var stateNames = []string{
+	StateFresh: "fresh", StateProcessed: "processed", StateInProgress: "in_progress", StateDead: "dead",
 }
+
+// String returns the name used in logs and metrics.
+func (s State) String() string { return enum.Name(stateNames, s, "state") }
 
 // Failure says how a handler failed.
 type Failure struct {

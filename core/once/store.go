@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
@@ -156,22 +157,12 @@ const (
 	Abandoned
 )
 
-// String returns the name used in logs and metrics.
-func (s State) String() string {
-	switch s {
-	case Fresh:
-		return "fresh"
-	case InProgress:
-		return "in_progress"
-	case Done:
-		return "done"
-	case Mismatch:
-		return "mismatch"
-	case Abandoned:
-		return "abandoned"
-	}
-	return fmt.Sprintf("state(%d)", uint8(s))
+var stateNames = []string{
+	Fresh: "fresh", InProgress: "in_progress", Done: "done", Mismatch: "mismatch", Abandoned: "abandoned",
 }
+
+// String returns the name used in logs and metrics.
+func (s State) String() string { return enum.Name(stateNames, s, "state") }
 
 // Acquired is the answer to a Request.
 type Acquired struct {

@@ -3,6 +3,8 @@ package ops
 import (
 	"fmt"
 	"slices"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 )
 
 // Status is the state of an event in the table.
@@ -21,12 +23,7 @@ const (
 var statusNames = []string{"new", "done", "retry", "dead", "discarded"}
 
 // String returns the name of the status in lower case.
-func (s Status) String() string {
-	if int(s) < len(statusNames) {
-		return statusNames[s]
-	}
-	return fmt.Sprintf("status(%d)", uint8(s))
-}
+func (s Status) String() string { return enum.Name(statusNames, s, "status") }
 
 // Open reports whether the event is still to be published.
 func (s Status) Open() bool { return s == StatusNew || s == StatusRetry }

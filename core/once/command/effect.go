@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
@@ -108,24 +109,13 @@ const (
 	StatusDiscarded Status = 5
 )
 
-// String returns the name used in logs and metrics.
-func (s Status) String() string {
-	switch s {
-	case StatusPending:
-		return "pending"
-	case StatusProcessing:
-		return "processing"
-	case StatusCompleted:
-		return "completed"
-	case StatusFailed:
-		return "failed"
-	case StatusDead:
-		return "dead"
-	case StatusDiscarded:
-		return "discarded"
-	}
-	return fmt.Sprintf("status(%d)", uint8(s))
+var statusNames = []string{
+	StatusPending: "pending", StatusProcessing: "processing", StatusCompleted: "completed",
+	StatusFailed: "failed", StatusDead: "dead", StatusDiscarded: "discarded",
 }
+
+// String returns the name used in logs and metrics.
+func (s Status) String() string { return enum.Name(statusNames, s, "status") }
 
 // Record is a stored effect.
 type Record struct {

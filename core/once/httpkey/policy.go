@@ -1,8 +1,9 @@
 package httpkey
 
 import (
-	"fmt"
 	"net/http"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 )
 
 // ResponsePolicy says whether a response is kept, and whether the work of its handler commits.
@@ -21,18 +22,10 @@ const (
 	Commit
 )
 
+var responsePolicyNames = []string{Release: "release", Keep: "keep", Commit: "commit"}
+
 // String returns release, keep or commit.
-func (p ResponsePolicy) String() string {
-	switch p {
-	case Release:
-		return "release"
-	case Keep:
-		return "keep"
-	case Commit:
-		return "commit"
-	}
-	return fmt.Sprintf("policy(%d)", uint8(p))
-}
+func (p ResponsePolicy) String() string { return enum.Name(responsePolicyNames, p, "policy") }
 
 // DefaultPolicy commits 2xx and 3xx, keeps 4xx, and releases the rest: 5xx, and the 4xx whose
 // answer may change when the request is sent again (401, 403, 408, 409, 425, 429).

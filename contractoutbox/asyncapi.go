@@ -2,6 +2,7 @@ package contractoutbox
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -87,9 +88,7 @@ func (g *Generator) asyncAPI() ([]byte, error) {
 	}
 	for _, e := range g.events {
 		address := e.Topic
-		if address == "" {
-			address = e.Type
-		}
+		address = cmp.Or(address, e.Type)
 		id := safe(address)
 		c, ok := doc.Channels[id]
 		if ok && c.Address != address {

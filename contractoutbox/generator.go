@@ -2,6 +2,7 @@ package contractoutbox
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,12 +89,8 @@ var ErrCatalog = errors.New("contractoutbox: catalog cannot be documented")
 // without a schema, a tag that does not fit its field, an example that breaks its own schema, two
 // events that need the same file.
 func New(c *contract.Catalog, cfg Config) (*Generator, error) {
-	if cfg.Title == "" {
-		cfg.Title = "Events"
-	}
-	if cfg.Version == "" {
-		cfg.Version = "1.0.0"
-	}
+	cfg.Title = cmp.Or(cfg.Title, "Events")
+	cfg.Version = cmp.Or(cfg.Version, "1.0.0")
 	g := &Generator{cfg: cfg, files: map[string][]byte{}}
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }

@@ -2,6 +2,7 @@ package contractoutbox
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -245,9 +246,7 @@ func (g *Generator) index() []byte {
 			text = "**deprecated** " + text
 		}
 		to := e.Topic
-		if to == "" {
-			to = e.Type
-		}
+		to = cmp.Or(to, e.Type)
 		p.line("| [%s](%s) | %d | %s | %s | %s |", cell(e.Type), e.page(), e.Version, quoted(cell(to)),
 			cell(e.Owner), text)
 	}

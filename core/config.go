@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -244,54 +245,47 @@ func (r Retention) validate(repo Repository, bad func(format string, args ...any
 	}
 }
 
-func def[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
-}
-
 // withDefaults returns c with every zero field set to its default.
 func (c Config) withDefaults() Config {
 	if c.RelayedByLog {
-		def(&c.MaxPayload, maxLogPayload)
+		c.MaxPayload = cmp.Or(c.MaxPayload, maxLogPayload)
 	}
-	def(&c.MaxPayload, 1<<20)
-	def(&c.Workers, 32)
-	def(&c.InFlight, 1024)
-	def(&c.InFlightBytes, 16<<20)
-	def(&c.PublishTimeout, 5*time.Second)
-	def(&c.HotEvents, 4096)
-	def(&c.HotBytes, 64<<20)
-	def(&c.ColdEvents, c.defaultCold())
-	def(&c.ColdBytes, 64<<20)
-	def(&c.HotLease, 10*time.Second)
-	def(&c.ClaimLease, 30*time.Second)
-	def(&c.LeaseMargin, time.Second)
-	def(&c.MaxLease, 15*time.Minute)
-	def(&c.PollInterval, time.Second)
-	def(&c.MaxPollInterval, max(5*time.Second, c.PollInterval))
-	def(&c.ClaimBatch, 500)
-	def(&c.KeyRun, 50)
-	def(&c.MarkBatch, 100)
-	def(&c.MarkDelay, 5*time.Millisecond)
-	def(&c.MaxUnmarked, c.defaultUnmarked())
-	def(&c.Retry.BaseDelay, 200*time.Millisecond)
-	def(&c.Retry.MaxDelay, time.Minute)
-	def(&c.Retry.MaxAttempts, 10)
+	c.MaxPayload = cmp.Or(c.MaxPayload, 1<<20)
+	c.Workers = cmp.Or(c.Workers, 32)
+	c.InFlight = cmp.Or(c.InFlight, 1024)
+	c.InFlightBytes = cmp.Or(c.InFlightBytes, 16<<20)
+	c.PublishTimeout = cmp.Or(c.PublishTimeout, 5*time.Second)
+	c.HotEvents = cmp.Or(c.HotEvents, 4096)
+	c.HotBytes = cmp.Or(c.HotBytes, 64<<20)
+	c.ColdEvents = cmp.Or(c.ColdEvents, c.defaultCold())
+	c.ColdBytes = cmp.Or(c.ColdBytes, 64<<20)
+	c.HotLease = cmp.Or(c.HotLease, 10*time.Second)
+	c.ClaimLease = cmp.Or(c.ClaimLease, 30*time.Second)
+	c.LeaseMargin = cmp.Or(c.LeaseMargin, time.Second)
+	c.MaxLease = cmp.Or(c.MaxLease, 15*time.Minute)
+	c.PollInterval = cmp.Or(c.PollInterval, time.Second)
+	c.MaxPollInterval = cmp.Or(c.MaxPollInterval, max(5*time.Second, c.PollInterval))
+	c.ClaimBatch = cmp.Or(c.ClaimBatch, 500)
+	c.KeyRun = cmp.Or(c.KeyRun, 50)
+	c.MarkBatch = cmp.Or(c.MarkBatch, 100)
+	c.MarkDelay = cmp.Or(c.MarkDelay, 5*time.Millisecond)
+	c.MaxUnmarked = cmp.Or(c.MaxUnmarked, c.defaultUnmarked())
+	c.Retry.BaseDelay = cmp.Or(c.Retry.BaseDelay, 200*time.Millisecond)
+	c.Retry.MaxDelay = cmp.Or(c.Retry.MaxDelay, time.Minute)
+	c.Retry.MaxAttempts = cmp.Or(c.Retry.MaxAttempts, 10)
 	c.RetryByType = maps.Clone(c.RetryByType)
 	for typ, p := range c.RetryByType {
 		c.RetryByType[typ] = p.or(c.Retry)
 	}
-	def(&c.Breaker.Failures, 5)
-	def(&c.Breaker.ProbeInterval, time.Second)
-	def(&c.Breaker.MaxProbeInterval, max(2*time.Second, c.Breaker.ProbeInterval))
-	def(&c.MaxCrashes, 10)
-	def(&c.Retention.Keep, 7*24*time.Hour)
-	def(&c.Retention.KeepDiscarded, c.Retention.Keep)
-	def(&c.Retention.CleanupInterval, time.Minute)
-	def(&c.Retention.CleanupBatch, 1000)
-	def(&c.ShutdownTimeout, 20*time.Second)
+	c.Breaker.Failures = cmp.Or(c.Breaker.Failures, 5)
+	c.Breaker.ProbeInterval = cmp.Or(c.Breaker.ProbeInterval, time.Second)
+	c.Breaker.MaxProbeInterval = cmp.Or(c.Breaker.MaxProbeInterval, max(2*time.Second, c.Breaker.ProbeInterval))
+	c.MaxCrashes = cmp.Or(c.MaxCrashes, 10)
+	c.Retention.Keep = cmp.Or(c.Retention.Keep, 7*24*time.Hour)
+	c.Retention.KeepDiscarded = cmp.Or(c.Retention.KeepDiscarded, c.Retention.Keep)
+	c.Retention.CleanupInterval = cmp.Or(c.Retention.CleanupInterval, time.Minute)
+	c.Retention.CleanupBatch = cmp.Or(c.Retention.CleanupBatch, 1000)
+	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 20*time.Second)
 	c.Wake = c.Wake.withDefaults(c.Repository)
 	if c.Codec == nil {
 		c.Codec = JSON
@@ -299,9 +293,7 @@ func (c Config) withDefaults() Config {
 	if c.Classifier == nil {
 		c.Classifier = DefaultClassifier
 	}
-	if c.Logger == nil {
-		c.Logger = DefaultLogger()
-	}
+	c.Logger = cmp.Or(c.Logger, DefaultLogger())
 	return c
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -200,9 +201,7 @@ func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) 
 			bad("encode data: %w", err)
 		}
 		e.Payload = b
-		if e.ContentType == "" {
-			e.ContentType = contentType
-		}
+		e.ContentType = cmp.Or(e.ContentType, contentType)
 		e.Data = nil
 	}
 	checkText(bad, "content type", e.ContentType, maxContentType, false)

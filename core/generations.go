@@ -1,5 +1,7 @@
 package core
 
+import "cmp"
+
 // generations remembers values in two generations of limited size. A value that was not asked for
 // during a whole generation is forgotten. A value in use is never forgotten, because a second value
 // for its key would be wrong. The zero value is empty, with generations of 32768.
@@ -22,9 +24,7 @@ func (g *generations[K, V]) find(key K) (v V, ok bool) {
 // put remembers a value.
 func (g *generations[K, V]) put(key K, v V) {
 	limit := g.limit
-	if limit == 0 {
-		limit = 32 << 10
-	}
+	limit = cmp.Or(limit, 32<<10)
 	if len(g.young) >= limit {
 		old := g.old
 		g.old, g.young = g.young, make(map[K]V, limit/4)

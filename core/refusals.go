@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -83,9 +84,7 @@ func (s *refusals) meet(id RowID) (f refusal, known bool) {
 
 func (s *refusals) keep(id RowID, f refusal) {
 	limit := s.limit
-	if limit == 0 {
-		limit = 8192
-	}
+	limit = cmp.Or(limit, 8192)
 	if _, ok := s.young[id]; !ok && len(s.young) >= limit {
 		s.old, s.young = s.young, nil
 	}

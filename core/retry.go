@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
@@ -8,9 +9,9 @@ import (
 
 // or returns p with the fields of q where p has none.
 func (p RetryPolicy) or(q RetryPolicy) RetryPolicy {
-	def(&p.BaseDelay, q.BaseDelay)
-	def(&p.MaxDelay, max(q.MaxDelay, p.BaseDelay))
-	def(&p.MaxAttempts, q.MaxAttempts)
+	p.BaseDelay = cmp.Or(p.BaseDelay, q.BaseDelay)
+	p.MaxDelay = cmp.Or(p.MaxDelay, max(q.MaxDelay, p.BaseDelay))
+	p.MaxAttempts = cmp.Or(p.MaxAttempts, q.MaxAttempts)
 	return p
 }
 

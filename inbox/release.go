@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -146,12 +147,8 @@ func (req ReleaseRequest) withDefaults() ReleaseRequest {
 	if req.Select == nil {
 		req.Select = func(Parked) bool { return true }
 	}
-	if req.Wait == 0 {
-		req.Wait = DefaultReleaseWait
-	}
-	if req.Idle == 0 {
-		req.Idle = DefaultReleaseIdle
-	}
+	req.Wait = cmp.Or(req.Wait, DefaultReleaseWait)
+	req.Idle = cmp.Or(req.Idle, DefaultReleaseIdle)
 	return req
 }
 

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -85,9 +86,7 @@ func Leased(store once.Store, consumer string, opts ...Option) message.HandlerMi
 	if len(o.into) > 0 {
 		o.bad("Into is for Middleware and SQL: a lease has no table")
 	}
-	if o.ttl == 0 {
-		o.ttl = DefaultTTL
-	}
+	o.ttl = cmp.Or(o.ttl, DefaultTTL)
 	runner, err := once.New(once.Config{Store: store, TTL: o.ttl})
 	o.join(err)
 	cfg := AtLeastOnceConfig{Consumer: consumer, Runner: runner, Publisher: o.publisher, Logger: slog.Default()}

@@ -1,6 +1,7 @@
 package oteloutbox
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -72,9 +73,7 @@ func NewTraces(cfg TracesConfig) *Traces {
 	if cfg.Propagator == nil {
 		cfg.Propagator = propagation.TraceContext{}
 	}
-	if cfg.System == "" {
-		cfg.System = "outbox"
-	}
+	cfg.System = cmp.Or(cfg.System, "outbox")
 	return &Traces{cfg: cfg, tracer: cfg.TracerProvider.Tracer(ScopeName, trace.WithSchemaURL(semconv.SchemaURL))}
 }
 

@@ -1,6 +1,7 @@
 package oteloutbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -68,9 +69,7 @@ func NewMetrics(cfg MetricsConfig) *Metrics {
 	if cfg.MaxLabels <= 0 {
 		cfg.MaxLabels = 100
 	}
-	if cfg.System == "" {
-		cfg.System = "outbox"
-	}
+	cfg.System = cmp.Or(cfg.System, "outbox")
 	m := meter{cfg.MeterProvider.Meter(ScopeName)}
 	set := metrics.New(m, metrics.Config{
 		Topics: cfg.Topics, Types: cfg.Types, MaxLabels: cfg.MaxLabels,

@@ -1,6 +1,7 @@
 package watermillbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +24,7 @@ var ErrNotOutboxMessage = errors.New("watermillbridge: not a message of an outbo
 func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
 	md := message.Metadata(d.Metadata())
 	uuid := unpack(md)
-	if uuid == "" {
-		uuid = d.ID
-	}
+	uuid = cmp.Or(uuid, d.ID)
 	// The payload is never nil, because a broker may take a missing payload for a deletion.
 	msg := message.NewMessage(uuid, append(make([]byte, 0, len(d.Payload)), d.Payload...))
 	msg.SetContext(ctx)

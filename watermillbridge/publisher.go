@@ -1,6 +1,7 @@
 package watermillbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,12 +131,8 @@ func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 			return NewCloudEvent(ctx, d, &mapper)
 		}
 	}
-	if cfg.MaxStuck == 0 {
-		cfg.MaxStuck = 64
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = core.DefaultLogger()
-	}
+	cfg.MaxStuck = cmp.Or(cfg.MaxStuck, 64)
+	cfg.Logger = cmp.Or(cfg.Logger, core.DefaultLogger())
 	p := &Publisher{pub: pub, cfg: cfg, stuck: map[string]int{}, idle: make(chan struct{})}
 	p.pool.New = func() any { return &call{p: p, done: make(chan struct{}, 1)} }
 	return p, nil

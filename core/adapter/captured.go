@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"slices"
@@ -38,9 +39,7 @@ func (c *Captured) Take(r *core.Recorder) ([]core.Event, error) {
 // result of the model's method AggregateType.
 func (c *Captured) Add(events []core.Event, model reflect.Value, key string) {
 	for _, e := range events {
-		if e.AggregateID == "" {
-			e.AggregateID = key
-		}
+		e.AggregateID = cmp.Or(e.AggregateID, key)
 		if e.AggregateType == "" {
 			if t, ok := reflect.TypeAssert[interface{ AggregateType() string }](model); ok {
 				e.AggregateType = t.AggregateType()

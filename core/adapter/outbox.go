@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -30,9 +31,7 @@ type Outbox struct {
 // New returns an Outbox without a database: until Open its errors are core.ErrNotInstalled. install
 // is the part of that error that tells the program what to do.
 func New(cfg Config, install string) *Outbox {
-	if cfg.Logger == nil {
-		cfg.Logger = core.DefaultLogger()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, core.DefaultLogger())
 	return &Outbox{cfg: cfg, install: install}
 }
 

@@ -1,6 +1,7 @@
 package cloudevents
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -86,9 +87,7 @@ func (m *Mapper) Event(d core.Delivery) (Event, error) {
 		DataContentType: d.ContentType, Data: orNil(d.Payload),
 		Extensions: make(map[string]string, 4),
 	}
-	if e.Subject == "" {
-		e.Subject = d.Key
-	}
+	e.Subject = cmp.Or(e.Subject, d.Key)
 	if d.Key != "" {
 		e.Extensions["partitionkey"] = d.Key
 	}

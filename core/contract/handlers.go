@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,15 +98,9 @@ type Handlers struct {
 func NewHandlers(cfg HandlersConfig, handlers ...Handler) (*Handlers, error) {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if cfg.NewerVersion == 0 {
-		cfg.NewerVersion = Wait
-	}
-	if cfg.UnknownType == 0 {
-		cfg.UnknownType = DeadLetter
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = core.DefaultLogger()
-	}
+	cfg.NewerVersion = cmp.Or(cfg.NewerVersion, Wait)
+	cfg.UnknownType = cmp.Or(cfg.UnknownType, DeadLetter)
+	cfg.Logger = cmp.Or(cfg.Logger, core.DefaultLogger())
 	if cfg.NewerVersion > Skip {
 		bad("HandlersConfig.NewerVersion is %s", cfg.NewerVersion)
 	}

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"mime"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -25,9 +26,7 @@ func MessageOf(d core.Delivery) Message { return Message{Headers: d.Metadata(), 
 func (m Message) unwrap() (got received, contentType string, err error) {
 	got = received{eventType: m.Headers[core.HeaderEventType], payload: m.Payload}
 	contentType = m.Headers[core.HeaderContentType]
-	if contentType == "" {
-		contentType = m.Headers["Content-Type"]
-	}
+	contentType = cmp.Or(contentType, m.Headers["Content-Type"])
 	ce := cloudevents.Message{Headers: m.Headers, Body: m.Payload}
 	if t, _, err := mime.ParseMediaType(contentType); err == nil && t == "application/cloudevents+json" {
 		e, err := cloudevents.HTTP.Decode(ce)
@@ -35,17 +34,13 @@ func (m Message) unwrap() (got received, contentType string, err error) {
 			return got, contentType, err
 		}
 		got.payload, contentType = e.Data, e.DataContentType
-		if got.eventType == "" {
-			got.eventType = e.Type
-		}
+		got.eventType = cmp.Or(got.eventType, e.Type)
 		return got, contentType, nil
 	}
 	if got.eventType == "" {
 		attrs := cloudevents.Attributes(ce)
 		got.eventType = attrs["type"]
-		if contentType == "" {
-			contentType = attrs["datacontenttype"]
-		}
+		contentType = cmp.Or(contentType, attrs["datacontenttype"])
 	}
 	return got, contentType, nil
 }

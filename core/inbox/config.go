@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -173,36 +174,22 @@ func (c Config) checkPauses(name string) error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.MaxAttempts == 0 {
-		c.MaxAttempts = DefaultMaxAttempts
-	}
-	if c.MinAge == 0 {
-		c.MinAge = DefaultMinAge
-	}
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, DefaultMaxAttempts)
+	c.MinAge = cmp.Or(c.MinAge, DefaultMinAge)
 	if c.Classifier == nil {
 		c.Classifier = classify
 	}
-	if c.MaxRetryPause == 0 {
-		c.MaxRetryPause = max(DefaultMaxRetryPause, c.RetryPause)
-	}
-	if c.RetryPause == 0 {
-		c.RetryPause = min(DefaultRetryPause, c.MaxRetryPause)
-	}
+	c.MaxRetryPause = cmp.Or(c.MaxRetryPause, max(DefaultMaxRetryPause, c.RetryPause))
+	c.RetryPause = cmp.Or(c.RetryPause, min(DefaultRetryPause, c.MaxRetryPause))
 	if c.RetryPause < 0 {
 		c.RetryPause, c.MaxRetryPause = 0, 0
 	}
-	if c.CleanupInterval == 0 {
-		c.CleanupInterval = DefaultCleanupInterval
-	}
-	if c.EventID == nil {
-		c.EventID = MessageID
-	}
+	c.CleanupInterval = cmp.Or(c.CleanupInterval, DefaultCleanupInterval)
+	c.EventID = cmp.Or(c.EventID, MessageID)
 	if c.Tenant == nil {
 		c.Tenant = func(msg Message) string { return msg.Headers[core.HeaderTenantID] }
 	}
-	if c.Logger == nil {
-		c.Logger = core.DefaultLogger()
-	}
+	c.Logger = cmp.Or(c.Logger, core.DefaultLogger())
 	return c
 }
 

@@ -1,6 +1,7 @@
 package once
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,13 +60,6 @@ type Config struct {
 	Observer *Observer
 }
 
-func def[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
-}
-
 // withDefaults returns c with every zero field set to its default.
 func (c Config) withDefaults() Config {
 	if c.TxStore == nil {
@@ -73,13 +67,13 @@ func (c Config) withDefaults() Config {
 			c.TxStore = s
 		}
 	}
-	def(&c.Lease, 30*time.Second)
-	def(&c.TTL, 24*time.Hour)
-	def(&c.MaxResult, 1<<20)
-	def(&c.StoreTimeout, min(5*time.Second, c.Lease/2))
-	def(&c.Wait, 5*time.Second)
-	def(&c.CleanupInterval, 10*time.Minute)
-	def(&c.CleanupBatch, 1000)
+	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	c.TTL = cmp.Or(c.TTL, 24*time.Hour)
+	c.MaxResult = cmp.Or(c.MaxResult, 1<<20)
+	c.StoreTimeout = cmp.Or(c.StoreTimeout, min(5*time.Second, c.Lease/2))
+	c.Wait = cmp.Or(c.Wait, 5*time.Second)
+	c.CleanupInterval = cmp.Or(c.CleanupInterval, 10*time.Minute)
+	c.CleanupBatch = cmp.Or(c.CleanupBatch, 1000)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package sqloutbox
 
 import (
+	"cmp"
 	"regexp"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
@@ -27,9 +28,7 @@ func (c Config) names() (names, error) {
 	if err != nil {
 		return names{}, err
 	}
-	if c.Prefix == "" {
-		c.Prefix = DefaultPrefix
-	}
+	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
 	if err := c.checkPartitions(d); err != nil {
 		return names{}, err
 	}

@@ -1,6 +1,7 @@
 package sqloutbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +15,7 @@ import (
 // the prefix of the tables, and "wake". An empty prefix stands for DefaultPrefix. A process in
 // another language may send NOTIFY on it too, after the commit of its rows.
 func WakeChannel(prefix string) string {
-	if prefix == "" {
-		prefix = DefaultPrefix
-	}
+	prefix = cmp.Or(prefix, DefaultPrefix)
 	return prefix + "wake"
 }
 

@@ -1,6 +1,7 @@
 package sqloutbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +50,7 @@ func NewWithPool(p Pool, cfg Config) (*Repository, error) {
 	if p == nil {
 		return nil, errors.New("sqloutbox: pool is nil")
 	}
-	if cfg.Dialect == "" {
-		cfg.Dialect = core.Postgres
-	}
+	cfg.Dialect = cmp.Or(cfg.Dialect, core.Postgres)
 	if cfg.Dialect != core.Postgres {
 		return nil, fmt.Errorf("sqloutbox: Config.Dialect is %q, and a Pool is one of PostgreSQL", string(cfg.Dialect))
 	}

@@ -1,6 +1,7 @@
 package entschema
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -31,9 +32,7 @@ import (
 // Versioned migrations (Diff, NamedDiff) take the same options. Only storage parameters are missing
 // in the files.
 func MigrateOptions(prefix string) []schema.MigrateOption {
-	if prefix == "" {
-		prefix = DefaultPrefix
-	}
+	prefix = cmp.Or(prefix, DefaultPrefix)
 	m := migration{prefix: prefix}
 	return []schema.MigrateOption{schema.WithDiffHook(m.diff), schema.WithApplyHook(m.apply)}
 }

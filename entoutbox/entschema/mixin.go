@@ -1,6 +1,8 @@
 package entschema
 
 import (
+	"cmp"
+
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/entsql"
@@ -14,9 +16,7 @@ import (
 const DefaultPrefix = "outbox_"
 
 func prefixed(prefix, name string) string {
-	if prefix == "" {
-		prefix = DefaultPrefix
-	}
+	prefix = cmp.Or(prefix, DefaultPrefix)
 	return prefix + name
 }
 

@@ -1,6 +1,7 @@
 package redisonce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,18 +29,10 @@ type CacheConfig struct {
 }
 
 func (c CacheConfig) withDefaults() CacheConfig {
-	if c.Prefix == "" {
-		c.Prefix = "seen:"
-	}
-	if c.TTL == 0 {
-		c.TTL = time.Hour
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 50 * time.Millisecond
-	}
-	if c.Pause == 0 {
-		c.Pause = time.Second
-	}
+	c.Prefix = cmp.Or(c.Prefix, "seen:")
+	c.TTL = cmp.Or(c.TTL, time.Hour)
+	c.Timeout = cmp.Or(c.Timeout, 50*time.Millisecond)
+	c.Pause = cmp.Or(c.Pause, time.Second)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package redisonce
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,15 +38,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Prefix == "" {
-		c.Prefix = "once:"
-	}
-	if c.WaitTimeout == 0 {
-		c.WaitTimeout = 500 * time.Millisecond
-	}
-	if c.Logger == nil {
-		c.Logger = core.DefaultLogger()
-	}
+	c.Prefix = cmp.Or(c.Prefix, "once:")
+	c.WaitTimeout = cmp.Or(c.WaitTimeout, 500*time.Millisecond)
+	c.Logger = cmp.Or(c.Logger, core.DefaultLogger())
 	return c
 }
 

@@ -1,6 +1,7 @@
 package redisonce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,9 +29,7 @@ type ExpiringKeys struct {
 // a message that comes after the window is processed again. prefix is the beginning of every name
 // in Redis, as in Config. Default: "recent:".
 func NewExpiringKeys(client redis.UniversalClient, window time.Duration, prefix string) (*ExpiringKeys, error) {
-	if prefix == "" {
-		prefix = "recent:"
-	}
+	prefix = cmp.Or(prefix, "recent:")
 	var problems []error
 	if client == nil {
 		problems = append(problems, errors.New("redisonce: client is nil"))

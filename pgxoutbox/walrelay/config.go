@@ -1,6 +1,7 @@
 package walrelay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -84,25 +85,16 @@ const (
 )
 
 func (c *Config) setDefaults() {
-	def(&c.Slot, "outbox")
-	def(&c.Publication, c.Slot)
-	def(&c.Tables.Prefix, sqloutbox.DefaultPrefix)
-	def(&c.Window, 16384)
-	def(&c.WindowBytes, 64<<20)
-	def(&c.StallLimit, 30*time.Second)
-	def(&c.ConfirmEvery, time.Second)
-	def(&c.ConfirmEvents, 1000)
-	def(&c.CheckpointEvery, 10*time.Second)
-	if c.Outbox.Logger == nil {
-		c.Outbox.Logger = core.DefaultLogger()
-	}
-}
-
-func def[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
+	c.Slot = cmp.Or(c.Slot, "outbox")
+	c.Publication = cmp.Or(c.Publication, c.Slot)
+	c.Tables.Prefix = cmp.Or(c.Tables.Prefix, sqloutbox.DefaultPrefix)
+	c.Window = cmp.Or(c.Window, 16384)
+	c.WindowBytes = cmp.Or(c.WindowBytes, 64<<20)
+	c.StallLimit = cmp.Or(c.StallLimit, 30*time.Second)
+	c.ConfirmEvery = cmp.Or(c.ConfirmEvery, time.Second)
+	c.ConfirmEvents = cmp.Or(c.ConfirmEvents, 1000)
+	c.CheckpointEvery = cmp.Or(c.CheckpointEvery, 10*time.Second)
+	c.Outbox.Logger = cmp.Or(c.Outbox.Logger, core.DefaultLogger())
 }
 
 // leastConns are what a repair needs: the lock, the rows, and two for statements.

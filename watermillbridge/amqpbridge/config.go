@@ -1,6 +1,7 @@
 package amqpbridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -114,24 +115,16 @@ func (c *Config) validate() error {
 	if c.MaxMessageBytes < 0 {
 		return errors.New("amqpbridge: Config.MaxMessageBytes is negative")
 	}
-	if c.MaxMessageBytes == 0 {
-		c.MaxMessageBytes = 16 << 20
-	}
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 16<<20)
 	if c.Channels < 0 || c.AMQP.Publish.ChannelPoolSize < 0 || c.ConnectTimeout < 0 {
 		return errors.New("amqpbridge: Config.Channels, AMQP.Publish.ChannelPoolSize or ConnectTimeout is negative")
 	}
-	if c.Channels == 0 {
-		c.Channels = c.AMQP.Publish.ChannelPoolSize
-	}
-	if c.Channels == 0 {
-		c.Channels = 32
-	}
+	c.Channels = cmp.Or(c.Channels, c.AMQP.Publish.ChannelPoolSize)
+	c.Channels = cmp.Or(c.Channels, 32)
 	if c.Channels > 2047 {
 		return fmt.Errorf("amqpbridge: Config.Channels is %d: RabbitMQ allows 2047 on a connection", c.Channels)
 	}
-	if c.ConnectTimeout == 0 {
-		c.ConnectTimeout = 5 * time.Second
-	}
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 5*time.Second)
 	if err := errors.Join(c.unsafeSettings()...); err != nil {
 		return fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
 	}

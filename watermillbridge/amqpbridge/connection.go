@@ -1,6 +1,7 @@
 package amqpbridge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -39,9 +40,7 @@ func connect(cfg *Config) (*connection, error) {
 	if cfg.AMQP.Connection.TLSConfig != nil {
 		ac.TLSClientConfig = cfg.AMQP.Connection.TLSConfig
 	}
-	if ac.Heartbeat == 0 {
-		ac.Heartbeat = 10 * time.Second // a broker that disappears is noticed after three
-	}
+	ac.Heartbeat = cmp.Or(ac.Heartbeat, 10*time.Second) // a broker that disappears is noticed after three
 	if ac.Dial == nil {
 		ac.Dial = amqp091.DefaultDial(cfg.ConnectTimeout)
 	}

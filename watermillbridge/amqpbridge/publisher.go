@@ -1,6 +1,7 @@
 package amqpbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,7 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 		return nil, err
 	}
 	p := &publisher{cfg: cfg, connecting: make(chan struct{}, 1)}
-	if cfg.Bridge.Logger == nil {
-		cfg.Bridge.Logger = core.DefaultLogger()
-	}
+	cfg.Bridge.Logger = cmp.Or(cfg.Bridge.Logger, core.DefaultLogger())
 	p.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
 	mapper, err := cfg.Bridge.CloudEvents.For(cloudevents.AMQP, cloudevents.AMQPUnderscore)
 	if err != nil {
@@ -170,12 +169,8 @@ func (p *publisher) marshal(msg *message.Message) (amqp091.Publishing, error) {
 		return publishing, err
 	}
 	publishing.DeliveryMode = amqp091.Persistent
-	if publishing.MessageId == "" {
-		publishing.MessageId = messageID(msg)
-	}
-	if publishing.ContentType == "" {
-		publishing.ContentType = msg.Metadata[core.HeaderContentType]
-	}
+	publishing.MessageId = cmp.Or(publishing.MessageId, messageID(msg))
+	publishing.ContentType = cmp.Or(publishing.ContentType, msg.Metadata[core.HeaderContentType])
 	return publishing, nil
 }
 

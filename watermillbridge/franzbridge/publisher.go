@@ -1,6 +1,7 @@
 package franzbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,12 +44,8 @@ type topic struct {
 // while Kafka is down. The key of a message is the event's key. A receipt has the form
 // topic/partition@offset.
 func NewPublisher(cfg Config) (*Publisher, error) {
-	if cfg.PublishTimeout == 0 {
-		cfg.PublishTimeout = defaultPublishTimeout
-	}
-	if cfg.ClientID == "" {
-		cfg.ClientID = "ormoutbox"
-	}
+	cfg.PublishTimeout = cmp.Or(cfg.PublishTimeout, defaultPublishTimeout)
+	cfg.ClientID = cmp.Or(cfg.ClientID, "ormoutbox")
 	mapper, err := cfg.CloudEvents.For(cloudevents.Kafka)
 	if err == nil && mapper != nil {
 		err = mapper.Validate()

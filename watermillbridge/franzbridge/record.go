@@ -1,6 +1,7 @@
 package franzbridge
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -52,9 +53,7 @@ func newRecord(d *core.Delivery, mapper *cloudevents.Mapper) (*kgo.Record, error
 		}
 	}
 	uuid := h.user(d.Headers)
-	if uuid == "" {
-		uuid = d.ID
-	}
+	uuid = cmp.Or(uuid, d.ID)
 	h.list[0] = kgo.RecordHeader{Key: uuidHeader, Value: []byte(uuid)}
 	h.fields(d)
 	for _, name := range slices.Sorted(maps.Keys(h.ce)) {

@@ -1,6 +1,7 @@
 package httpbridge
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -140,12 +141,8 @@ func (c *Config) defaults() {
 			*to = v
 		}
 	}
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
-	}
-	if c.MaxRetryAfter == 0 {
-		c.MaxRetryAfter = 10 * time.Minute
-	}
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 10*time.Minute)
 	number(&c.MaxConnsPerHost, 32)
 	number(&c.MaxBody, 1<<20)
 	number(&c.MaxMetadata, 7<<10)

@@ -2,6 +2,7 @@ package httpbridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,9 +80,7 @@ func (c *Config) postOf(d core.Delivery) (post, error) {
 	p := post{webhookID: d.ID, idempotencyKey: d.RowID.String(), body: d.Payload}
 	md := d.Metadata()
 	uuid := unpack(md)
-	if uuid == "" {
-		uuid = d.ID
-	}
+	uuid = cmp.Or(uuid, d.ID)
 	if c.CloudEvents != nil {
 		ce, err := c.CloudEvents.Message(d)
 		if err != nil {

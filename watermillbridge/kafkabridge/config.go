@@ -1,6 +1,7 @@
 package kafkabridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -63,9 +64,7 @@ type Config struct {
 // are acknowledged by all replicas in sync, idempotent, with one request in flight, and partitioned
 // as Kafka's Java client does. All waits end within publishTimeout (0: 5 s).
 func SaramaConfig(publishTimeout time.Duration) *sarama.Config {
-	if publishTimeout == 0 {
-		publishTimeout = defaultPublishTimeout
-	}
+	publishTimeout = cmp.Or(publishTimeout, defaultPublishTimeout)
 	c := sarama.NewConfig()
 	c.Version = sarama.V2_8_0_0
 	c.ClientID = "ormoutbox"

@@ -1,6 +1,7 @@
 package kafkabridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,9 +43,7 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 		connecting: make(chan struct{}, 1),
 		leaderless: map[partition]bool{},
 	}
-	if cfg.Bridge.Logger == nil {
-		cfg.Bridge.Logger = core.DefaultLogger()
-	}
+	cfg.Bridge.Logger = cmp.Or(cfg.Bridge.Logger, core.DefaultLogger())
 	k.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
 	cfg.Bridge.Receipt = receipt
 	if cfg.Bridge.CloudEvents, err = cfg.Bridge.CloudEvents.For(cloudevents.Kafka); err != nil {

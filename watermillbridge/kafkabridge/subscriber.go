@@ -1,6 +1,7 @@
 package kafkabridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -82,9 +83,7 @@ func NewSubscriber(cfg SubscriberConfig) (*kafka.Subscriber, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = core.DefaultLogger()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, core.DefaultLogger())
 	return kafka.NewSubscriber(kafka.SubscriberConfig{
 		Brokers: append([]string(nil), cfg.Brokers...), ConsumerGroup: cfg.Group, Unmarshaler: Unmarshaler{},
 		OverwriteSaramaConfig: s, NackResendSleep: cfg.NackPause, Tracer: cfg.Tracer,

@@ -1,6 +1,7 @@
 package natsbridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -65,19 +66,13 @@ func (c *Config) validate() (*nats.Options, error) {
 	if c.ConnectTimeout < 0 || c.MaxMessageBytes < 0 {
 		return nil, errors.New("natsbridge: Config.ConnectTimeout or MaxMessageBytes is negative")
 	}
-	if c.ConnectTimeout == 0 {
-		c.ConnectTimeout = 2 * time.Second
-	}
-	if c.MaxMessageBytes == 0 {
-		c.MaxMessageBytes = 1 << 20
-	}
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 2*time.Second)
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 1<<20)
 	if id := c.Bridge.RowIDMetadata; id != "" && id != RowIDMetadata {
 		return nil, fmt.Errorf("natsbridge: Config.Bridge.RowIDMetadata is %q: leave it empty", id)
 	}
 	c.Bridge.RowIDMetadata = RowIDMetadata
-	if c.Bridge.Logger == nil {
-		c.Bridge.Logger = core.DefaultLogger()
-	}
+	c.Bridge.Logger = cmp.Or(c.Bridge.Logger, core.DefaultLogger())
 	return connectOptions(c.URL, c.ConnectTimeout, c.Bridge.Logger, c.Options)
 }
 

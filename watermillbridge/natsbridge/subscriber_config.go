@@ -1,6 +1,7 @@
 package natsbridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,9 +51,7 @@ type SubscriberConfig struct {
 
 // validate fills in the defaults and returns the options to connect with.
 func (c *SubscriberConfig) validate() (*nats.Options, error) {
-	if c.Logger == nil {
-		c.Logger = core.DefaultLogger()
-	}
+	c.Logger = cmp.Or(c.Logger, core.DefaultLogger())
 	var problems []error
 	refuse := func(bad bool, format string, args ...any) {
 		if bad {
@@ -80,9 +79,7 @@ func (c *SubscriberConfig) validate() (*nats.Options, error) {
 			*d.set = d.by
 		}
 	}
-	if c.MaxAckPending == 0 {
-		c.MaxAckPending = 1
-	}
+	c.MaxAckPending = cmp.Or(c.MaxAckPending, 1)
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package redisbridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -65,16 +66,10 @@ func Options(address string) (*redis.Options, error) {
 		return nil, fmt.Errorf("redisbridge: the URL: %w", err)
 	}
 	o.ContextTimeoutEnabled = true
-	if o.MaxRetries == 0 {
-		o.MaxRetries = -1
-	}
-	o.DialerRetries = 1 // the relay tries again
-	if o.PoolSize == 0 {
-		o.PoolSize = 32 // core.Config.Workers
-	}
-	if o.ClientName == "" {
-		o.ClientName = "ormoutbox"
-	}
+	o.MaxRetries = cmp.Or(o.MaxRetries, -1)
+	o.DialerRetries = 1                 // the relay tries again
+	o.PoolSize = cmp.Or(o.PoolSize, 32) // core.Config.Workers
+	o.ClientName = cmp.Or(o.ClientName, "ormoutbox")
 	return o, nil
 }
 
@@ -85,9 +80,7 @@ func (c *Config) validate() error {
 	if c.Replicas < 0 || c.ReplicaTimeout < 0 || c.MaxLen < 0 {
 		return errors.New("redisbridge: Config.Replicas, ReplicaTimeout or MaxLen is negative")
 	}
-	if c.ReplicaTimeout == 0 {
-		c.ReplicaTimeout = time.Second
-	}
+	c.ReplicaTimeout = cmp.Or(c.ReplicaTimeout, time.Second)
 	if c.ReplicaTimeout < time.Millisecond {
 		return fmt.Errorf("redisbridge: Config.ReplicaTimeout %s is less than a millisecond", c.ReplicaTimeout)
 	}

@@ -1,6 +1,7 @@
 package redisbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,17 +31,13 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Bridge.Logger == nil {
-		cfg.Bridge.Logger = core.DefaultLogger()
-	}
+	cfg.Bridge.Logger = cmp.Or(cfg.Bridge.Logger, core.DefaultLogger())
 	if m := cfg.Bridge.CloudEvents; m != nil && m.Binding == 0 {
 		own := *m
 		own.Binding = cloudevents.Kafka // CloudEvents has no binding for Redis
 		cfg.Bridge.CloudEvents = &own
 	}
-	if cfg.Bridge.MaxPayload == 0 {
-		cfg.Bridge.MaxPayload = maxString
-	}
+	cfg.Bridge.MaxPayload = cmp.Or(cfg.Bridge.MaxPayload, maxString)
 	cfg.Bridge.Receipt = receipt
 	p := &publisher{cfg: cfg, checking: make(chan struct{}, 1), every: checkEvery}
 	if cfg.Bridge.CheckSize == nil {

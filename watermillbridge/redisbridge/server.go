@@ -1,6 +1,7 @@
 package redisbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,7 @@ func Check(ctx context.Context, cfg Config) error {
 	if err := cfg.validate(); err != nil {
 		return err
 	}
-	if cfg.Bridge.Logger == nil {
-		cfg.Bridge.Logger = core.DefaultLogger()
-	}
+	cfg.Bridge.Logger = cmp.Or(cfg.Bridge.Logger, core.DefaultLogger())
 	_, err := checkServers(ctx, &cfg)
 	return err
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,9 +25,7 @@ type Config struct {
 const defaultTTL = 30 * 24 * time.Hour
 
 func (c Config) withDefaults() Config {
-	if c.Keys.TTL == 0 {
-		c.Keys.TTL = defaultTTL
-	}
+	c.Keys.TTL = cmp.Or(c.Keys.TTL, defaultTTL)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,20 +53,11 @@ type QueueConfig struct {
 }
 
 func (c QueueConfig) withDefaults() QueueConfig {
-	def(&c.Retention, defaultTTL)
-	def(&c.CleanupInterval, 10*time.Minute)
-	def(&c.CleanupBatch, 1000)
-	if c.Logger == nil {
-		c.Logger = core.DefaultLogger()
-	}
+	c.Retention = cmp.Or(c.Retention, defaultTTL)
+	c.CleanupInterval = cmp.Or(c.CleanupInterval, 10*time.Minute)
+	c.CleanupBatch = cmp.Or(c.CleanupBatch, 1000)
+	c.Logger = cmp.Or(c.Logger, core.DefaultLogger())
 	return c
-}
-
-func def[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 // Validate reports every problem of c at once. NewQueue calls it.

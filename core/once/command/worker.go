@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -114,22 +115,20 @@ type ExecInfo struct {
 }
 
 func (c WorkerConfig) withDefaults() WorkerConfig {
-	def(&c.MaxAttempts, 10)
-	def(&c.Lease, 30*time.Second)
-	def(&c.StoreTimeout, min(5*time.Second, c.Lease/2))
-	def(&c.PerDestination, 8)
-	def(&c.OverdueAfter, 5*time.Minute)
-	def(&c.SweepInterval, time.Minute)
-	def(&c.SweepTimeout, 5*time.Second)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 10)
+	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	c.StoreTimeout = cmp.Or(c.StoreTimeout, min(5*time.Second, c.Lease/2))
+	c.PerDestination = cmp.Or(c.PerDestination, 8)
+	c.OverdueAfter = cmp.Or(c.OverdueAfter, 5*time.Minute)
+	c.SweepInterval = cmp.Or(c.SweepInterval, time.Minute)
+	c.SweepTimeout = cmp.Or(c.SweepTimeout, 5*time.Second)
 	if c.Classifier == nil {
 		c.Classifier = core.DefaultClassifier
 	}
 	if c.Observer == nil {
 		c.Observer = func(ExecInfo) {}
 	}
-	if c.Logger == nil {
-		c.Logger = core.DefaultLogger()
-	}
+	c.Logger = cmp.Or(c.Logger, core.DefaultLogger())
 	if c.Node == "" {
 		host, _ := os.Hostname()
 		c.Node = fmt.Sprintf("%.100s/%d", host, os.Getpid())

@@ -1,6 +1,7 @@
 package httpkey
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -119,32 +120,23 @@ var (
 	}
 )
 
-func def[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
-}
-
 // withDefaults returns c with every zero field set to its default.
 func (c Config) withDefaults() Config {
-	if c.Logger == nil {
-		c.Logger = core.DefaultLogger()
-	}
-	def(&c.Keys.Wait, defaultWait)
+	c.Logger = cmp.Or(c.Logger, core.DefaultLogger())
+	c.Keys.Wait = cmp.Or(c.Keys.Wait, defaultWait)
 	c.Keys.Wait = max(c.Keys.Wait, 0)
-	def(&c.Keys.MaxResult, 1<<20)
-	def(&c.Keys.Lease, 30*time.Second) // the same defaults as in once.Config
-	def(&c.Keys.StoreTimeout, min(5*time.Second, c.Keys.Lease/2))
+	c.Keys.MaxResult = cmp.Or(c.Keys.MaxResult, 1<<20)
+	c.Keys.Lease = cmp.Or(c.Keys.Lease, 30*time.Second) // the same defaults as in once.Config
+	c.Keys.StoreTimeout = cmp.Or(c.Keys.StoreTimeout, min(5*time.Second, c.Keys.Lease/2))
 	if len(c.Methods) == 0 {
 		c.Methods = defaultMethods
 	}
-	def(&c.Header, "Idempotency-Key")
-	def(&c.ReplayedHeader, "Idempotency-Replayed")
+	c.Header = cmp.Or(c.Header, "Idempotency-Key")
+	c.ReplayedHeader = cmp.Or(c.ReplayedHeader, "Idempotency-Replayed")
 	if c.Route == nil {
 		c.Route = route
 	}
-	def(&c.MaxBody, 1<<20)
+	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
 	if c.Canonical == nil {
 		c.Canonical = func(_ *http.Request, body []byte) []byte { return body }
 	}
@@ -156,8 +148,8 @@ func (c Config) withDefaults() Config {
 		keep = append(keep, textproto.CanonicalMIMEHeaderKey(h))
 	}
 	c.KeepHeaders = keep
-	def(&c.ProblemType, defaultProblemType)
-	def(&c.ProblemDocs, defaultProblemDocs)
+	c.ProblemType = cmp.Or(c.ProblemType, defaultProblemType)
+	c.ProblemDocs = cmp.Or(c.ProblemDocs, defaultProblemDocs)
 	return c
 }
 

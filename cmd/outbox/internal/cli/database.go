@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -163,9 +164,7 @@ func (a *app) hintUnlisted(ctx context.Context, db *database, table, column, nam
 // break, and a file of variables has quotes that are not part of the value.
 func (a *app) address() string {
 	address := strings.TrimSpace(a.databaseURL)
-	if address == "" {
-		address = strings.TrimSpace(a.Getenv("DATABASE_URL"))
-	}
+	address = cmp.Or(address, strings.TrimSpace(a.Getenv("DATABASE_URL")))
 	for _, quote := range []string{`"`, "'"} {
 		if inside, ok := strings.CutPrefix(address, quote); ok {
 			address = strings.TrimSuffix(inside, quote)

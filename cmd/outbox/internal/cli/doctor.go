@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,9 +104,7 @@ so in its log.
 It changes nothing. Exit code 3 says that a check failed; with --strict a warning counts too.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if l.to == "" {
-				l.to = a.Getenv("OUTBOX_TO")
-			}
+			l.to = cmp.Or(l.to, a.Getenv("OUTBOX_TO"))
 			if l.to != "" {
 				if _, _, err := openerOf(l.to); err != nil {
 					return err
@@ -125,9 +124,7 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 			a.noteDatabase(db)
 			x := &examination{db: db, ob: ob, schema: a.schema, prefix: a.prefixOf(), limits: l, now: a.now}
 			x.effectsPrefix = a.effectsPrefix
-			if x.rabbitAPI == "" {
-				x.rabbitAPI = a.Getenv("OUTBOX_RABBITMQ_API")
-			}
+			x.rabbitAPI = cmp.Or(x.rabbitAPI, a.Getenv("OUTBOX_RABBITMQ_API"))
 			all := x.examine(ctx)
 			if err := a.print(findings{all}, func() { a.printFindings(all) }); err != nil {
 				return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -110,9 +111,7 @@ func (x *examination) keyLeases(ctx context.Context) (all []finding, err error) 
 	}
 	for _, scope := range slices.Sorted(maps.Keys(took)) {
 		held := x.lease
-		if held == 0 {
-			held = lease[scope]
-		}
+		held = cmp.Or(held, lease[scope])
 		slices.Sort(took[scope])
 		p99 := took[scope][(len(took[scope])*99-1)/100]
 		if held == 0 || p99 <= held {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -117,9 +118,7 @@ without --reason.`,
 		Example: "  outbox groups note 3f1c5a7be0d9a421 'billing drops v1, INC-42'",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if by.reason == "" {
-				by.reason = "a note"
-			}
+			by.reason = cmp.Or(by.reason, "a note")
 			return a.changeGroup(c, &by, args[0], groupChanged{Note: &args[1]}, "the note on group %s %s stored",
 				func(ctx context.Context, api *ops.API, req ops.GroupRequest) error {
 					return api.NoteGroup(ctx, args[1], req)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -88,9 +89,7 @@ func kindNamed(name string) kind {
 // withTables adds to an error of missing tables or columns of a kind what the database has in their
 // place, and what to do. It returns other errors as they are.
 func (db *database) withTables(ctx context.Context, k kind, schema, prefix string, err error) error {
-	if prefix == "" {
-		prefix = k.prefix
-	}
+	prefix = cmp.Or(prefix, k.prefix)
 	there, asked := db.hasTable(ctx, schema, prefix+k.table)
 	switch {
 	case asked == nil && !there:

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net"
@@ -29,9 +30,7 @@ ends with exit code 0, or with 3 if the relay answers that it is not well, or do
 		Example: "  outbox probe --listen :8080\n  OUTBOX_LISTEN=:8080 outbox probe --ready",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if listen == "" {
-				listen = a.Getenv("OUTBOX_LISTEN")
-			}
+			listen = cmp.Or(listen, a.Getenv("OUTBOX_LISTEN"))
 			host, port, err := net.SplitHostPort(listen)
 			if err != nil {
 				return usage("--listen %q: it is the address of the relay, such as :8080", listen)

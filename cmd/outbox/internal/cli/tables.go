@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -123,9 +124,7 @@ func (a *app) kindsOf(names []string) (chosen []kind, err error) {
 // placeOf is where the tables of a kind are.
 func (a *app) placeOf(k kind, d core.Dialect) place {
 	p := place{Dialect: d, Schema: a.schema, Prefix: a.prefix}
-	if p.Prefix == "" {
-		p.Prefix = k.prefix
-	}
+	p.Prefix = cmp.Or(p.Prefix, k.prefix)
 	return p
 }
 

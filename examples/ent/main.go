@@ -8,41 +8,26 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
 	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
 	_ "modernc.org/sqlite"             // driver "sqlite"
 
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/examples/ent/ent"
+	"github.com/ormoutbox/ormoutbox/examples/internal/demo"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-func main() {
-	dir, err := os.MkdirTemp("", "outbox-ent-")
-	if err == nil {
-		err = run(context.Background(), os.Stdout,
-			cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "orders.db")))
-		err = errors.Join(err, os.RemoveAll(dir))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "ent:", err)
-		os.Exit(1)
-	}
-}
+func main() { demo.Main("ent", run) }
 
 func run(ctx context.Context, out io.Writer, dsn string) error {
 	name, driver := dialect.Postgres, "pgx"
@@ -91,46 +76,12 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	relayed := make(chan error, 1)
 	go func() { relayed <- outbox.Run(relay) }()
 
-	err = serve(ctx, out, &Service{client: client, outbox: outbox})
+	err = demo.Serve(ctx, out, &Service{client: client, outbox: outbox})
 
 	consumed := make(chan error, 1)
-	go func() { consumed <- consume(out, messages) }() // after the relay only to keep the printed lines in order
+	go func() { consumed <- demo.Consume(out, messages) }() // after the relay only to keep the printed lines in order
 	// wait until all committed events are published; a server need not
 	err = errors.Join(err, outbox.Drain(ctx))
 	stopRelay()
 	return errors.Join(err, <-relayed, publisher.Close(ctx), <-consumed)
-}
-
-// serve places and pays one order, and another order is refused.
-func serve(ctx context.Context, out io.Writer, service *Service) error {
-	id, err := service.Place(ctx, "ada", 4200)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "placed %s for ada: 4200 cents\n", id)
-	if err := service.Pay(ctx, id); err != nil {
-		return err
-	}
-	fmt.Fprintln(out, "paid", id)
-	_, err = service.PlaceAndFail(ctx, "bob", 100)
-	fmt.Fprintln(out, "refused:", err)
-	return nil
-}
-
-// consume prints every event until the channel closes. Delivery is at least once: a consumer that
-// must not do its work twice records event.ID.
-func consume(out io.Writer, messages <-chan *message.Message) (problems error) {
-	count, refused := 0, "none"
-	for msg := range messages {
-		event, err := watermillbridge.EventFromMessage(msg)
-		problems = errors.Join(problems, err)
-		fmt.Fprintf(out, "consumer: %s %s %s\n", event.Type, event.AggregateID, event.Payload)
-		count++
-		if event.AggregateID != "order-1" {
-			refused = "some"
-		}
-		msg.Ack() // only after this is the event done
-	}
-	fmt.Fprintf(out, "%d events, %s of the refused order\n", count, refused)
-	return problems
 }

@@ -10,7 +10,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,8 +17,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"gorm.io/driver/postgres"
@@ -27,20 +24,11 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 	_ "modernc.org/sqlite" // driver "sqlite"
+
+	"github.com/ormoutbox/ormoutbox/examples/internal/demo"
 )
 
-func main() {
-	dir, err := os.MkdirTemp("", "outbox-payment-")
-	if err == nil {
-		err = run(context.Background(), os.Stdout,
-			cmp.Or(os.Getenv("DATABASE_URL"), "file:"+filepath.Join(dir, "payments.db")))
-		err = errors.Join(err, os.RemoveAll(dir))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "payment:", err)
-		os.Exit(1)
-	}
-}
+func main() { demo.Main("payment", run) }
 
 func run(ctx context.Context, out io.Writer, dsn string) error {
 	dialector := postgres.Open(dsn)

@@ -20,6 +20,7 @@ require (
 	github.com/pandatix/go-abnf v0.5.5 // indirect
 	github.com/stretchr/testify v1.12.1 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/tools v0.52.0 // indirect
 )
 
 require github.com/grafana/grafana-foundation-sdk/go v0.0.22

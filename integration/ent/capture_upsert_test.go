@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/coupon"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
@@ -74,15 +74,15 @@ func TestEntCaptureDoNothing(t *testing.T) {
 					entsql.ConflictColumns(order.FieldName),
 				).DoNothing().Exec(t.Context()), sql.ErrNoRows)
 			fixture.NoError(t,
-				tx.Coupon.Create().SetID("new").OnConflict(
-					entsql.ConflictColumns(coupon.FieldID),
+				tx.Document.Create().SetID("new").OnConflict(
+					entsql.ConflictColumns(document.FieldID),
 				).DoNothing().Exec(t.Context()))
 			bulk := tx.Order.CreateBulk(tx.Order.Create().SetName("a"),
 				tx.Order.Create().SetName("b")).OnConflict(entsql.ConflictColumns(order.FieldName)).DoNothing()
 			fixture.WantError(t, bulk.Exec(t.Context()), core.ErrNoAggregateID)
 			return nil
 		}))
-		e.wantRows(t, "Order.create 1", "Coupon.upsert new")
+		e.wantRows(t, "Order.create 1", "Document.upsert new")
 		e.WantCount(t, "e_orders", 1)
 	})
 }
@@ -101,7 +101,7 @@ func TestEntCaptureUpsertInBulk(t *testing.T) {
 				event.AggregateID, _ = m.Name()
 			}
 			return []core.Event{event}, nil
-		}), onCoupons()))
+		}), onDocuments()))
 		e.plainOrder(t, "b")
 		bulk := func() error {
 			return e.inTx(t, func(tx *entclient.Tx) error {
@@ -125,17 +125,17 @@ func TestEntCaptureUpsertInBulk(t *testing.T) {
 		named = true
 		fixture.NoError(t, bulk())
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error { // ids of the application
-			return tx.Coupon.CreateBulk(tx.Coupon.Create().SetID("X"), tx.Coupon.Create().SetID("Y")).
-				OnConflict(entsql.ConflictColumns(coupon.FieldID)).UpdateNewValues().Exec(t.Context())
+			return tx.Document.CreateBulk(tx.Document.Create().SetID("X"), tx.Document.Create().SetID("Y")).
+				OnConflict(entsql.ConflictColumns(document.FieldID)).UpdateNewValues().Exec(t.Context())
 		}))
-		e.wantRows(t, "upsert a", "upsert b", "coupon.upsert X", "coupon.upsert Y")
+		e.wantRows(t, "upsert a", "upsert b", "document.upsert X", "document.upsert Y")
 	})
 }
 
-func onCoupons() entoutbox.Mapper {
+func onDocuments() entoutbox.Mapper {
 	return entoutbox.OnMutation(func(
-		ctx context.Context, _ *entclient.CouponMutation, _ ent.Value,
+		ctx context.Context, _ *entclient.DocumentMutation, _ ent.Value,
 	) ([]core.Event, error) {
-		return []core.Event{{Type: "coupon." + entoutbox.OpOf(ctx).String()}}, nil
+		return []core.Event{{Type: "document." + entoutbox.OpOf(ctx).String()}}, nil
 	})
 }

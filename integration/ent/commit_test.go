@@ -10,11 +10,13 @@ import (
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
+	"entgo.io/ent/dialect/sql/schema"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/migrate"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -126,14 +128,14 @@ func TestEntNotWrapped(t *testing.T) {
 		fixture.NoError(t, err)
 		fixture.WantError(t, e.ob.Publish(t.Context(), tx, fixture.Event("x")), core.ErrNotInstalled)
 		fixture.WantError(t, tx.Order.Create().SetName("a").Exec(t.Context()), core.ErrNotInstalled)
-		_, err = tx.ExecContext(t.Context(), "INSERT INTO e_tags (name) VALUES ('alive')")
+		_, err = tx.ExecContext(t.Context(), "INSERT INTO capture_items (name, note, stock) VALUES ('alive', '', 0)")
 		fixture.NoError(t, err)
 		fixture.NoError(t, tx.Commit())
 		fixture.WantError(t, entoutbox.WithTx(t.Context(), bare.Tx,
 			func(context.Context, *entclient.Tx) error { return nil }), core.ErrNotInstalled)
 		fixture.Check(t, calls <= 0, "the mapper was called")
 		e.WantCount(t, "e_orders", 0)
-		e.WantCount(t, "e_tags", 1)
+		e.WantCount(t, "capture_items", 1)
 	})
 }
 
@@ -147,7 +149,7 @@ func TestEntSavepointByHand(t *testing.T) {
 			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
 			for _, query := range []string{"SAVEPOINT q", "", "ROLLBACK TO SAVEPOINT q"} {
 				if query == "" {
-					fixture.NoError(t, tx.Tag.Create().SetName("ghost").Exec(t.Context()))
+					fixture.NoError(t, tx.Item.Create().SetName("ghost").Exec(t.Context()))
 					continue
 				}
 				_, err := tx.ExecContext(t.Context(), query)
@@ -157,7 +159,7 @@ func TestEntSavepointByHand(t *testing.T) {
 		}))
 		e.wantRows(t, "Order.create 1", "said")
 		e.WantHot(t, "Order.create", "said")
-		e.WantCount(t, "e_tags", 0)
+		e.WantCount(t, "capture_items", 0)
 	})
 }
 
@@ -201,7 +203,7 @@ func TestEntMutationInAnotherTransaction(t *testing.T) {
 		e := openEnt(t, db)
 		client := entplain.NewClient(entplain.Driver(e.ob.Driver()))
 		migrateEnt.Lock()
-		fixture.NoError(t, client.Schema.Create(t.Context()))
+		fixture.NoError(t, migrate.Create(t.Context(), client.Schema, []*schema.Table{migrate.ENotesTable}))
 		migrateEnt.Unlock()
 		client.Use(e.ob.Hook(onAny(nil)))
 		fixture.NoError(t, entoutbox.WithTx(t.Context(), client.Tx, func(ctx context.Context, tx *entplain.Tx) error {
@@ -245,7 +247,7 @@ func TestEntWithoutExecQuery(t *testing.T) {
 		e.RunRelay(t)
 		client := entplain.NewClient(entplain.Driver(e.ob.Driver()))
 		migrateEnt.Lock()
-		fixture.NoError(t, client.Schema.Create(t.Context()))
+		fixture.NoError(t, migrate.Create(t.Context(), client.Schema, []*schema.Table{migrate.ENotesTable}))
 		migrateEnt.Unlock()
 		client.Use(e.ob.Hook(entoutbox.OnMutation(func(
 			ctx context.Context, m *entplain.NoteMutation, _ ent.Value,
@@ -395,7 +397,7 @@ func TestEntClientStaysUsable(t *testing.T) {
 		fixture.NoError(t, err)
 		debug := entclient.NewClient(entclient.Driver(ob.Driver()))
 		fixture.NoError(t, entoutbox.WithTx(t.Context(), debug.Tx, func(ctx context.Context, tx *entclient.Tx) error {
-			fixture.NoError(t, tx.Tag.Create().SetName("x").Exec(ctx))
+			fixture.NoError(t, tx.Item.Create().SetName("x").Exec(ctx))
 			return ob.Publish(ctx, tx, fixture.Event("said"))
 		}))
 		if log := strings.Join(said, "\n"); !strings.Contains(log, "INSERT INTO") ||

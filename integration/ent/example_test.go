@@ -14,11 +14,10 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/entoutbox/entschema"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
-	"github.com/ormoutbox/ormoutbox/integration/internal/enttables"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entplain"
 )
 
 // printed is a publisher that prints each event.
@@ -217,19 +216,18 @@ func Example_entTransactor() {
 	// 1
 }
 
-// Ent's migration creates the tables, which the schema folder declares with the mixins of
-// entschema.
+// Ent's migration creates the tables that the schema folder declares with the mixins of entschema.
+// The folder of this client has two of the seven.
 func Example_entMigrateOptions() {
 	ctx := context.Background()
 	drv, closeDriver := exampleDriver()
 	defer closeDriver()
 	ob, err := entoutbox.New(drv, entoutbox.Config{})
 	must(err)
-	client := enttables.NewClient(enttables.Driver(ob.Driver()))
+	client := entplain.NewClient(entplain.Driver(ob.Driver()))
 	must(client.Schema.Create(ctx, entschema.MigrateOptions("")...))
 
-	must(ob.Outbox().Repository().(*sqloutbox.Repository).Check(ctx)) // a process does this at its start
-	must(entoutbox.WithTx(ctx, client.Tx, func(ctx context.Context, _ *enttables.Tx) error {
+	must(entoutbox.WithTx(ctx, client.Tx, func(ctx context.Context, _ *entplain.Tx) error {
 		return ob.Publish(ctx, nil, core.Event{Type: "order.placed", AggregateID: "7"})
 	}))
 	row := client.OutboxEvent.Query().OnlyX(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/coupon"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
@@ -26,21 +26,21 @@ func TestEntHookOfATypeAndOtherTypesInItsContext(t *testing.T) {
 	for name, aside := range map[string]func(ctx context.Context, e *entEnv, m *entclient.OrderMutation) error{
 		"a create": func(ctx context.Context, _ *entEnv, m *entclient.OrderMutation) error {
 			name, _ := m.Name()
-			return m.Client().Coupon.Create().SetID(name).Exec(ctx)
+			return m.Client().Document.Create().SetID(name).Exec(ctx)
 		},
 		"a create with a generated id": func(ctx context.Context, _ *entEnv, m *entclient.OrderMutation) error {
-			return m.Client().Tag.Create().SetName("x").Exec(ctx)
+			return m.Client().Item.Create().SetNote("x").Exec(ctx)
 		},
 		"two at once": func(ctx context.Context, _ *entEnv, m *entclient.OrderMutation) error {
 			c := m.Client()
-			return c.Tag.CreateBulk(c.Tag.Create().SetName("x"), c.Tag.Create().SetName("y")).Exec(ctx)
+			return c.Item.CreateBulk(c.Item.Create().SetNote("x"), c.Item.Create().SetNote("y")).Exec(ctx)
 		},
 		"an upsert that changes nothing": func(ctx context.Context, e *entEnv, m *entclient.OrderMutation) error {
-			create := m.Client().Coupon.Create().SetID("there")
+			create := m.Client().Document.Create().SetID("there")
 			if e.db.Dialect == core.MySQL {
-				return create.OnConflict(entsql.ConflictColumns(coupon.FieldID), entsql.ResolveWithIgnore()).Exec(ctx)
+				return create.OnConflict(entsql.ConflictColumns(document.FieldID), entsql.ResolveWithIgnore()).Exec(ctx)
 			}
-			err := create.OnConflict(entsql.ConflictColumns(coupon.FieldID)).DoNothing().Exec(ctx)
+			err := create.OnConflict(entsql.ConflictColumns(document.FieldID)).DoNothing().Exec(ctx)
 			if errors.Is(err, sql.ErrNoRows) {
 				return nil
 			}
@@ -49,7 +49,7 @@ func TestEntHookOfATypeAndOtherTypesInItsContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachEnt(t, func(t *testing.T, e *entEnv) {
-				fixture.NoError(t, e.Coupon.Create().SetID("there").Exec(t.Context()))
+				fixture.NoError(t, e.Document.Create().SetID("there").Exec(t.Context()))
 				e.Order.Use(e.ob.Hook(onOrders()),
 					orderHook(func(
 						ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
@@ -70,14 +70,14 @@ func TestEntHookOfATypeAndOtherTypesInItsContext(t *testing.T) {
 	}
 }
 
-// The same holds for tags of the order, whose rows are in a table of their own, and for changes
+// The same holds for items of the order, whose rows are in a table of their own, and for changes
 // after the mutation.
 func TestEntHookOfATypeAndEdges(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		tag := e.Tag.Create().SetName("x").SaveX(t.Context())
+		item := e.Item.Create().SetName("x").SaveX(t.Context())
 		aside := func(ctx context.Context, m *entclient.OrderMutation, name string) error {
-			return m.Client().Ticket.Create().SetSeat(name).Exec(ctx)
+			return m.Client().Line.Create().SetSku(name).Exec(ctx)
 		}
 		e.Order.Use(e.ob.Hook(onOrders()),
 			orderHook(func(
@@ -93,9 +93,9 @@ func TestEntHookOfATypeAndEdges(t *testing.T) {
 				return v, aside(ctx, m, "after")
 			}))
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
-			fixture.NoError(t, tx.Order.Create().SetName("a").AddTags(tag).Exec(t.Context()))
-			return tx.Order.CreateBulk(tx.Order.Create().SetName("b").AddTags(tag),
-				tx.Order.Create().SetName("c").AddTags(tag)).Exec(t.Context())
+			fixture.NoError(t, tx.Order.Create().SetName("a").AddItems(item).Exec(t.Context()))
+			return tx.Order.CreateBulk(tx.Order.Create().SetName("b").AddItems(item),
+				tx.Order.Create().SetName("c").AddItems(item)).Exec(t.Context())
 		}))
 		e.wantRowsInAnyOrder(t, "create.a 1", "create.b 2", "create.c 3")
 	})

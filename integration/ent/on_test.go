@@ -29,12 +29,12 @@ func TestEntOn(t *testing.T) {
 			o, err := tx.Order.Create().SetName("a").Save(t.Context())
 			fixture.NoError(t, err)
 			id = o.ID
-			fixture.NoError(t, tx.Tag.Create().SetName("another type").Exec(t.Context()))
+			fixture.NoError(t, tx.Item.Create().SetName("another type").Exec(t.Context()))
 			fixture.NoError(t, o.Update().SetName("b").Exec(t.Context()))
 			return tx.Order.DeleteOne(o).Exec(t.Context())
 		}))
 		key := fmt.Sprint(" ", id)
-		e.wantRows(t, "Order.create"+key, `create "a"`+key, "Tag.create 1", "Order.update"+key, `update "b"`+key,
+		e.wantRows(t, "Order.create"+key, `create "a"`+key, "Item.create 1", "Order.update"+key, `update "b"`+key,
 			"Order.delete"+key, `delete ""`+key)
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
@@ -319,9 +319,9 @@ func TestEntUpdateOneThatChangesNothing(t *testing.T) {
 			fixture.NoError(t, tx.Order.UpdateOneID(1).SetStatus("placed").Exec(t.Context())) // the same value
 			fixture.NoError(t,
 				tx.Order.UpdateOneID(1).Where(order.Status("placed")).SetStatus("paid").AddCents(3).Exec(t.Context()))
-			tag, err := tx.Tag.Create().SetName("x").Save(t.Context())
+			shared, err := tx.Item.Create().SetName("x").Save(t.Context())
 			fixture.NoError(t, err)
-			return tx.Order.UpdateOneID(1).AddTags(tag).Exec(t.Context()) // an edge in another table
+			return tx.Order.UpdateOneID(1).AddItems(shared).Exec(t.Context()) // an edge in another table
 		}))
 		want := []string{"update.a 1", "update.a 1", "update.a 1"}
 		if e.db.Dialect == core.MySQL {
@@ -394,12 +394,12 @@ func TestEntResolveRowsOfACondition(t *testing.T) {
 		e.plainOrder(t, "a")
 		e.plainOrder(t, "b")
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
-			tag, err := tx.Tag.Create().SetName("x").Save(t.Context())
+			shared, err := tx.Item.Create().SetName("x").Save(t.Context())
 			fixture.NoError(t, err)
-			return tx.Order.UpdateOneID(2).AddTags(tag).Exec(t.Context())
+			return tx.Order.UpdateOneID(2).AddItems(shared).Exec(t.Context())
 		}))
 		err := e.inTx(t, func(tx *entclient.Tx) error {
-			return tx.Order.Update().Where(order.HasTagsWith(tag.Name("x"))).SetCents(9).Exec(t.Context())
+			return tx.Order.Update().Where(order.HasItemsWith(item.Name("x"))).SetCents(9).Exec(t.Context())
 		})
 		if e.db.Dialect == core.SQLite {
 			fixture.NoError(t, err)

@@ -11,17 +11,20 @@ import (
 	"time"
 
 	atlasmigrate "ariga.io/atlas/sql/migrate"
+	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
 	entmigrate "entgo.io/ent/dialect/sql/schema"
+	"entgo.io/ent/entc/gen"
+	"entgo.io/ent/entc/load"
+	"entgo.io/ent/schema/field"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/entoutbox/entschema"
-	"github.com/ormoutbox/ormoutbox/integration/internal/enttables"
-	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/migrate"
-	"github.com/ormoutbox/ormoutbox/integration/internal/enttables/outboxkey"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entplain"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxkey"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -173,11 +176,55 @@ func TestEntSchemaUpgrade(t *testing.T) {
 	})
 }
 
+// The types that an application declares in its schema folder.
+type (
+	OutboxEvent struct{ ent.Schema }
+	OutboxKey   struct{ ent.Schema }
+	OutboxAudit struct{ ent.Schema }
+	OutboxRelay struct{ ent.Schema }
+	OutboxPlan  struct{ ent.Schema }
+	OutboxPause struct{ ent.Schema }
+	OutboxGroup struct{ ent.Schema }
+)
+
+func (OutboxEvent) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Event{}} }
+func (OutboxKey) Mixin() []ent.Mixin   { return []ent.Mixin{entschema.Key{}} }
+func (OutboxAudit) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Audit{}} }
+func (OutboxRelay) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Relay{}} }
+func (OutboxPlan) Mixin() []ent.Mixin  { return []ent.Mixin{entschema.Plan{}} }
+func (OutboxPause) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Pause{}} }
+func (OutboxGroup) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Group{}} }
+
+// outboxTables returns the tables that Ent would write into the generated package migrate.
+func outboxTables(t *testing.T) []*entmigrate.Table {
+	t.Helper()
+	var schemas []*load.Schema
+	for _, declared := range []ent.Interface{
+		OutboxEvent{}, OutboxKey{}, OutboxAudit{}, OutboxRelay{}, OutboxPlan{}, OutboxPause{}, OutboxGroup{},
+	} {
+		text, err := load.MarshalSchema(declared)
+		fixture.NoError(t, err)
+		s, err := load.UnmarshalSchema(text)
+		fixture.NoError(t, err)
+		schemas = append(schemas, s)
+	}
+	storage, err := gen.NewStorage("sql")
+	fixture.NoError(t, err)
+	graph, err := gen.NewGraph(&gen.Config{
+		Package: "ent", Storage: storage, IDType: &field.TypeInfo{Type: field.TypeInt},
+	}, schemas...)
+	fixture.NoError(t, err)
+	tables, err := graph.Tables()
+	fixture.NoError(t, err)
+	return tables
+}
+
 // entTables is a database whose outbox tables belong to Ent's migration.
 type entTables struct {
-	*enttables.Client
-	pool *sql.DB
-	ob   *entoutbox.Outbox
+	*entplain.Client
+	pool   *sql.DB
+	ob     *entoutbox.Outbox
+	tables []*entmigrate.Table
 }
 
 func openEntTables(t *testing.T, db testdb.DB) *entTables {
@@ -185,20 +232,25 @@ func openEntTables(t *testing.T, db testdb.DB) *entTables {
 	if db.Dialect == core.SQLite {
 		db.DSN += "&_pragma=foreign_keys(1)"
 	}
-	e := &entTables{pool: db.Open(t)}
+	e := &entTables{pool: db.Open(t), tables: outboxTables(t)}
 	var err error
 	e.ob, err = entoutbox.New(entsql.OpenDB(adapters.EntDialect(db), e.pool), entoutbox.Config{})
 	fixture.NoError(t, err)
-	e.Client = enttables.NewClient(enttables.Driver(e.ob.Driver()))
+	e.Client = entplain.NewClient(entplain.Driver(e.ob.Driver()))
 	return e
 }
 
 func (e *entTables) migrate(t *testing.T) {
 	t.Helper()
-	migrateEnt.Lock()
-	defer migrateEnt.Unlock()
-	options := append(entschema.MigrateOptions(""), entmigrate.WithDropColumn(true), entmigrate.WithDropIndex(true))
-	fixture.NoError(t, e.Schema.Create(t.Context(), options...))
+	e.create(t, append(entschema.MigrateOptions(""), entmigrate.WithDropColumn(true), entmigrate.WithDropIndex(true))...)
+}
+
+// create does what Schema.Create of a generated client does.
+func (e *entTables) create(t *testing.T, options ...entmigrate.MigrateOption) {
+	t.Helper()
+	m, err := entmigrate.NewMigrate(e.ob.Driver(), options...)
+	fixture.NoError(t, err)
+	fixture.NoError(t, m.Create(t.Context(), e.tables...))
 }
 
 // The tables work, and the generated types read them.
@@ -208,7 +260,7 @@ func TestEntSchemaIsUsable(t *testing.T) {
 		e := openEntTables(t, db)
 		e.migrate(t)
 		before := time.Now().Add(-time.Hour)
-		fixture.NoError(t, entoutbox.WithTx(t.Context(), e.Tx, func(ctx context.Context, _ *enttables.Tx) error {
+		fixture.NoError(t, entoutbox.WithTx(t.Context(), e.Tx, func(ctx context.Context, _ *entplain.Tx) error {
 			return e.ob.Publish(ctx, nil, core.Event{
 				Type: "order.placed", AggregateType: "order", AggregateID: "7",
 				Headers: map[string]string{"trace": "x"}, Payload: []byte("{}"),
@@ -239,9 +291,7 @@ func TestEntSchemaWithoutOptions(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		e := openEntTables(t, db)
-		migrateEnt.Lock()
-		fixture.NoError(t, e.Schema.Create(t.Context()))
-		migrateEnt.Unlock()
+		e.create(t)
 		repo, err := sqloutbox.New(e.pool, sqloutbox.Config{Dialect: db.Dialect})
 		fixture.NoError(t, err)
 		err = repo.Check(t.Context())
@@ -260,14 +310,12 @@ func TestEntSchemaVersioned(t *testing.T) {
 		clean, applied := openEntTables(t, db.Another(t)), openEntTables(t, db.Another(t))
 		dir, err := atlasmigrate.NewLocalDir(t.TempDir())
 		fixture.NoError(t, err)
-		migrateEnt.Lock()
-		defer migrateEnt.Unlock()
 		for range 2 { // the second run has nothing left to write
 			m, err := entmigrate.NewMigrate(clean.ob.Driver(), append(entschema.MigrateOptions(""),
 				entmigrate.WithDir(dir), entmigrate.WithMigrationMode(entmigrate.ModeReplay),
 				entmigrate.WithFormatter(atlasmigrate.DefaultFormatter))...)
 			fixture.NoError(t, err)
-			if err := m.NamedDiff(t.Context(), "outbox", migrate.Tables...); !errors.Is(err, atlasmigrate.ErrNoPlan) {
+			if err := m.NamedDiff(t.Context(), "outbox", clean.tables...); !errors.Is(err, atlasmigrate.ErrNoPlan) {
 				fixture.NoError(t, err)
 			}
 		}

@@ -26,7 +26,7 @@ func TestEntWithTx(t *testing.T) {
 			fixture.WantError(t, e.Order.Create().SetName("aside").Exec(ctx), core.ErrNoTransaction)
 			fixture.WantError(t, entoutbox.WithTx(ctx, e.Tx, func(ctx context.Context, inner *entclient.Tx) error {
 				fixture.Check(t, inner == tx, "another transaction in the savepoint")
-				fixture.NoError(t, inner.Tag.Create().SetName("ghost").Exec(ctx))
+				fixture.NoError(t, inner.Item.Create().SetName("ghost").Exec(ctx))
 				return fixture.ErrNoStock
 			}), fixture.ErrNoStock)
 			same, err := entoutbox.FromContext[*entclient.Tx](ctx)
@@ -55,7 +55,7 @@ func TestEntWithTx(t *testing.T) {
 		e.wantRows(t, "Order.create 1", "said")
 		e.WantHot(t, "Order.create", "said")
 		e.WantCount(t, "e_orders", 1)
-		e.WantCount(t, "e_tags", 0)
+		e.WantCount(t, "capture_items", 0)
 	})
 }
 

@@ -16,14 +16,11 @@ import (
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/coupon"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/secret"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/ticket"
 
 	stdsql "database/sql"
 )
@@ -33,8 +30,6 @@ type Client struct {
 	config
 	// Schema is the client for creating, migrating and dropping schema.
 	Schema *migrate.Schema
-	// Coupon is the client for interacting with the Coupon builders.
-	Coupon *CouponClient
 	// Document is the client for interacting with the Document builders.
 	Document *DocumentClient
 	// Item is the client for interacting with the Item builders.
@@ -45,10 +40,6 @@ type Client struct {
 	Order *OrderClient
 	// Secret is the client for interacting with the Secret builders.
 	Secret *SecretClient
-	// Tag is the client for interacting with the Tag builders.
-	Tag *TagClient
-	// Ticket is the client for interacting with the Ticket builders.
-	Ticket *TicketClient
 }
 
 // NewClient creates a new client configured with the given options.
@@ -60,14 +51,11 @@ func NewClient(opts ...Option) *Client {
 
 func (c *Client) init() {
 	c.Schema = migrate.NewSchema(c.driver)
-	c.Coupon = NewCouponClient(c.config)
 	c.Document = NewDocumentClient(c.config)
 	c.Item = NewItemClient(c.config)
 	c.Line = NewLineClient(c.config)
 	c.Order = NewOrderClient(c.config)
 	c.Secret = NewSecretClient(c.config)
-	c.Tag = NewTagClient(c.config)
-	c.Ticket = NewTicketClient(c.config)
 }
 
 type (
@@ -160,14 +148,11 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 	return &Tx{
 		ctx:      ctx,
 		config:   cfg,
-		Coupon:   NewCouponClient(cfg),
 		Document: NewDocumentClient(cfg),
 		Item:     NewItemClient(cfg),
 		Line:     NewLineClient(cfg),
 		Order:    NewOrderClient(cfg),
 		Secret:   NewSecretClient(cfg),
-		Tag:      NewTagClient(cfg),
-		Ticket:   NewTicketClient(cfg),
 	}, nil
 }
 
@@ -187,21 +172,18 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 	return &Tx{
 		ctx:      ctx,
 		config:   cfg,
-		Coupon:   NewCouponClient(cfg),
 		Document: NewDocumentClient(cfg),
 		Item:     NewItemClient(cfg),
 		Line:     NewLineClient(cfg),
 		Order:    NewOrderClient(cfg),
 		Secret:   NewSecretClient(cfg),
-		Tag:      NewTagClient(cfg),
-		Ticket:   NewTicketClient(cfg),
 	}, nil
 }
 
 // Debug returns a new debug-client. It's used to get verbose logging on specific operations.
 //
 //	client.Debug().
-//		Coupon.
+//		Document.
 //		Query().
 //		Count(ctx)
 func (c *Client) Debug() *Client {
@@ -223,28 +205,26 @@ func (c *Client) Close() error {
 // Use adds the mutation hooks to all the entity clients.
 // In order to add hooks to a specific client, call: `client.Node.Use(...)`.
 func (c *Client) Use(hooks ...Hook) {
-	for _, n := range []interface{ Use(...Hook) }{
-		c.Coupon, c.Document, c.Item, c.Line, c.Order, c.Secret, c.Tag, c.Ticket,
-	} {
-		n.Use(hooks...)
-	}
+	c.Document.Use(hooks...)
+	c.Item.Use(hooks...)
+	c.Line.Use(hooks...)
+	c.Order.Use(hooks...)
+	c.Secret.Use(hooks...)
 }
 
 // Intercept adds the query interceptors to all the entity clients.
 // In order to add interceptors to a specific client, call: `client.Node.Intercept(...)`.
 func (c *Client) Intercept(interceptors ...Interceptor) {
-	for _, n := range []interface{ Intercept(...Interceptor) }{
-		c.Coupon, c.Document, c.Item, c.Line, c.Order, c.Secret, c.Tag, c.Ticket,
-	} {
-		n.Intercept(interceptors...)
-	}
+	c.Document.Intercept(interceptors...)
+	c.Item.Intercept(interceptors...)
+	c.Line.Intercept(interceptors...)
+	c.Order.Intercept(interceptors...)
+	c.Secret.Intercept(interceptors...)
 }
 
 // Mutate implements the ent.Mutator interface.
 func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 	switch m := m.(type) {
-	case *CouponMutation:
-		return c.Coupon.mutate(ctx, m)
 	case *DocumentMutation:
 		return c.Document.mutate(ctx, m)
 	case *ItemMutation:
@@ -255,145 +235,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Order.mutate(ctx, m)
 	case *SecretMutation:
 		return c.Secret.mutate(ctx, m)
-	case *TagMutation:
-		return c.Tag.mutate(ctx, m)
-	case *TicketMutation:
-		return c.Ticket.mutate(ctx, m)
 	default:
 		return nil, fmt.Errorf("entclient: unknown mutation type %T", m)
-	}
-}
-
-// CouponClient is a client for the Coupon schema.
-type CouponClient struct {
-	config
-}
-
-// NewCouponClient returns a client for the Coupon from the given config.
-func NewCouponClient(c config) *CouponClient {
-	return &CouponClient{config: c}
-}
-
-// Use adds a list of mutation hooks to the hooks stack.
-// A call to `Use(f, g, h)` equals to `coupon.Hooks(f(g(h())))`.
-func (c *CouponClient) Use(hooks ...Hook) {
-	c.hooks.Coupon = append(c.hooks.Coupon, hooks...)
-}
-
-// Intercept adds a list of query interceptors to the interceptors stack.
-// A call to `Intercept(f, g, h)` equals to `coupon.Intercept(f(g(h())))`.
-func (c *CouponClient) Intercept(interceptors ...Interceptor) {
-	c.inters.Coupon = append(c.inters.Coupon, interceptors...)
-}
-
-// Create returns a builder for creating a Coupon entity.
-func (c *CouponClient) Create() *CouponCreate {
-	mutation := newCouponMutation(c.config, OpCreate)
-	return &CouponCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// CreateBulk returns a builder for creating a bulk of Coupon entities.
-func (c *CouponClient) CreateBulk(builders ...*CouponCreate) *CouponCreateBulk {
-	return &CouponCreateBulk{config: c.config, builders: builders}
-}
-
-// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
-// a builder and applies setFunc on it.
-func (c *CouponClient) MapCreateBulk(slice any, setFunc func(*CouponCreate, int)) *CouponCreateBulk {
-	rv := reflect.ValueOf(slice)
-	if rv.Kind() != reflect.Slice {
-		return &CouponCreateBulk{err: fmt.Errorf("calling to CouponClient.MapCreateBulk with wrong type %T, need slice", slice)}
-	}
-	builders := make([]*CouponCreate, rv.Len())
-	for i := 0; i < rv.Len(); i++ {
-		builders[i] = c.Create()
-		setFunc(builders[i], i)
-	}
-	return &CouponCreateBulk{config: c.config, builders: builders}
-}
-
-// Update returns an update builder for Coupon.
-func (c *CouponClient) Update() *CouponUpdate {
-	mutation := newCouponMutation(c.config, OpUpdate)
-	return &CouponUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOne returns an update builder for the given entity.
-func (c *CouponClient) UpdateOne(_m *Coupon) *CouponUpdateOne {
-	mutation := newCouponMutation(c.config, OpUpdateOne, withCoupon(_m))
-	return &CouponUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOneID returns an update builder for the given id.
-func (c *CouponClient) UpdateOneID(id string) *CouponUpdateOne {
-	mutation := newCouponMutation(c.config, OpUpdateOne, withCouponID(id))
-	return &CouponUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// Delete returns a delete builder for Coupon.
-func (c *CouponClient) Delete() *CouponDelete {
-	mutation := newCouponMutation(c.config, OpDelete)
-	return &CouponDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// DeleteOne returns a builder for deleting the given entity.
-func (c *CouponClient) DeleteOne(_m *Coupon) *CouponDeleteOne {
-	return c.DeleteOneID(_m.ID)
-}
-
-// DeleteOneID returns a builder for deleting the given entity by its id.
-func (c *CouponClient) DeleteOneID(id string) *CouponDeleteOne {
-	builder := c.Delete().Where(coupon.ID(id))
-	builder.mutation.id = &id
-	builder.mutation.op = OpDeleteOne
-	return &CouponDeleteOne{builder}
-}
-
-// Query returns a query builder for Coupon.
-func (c *CouponClient) Query() *CouponQuery {
-	return &CouponQuery{
-		config: c.config,
-		ctx:    &QueryContext{Type: TypeCoupon},
-		inters: c.Interceptors(),
-	}
-}
-
-// Get returns a Coupon entity by its id.
-func (c *CouponClient) Get(ctx context.Context, id string) (*Coupon, error) {
-	return c.Query().Where(coupon.ID(id)).Only(ctx)
-}
-
-// GetX is like Get, but panics if an error occurs.
-func (c *CouponClient) GetX(ctx context.Context, id string) *Coupon {
-	obj, err := c.Get(ctx, id)
-	if err != nil {
-		panic(err)
-	}
-	return obj
-}
-
-// Hooks returns the client hooks.
-func (c *CouponClient) Hooks() []Hook {
-	return c.hooks.Coupon
-}
-
-// Interceptors returns the client interceptors.
-func (c *CouponClient) Interceptors() []Interceptor {
-	return c.inters.Coupon
-}
-
-func (c *CouponClient) mutate(ctx context.Context, m *CouponMutation) (Value, error) {
-	switch m.Op() {
-	case OpCreate:
-		return (&CouponCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdate:
-		return (&CouponUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdateOne:
-		return (&CouponUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpDelete, OpDeleteOne:
-		return (&CouponDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
-	default:
-		return nil, fmt.Errorf("entclient: unknown Coupon mutation op: %q", m.Op())
 	}
 }
 
@@ -638,6 +481,22 @@ func (c *ItemClient) GetX(ctx context.Context, id int) *Item {
 	return obj
 }
 
+// QueryOrders queries the orders edge of a Item.
+func (c *ItemClient) QueryOrders(_m *Item) *OrderQuery {
+	query := (&OrderClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(item.Table, item.FieldID, id),
+			sqlgraph.To(order.Table, order.FieldID),
+			sqlgraph.Edge(sqlgraph.M2M, true, item.OrdersTable, item.OrdersPrimaryKey...),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
 // Hooks returns the client hooks.
 func (c *ItemClient) Hooks() []Hook {
 	return c.hooks.Item
@@ -724,7 +583,7 @@ func (c *LineClient) UpdateOne(_m *Line) *LineUpdateOne {
 }
 
 // UpdateOneID returns an update builder for the given id.
-func (c *LineClient) UpdateOneID(id int) *LineUpdateOne {
+func (c *LineClient) UpdateOneID(id uuid.UUID) *LineUpdateOne {
 	mutation := newLineMutation(c.config, OpUpdateOne, withLineID(id))
 	return &LineUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
 }
@@ -741,7 +600,7 @@ func (c *LineClient) DeleteOne(_m *Line) *LineDeleteOne {
 }
 
 // DeleteOneID returns a builder for deleting the given entity by its id.
-func (c *LineClient) DeleteOneID(id int) *LineDeleteOne {
+func (c *LineClient) DeleteOneID(id uuid.UUID) *LineDeleteOne {
 	builder := c.Delete().Where(line.ID(id))
 	builder.mutation.id = &id
 	builder.mutation.op = OpDeleteOne
@@ -758,33 +617,17 @@ func (c *LineClient) Query() *LineQuery {
 }
 
 // Get returns a Line entity by its id.
-func (c *LineClient) Get(ctx context.Context, id int) (*Line, error) {
+func (c *LineClient) Get(ctx context.Context, id uuid.UUID) (*Line, error) {
 	return c.Query().Where(line.ID(id)).Only(ctx)
 }
 
 // GetX is like Get, but panics if an error occurs.
-func (c *LineClient) GetX(ctx context.Context, id int) *Line {
+func (c *LineClient) GetX(ctx context.Context, id uuid.UUID) *Line {
 	obj, err := c.Get(ctx, id)
 	if err != nil {
 		panic(err)
 	}
 	return obj
-}
-
-// QueryOrder queries the order edge of a Line.
-func (c *LineClient) QueryOrder(_m *Line) *OrderQuery {
-	query := (&OrderClient{config: c.config}).Query()
-	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
-		id := _m.ID
-		step := sqlgraph.NewStep(
-			sqlgraph.From(line.Table, line.FieldID, id),
-			sqlgraph.To(order.Table, order.FieldID),
-			sqlgraph.Edge(sqlgraph.M2O, true, line.OrderTable, line.OrderColumn),
-		)
-		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
-		return fromV, nil
-	}
-	return query
 }
 
 // Hooks returns the client hooks.
@@ -936,15 +779,15 @@ func (c *OrderClient) QueryLines(_m *Order) *LineQuery {
 	return query
 }
 
-// QueryTags queries the tags edge of a Order.
-func (c *OrderClient) QueryTags(_m *Order) *TagQuery {
-	query := (&TagClient{config: c.config}).Query()
+// QueryItems queries the items edge of a Order.
+func (c *OrderClient) QueryItems(_m *Order) *ItemQuery {
+	query := (&ItemClient{config: c.config}).Query()
 	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
 		id := _m.ID
 		step := sqlgraph.NewStep(
 			sqlgraph.From(order.Table, order.FieldID, id),
-			sqlgraph.To(tag.Table, tag.FieldID),
-			sqlgraph.Edge(sqlgraph.M2M, false, order.TagsTable, order.TagsPrimaryKey...),
+			sqlgraph.To(item.Table, item.FieldID),
+			sqlgraph.Edge(sqlgraph.M2M, false, order.ItemsTable, order.ItemsPrimaryKey...),
 		)
 		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
 		return fromV, nil
@@ -1111,295 +954,13 @@ func (c *SecretClient) mutate(ctx context.Context, m *SecretMutation) (Value, er
 	}
 }
 
-// TagClient is a client for the Tag schema.
-type TagClient struct {
-	config
-}
-
-// NewTagClient returns a client for the Tag from the given config.
-func NewTagClient(c config) *TagClient {
-	return &TagClient{config: c}
-}
-
-// Use adds a list of mutation hooks to the hooks stack.
-// A call to `Use(f, g, h)` equals to `tag.Hooks(f(g(h())))`.
-func (c *TagClient) Use(hooks ...Hook) {
-	c.hooks.Tag = append(c.hooks.Tag, hooks...)
-}
-
-// Intercept adds a list of query interceptors to the interceptors stack.
-// A call to `Intercept(f, g, h)` equals to `tag.Intercept(f(g(h())))`.
-func (c *TagClient) Intercept(interceptors ...Interceptor) {
-	c.inters.Tag = append(c.inters.Tag, interceptors...)
-}
-
-// Create returns a builder for creating a Tag entity.
-func (c *TagClient) Create() *TagCreate {
-	mutation := newTagMutation(c.config, OpCreate)
-	return &TagCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// CreateBulk returns a builder for creating a bulk of Tag entities.
-func (c *TagClient) CreateBulk(builders ...*TagCreate) *TagCreateBulk {
-	return &TagCreateBulk{config: c.config, builders: builders}
-}
-
-// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
-// a builder and applies setFunc on it.
-func (c *TagClient) MapCreateBulk(slice any, setFunc func(*TagCreate, int)) *TagCreateBulk {
-	rv := reflect.ValueOf(slice)
-	if rv.Kind() != reflect.Slice {
-		return &TagCreateBulk{err: fmt.Errorf("calling to TagClient.MapCreateBulk with wrong type %T, need slice", slice)}
-	}
-	builders := make([]*TagCreate, rv.Len())
-	for i := 0; i < rv.Len(); i++ {
-		builders[i] = c.Create()
-		setFunc(builders[i], i)
-	}
-	return &TagCreateBulk{config: c.config, builders: builders}
-}
-
-// Update returns an update builder for Tag.
-func (c *TagClient) Update() *TagUpdate {
-	mutation := newTagMutation(c.config, OpUpdate)
-	return &TagUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOne returns an update builder for the given entity.
-func (c *TagClient) UpdateOne(_m *Tag) *TagUpdateOne {
-	mutation := newTagMutation(c.config, OpUpdateOne, withTag(_m))
-	return &TagUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOneID returns an update builder for the given id.
-func (c *TagClient) UpdateOneID(id int) *TagUpdateOne {
-	mutation := newTagMutation(c.config, OpUpdateOne, withTagID(id))
-	return &TagUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// Delete returns a delete builder for Tag.
-func (c *TagClient) Delete() *TagDelete {
-	mutation := newTagMutation(c.config, OpDelete)
-	return &TagDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// DeleteOne returns a builder for deleting the given entity.
-func (c *TagClient) DeleteOne(_m *Tag) *TagDeleteOne {
-	return c.DeleteOneID(_m.ID)
-}
-
-// DeleteOneID returns a builder for deleting the given entity by its id.
-func (c *TagClient) DeleteOneID(id int) *TagDeleteOne {
-	builder := c.Delete().Where(tag.ID(id))
-	builder.mutation.id = &id
-	builder.mutation.op = OpDeleteOne
-	return &TagDeleteOne{builder}
-}
-
-// Query returns a query builder for Tag.
-func (c *TagClient) Query() *TagQuery {
-	return &TagQuery{
-		config: c.config,
-		ctx:    &QueryContext{Type: TypeTag},
-		inters: c.Interceptors(),
-	}
-}
-
-// Get returns a Tag entity by its id.
-func (c *TagClient) Get(ctx context.Context, id int) (*Tag, error) {
-	return c.Query().Where(tag.ID(id)).Only(ctx)
-}
-
-// GetX is like Get, but panics if an error occurs.
-func (c *TagClient) GetX(ctx context.Context, id int) *Tag {
-	obj, err := c.Get(ctx, id)
-	if err != nil {
-		panic(err)
-	}
-	return obj
-}
-
-// QueryOrders queries the orders edge of a Tag.
-func (c *TagClient) QueryOrders(_m *Tag) *OrderQuery {
-	query := (&OrderClient{config: c.config}).Query()
-	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
-		id := _m.ID
-		step := sqlgraph.NewStep(
-			sqlgraph.From(tag.Table, tag.FieldID, id),
-			sqlgraph.To(order.Table, order.FieldID),
-			sqlgraph.Edge(sqlgraph.M2M, true, tag.OrdersTable, tag.OrdersPrimaryKey...),
-		)
-		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
-		return fromV, nil
-	}
-	return query
-}
-
-// Hooks returns the client hooks.
-func (c *TagClient) Hooks() []Hook {
-	return c.hooks.Tag
-}
-
-// Interceptors returns the client interceptors.
-func (c *TagClient) Interceptors() []Interceptor {
-	return c.inters.Tag
-}
-
-func (c *TagClient) mutate(ctx context.Context, m *TagMutation) (Value, error) {
-	switch m.Op() {
-	case OpCreate:
-		return (&TagCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdate:
-		return (&TagUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdateOne:
-		return (&TagUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpDelete, OpDeleteOne:
-		return (&TagDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
-	default:
-		return nil, fmt.Errorf("entclient: unknown Tag mutation op: %q", m.Op())
-	}
-}
-
-// TicketClient is a client for the Ticket schema.
-type TicketClient struct {
-	config
-}
-
-// NewTicketClient returns a client for the Ticket from the given config.
-func NewTicketClient(c config) *TicketClient {
-	return &TicketClient{config: c}
-}
-
-// Use adds a list of mutation hooks to the hooks stack.
-// A call to `Use(f, g, h)` equals to `ticket.Hooks(f(g(h())))`.
-func (c *TicketClient) Use(hooks ...Hook) {
-	c.hooks.Ticket = append(c.hooks.Ticket, hooks...)
-}
-
-// Intercept adds a list of query interceptors to the interceptors stack.
-// A call to `Intercept(f, g, h)` equals to `ticket.Intercept(f(g(h())))`.
-func (c *TicketClient) Intercept(interceptors ...Interceptor) {
-	c.inters.Ticket = append(c.inters.Ticket, interceptors...)
-}
-
-// Create returns a builder for creating a Ticket entity.
-func (c *TicketClient) Create() *TicketCreate {
-	mutation := newTicketMutation(c.config, OpCreate)
-	return &TicketCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// CreateBulk returns a builder for creating a bulk of Ticket entities.
-func (c *TicketClient) CreateBulk(builders ...*TicketCreate) *TicketCreateBulk {
-	return &TicketCreateBulk{config: c.config, builders: builders}
-}
-
-// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
-// a builder and applies setFunc on it.
-func (c *TicketClient) MapCreateBulk(slice any, setFunc func(*TicketCreate, int)) *TicketCreateBulk {
-	rv := reflect.ValueOf(slice)
-	if rv.Kind() != reflect.Slice {
-		return &TicketCreateBulk{err: fmt.Errorf("calling to TicketClient.MapCreateBulk with wrong type %T, need slice", slice)}
-	}
-	builders := make([]*TicketCreate, rv.Len())
-	for i := 0; i < rv.Len(); i++ {
-		builders[i] = c.Create()
-		setFunc(builders[i], i)
-	}
-	return &TicketCreateBulk{config: c.config, builders: builders}
-}
-
-// Update returns an update builder for Ticket.
-func (c *TicketClient) Update() *TicketUpdate {
-	mutation := newTicketMutation(c.config, OpUpdate)
-	return &TicketUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOne returns an update builder for the given entity.
-func (c *TicketClient) UpdateOne(_m *Ticket) *TicketUpdateOne {
-	mutation := newTicketMutation(c.config, OpUpdateOne, withTicket(_m))
-	return &TicketUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOneID returns an update builder for the given id.
-func (c *TicketClient) UpdateOneID(id uuid.UUID) *TicketUpdateOne {
-	mutation := newTicketMutation(c.config, OpUpdateOne, withTicketID(id))
-	return &TicketUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// Delete returns a delete builder for Ticket.
-func (c *TicketClient) Delete() *TicketDelete {
-	mutation := newTicketMutation(c.config, OpDelete)
-	return &TicketDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// DeleteOne returns a builder for deleting the given entity.
-func (c *TicketClient) DeleteOne(_m *Ticket) *TicketDeleteOne {
-	return c.DeleteOneID(_m.ID)
-}
-
-// DeleteOneID returns a builder for deleting the given entity by its id.
-func (c *TicketClient) DeleteOneID(id uuid.UUID) *TicketDeleteOne {
-	builder := c.Delete().Where(ticket.ID(id))
-	builder.mutation.id = &id
-	builder.mutation.op = OpDeleteOne
-	return &TicketDeleteOne{builder}
-}
-
-// Query returns a query builder for Ticket.
-func (c *TicketClient) Query() *TicketQuery {
-	return &TicketQuery{
-		config: c.config,
-		ctx:    &QueryContext{Type: TypeTicket},
-		inters: c.Interceptors(),
-	}
-}
-
-// Get returns a Ticket entity by its id.
-func (c *TicketClient) Get(ctx context.Context, id uuid.UUID) (*Ticket, error) {
-	return c.Query().Where(ticket.ID(id)).Only(ctx)
-}
-
-// GetX is like Get, but panics if an error occurs.
-func (c *TicketClient) GetX(ctx context.Context, id uuid.UUID) *Ticket {
-	obj, err := c.Get(ctx, id)
-	if err != nil {
-		panic(err)
-	}
-	return obj
-}
-
-// Hooks returns the client hooks.
-func (c *TicketClient) Hooks() []Hook {
-	return c.hooks.Ticket
-}
-
-// Interceptors returns the client interceptors.
-func (c *TicketClient) Interceptors() []Interceptor {
-	return c.inters.Ticket
-}
-
-func (c *TicketClient) mutate(ctx context.Context, m *TicketMutation) (Value, error) {
-	switch m.Op() {
-	case OpCreate:
-		return (&TicketCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdate:
-		return (&TicketUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdateOne:
-		return (&TicketUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpDelete, OpDeleteOne:
-		return (&TicketDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
-	default:
-		return nil, fmt.Errorf("entclient: unknown Ticket mutation op: %q", m.Op())
-	}
-}
-
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		Coupon, Document, Item, Line, Order, Secret, Tag, Ticket []ent.Hook
+		Document, Item, Line, Order, Secret []ent.Hook
 	}
 	inters struct {
-		Coupon, Document, Item, Line, Order, Secret, Tag, Ticket []ent.Interceptor
+		Document, Item, Line, Order, Secret []ent.Interceptor
 	}
 )
 

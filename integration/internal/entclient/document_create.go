@@ -28,15 +28,39 @@ func (_c *DocumentCreate) SetName(v string) *DocumentCreate {
 	return _c
 }
 
+// SetNillableName sets the "name" field if the given value is not nil.
+func (_c *DocumentCreate) SetNillableName(v *string) *DocumentCreate {
+	if v != nil {
+		_c.SetName(*v)
+	}
+	return _c
+}
+
 // SetNote sets the "note" field.
 func (_c *DocumentCreate) SetNote(v string) *DocumentCreate {
 	_c.mutation.SetNote(v)
 	return _c
 }
 
+// SetNillableNote sets the "note" field if the given value is not nil.
+func (_c *DocumentCreate) SetNillableNote(v *string) *DocumentCreate {
+	if v != nil {
+		_c.SetNote(*v)
+	}
+	return _c
+}
+
 // SetStock sets the "stock" field.
 func (_c *DocumentCreate) SetStock(v int64) *DocumentCreate {
 	_c.mutation.SetStock(v)
+	return _c
+}
+
+// SetNillableStock sets the "stock" field if the given value is not nil.
+func (_c *DocumentCreate) SetNillableStock(v *int64) *DocumentCreate {
+	if v != nil {
+		_c.SetStock(*v)
+	}
 	return _c
 }
 
@@ -53,6 +77,7 @@ func (_c *DocumentCreate) Mutation() *DocumentMutation {
 
 // Save creates the Document in the database.
 func (_c *DocumentCreate) Save(ctx context.Context) (*Document, error) {
+	_c.defaults()
 	return withHooks(ctx, _c.sqlSave, _c.mutation, _c.hooks)
 }
 
@@ -75,6 +100,22 @@ func (_c *DocumentCreate) Exec(ctx context.Context) error {
 func (_c *DocumentCreate) ExecX(ctx context.Context) {
 	if err := _c.Exec(ctx); err != nil {
 		panic(err)
+	}
+}
+
+// defaults sets the default values of the builder before save.
+func (_c *DocumentCreate) defaults() {
+	if _, ok := _c.mutation.Name(); !ok {
+		v := document.DefaultName()
+		_c.mutation.SetName(v)
+	}
+	if _, ok := _c.mutation.Note(); !ok {
+		v := document.DefaultNote
+		_c.mutation.SetNote(v)
+	}
+	if _, ok := _c.mutation.Stock(); !ok {
+		v := document.DefaultStock
+		_c.mutation.SetStock(v)
 	}
 }
 
@@ -400,6 +441,7 @@ func (_c *DocumentCreateBulk) Save(ctx context.Context) ([]*Document, error) {
 	for i := range _c.builders {
 		func(i int, root context.Context) {
 			builder := _c.builders[i]
+			builder.defaults()
 			var mut Mutator = MutateFunc(func(ctx context.Context, m Mutation) (Value, error) {
 				mutation, ok := m.(*DocumentMutation)
 				if !ok {

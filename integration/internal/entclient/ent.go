@@ -12,14 +12,11 @@ import (
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/coupon"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/secret"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/ticket"
 )
 
 // ent aliases to avoid import conflicts in user's code.
@@ -80,14 +77,11 @@ var (
 func checkColumn(t, c string) error {
 	initCheck.Do(func() {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
-			coupon.Table:   coupon.ValidColumn,
 			document.Table: document.ValidColumn,
 			item.Table:     item.ValidColumn,
 			line.Table:     line.ValidColumn,
 			order.Table:    order.ValidColumn,
 			secret.Table:   secret.ValidColumn,
-			tag.Table:      tag.ValidColumn,
-			ticket.Table:   ticket.ValidColumn,
 		})
 	})
 	return columnCheck(t, c)

@@ -1,10 +1,10 @@
-// Package entclient is a client that Ent generated for the tests, with the features sql/execquery,
-// sql/upsert and privacy.
+// Package entclient is a client that Ent generated for the tests, with the features sql/execquery
+// and sql/upsert.
 package entclient
 
 import stdsql "database/sql"
 
-//go:generate go run entgo.io/ent/cmd/ent@v0.14.5 generate --feature sql/execquery,sql/upsert,privacy ./schema
+//go:generate go run entgo.io/ent/cmd/ent@v0.14.5 generate --feature sql/execquery,sql/upsert ./schema
 
 // Ent sometimes writes a tx.go without this import, which does not compile. It always finds the
 // import in a file that it does not write: https://github.com/ent/ent/issues/4513.

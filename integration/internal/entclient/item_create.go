@@ -11,6 +11,7 @@ import (
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 )
 
 // ItemCreate is the builder for creating a Item entity.
@@ -27,9 +28,25 @@ func (_c *ItemCreate) SetName(v string) *ItemCreate {
 	return _c
 }
 
+// SetNillableName sets the "name" field if the given value is not nil.
+func (_c *ItemCreate) SetNillableName(v *string) *ItemCreate {
+	if v != nil {
+		_c.SetName(*v)
+	}
+	return _c
+}
+
 // SetNote sets the "note" field.
 func (_c *ItemCreate) SetNote(v string) *ItemCreate {
 	_c.mutation.SetNote(v)
+	return _c
+}
+
+// SetNillableNote sets the "note" field if the given value is not nil.
+func (_c *ItemCreate) SetNillableNote(v *string) *ItemCreate {
+	if v != nil {
+		_c.SetNote(*v)
+	}
 	return _c
 }
 
@@ -39,6 +56,29 @@ func (_c *ItemCreate) SetStock(v int64) *ItemCreate {
 	return _c
 }
 
+// SetNillableStock sets the "stock" field if the given value is not nil.
+func (_c *ItemCreate) SetNillableStock(v *int64) *ItemCreate {
+	if v != nil {
+		_c.SetStock(*v)
+	}
+	return _c
+}
+
+// AddOrderIDs adds the "orders" edge to the Order entity by IDs.
+func (_c *ItemCreate) AddOrderIDs(ids ...int) *ItemCreate {
+	_c.mutation.AddOrderIDs(ids...)
+	return _c
+}
+
+// AddOrders adds the "orders" edges to the Order entity.
+func (_c *ItemCreate) AddOrders(v ...*Order) *ItemCreate {
+	ids := make([]int, len(v))
+	for i := range v {
+		ids[i] = v[i].ID
+	}
+	return _c.AddOrderIDs(ids...)
+}
+
 // Mutation returns the ItemMutation object of the builder.
 func (_c *ItemCreate) Mutation() *ItemMutation {
 	return _c.mutation
@@ -46,6 +86,7 @@ func (_c *ItemCreate) Mutation() *ItemMutation {
 
 // Save creates the Item in the database.
 func (_c *ItemCreate) Save(ctx context.Context) (*Item, error) {
+	_c.defaults()
 	return withHooks(ctx, _c.sqlSave, _c.mutation, _c.hooks)
 }
 
@@ -68,6 +109,22 @@ func (_c *ItemCreate) Exec(ctx context.Context) error {
 func (_c *ItemCreate) ExecX(ctx context.Context) {
 	if err := _c.Exec(ctx); err != nil {
 		panic(err)
+	}
+}
+
+// defaults sets the default values of the builder before save.
+func (_c *ItemCreate) defaults() {
+	if _, ok := _c.mutation.Name(); !ok {
+		v := item.DefaultName()
+		_c.mutation.SetName(v)
+	}
+	if _, ok := _c.mutation.Note(); !ok {
+		v := item.DefaultNote
+		_c.mutation.SetNote(v)
+	}
+	if _, ok := _c.mutation.Stock(); !ok {
+		v := item.DefaultStock
+		_c.mutation.SetStock(v)
 	}
 }
 
@@ -130,6 +187,22 @@ func (_c *ItemCreate) createSpec() (*Item, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.Stock(); ok {
 		_spec.SetField(item.FieldStock, field.TypeInt64, value)
 		_node.Stock = value
+	}
+	if nodes := _c.mutation.OrdersIDs(); len(nodes) > 0 {
+		edge := &sqlgraph.EdgeSpec{
+			Rel:     sqlgraph.M2M,
+			Inverse: true,
+			Table:   item.OrdersTable,
+			Columns: item.OrdersPrimaryKey,
+			Bidi:    false,
+			Target: &sqlgraph.EdgeTarget{
+				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
+			},
+		}
+		for _, k := range nodes {
+			edge.Target.Nodes = append(edge.Target.Nodes, k)
+		}
+		_spec.Edges = append(_spec.Edges, edge)
 	}
 	return _node, _spec
 }
@@ -366,6 +439,7 @@ func (_c *ItemCreateBulk) Save(ctx context.Context) ([]*Item, error) {
 	for i := range _c.builders {
 		func(i int, root context.Context) {
 			builder := _c.builders[i]
+			builder.defaults()
 			var mut Mutator = MutateFunc(func(ctx context.Context, m Mutation) (Value, error) {
 				mutation, ok := m.(*ItemMutation)
 				if !ok {

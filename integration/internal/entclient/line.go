@@ -8,42 +8,19 @@ import (
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
+	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 )
 
 // Line is the model entity for the Line schema.
 type Line struct {
 	config `json:"-"`
 	// ID of the ent.
-	ID int `json:"id,omitempty"`
+	ID uuid.UUID `json:"id,omitempty"`
 	// Sku holds the value of the "sku" field.
-	Sku string `json:"sku,omitempty"`
-	// Edges holds the relations/edges for other nodes in the graph.
-	// The values are being populated by the LineQuery when eager-loading is set.
-	Edges        LineEdges `json:"edges"`
+	Sku          string `json:"sku,omitempty"`
 	order_lines  *int
 	selectValues sql.SelectValues
-}
-
-// LineEdges holds the relations/edges for other nodes in the graph.
-type LineEdges struct {
-	// Order holds the value of the order edge.
-	Order *Order `json:"order,omitempty"`
-	// loadedTypes holds the information for reporting if a
-	// type was loaded (or requested) in eager-loading or not.
-	loadedTypes [1]bool
-}
-
-// OrderOrErr returns the Order value or an error if the edge
-// was not loaded in eager-loading, or loaded but was not found.
-func (e LineEdges) OrderOrErr() (*Order, error) {
-	if e.Order != nil {
-		return e.Order, nil
-	} else if e.loadedTypes[0] {
-		return nil, &NotFoundError{label: order.Label}
-	}
-	return nil, &NotLoadedError{edge: "order"}
 }
 
 // scanValues returns the types for scanning values from sql.Rows.
@@ -51,10 +28,10 @@ func (*Line) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case line.FieldID:
-			values[i] = new(sql.NullInt64)
 		case line.FieldSku:
 			values[i] = new(sql.NullString)
+		case line.FieldID:
+			values[i] = new(uuid.UUID)
 		case line.ForeignKeys[0]: // order_lines
 			values[i] = new(sql.NullInt64)
 		default:
@@ -73,11 +50,11 @@ func (_m *Line) assignValues(columns []string, values []any) error {
 	for i := range columns {
 		switch columns[i] {
 		case line.FieldID:
-			value, ok := values[i].(*sql.NullInt64)
-			if !ok {
-				return fmt.Errorf("unexpected type %T for field id", value)
+			if value, ok := values[i].(*uuid.UUID); !ok {
+				return fmt.Errorf("unexpected type %T for field id", values[i])
+			} else if value != nil {
+				_m.ID = *value
 			}
-			_m.ID = int(value.Int64)
 		case line.FieldSku:
 			if value, ok := values[i].(*sql.NullString); !ok {
 				return fmt.Errorf("unexpected type %T for field sku", values[i])
@@ -102,11 +79,6 @@ func (_m *Line) assignValues(columns []string, values []any) error {
 // This includes values selected through modifiers, order, etc.
 func (_m *Line) Value(name string) (ent.Value, error) {
 	return _m.selectValues.Get(name)
-}
-
-// QueryOrder queries the "order" edge of the Line entity.
-func (_m *Line) QueryOrder() *OrderQuery {
-	return NewLineClient(_m.config).QueryOrder(_m)
 }
 
 // Update returns a builder for updating this Line.

@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 
+	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
+	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 )
 
 // LineCreate is the builder for creating a Line entity.
@@ -28,23 +29,18 @@ func (_c *LineCreate) SetSku(v string) *LineCreate {
 	return _c
 }
 
-// SetOrderID sets the "order" edge to the Order entity by ID.
-func (_c *LineCreate) SetOrderID(id int) *LineCreate {
-	_c.mutation.SetOrderID(id)
+// SetID sets the "id" field.
+func (_c *LineCreate) SetID(v uuid.UUID) *LineCreate {
+	_c.mutation.SetID(v)
 	return _c
 }
 
-// SetNillableOrderID sets the "order" edge to the Order entity by ID if the given value is not nil.
-func (_c *LineCreate) SetNillableOrderID(id *int) *LineCreate {
-	if id != nil {
-		_c = _c.SetOrderID(*id)
+// SetNillableID sets the "id" field if the given value is not nil.
+func (_c *LineCreate) SetNillableID(v *uuid.UUID) *LineCreate {
+	if v != nil {
+		_c.SetID(*v)
 	}
 	return _c
-}
-
-// SetOrder sets the "order" edge to the Order entity.
-func (_c *LineCreate) SetOrder(v *Order) *LineCreate {
-	return _c.SetOrderID(v.ID)
 }
 
 // Mutation returns the LineMutation object of the builder.
@@ -54,6 +50,7 @@ func (_c *LineCreate) Mutation() *LineMutation {
 
 // Save creates the Line in the database.
 func (_c *LineCreate) Save(ctx context.Context) (*Line, error) {
+	_c.defaults()
 	return withHooks(ctx, _c.sqlSave, _c.mutation, _c.hooks)
 }
 
@@ -76,6 +73,14 @@ func (_c *LineCreate) Exec(ctx context.Context) error {
 func (_c *LineCreate) ExecX(ctx context.Context) {
 	if err := _c.Exec(ctx); err != nil {
 		panic(err)
+	}
+}
+
+// defaults sets the default values of the builder before save.
+func (_c *LineCreate) defaults() {
+	if _, ok := _c.mutation.ID(); !ok {
+		v := line.DefaultID()
+		_c.mutation.SetID(v)
 	}
 }
 
@@ -103,8 +108,13 @@ func (_c *LineCreate) sqlSave(ctx context.Context) (*Line, error) {
 		}
 		return nil, err
 	}
-	id := _spec.ID.Value.(int64)
-	_node.ID = int(id)
+	if _spec.ID.Value != nil {
+		if id, ok := _spec.ID.Value.(*uuid.UUID); ok {
+			_node.ID = *id
+		} else if err := _node.ID.Scan(_spec.ID.Value); err != nil {
+			return nil, err
+		}
+	}
 	_c.mutation.id = &_node.ID
 	_c.mutation.done = true
 	return _node, nil
@@ -113,29 +123,16 @@ func (_c *LineCreate) sqlSave(ctx context.Context) (*Line, error) {
 func (_c *LineCreate) createSpec() (*Line, *sqlgraph.CreateSpec) {
 	var (
 		_node = &Line{config: _c.config}
-		_spec = sqlgraph.NewCreateSpec(line.Table, sqlgraph.NewFieldSpec(line.FieldID, field.TypeInt))
+		_spec = sqlgraph.NewCreateSpec(line.Table, sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID))
 	)
 	_spec.OnConflict = _c.conflict
+	if id, ok := _c.mutation.ID(); ok {
+		_node.ID = id
+		_spec.ID.Value = &id
+	}
 	if value, ok := _c.mutation.Sku(); ok {
 		_spec.SetField(line.FieldSku, field.TypeString, value)
 		_node.Sku = value
-	}
-	if nodes := _c.mutation.OrderIDs(); len(nodes) > 0 {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2O,
-			Inverse: true,
-			Table:   line.OrderTable,
-			Columns: []string{line.OrderColumn},
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
-			},
-		}
-		for _, k := range nodes {
-			edge.Target.Nodes = append(edge.Target.Nodes, k)
-		}
-		_node.order_lines = &nodes[0]
-		_spec.Edges = append(_spec.Edges, edge)
 	}
 	return _node, _spec
 }
@@ -201,16 +198,24 @@ func (u *LineUpsert) UpdateSku() *LineUpsert {
 	return u
 }
 
-// UpdateNewValues updates the mutable fields using the new values that were set on create.
+// UpdateNewValues updates the mutable fields using the new values that were set on create except the ID field.
 // Using this option is equivalent to using:
 //
 //	client.Line.Create().
 //		OnConflict(
 //			sql.ResolveWithNewValues(),
+//			sql.ResolveWith(func(u *sql.UpdateSet) {
+//				u.SetIgnore(line.FieldID)
+//			}),
 //		).
 //		Exec(ctx)
 func (u *LineUpsertOne) UpdateNewValues() *LineUpsertOne {
 	u.create.conflict = append(u.create.conflict, sql.ResolveWithNewValues())
+	u.create.conflict = append(u.create.conflict, sql.ResolveWith(func(s *sql.UpdateSet) {
+		if _, exists := u.create.mutation.ID(); exists {
+			s.SetIgnore(line.FieldID)
+		}
+	}))
 	return u
 }
 
@@ -271,7 +276,12 @@ func (u *LineUpsertOne) ExecX(ctx context.Context) {
 }
 
 // Exec executes the UPSERT query and returns the inserted/updated ID.
-func (u *LineUpsertOne) ID(ctx context.Context) (id int, err error) {
+func (u *LineUpsertOne) ID(ctx context.Context) (id uuid.UUID, err error) {
+	if u.create.driver.Dialect() == dialect.MySQL {
+		// In case of "ON CONFLICT", there is no way to get back non-numeric ID
+		// fields from the database since MySQL does not support the RETURNING clause.
+		return id, errors.New("entclient: LineUpsertOne.ID is not supported by MySQL driver. Use LineUpsertOne.Exec instead")
+	}
 	node, err := u.create.Save(ctx)
 	if err != nil {
 		return id, err
@@ -280,7 +290,7 @@ func (u *LineUpsertOne) ID(ctx context.Context) (id int, err error) {
 }
 
 // IDX is like ID, but panics if an error occurs.
-func (u *LineUpsertOne) IDX(ctx context.Context) int {
+func (u *LineUpsertOne) IDX(ctx context.Context) uuid.UUID {
 	id, err := u.ID(ctx)
 	if err != nil {
 		panic(err)
@@ -307,6 +317,7 @@ func (_c *LineCreateBulk) Save(ctx context.Context) ([]*Line, error) {
 	for i := range _c.builders {
 		func(i int, root context.Context) {
 			builder := _c.builders[i]
+			builder.defaults()
 			var mut Mutator = MutateFunc(func(ctx context.Context, m Mutation) (Value, error) {
 				mutation, ok := m.(*LineMutation)
 				if !ok {
@@ -334,10 +345,6 @@ func (_c *LineCreateBulk) Save(ctx context.Context) ([]*Line, error) {
 					return nil, err
 				}
 				mutation.id = &nodes[i].ID
-				if specs[i].ID.Value != nil {
-					id := specs[i].ID.Value.(int64)
-					nodes[i].ID = int(id)
-				}
 				mutation.done = true
 				return nodes[i], nil
 			})
@@ -424,10 +431,20 @@ type LineUpsertBulk struct {
 //	client.Line.Create().
 //		OnConflict(
 //			sql.ResolveWithNewValues(),
+//			sql.ResolveWith(func(u *sql.UpdateSet) {
+//				u.SetIgnore(line.FieldID)
+//			}),
 //		).
 //		Exec(ctx)
 func (u *LineUpsertBulk) UpdateNewValues() *LineUpsertBulk {
 	u.create.conflict = append(u.create.conflict, sql.ResolveWithNewValues())
+	u.create.conflict = append(u.create.conflict, sql.ResolveWith(func(s *sql.UpdateSet) {
+		for _, b := range u.create.builders {
+			if _, exists := b.mutation.ID(); exists {
+				s.SetIgnore(line.FieldID)
+			}
+		}
+	}))
 	return u
 }
 

@@ -40,7 +40,7 @@ func (_d *LineDelete) ExecX(ctx context.Context) int {
 }
 
 func (_d *LineDelete) sqlExec(ctx context.Context) (int, error) {
-	_spec := sqlgraph.NewDeleteSpec(line.Table, sqlgraph.NewFieldSpec(line.FieldID, field.TypeInt))
+	_spec := sqlgraph.NewDeleteSpec(line.Table, sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID))
 	if ps := _d.mutation.predicates; len(ps) > 0 {
 		_spec.Predicate = func(selector *sql.Selector) {
 			for i := range ps {

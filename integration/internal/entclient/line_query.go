@@ -11,8 +11,8 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
+	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/predicate"
 )
 
@@ -23,7 +23,6 @@ type LineQuery struct {
 	order      []line.OrderOption
 	inters     []Interceptor
 	predicates []predicate.Line
-	withOrder  *OrderQuery
 	withFKs    bool
 	// intermediate query (i.e. traversal path).
 	sql  *sql.Selector
@@ -61,28 +60,6 @@ func (_q *LineQuery) Order(o ...line.OrderOption) *LineQuery {
 	return _q
 }
 
-// QueryOrder chains the current query on the "order" edge.
-func (_q *LineQuery) QueryOrder() *OrderQuery {
-	query := (&OrderClient{config: _q.config}).Query()
-	query.path = func(ctx context.Context) (fromU *sql.Selector, err error) {
-		if err := _q.prepareQuery(ctx); err != nil {
-			return nil, err
-		}
-		selector := _q.sqlQuery(ctx)
-		if err := selector.Err(); err != nil {
-			return nil, err
-		}
-		step := sqlgraph.NewStep(
-			sqlgraph.From(line.Table, line.FieldID, selector),
-			sqlgraph.To(order.Table, order.FieldID),
-			sqlgraph.Edge(sqlgraph.M2O, true, line.OrderTable, line.OrderColumn),
-		)
-		fromU = sqlgraph.SetNeighbors(_q.driver.Dialect(), step)
-		return fromU, nil
-	}
-	return query
-}
-
 // First returns the first Line entity from the query.
 // Returns a *NotFoundError when no Line was found.
 func (_q *LineQuery) First(ctx context.Context) (*Line, error) {
@@ -107,8 +84,8 @@ func (_q *LineQuery) FirstX(ctx context.Context) *Line {
 
 // FirstID returns the first Line ID from the query.
 // Returns a *NotFoundError when no Line ID was found.
-func (_q *LineQuery) FirstID(ctx context.Context) (id int, err error) {
-	var ids []int
+func (_q *LineQuery) FirstID(ctx context.Context) (id uuid.UUID, err error) {
+	var ids []uuid.UUID
 	if ids, err = _q.Limit(1).IDs(setContextOp(ctx, _q.ctx, ent.OpQueryFirstID)); err != nil {
 		return
 	}
@@ -120,7 +97,7 @@ func (_q *LineQuery) FirstID(ctx context.Context) (id int, err error) {
 }
 
 // FirstIDX is like FirstID, but panics if an error occurs.
-func (_q *LineQuery) FirstIDX(ctx context.Context) int {
+func (_q *LineQuery) FirstIDX(ctx context.Context) uuid.UUID {
 	id, err := _q.FirstID(ctx)
 	if err != nil && !IsNotFound(err) {
 		panic(err)
@@ -158,8 +135,8 @@ func (_q *LineQuery) OnlyX(ctx context.Context) *Line {
 // OnlyID is like Only, but returns the only Line ID in the query.
 // Returns a *NotSingularError when more than one Line ID is found.
 // Returns a *NotFoundError when no entities are found.
-func (_q *LineQuery) OnlyID(ctx context.Context) (id int, err error) {
-	var ids []int
+func (_q *LineQuery) OnlyID(ctx context.Context) (id uuid.UUID, err error) {
+	var ids []uuid.UUID
 	if ids, err = _q.Limit(2).IDs(setContextOp(ctx, _q.ctx, ent.OpQueryOnlyID)); err != nil {
 		return
 	}
@@ -175,7 +152,7 @@ func (_q *LineQuery) OnlyID(ctx context.Context) (id int, err error) {
 }
 
 // OnlyIDX is like OnlyID, but panics if an error occurs.
-func (_q *LineQuery) OnlyIDX(ctx context.Context) int {
+func (_q *LineQuery) OnlyIDX(ctx context.Context) uuid.UUID {
 	id, err := _q.OnlyID(ctx)
 	if err != nil {
 		panic(err)
@@ -203,7 +180,7 @@ func (_q *LineQuery) AllX(ctx context.Context) []*Line {
 }
 
 // IDs executes the query and returns a list of Line IDs.
-func (_q *LineQuery) IDs(ctx context.Context) (ids []int, err error) {
+func (_q *LineQuery) IDs(ctx context.Context) (ids []uuid.UUID, err error) {
 	if _q.ctx.Unique == nil && _q.path != nil {
 		_q.Unique(true)
 	}
@@ -215,7 +192,7 @@ func (_q *LineQuery) IDs(ctx context.Context) (ids []int, err error) {
 }
 
 // IDsX is like IDs, but panics if an error occurs.
-func (_q *LineQuery) IDsX(ctx context.Context) []int {
+func (_q *LineQuery) IDsX(ctx context.Context) []uuid.UUID {
 	ids, err := _q.IDs(ctx)
 	if err != nil {
 		panic(err)
@@ -275,22 +252,10 @@ func (_q *LineQuery) Clone() *LineQuery {
 		order:      append([]line.OrderOption{}, _q.order...),
 		inters:     append([]Interceptor{}, _q.inters...),
 		predicates: append([]predicate.Line{}, _q.predicates...),
-		withOrder:  _q.withOrder.Clone(),
 		// clone intermediate query.
 		sql:  _q.sql.Clone(),
 		path: _q.path,
 	}
-}
-
-// WithOrder tells the query-builder to eager-load the nodes that are connected to
-// the "order" edge. The optional arguments are used to configure the query builder of the edge.
-func (_q *LineQuery) WithOrder(opts ...func(*OrderQuery)) *LineQuery {
-	query := (&OrderClient{config: _q.config}).Query()
-	for _, opt := range opts {
-		opt(query)
-	}
-	_q.withOrder = query
-	return _q
 }
 
 // GroupBy is used to group vertices by one or more fields/columns.
@@ -369,16 +334,10 @@ func (_q *LineQuery) prepareQuery(ctx context.Context) error {
 
 func (_q *LineQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*Line, error) {
 	var (
-		nodes       = []*Line{}
-		withFKs     = _q.withFKs
-		_spec       = _q.querySpec()
-		loadedTypes = [1]bool{
-			_q.withOrder != nil,
-		}
+		nodes   = []*Line{}
+		withFKs = _q.withFKs
+		_spec   = _q.querySpec()
 	)
-	if _q.withOrder != nil {
-		withFKs = true
-	}
 	if withFKs {
 		_spec.Node.Columns = append(_spec.Node.Columns, line.ForeignKeys...)
 	}
@@ -388,7 +347,6 @@ func (_q *LineQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*Line, e
 	_spec.Assign = func(columns []string, values []any) error {
 		node := &Line{config: _q.config}
 		nodes = append(nodes, node)
-		node.Edges.loadedTypes = loadedTypes
 		return node.assignValues(columns, values)
 	}
 	for i := range hooks {
@@ -400,46 +358,7 @@ func (_q *LineQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*Line, e
 	if len(nodes) == 0 {
 		return nodes, nil
 	}
-	if query := _q.withOrder; query != nil {
-		if err := _q.loadOrder(ctx, query, nodes, nil,
-			func(n *Line, e *Order) { n.Edges.Order = e }); err != nil {
-			return nil, err
-		}
-	}
 	return nodes, nil
-}
-
-func (_q *LineQuery) loadOrder(ctx context.Context, query *OrderQuery, nodes []*Line, init func(*Line), assign func(*Line, *Order)) error {
-	ids := make([]int, 0, len(nodes))
-	nodeids := make(map[int][]*Line)
-	for i := range nodes {
-		if nodes[i].order_lines == nil {
-			continue
-		}
-		fk := *nodes[i].order_lines
-		if _, ok := nodeids[fk]; !ok {
-			ids = append(ids, fk)
-		}
-		nodeids[fk] = append(nodeids[fk], nodes[i])
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	query.Where(order.IDIn(ids...))
-	neighbors, err := query.All(ctx)
-	if err != nil {
-		return err
-	}
-	for _, n := range neighbors {
-		nodes, ok := nodeids[n.ID]
-		if !ok {
-			return fmt.Errorf(`unexpected foreign-key "order_lines" returned %v`, n.ID)
-		}
-		for i := range nodes {
-			assign(nodes[i], n)
-		}
-	}
-	return nil
 }
 
 func (_q *LineQuery) sqlCount(ctx context.Context) (int, error) {
@@ -452,7 +371,7 @@ func (_q *LineQuery) sqlCount(ctx context.Context) (int, error) {
 }
 
 func (_q *LineQuery) querySpec() *sqlgraph.QuerySpec {
-	_spec := sqlgraph.NewQuerySpec(line.Table, line.Columns, sqlgraph.NewFieldSpec(line.FieldID, field.TypeInt))
+	_spec := sqlgraph.NewQuerySpec(line.Table, line.Columns, sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID))
 	_spec.From = _q.sql
 	if unique := _q.ctx.Unique; unique != nil {
 		_spec.Unique = *unique

@@ -11,7 +11,6 @@ import (
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/predicate"
 )
 
@@ -42,34 +41,9 @@ func (_u *LineUpdate) SetNillableSku(v *string) *LineUpdate {
 	return _u
 }
 
-// SetOrderID sets the "order" edge to the Order entity by ID.
-func (_u *LineUpdate) SetOrderID(id int) *LineUpdate {
-	_u.mutation.SetOrderID(id)
-	return _u
-}
-
-// SetNillableOrderID sets the "order" edge to the Order entity by ID if the given value is not nil.
-func (_u *LineUpdate) SetNillableOrderID(id *int) *LineUpdate {
-	if id != nil {
-		_u = _u.SetOrderID(*id)
-	}
-	return _u
-}
-
-// SetOrder sets the "order" edge to the Order entity.
-func (_u *LineUpdate) SetOrder(v *Order) *LineUpdate {
-	return _u.SetOrderID(v.ID)
-}
-
 // Mutation returns the LineMutation object of the builder.
 func (_u *LineUpdate) Mutation() *LineMutation {
 	return _u.mutation
-}
-
-// ClearOrder clears the "order" edge to the Order entity.
-func (_u *LineUpdate) ClearOrder() *LineUpdate {
-	_u.mutation.ClearOrder()
-	return _u
 }
 
 // Save executes the query and returns the number of nodes affected by the update operation.
@@ -113,7 +87,7 @@ func (_u *LineUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if err := _u.check(); err != nil {
 		return _node, err
 	}
-	_spec := sqlgraph.NewUpdateSpec(line.Table, line.Columns, sqlgraph.NewFieldSpec(line.FieldID, field.TypeInt))
+	_spec := sqlgraph.NewUpdateSpec(line.Table, line.Columns, sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID))
 	if ps := _u.mutation.predicates; len(ps) > 0 {
 		_spec.Predicate = func(selector *sql.Selector) {
 			for i := range ps {
@@ -123,35 +97,6 @@ func (_u *LineUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	}
 	if value, ok := _u.mutation.Sku(); ok {
 		_spec.SetField(line.FieldSku, field.TypeString, value)
-	}
-	if _u.mutation.OrderCleared() {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2O,
-			Inverse: true,
-			Table:   line.OrderTable,
-			Columns: []string{line.OrderColumn},
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
-			},
-		}
-		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
-	}
-	if nodes := _u.mutation.OrderIDs(); len(nodes) > 0 {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2O,
-			Inverse: true,
-			Table:   line.OrderTable,
-			Columns: []string{line.OrderColumn},
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
-			},
-		}
-		for _, k := range nodes {
-			edge.Target.Nodes = append(edge.Target.Nodes, k)
-		}
-		_spec.Edges.Add = append(_spec.Edges.Add, edge)
 	}
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
@@ -187,34 +132,9 @@ func (_u *LineUpdateOne) SetNillableSku(v *string) *LineUpdateOne {
 	return _u
 }
 
-// SetOrderID sets the "order" edge to the Order entity by ID.
-func (_u *LineUpdateOne) SetOrderID(id int) *LineUpdateOne {
-	_u.mutation.SetOrderID(id)
-	return _u
-}
-
-// SetNillableOrderID sets the "order" edge to the Order entity by ID if the given value is not nil.
-func (_u *LineUpdateOne) SetNillableOrderID(id *int) *LineUpdateOne {
-	if id != nil {
-		_u = _u.SetOrderID(*id)
-	}
-	return _u
-}
-
-// SetOrder sets the "order" edge to the Order entity.
-func (_u *LineUpdateOne) SetOrder(v *Order) *LineUpdateOne {
-	return _u.SetOrderID(v.ID)
-}
-
 // Mutation returns the LineMutation object of the builder.
 func (_u *LineUpdateOne) Mutation() *LineMutation {
 	return _u.mutation
-}
-
-// ClearOrder clears the "order" edge to the Order entity.
-func (_u *LineUpdateOne) ClearOrder() *LineUpdateOne {
-	_u.mutation.ClearOrder()
-	return _u
 }
 
 // Where appends a list predicates to the LineUpdate builder.
@@ -271,7 +191,7 @@ func (_u *LineUpdateOne) sqlSave(ctx context.Context) (_node *Line, err error) {
 	if err := _u.check(); err != nil {
 		return _node, err
 	}
-	_spec := sqlgraph.NewUpdateSpec(line.Table, line.Columns, sqlgraph.NewFieldSpec(line.FieldID, field.TypeInt))
+	_spec := sqlgraph.NewUpdateSpec(line.Table, line.Columns, sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID))
 	id, ok := _u.mutation.ID()
 	if !ok {
 		return nil, &ValidationError{Name: "id", err: errors.New(`entclient: missing "Line.id" for update`)}
@@ -298,35 +218,6 @@ func (_u *LineUpdateOne) sqlSave(ctx context.Context) (_node *Line, err error) {
 	}
 	if value, ok := _u.mutation.Sku(); ok {
 		_spec.SetField(line.FieldSku, field.TypeString, value)
-	}
-	if _u.mutation.OrderCleared() {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2O,
-			Inverse: true,
-			Table:   line.OrderTable,
-			Columns: []string{line.OrderColumn},
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
-			},
-		}
-		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
-	}
-	if nodes := _u.mutation.OrderIDs(); len(nodes) > 0 {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2O,
-			Inverse: true,
-			Table:   line.OrderTable,
-			Columns: []string{line.OrderColumn},
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
-			},
-		}
-		for _, k := range nodes {
-			edge.Target.Nodes = append(edge.Target.Nodes, k)
-		}
-		_spec.Edges.Add = append(_spec.Edges.Add, edge)
 	}
 	_node = &Line{config: _u.config}
 	_spec.Assign = _node.assignValues

@@ -11,15 +11,12 @@ import (
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
 	"github.com/google/uuid"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/coupon"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/predicate"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/secret"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/ticket"
 )
 
 const (
@@ -31,383 +28,12 @@ const (
 	OpUpdateOne = ent.OpUpdateOne
 
 	// Node types.
-	TypeCoupon   = "Coupon"
 	TypeDocument = "Document"
 	TypeItem     = "Item"
 	TypeLine     = "Line"
 	TypeOrder    = "Order"
 	TypeSecret   = "Secret"
-	TypeTag      = "Tag"
-	TypeTicket   = "Ticket"
 )
-
-// CouponMutation represents an operation that mutates the Coupon nodes in the graph.
-type CouponMutation struct {
-	config
-	op            Op
-	typ           string
-	id            *string
-	percent       *int
-	addpercent    *int
-	clearedFields map[string]struct{}
-	done          bool
-	oldValue      func(context.Context) (*Coupon, error)
-	predicates    []predicate.Coupon
-}
-
-var _ ent.Mutation = (*CouponMutation)(nil)
-
-// couponOption allows management of the mutation configuration using functional options.
-type couponOption func(*CouponMutation)
-
-// newCouponMutation creates new mutation for the Coupon entity.
-func newCouponMutation(c config, op Op, opts ...couponOption) *CouponMutation {
-	m := &CouponMutation{
-		config:        c,
-		op:            op,
-		typ:           TypeCoupon,
-		clearedFields: make(map[string]struct{}),
-	}
-	for _, opt := range opts {
-		opt(m)
-	}
-	return m
-}
-
-// withCouponID sets the ID field of the mutation.
-func withCouponID(id string) couponOption {
-	return func(m *CouponMutation) {
-		var (
-			err   error
-			once  sync.Once
-			value *Coupon
-		)
-		m.oldValue = func(ctx context.Context) (*Coupon, error) {
-			once.Do(func() {
-				if m.done {
-					err = errors.New("querying old values post mutation is not allowed")
-				} else {
-					value, err = m.Client().Coupon.Get(ctx, id)
-				}
-			})
-			return value, err
-		}
-		m.id = &id
-	}
-}
-
-// withCoupon sets the old Coupon of the mutation.
-func withCoupon(node *Coupon) couponOption {
-	return func(m *CouponMutation) {
-		m.oldValue = func(context.Context) (*Coupon, error) {
-			return node, nil
-		}
-		m.id = &node.ID
-	}
-}
-
-// Client returns a new `ent.Client` from the mutation. If the mutation was
-// executed in a transaction (ent.Tx), a transactional client is returned.
-func (m CouponMutation) Client() *Client {
-	client := &Client{config: m.config}
-	client.init()
-	return client
-}
-
-// Tx returns an `ent.Tx` for mutations that were executed in transactions;
-// it returns an error otherwise.
-func (m CouponMutation) Tx() (*Tx, error) {
-	if _, ok := m.driver.(*txDriver); !ok {
-		return nil, errors.New("entclient: mutation is not running in a transaction")
-	}
-	tx := &Tx{config: m.config}
-	tx.init()
-	return tx, nil
-}
-
-// SetID sets the value of the id field. Note that this
-// operation is only accepted on creation of Coupon entities.
-func (m *CouponMutation) SetID(id string) {
-	m.id = &id
-}
-
-// ID returns the ID value in the mutation. Note that the ID is only available
-// if it was provided to the builder or after it was returned from the database.
-func (m *CouponMutation) ID() (id string, exists bool) {
-	if m.id == nil {
-		return
-	}
-	return *m.id, true
-}
-
-// IDs queries the database and returns the entity ids that match the mutation's predicate.
-// That means, if the mutation is applied within a transaction with an isolation level such
-// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
-// or updated by the mutation.
-func (m *CouponMutation) IDs(ctx context.Context) ([]string, error) {
-	switch {
-	case m.op.Is(OpUpdateOne | OpDeleteOne):
-		id, exists := m.ID()
-		if exists {
-			return []string{id}, nil
-		}
-		fallthrough
-	case m.op.Is(OpUpdate | OpDelete):
-		return m.Client().Coupon.Query().Where(m.predicates...).IDs(ctx)
-	default:
-		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
-	}
-}
-
-// SetPercent sets the "percent" field.
-func (m *CouponMutation) SetPercent(i int) {
-	m.percent = &i
-	m.addpercent = nil
-}
-
-// Percent returns the value of the "percent" field in the mutation.
-func (m *CouponMutation) Percent() (r int, exists bool) {
-	v := m.percent
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldPercent returns the old "percent" field's value of the Coupon entity.
-// If the Coupon object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *CouponMutation) OldPercent(ctx context.Context) (v int, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldPercent is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldPercent requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldPercent: %w", err)
-	}
-	return oldValue.Percent, nil
-}
-
-// AddPercent adds i to the "percent" field.
-func (m *CouponMutation) AddPercent(i int) {
-	if m.addpercent != nil {
-		*m.addpercent += i
-	} else {
-		m.addpercent = &i
-	}
-}
-
-// AddedPercent returns the value that was added to the "percent" field in this mutation.
-func (m *CouponMutation) AddedPercent() (r int, exists bool) {
-	v := m.addpercent
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetPercent resets all changes to the "percent" field.
-func (m *CouponMutation) ResetPercent() {
-	m.percent = nil
-	m.addpercent = nil
-}
-
-// Where appends a list predicates to the CouponMutation builder.
-func (m *CouponMutation) Where(ps ...predicate.Coupon) {
-	m.predicates = append(m.predicates, ps...)
-}
-
-// WhereP appends storage-level predicates to the CouponMutation builder. Using this method,
-// users can use type-assertion to append predicates that do not depend on any generated package.
-func (m *CouponMutation) WhereP(ps ...func(*sql.Selector)) {
-	p := make([]predicate.Coupon, len(ps))
-	for i := range ps {
-		p[i] = ps[i]
-	}
-	m.Where(p...)
-}
-
-// Op returns the operation name.
-func (m *CouponMutation) Op() Op {
-	return m.op
-}
-
-// SetOp allows setting the mutation operation.
-func (m *CouponMutation) SetOp(op Op) {
-	m.op = op
-}
-
-// Type returns the node type of this mutation (Coupon).
-func (m *CouponMutation) Type() string {
-	return m.typ
-}
-
-// Fields returns all fields that were changed during this mutation. Note that in
-// order to get all numeric fields that were incremented/decremented, call
-// AddedFields().
-func (m *CouponMutation) Fields() []string {
-	fields := make([]string, 0, 1)
-	if m.percent != nil {
-		fields = append(fields, coupon.FieldPercent)
-	}
-	return fields
-}
-
-// Field returns the value of a field with the given name. The second boolean
-// return value indicates that this field was not set, or was not defined in the
-// schema.
-func (m *CouponMutation) Field(name string) (ent.Value, bool) {
-	switch name {
-	case coupon.FieldPercent:
-		return m.Percent()
-	}
-	return nil, false
-}
-
-// OldField returns the old value of the field from the database. An error is
-// returned if the mutation operation is not UpdateOne, or the query to the
-// database failed.
-func (m *CouponMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
-	switch name {
-	case coupon.FieldPercent:
-		return m.OldPercent(ctx)
-	}
-	return nil, fmt.Errorf("unknown Coupon field %s", name)
-}
-
-// SetField sets the value of a field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *CouponMutation) SetField(name string, value ent.Value) error {
-	switch name {
-	case coupon.FieldPercent:
-		v, ok := value.(int)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetPercent(v)
-		return nil
-	}
-	return fmt.Errorf("unknown Coupon field %s", name)
-}
-
-// AddedFields returns all numeric fields that were incremented/decremented during
-// this mutation.
-func (m *CouponMutation) AddedFields() []string {
-	var fields []string
-	if m.addpercent != nil {
-		fields = append(fields, coupon.FieldPercent)
-	}
-	return fields
-}
-
-// AddedField returns the numeric value that was incremented/decremented on a field
-// with the given name. The second boolean return value indicates that this field
-// was not set, or was not defined in the schema.
-func (m *CouponMutation) AddedField(name string) (ent.Value, bool) {
-	switch name {
-	case coupon.FieldPercent:
-		return m.AddedPercent()
-	}
-	return nil, false
-}
-
-// AddField adds the value to the field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *CouponMutation) AddField(name string, value ent.Value) error {
-	switch name {
-	case coupon.FieldPercent:
-		v, ok := value.(int)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddPercent(v)
-		return nil
-	}
-	return fmt.Errorf("unknown Coupon numeric field %s", name)
-}
-
-// ClearedFields returns all nullable fields that were cleared during this
-// mutation.
-func (m *CouponMutation) ClearedFields() []string {
-	return nil
-}
-
-// FieldCleared returns a boolean indicating if a field with the given name was
-// cleared in this mutation.
-func (m *CouponMutation) FieldCleared(name string) bool {
-	_, ok := m.clearedFields[name]
-	return ok
-}
-
-// ClearField clears the value of the field with the given name. It returns an
-// error if the field is not defined in the schema.
-func (m *CouponMutation) ClearField(name string) error {
-	return fmt.Errorf("unknown Coupon nullable field %s", name)
-}
-
-// ResetField resets all changes in the mutation for the field with the given name.
-// It returns an error if the field is not defined in the schema.
-func (m *CouponMutation) ResetField(name string) error {
-	switch name {
-	case coupon.FieldPercent:
-		m.ResetPercent()
-		return nil
-	}
-	return fmt.Errorf("unknown Coupon field %s", name)
-}
-
-// AddedEdges returns all edge names that were set/added in this mutation.
-func (m *CouponMutation) AddedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// AddedIDs returns all IDs (to other nodes) that were added for the given edge
-// name in this mutation.
-func (m *CouponMutation) AddedIDs(name string) []ent.Value {
-	return nil
-}
-
-// RemovedEdges returns all edge names that were removed in this mutation.
-func (m *CouponMutation) RemovedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
-// the given name in this mutation.
-func (m *CouponMutation) RemovedIDs(name string) []ent.Value {
-	return nil
-}
-
-// ClearedEdges returns all edge names that were cleared in this mutation.
-func (m *CouponMutation) ClearedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// EdgeCleared returns a boolean which indicates if the edge with the given name
-// was cleared in this mutation.
-func (m *CouponMutation) EdgeCleared(name string) bool {
-	return false
-}
-
-// ClearEdge clears the value of the edge with the given name. It returns an error
-// if that edge is not defined in the schema.
-func (m *CouponMutation) ClearEdge(name string) error {
-	return fmt.Errorf("unknown Coupon unique edge %s", name)
-}
-
-// ResetEdge resets all changes to the edge with the given name in this mutation.
-// It returns an error if the edge is not defined in the schema.
-func (m *CouponMutation) ResetEdge(name string) error {
-	return fmt.Errorf("unknown Coupon edge %s", name)
-}
 
 // DocumentMutation represents an operation that mutates the Document nodes in the graph.
 type DocumentMutation struct {
@@ -896,6 +522,9 @@ type ItemMutation struct {
 	stock         *int64
 	addstock      *int64
 	clearedFields map[string]struct{}
+	orders        map[int]struct{}
+	removedorders map[int]struct{}
+	clearedorders bool
 	done          bool
 	oldValue      func(context.Context) (*Item, error)
 	predicates    []predicate.Item
@@ -1127,6 +756,60 @@ func (m *ItemMutation) ResetStock() {
 	m.addstock = nil
 }
 
+// AddOrderIDs adds the "orders" edge to the Order entity by ids.
+func (m *ItemMutation) AddOrderIDs(ids ...int) {
+	if m.orders == nil {
+		m.orders = make(map[int]struct{})
+	}
+	for i := range ids {
+		m.orders[ids[i]] = struct{}{}
+	}
+}
+
+// ClearOrders clears the "orders" edge to the Order entity.
+func (m *ItemMutation) ClearOrders() {
+	m.clearedorders = true
+}
+
+// OrdersCleared reports if the "orders" edge to the Order entity was cleared.
+func (m *ItemMutation) OrdersCleared() bool {
+	return m.clearedorders
+}
+
+// RemoveOrderIDs removes the "orders" edge to the Order entity by IDs.
+func (m *ItemMutation) RemoveOrderIDs(ids ...int) {
+	if m.removedorders == nil {
+		m.removedorders = make(map[int]struct{})
+	}
+	for i := range ids {
+		delete(m.orders, ids[i])
+		m.removedorders[ids[i]] = struct{}{}
+	}
+}
+
+// RemovedOrders returns the removed IDs of the "orders" edge to the Order entity.
+func (m *ItemMutation) RemovedOrdersIDs() (ids []int) {
+	for id := range m.removedorders {
+		ids = append(ids, id)
+	}
+	return
+}
+
+// OrdersIDs returns the "orders" edge IDs in the mutation.
+func (m *ItemMutation) OrdersIDs() (ids []int) {
+	for id := range m.orders {
+		ids = append(ids, id)
+	}
+	return
+}
+
+// ResetOrders resets all changes to the "orders" edge.
+func (m *ItemMutation) ResetOrders() {
+	m.orders = nil
+	m.clearedorders = false
+	m.removedorders = nil
+}
+
 // Where appends a list predicates to the ItemMutation builder.
 func (m *ItemMutation) Where(ps ...predicate.Item) {
 	m.predicates = append(m.predicates, ps...)
@@ -1309,49 +992,85 @@ func (m *ItemMutation) ResetField(name string) error {
 
 // AddedEdges returns all edge names that were set/added in this mutation.
 func (m *ItemMutation) AddedEdges() []string {
-	edges := make([]string, 0, 0)
+	edges := make([]string, 0, 1)
+	if m.orders != nil {
+		edges = append(edges, item.EdgeOrders)
+	}
 	return edges
 }
 
 // AddedIDs returns all IDs (to other nodes) that were added for the given edge
 // name in this mutation.
 func (m *ItemMutation) AddedIDs(name string) []ent.Value {
+	switch name {
+	case item.EdgeOrders:
+		ids := make([]ent.Value, 0, len(m.orders))
+		for id := range m.orders {
+			ids = append(ids, id)
+		}
+		return ids
+	}
 	return nil
 }
 
 // RemovedEdges returns all edge names that were removed in this mutation.
 func (m *ItemMutation) RemovedEdges() []string {
-	edges := make([]string, 0, 0)
+	edges := make([]string, 0, 1)
+	if m.removedorders != nil {
+		edges = append(edges, item.EdgeOrders)
+	}
 	return edges
 }
 
 // RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
 // the given name in this mutation.
 func (m *ItemMutation) RemovedIDs(name string) []ent.Value {
+	switch name {
+	case item.EdgeOrders:
+		ids := make([]ent.Value, 0, len(m.removedorders))
+		for id := range m.removedorders {
+			ids = append(ids, id)
+		}
+		return ids
+	}
 	return nil
 }
 
 // ClearedEdges returns all edge names that were cleared in this mutation.
 func (m *ItemMutation) ClearedEdges() []string {
-	edges := make([]string, 0, 0)
+	edges := make([]string, 0, 1)
+	if m.clearedorders {
+		edges = append(edges, item.EdgeOrders)
+	}
 	return edges
 }
 
 // EdgeCleared returns a boolean which indicates if the edge with the given name
 // was cleared in this mutation.
 func (m *ItemMutation) EdgeCleared(name string) bool {
+	switch name {
+	case item.EdgeOrders:
+		return m.clearedorders
+	}
 	return false
 }
 
 // ClearEdge clears the value of the edge with the given name. It returns an error
 // if that edge is not defined in the schema.
 func (m *ItemMutation) ClearEdge(name string) error {
+	switch name {
+	}
 	return fmt.Errorf("unknown Item unique edge %s", name)
 }
 
 // ResetEdge resets all changes to the edge with the given name in this mutation.
 // It returns an error if the edge is not defined in the schema.
 func (m *ItemMutation) ResetEdge(name string) error {
+	switch name {
+	case item.EdgeOrders:
+		m.ResetOrders()
+		return nil
+	}
 	return fmt.Errorf("unknown Item edge %s", name)
 }
 
@@ -1360,11 +1079,9 @@ type LineMutation struct {
 	config
 	op            Op
 	typ           string
-	id            *int
+	id            *uuid.UUID
 	sku           *string
 	clearedFields map[string]struct{}
-	_order        *int
-	cleared_order bool
 	done          bool
 	oldValue      func(context.Context) (*Line, error)
 	predicates    []predicate.Line
@@ -1390,7 +1107,7 @@ func newLineMutation(c config, op Op, opts ...lineOption) *LineMutation {
 }
 
 // withLineID sets the ID field of the mutation.
-func withLineID(id int) lineOption {
+func withLineID(id uuid.UUID) lineOption {
 	return func(m *LineMutation) {
 		var (
 			err   error
@@ -1440,9 +1157,15 @@ func (m LineMutation) Tx() (*Tx, error) {
 	return tx, nil
 }
 
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Line entities.
+func (m *LineMutation) SetID(id uuid.UUID) {
+	m.id = &id
+}
+
 // ID returns the ID value in the mutation. Note that the ID is only available
 // if it was provided to the builder or after it was returned from the database.
-func (m *LineMutation) ID() (id int, exists bool) {
+func (m *LineMutation) ID() (id uuid.UUID, exists bool) {
 	if m.id == nil {
 		return
 	}
@@ -1453,12 +1176,12 @@ func (m *LineMutation) ID() (id int, exists bool) {
 // That means, if the mutation is applied within a transaction with an isolation level such
 // as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
 // or updated by the mutation.
-func (m *LineMutation) IDs(ctx context.Context) ([]int, error) {
+func (m *LineMutation) IDs(ctx context.Context) ([]uuid.UUID, error) {
 	switch {
 	case m.op.Is(OpUpdateOne | OpDeleteOne):
 		id, exists := m.ID()
 		if exists {
-			return []int{id}, nil
+			return []uuid.UUID{id}, nil
 		}
 		fallthrough
 	case m.op.Is(OpUpdate | OpDelete):
@@ -1502,45 +1225,6 @@ func (m *LineMutation) OldSku(ctx context.Context) (v string, err error) {
 // ResetSku resets all changes to the "sku" field.
 func (m *LineMutation) ResetSku() {
 	m.sku = nil
-}
-
-// SetOrderID sets the "order" edge to the Order entity by id.
-func (m *LineMutation) SetOrderID(id int) {
-	m._order = &id
-}
-
-// ClearOrder clears the "order" edge to the Order entity.
-func (m *LineMutation) ClearOrder() {
-	m.cleared_order = true
-}
-
-// OrderCleared reports if the "order" edge to the Order entity was cleared.
-func (m *LineMutation) OrderCleared() bool {
-	return m.cleared_order
-}
-
-// OrderID returns the "order" edge ID in the mutation.
-func (m *LineMutation) OrderID() (id int, exists bool) {
-	if m._order != nil {
-		return *m._order, true
-	}
-	return
-}
-
-// OrderIDs returns the "order" edge IDs in the mutation.
-// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
-// OrderID instead. It exists only for internal usage by the builders.
-func (m *LineMutation) OrderIDs() (ids []int) {
-	if id := m._order; id != nil {
-		ids = append(ids, *id)
-	}
-	return
-}
-
-// ResetOrder resets all changes to the "order" edge.
-func (m *LineMutation) ResetOrder() {
-	m._order = nil
-	m.cleared_order = false
 }
 
 // Where appends a list predicates to the LineMutation builder.
@@ -1676,28 +1360,19 @@ func (m *LineMutation) ResetField(name string) error {
 
 // AddedEdges returns all edge names that were set/added in this mutation.
 func (m *LineMutation) AddedEdges() []string {
-	edges := make([]string, 0, 1)
-	if m._order != nil {
-		edges = append(edges, line.EdgeOrder)
-	}
+	edges := make([]string, 0, 0)
 	return edges
 }
 
 // AddedIDs returns all IDs (to other nodes) that were added for the given edge
 // name in this mutation.
 func (m *LineMutation) AddedIDs(name string) []ent.Value {
-	switch name {
-	case line.EdgeOrder:
-		if id := m._order; id != nil {
-			return []ent.Value{*id}
-		}
-	}
 	return nil
 }
 
 // RemovedEdges returns all edge names that were removed in this mutation.
 func (m *LineMutation) RemovedEdges() []string {
-	edges := make([]string, 0, 1)
+	edges := make([]string, 0, 0)
 	return edges
 }
 
@@ -1709,42 +1384,25 @@ func (m *LineMutation) RemovedIDs(name string) []ent.Value {
 
 // ClearedEdges returns all edge names that were cleared in this mutation.
 func (m *LineMutation) ClearedEdges() []string {
-	edges := make([]string, 0, 1)
-	if m.cleared_order {
-		edges = append(edges, line.EdgeOrder)
-	}
+	edges := make([]string, 0, 0)
 	return edges
 }
 
 // EdgeCleared returns a boolean which indicates if the edge with the given name
 // was cleared in this mutation.
 func (m *LineMutation) EdgeCleared(name string) bool {
-	switch name {
-	case line.EdgeOrder:
-		return m.cleared_order
-	}
 	return false
 }
 
 // ClearEdge clears the value of the edge with the given name. It returns an error
 // if that edge is not defined in the schema.
 func (m *LineMutation) ClearEdge(name string) error {
-	switch name {
-	case line.EdgeOrder:
-		m.ClearOrder()
-		return nil
-	}
 	return fmt.Errorf("unknown Line unique edge %s", name)
 }
 
 // ResetEdge resets all changes to the edge with the given name in this mutation.
 // It returns an error if the edge is not defined in the schema.
 func (m *LineMutation) ResetEdge(name string) error {
-	switch name {
-	case line.EdgeOrder:
-		m.ResetOrder()
-		return nil
-	}
 	return fmt.Errorf("unknown Line edge %s", name)
 }
 
@@ -1759,12 +1417,12 @@ type OrderMutation struct {
 	cents         *int
 	addcents      *int
 	clearedFields map[string]struct{}
-	lines         map[int]struct{}
-	removedlines  map[int]struct{}
+	lines         map[uuid.UUID]struct{}
+	removedlines  map[uuid.UUID]struct{}
 	clearedlines  bool
-	tags          map[int]struct{}
-	removedtags   map[int]struct{}
-	clearedtags   bool
+	items         map[int]struct{}
+	removeditems  map[int]struct{}
+	cleareditems  bool
 	done          bool
 	oldValue      func(context.Context) (*Order, error)
 	predicates    []predicate.Order
@@ -1997,9 +1655,9 @@ func (m *OrderMutation) ResetCents() {
 }
 
 // AddLineIDs adds the "lines" edge to the Line entity by ids.
-func (m *OrderMutation) AddLineIDs(ids ...int) {
+func (m *OrderMutation) AddLineIDs(ids ...uuid.UUID) {
 	if m.lines == nil {
-		m.lines = make(map[int]struct{})
+		m.lines = make(map[uuid.UUID]struct{})
 	}
 	for i := range ids {
 		m.lines[ids[i]] = struct{}{}
@@ -2017,9 +1675,9 @@ func (m *OrderMutation) LinesCleared() bool {
 }
 
 // RemoveLineIDs removes the "lines" edge to the Line entity by IDs.
-func (m *OrderMutation) RemoveLineIDs(ids ...int) {
+func (m *OrderMutation) RemoveLineIDs(ids ...uuid.UUID) {
 	if m.removedlines == nil {
-		m.removedlines = make(map[int]struct{})
+		m.removedlines = make(map[uuid.UUID]struct{})
 	}
 	for i := range ids {
 		delete(m.lines, ids[i])
@@ -2028,7 +1686,7 @@ func (m *OrderMutation) RemoveLineIDs(ids ...int) {
 }
 
 // RemovedLines returns the removed IDs of the "lines" edge to the Line entity.
-func (m *OrderMutation) RemovedLinesIDs() (ids []int) {
+func (m *OrderMutation) RemovedLinesIDs() (ids []uuid.UUID) {
 	for id := range m.removedlines {
 		ids = append(ids, id)
 	}
@@ -2036,7 +1694,7 @@ func (m *OrderMutation) RemovedLinesIDs() (ids []int) {
 }
 
 // LinesIDs returns the "lines" edge IDs in the mutation.
-func (m *OrderMutation) LinesIDs() (ids []int) {
+func (m *OrderMutation) LinesIDs() (ids []uuid.UUID) {
 	for id := range m.lines {
 		ids = append(ids, id)
 	}
@@ -2050,58 +1708,58 @@ func (m *OrderMutation) ResetLines() {
 	m.removedlines = nil
 }
 
-// AddTagIDs adds the "tags" edge to the Tag entity by ids.
-func (m *OrderMutation) AddTagIDs(ids ...int) {
-	if m.tags == nil {
-		m.tags = make(map[int]struct{})
+// AddItemIDs adds the "items" edge to the Item entity by ids.
+func (m *OrderMutation) AddItemIDs(ids ...int) {
+	if m.items == nil {
+		m.items = make(map[int]struct{})
 	}
 	for i := range ids {
-		m.tags[ids[i]] = struct{}{}
+		m.items[ids[i]] = struct{}{}
 	}
 }
 
-// ClearTags clears the "tags" edge to the Tag entity.
-func (m *OrderMutation) ClearTags() {
-	m.clearedtags = true
+// ClearItems clears the "items" edge to the Item entity.
+func (m *OrderMutation) ClearItems() {
+	m.cleareditems = true
 }
 
-// TagsCleared reports if the "tags" edge to the Tag entity was cleared.
-func (m *OrderMutation) TagsCleared() bool {
-	return m.clearedtags
+// ItemsCleared reports if the "items" edge to the Item entity was cleared.
+func (m *OrderMutation) ItemsCleared() bool {
+	return m.cleareditems
 }
 
-// RemoveTagIDs removes the "tags" edge to the Tag entity by IDs.
-func (m *OrderMutation) RemoveTagIDs(ids ...int) {
-	if m.removedtags == nil {
-		m.removedtags = make(map[int]struct{})
+// RemoveItemIDs removes the "items" edge to the Item entity by IDs.
+func (m *OrderMutation) RemoveItemIDs(ids ...int) {
+	if m.removeditems == nil {
+		m.removeditems = make(map[int]struct{})
 	}
 	for i := range ids {
-		delete(m.tags, ids[i])
-		m.removedtags[ids[i]] = struct{}{}
+		delete(m.items, ids[i])
+		m.removeditems[ids[i]] = struct{}{}
 	}
 }
 
-// RemovedTags returns the removed IDs of the "tags" edge to the Tag entity.
-func (m *OrderMutation) RemovedTagsIDs() (ids []int) {
-	for id := range m.removedtags {
+// RemovedItems returns the removed IDs of the "items" edge to the Item entity.
+func (m *OrderMutation) RemovedItemsIDs() (ids []int) {
+	for id := range m.removeditems {
 		ids = append(ids, id)
 	}
 	return
 }
 
-// TagsIDs returns the "tags" edge IDs in the mutation.
-func (m *OrderMutation) TagsIDs() (ids []int) {
-	for id := range m.tags {
+// ItemsIDs returns the "items" edge IDs in the mutation.
+func (m *OrderMutation) ItemsIDs() (ids []int) {
+	for id := range m.items {
 		ids = append(ids, id)
 	}
 	return
 }
 
-// ResetTags resets all changes to the "tags" edge.
-func (m *OrderMutation) ResetTags() {
-	m.tags = nil
-	m.clearedtags = false
-	m.removedtags = nil
+// ResetItems resets all changes to the "items" edge.
+func (m *OrderMutation) ResetItems() {
+	m.items = nil
+	m.cleareditems = false
+	m.removeditems = nil
 }
 
 // Where appends a list predicates to the OrderMutation builder.
@@ -2290,8 +1948,8 @@ func (m *OrderMutation) AddedEdges() []string {
 	if m.lines != nil {
 		edges = append(edges, order.EdgeLines)
 	}
-	if m.tags != nil {
-		edges = append(edges, order.EdgeTags)
+	if m.items != nil {
+		edges = append(edges, order.EdgeItems)
 	}
 	return edges
 }
@@ -2306,9 +1964,9 @@ func (m *OrderMutation) AddedIDs(name string) []ent.Value {
 			ids = append(ids, id)
 		}
 		return ids
-	case order.EdgeTags:
-		ids := make([]ent.Value, 0, len(m.tags))
-		for id := range m.tags {
+	case order.EdgeItems:
+		ids := make([]ent.Value, 0, len(m.items))
+		for id := range m.items {
 			ids = append(ids, id)
 		}
 		return ids
@@ -2322,8 +1980,8 @@ func (m *OrderMutation) RemovedEdges() []string {
 	if m.removedlines != nil {
 		edges = append(edges, order.EdgeLines)
 	}
-	if m.removedtags != nil {
-		edges = append(edges, order.EdgeTags)
+	if m.removeditems != nil {
+		edges = append(edges, order.EdgeItems)
 	}
 	return edges
 }
@@ -2338,9 +1996,9 @@ func (m *OrderMutation) RemovedIDs(name string) []ent.Value {
 			ids = append(ids, id)
 		}
 		return ids
-	case order.EdgeTags:
-		ids := make([]ent.Value, 0, len(m.removedtags))
-		for id := range m.removedtags {
+	case order.EdgeItems:
+		ids := make([]ent.Value, 0, len(m.removeditems))
+		for id := range m.removeditems {
 			ids = append(ids, id)
 		}
 		return ids
@@ -2354,8 +2012,8 @@ func (m *OrderMutation) ClearedEdges() []string {
 	if m.clearedlines {
 		edges = append(edges, order.EdgeLines)
 	}
-	if m.clearedtags {
-		edges = append(edges, order.EdgeTags)
+	if m.cleareditems {
+		edges = append(edges, order.EdgeItems)
 	}
 	return edges
 }
@@ -2366,8 +2024,8 @@ func (m *OrderMutation) EdgeCleared(name string) bool {
 	switch name {
 	case order.EdgeLines:
 		return m.clearedlines
-	case order.EdgeTags:
-		return m.clearedtags
+	case order.EdgeItems:
+		return m.cleareditems
 	}
 	return false
 }
@@ -2387,8 +2045,8 @@ func (m *OrderMutation) ResetEdge(name string) error {
 	case order.EdgeLines:
 		m.ResetLines()
 		return nil
-	case order.EdgeTags:
-		m.ResetTags()
+	case order.EdgeItems:
+		m.ResetItems()
 		return nil
 	}
 	return fmt.Errorf("unknown Order edge %s", name)
@@ -2772,755 +2430,4 @@ func (m *SecretMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *SecretMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown Secret edge %s", name)
-}
-
-// TagMutation represents an operation that mutates the Tag nodes in the graph.
-type TagMutation struct {
-	config
-	op            Op
-	typ           string
-	id            *int
-	name          *string
-	clearedFields map[string]struct{}
-	orders        map[int]struct{}
-	removedorders map[int]struct{}
-	clearedorders bool
-	done          bool
-	oldValue      func(context.Context) (*Tag, error)
-	predicates    []predicate.Tag
-}
-
-var _ ent.Mutation = (*TagMutation)(nil)
-
-// tagOption allows management of the mutation configuration using functional options.
-type tagOption func(*TagMutation)
-
-// newTagMutation creates new mutation for the Tag entity.
-func newTagMutation(c config, op Op, opts ...tagOption) *TagMutation {
-	m := &TagMutation{
-		config:        c,
-		op:            op,
-		typ:           TypeTag,
-		clearedFields: make(map[string]struct{}),
-	}
-	for _, opt := range opts {
-		opt(m)
-	}
-	return m
-}
-
-// withTagID sets the ID field of the mutation.
-func withTagID(id int) tagOption {
-	return func(m *TagMutation) {
-		var (
-			err   error
-			once  sync.Once
-			value *Tag
-		)
-		m.oldValue = func(ctx context.Context) (*Tag, error) {
-			once.Do(func() {
-				if m.done {
-					err = errors.New("querying old values post mutation is not allowed")
-				} else {
-					value, err = m.Client().Tag.Get(ctx, id)
-				}
-			})
-			return value, err
-		}
-		m.id = &id
-	}
-}
-
-// withTag sets the old Tag of the mutation.
-func withTag(node *Tag) tagOption {
-	return func(m *TagMutation) {
-		m.oldValue = func(context.Context) (*Tag, error) {
-			return node, nil
-		}
-		m.id = &node.ID
-	}
-}
-
-// Client returns a new `ent.Client` from the mutation. If the mutation was
-// executed in a transaction (ent.Tx), a transactional client is returned.
-func (m TagMutation) Client() *Client {
-	client := &Client{config: m.config}
-	client.init()
-	return client
-}
-
-// Tx returns an `ent.Tx` for mutations that were executed in transactions;
-// it returns an error otherwise.
-func (m TagMutation) Tx() (*Tx, error) {
-	if _, ok := m.driver.(*txDriver); !ok {
-		return nil, errors.New("entclient: mutation is not running in a transaction")
-	}
-	tx := &Tx{config: m.config}
-	tx.init()
-	return tx, nil
-}
-
-// ID returns the ID value in the mutation. Note that the ID is only available
-// if it was provided to the builder or after it was returned from the database.
-func (m *TagMutation) ID() (id int, exists bool) {
-	if m.id == nil {
-		return
-	}
-	return *m.id, true
-}
-
-// IDs queries the database and returns the entity ids that match the mutation's predicate.
-// That means, if the mutation is applied within a transaction with an isolation level such
-// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
-// or updated by the mutation.
-func (m *TagMutation) IDs(ctx context.Context) ([]int, error) {
-	switch {
-	case m.op.Is(OpUpdateOne | OpDeleteOne):
-		id, exists := m.ID()
-		if exists {
-			return []int{id}, nil
-		}
-		fallthrough
-	case m.op.Is(OpUpdate | OpDelete):
-		return m.Client().Tag.Query().Where(m.predicates...).IDs(ctx)
-	default:
-		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
-	}
-}
-
-// SetName sets the "name" field.
-func (m *TagMutation) SetName(s string) {
-	m.name = &s
-}
-
-// Name returns the value of the "name" field in the mutation.
-func (m *TagMutation) Name() (r string, exists bool) {
-	v := m.name
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldName returns the old "name" field's value of the Tag entity.
-// If the Tag object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *TagMutation) OldName(ctx context.Context) (v string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldName is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldName requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldName: %w", err)
-	}
-	return oldValue.Name, nil
-}
-
-// ResetName resets all changes to the "name" field.
-func (m *TagMutation) ResetName() {
-	m.name = nil
-}
-
-// AddOrderIDs adds the "orders" edge to the Order entity by ids.
-func (m *TagMutation) AddOrderIDs(ids ...int) {
-	if m.orders == nil {
-		m.orders = make(map[int]struct{})
-	}
-	for i := range ids {
-		m.orders[ids[i]] = struct{}{}
-	}
-}
-
-// ClearOrders clears the "orders" edge to the Order entity.
-func (m *TagMutation) ClearOrders() {
-	m.clearedorders = true
-}
-
-// OrdersCleared reports if the "orders" edge to the Order entity was cleared.
-func (m *TagMutation) OrdersCleared() bool {
-	return m.clearedorders
-}
-
-// RemoveOrderIDs removes the "orders" edge to the Order entity by IDs.
-func (m *TagMutation) RemoveOrderIDs(ids ...int) {
-	if m.removedorders == nil {
-		m.removedorders = make(map[int]struct{})
-	}
-	for i := range ids {
-		delete(m.orders, ids[i])
-		m.removedorders[ids[i]] = struct{}{}
-	}
-}
-
-// RemovedOrders returns the removed IDs of the "orders" edge to the Order entity.
-func (m *TagMutation) RemovedOrdersIDs() (ids []int) {
-	for id := range m.removedorders {
-		ids = append(ids, id)
-	}
-	return
-}
-
-// OrdersIDs returns the "orders" edge IDs in the mutation.
-func (m *TagMutation) OrdersIDs() (ids []int) {
-	for id := range m.orders {
-		ids = append(ids, id)
-	}
-	return
-}
-
-// ResetOrders resets all changes to the "orders" edge.
-func (m *TagMutation) ResetOrders() {
-	m.orders = nil
-	m.clearedorders = false
-	m.removedorders = nil
-}
-
-// Where appends a list predicates to the TagMutation builder.
-func (m *TagMutation) Where(ps ...predicate.Tag) {
-	m.predicates = append(m.predicates, ps...)
-}
-
-// WhereP appends storage-level predicates to the TagMutation builder. Using this method,
-// users can use type-assertion to append predicates that do not depend on any generated package.
-func (m *TagMutation) WhereP(ps ...func(*sql.Selector)) {
-	p := make([]predicate.Tag, len(ps))
-	for i := range ps {
-		p[i] = ps[i]
-	}
-	m.Where(p...)
-}
-
-// Op returns the operation name.
-func (m *TagMutation) Op() Op {
-	return m.op
-}
-
-// SetOp allows setting the mutation operation.
-func (m *TagMutation) SetOp(op Op) {
-	m.op = op
-}
-
-// Type returns the node type of this mutation (Tag).
-func (m *TagMutation) Type() string {
-	return m.typ
-}
-
-// Fields returns all fields that were changed during this mutation. Note that in
-// order to get all numeric fields that were incremented/decremented, call
-// AddedFields().
-func (m *TagMutation) Fields() []string {
-	fields := make([]string, 0, 1)
-	if m.name != nil {
-		fields = append(fields, tag.FieldName)
-	}
-	return fields
-}
-
-// Field returns the value of a field with the given name. The second boolean
-// return value indicates that this field was not set, or was not defined in the
-// schema.
-func (m *TagMutation) Field(name string) (ent.Value, bool) {
-	switch name {
-	case tag.FieldName:
-		return m.Name()
-	}
-	return nil, false
-}
-
-// OldField returns the old value of the field from the database. An error is
-// returned if the mutation operation is not UpdateOne, or the query to the
-// database failed.
-func (m *TagMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
-	switch name {
-	case tag.FieldName:
-		return m.OldName(ctx)
-	}
-	return nil, fmt.Errorf("unknown Tag field %s", name)
-}
-
-// SetField sets the value of a field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *TagMutation) SetField(name string, value ent.Value) error {
-	switch name {
-	case tag.FieldName:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetName(v)
-		return nil
-	}
-	return fmt.Errorf("unknown Tag field %s", name)
-}
-
-// AddedFields returns all numeric fields that were incremented/decremented during
-// this mutation.
-func (m *TagMutation) AddedFields() []string {
-	return nil
-}
-
-// AddedField returns the numeric value that was incremented/decremented on a field
-// with the given name. The second boolean return value indicates that this field
-// was not set, or was not defined in the schema.
-func (m *TagMutation) AddedField(name string) (ent.Value, bool) {
-	return nil, false
-}
-
-// AddField adds the value to the field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *TagMutation) AddField(name string, value ent.Value) error {
-	switch name {
-	}
-	return fmt.Errorf("unknown Tag numeric field %s", name)
-}
-
-// ClearedFields returns all nullable fields that were cleared during this
-// mutation.
-func (m *TagMutation) ClearedFields() []string {
-	return nil
-}
-
-// FieldCleared returns a boolean indicating if a field with the given name was
-// cleared in this mutation.
-func (m *TagMutation) FieldCleared(name string) bool {
-	_, ok := m.clearedFields[name]
-	return ok
-}
-
-// ClearField clears the value of the field with the given name. It returns an
-// error if the field is not defined in the schema.
-func (m *TagMutation) ClearField(name string) error {
-	return fmt.Errorf("unknown Tag nullable field %s", name)
-}
-
-// ResetField resets all changes in the mutation for the field with the given name.
-// It returns an error if the field is not defined in the schema.
-func (m *TagMutation) ResetField(name string) error {
-	switch name {
-	case tag.FieldName:
-		m.ResetName()
-		return nil
-	}
-	return fmt.Errorf("unknown Tag field %s", name)
-}
-
-// AddedEdges returns all edge names that were set/added in this mutation.
-func (m *TagMutation) AddedEdges() []string {
-	edges := make([]string, 0, 1)
-	if m.orders != nil {
-		edges = append(edges, tag.EdgeOrders)
-	}
-	return edges
-}
-
-// AddedIDs returns all IDs (to other nodes) that were added for the given edge
-// name in this mutation.
-func (m *TagMutation) AddedIDs(name string) []ent.Value {
-	switch name {
-	case tag.EdgeOrders:
-		ids := make([]ent.Value, 0, len(m.orders))
-		for id := range m.orders {
-			ids = append(ids, id)
-		}
-		return ids
-	}
-	return nil
-}
-
-// RemovedEdges returns all edge names that were removed in this mutation.
-func (m *TagMutation) RemovedEdges() []string {
-	edges := make([]string, 0, 1)
-	if m.removedorders != nil {
-		edges = append(edges, tag.EdgeOrders)
-	}
-	return edges
-}
-
-// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
-// the given name in this mutation.
-func (m *TagMutation) RemovedIDs(name string) []ent.Value {
-	switch name {
-	case tag.EdgeOrders:
-		ids := make([]ent.Value, 0, len(m.removedorders))
-		for id := range m.removedorders {
-			ids = append(ids, id)
-		}
-		return ids
-	}
-	return nil
-}
-
-// ClearedEdges returns all edge names that were cleared in this mutation.
-func (m *TagMutation) ClearedEdges() []string {
-	edges := make([]string, 0, 1)
-	if m.clearedorders {
-		edges = append(edges, tag.EdgeOrders)
-	}
-	return edges
-}
-
-// EdgeCleared returns a boolean which indicates if the edge with the given name
-// was cleared in this mutation.
-func (m *TagMutation) EdgeCleared(name string) bool {
-	switch name {
-	case tag.EdgeOrders:
-		return m.clearedorders
-	}
-	return false
-}
-
-// ClearEdge clears the value of the edge with the given name. It returns an error
-// if that edge is not defined in the schema.
-func (m *TagMutation) ClearEdge(name string) error {
-	switch name {
-	}
-	return fmt.Errorf("unknown Tag unique edge %s", name)
-}
-
-// ResetEdge resets all changes to the edge with the given name in this mutation.
-// It returns an error if the edge is not defined in the schema.
-func (m *TagMutation) ResetEdge(name string) error {
-	switch name {
-	case tag.EdgeOrders:
-		m.ResetOrders()
-		return nil
-	}
-	return fmt.Errorf("unknown Tag edge %s", name)
-}
-
-// TicketMutation represents an operation that mutates the Ticket nodes in the graph.
-type TicketMutation struct {
-	config
-	op            Op
-	typ           string
-	id            *uuid.UUID
-	seat          *string
-	clearedFields map[string]struct{}
-	done          bool
-	oldValue      func(context.Context) (*Ticket, error)
-	predicates    []predicate.Ticket
-}
-
-var _ ent.Mutation = (*TicketMutation)(nil)
-
-// ticketOption allows management of the mutation configuration using functional options.
-type ticketOption func(*TicketMutation)
-
-// newTicketMutation creates new mutation for the Ticket entity.
-func newTicketMutation(c config, op Op, opts ...ticketOption) *TicketMutation {
-	m := &TicketMutation{
-		config:        c,
-		op:            op,
-		typ:           TypeTicket,
-		clearedFields: make(map[string]struct{}),
-	}
-	for _, opt := range opts {
-		opt(m)
-	}
-	return m
-}
-
-// withTicketID sets the ID field of the mutation.
-func withTicketID(id uuid.UUID) ticketOption {
-	return func(m *TicketMutation) {
-		var (
-			err   error
-			once  sync.Once
-			value *Ticket
-		)
-		m.oldValue = func(ctx context.Context) (*Ticket, error) {
-			once.Do(func() {
-				if m.done {
-					err = errors.New("querying old values post mutation is not allowed")
-				} else {
-					value, err = m.Client().Ticket.Get(ctx, id)
-				}
-			})
-			return value, err
-		}
-		m.id = &id
-	}
-}
-
-// withTicket sets the old Ticket of the mutation.
-func withTicket(node *Ticket) ticketOption {
-	return func(m *TicketMutation) {
-		m.oldValue = func(context.Context) (*Ticket, error) {
-			return node, nil
-		}
-		m.id = &node.ID
-	}
-}
-
-// Client returns a new `ent.Client` from the mutation. If the mutation was
-// executed in a transaction (ent.Tx), a transactional client is returned.
-func (m TicketMutation) Client() *Client {
-	client := &Client{config: m.config}
-	client.init()
-	return client
-}
-
-// Tx returns an `ent.Tx` for mutations that were executed in transactions;
-// it returns an error otherwise.
-func (m TicketMutation) Tx() (*Tx, error) {
-	if _, ok := m.driver.(*txDriver); !ok {
-		return nil, errors.New("entclient: mutation is not running in a transaction")
-	}
-	tx := &Tx{config: m.config}
-	tx.init()
-	return tx, nil
-}
-
-// SetID sets the value of the id field. Note that this
-// operation is only accepted on creation of Ticket entities.
-func (m *TicketMutation) SetID(id uuid.UUID) {
-	m.id = &id
-}
-
-// ID returns the ID value in the mutation. Note that the ID is only available
-// if it was provided to the builder or after it was returned from the database.
-func (m *TicketMutation) ID() (id uuid.UUID, exists bool) {
-	if m.id == nil {
-		return
-	}
-	return *m.id, true
-}
-
-// IDs queries the database and returns the entity ids that match the mutation's predicate.
-// That means, if the mutation is applied within a transaction with an isolation level such
-// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
-// or updated by the mutation.
-func (m *TicketMutation) IDs(ctx context.Context) ([]uuid.UUID, error) {
-	switch {
-	case m.op.Is(OpUpdateOne | OpDeleteOne):
-		id, exists := m.ID()
-		if exists {
-			return []uuid.UUID{id}, nil
-		}
-		fallthrough
-	case m.op.Is(OpUpdate | OpDelete):
-		return m.Client().Ticket.Query().Where(m.predicates...).IDs(ctx)
-	default:
-		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
-	}
-}
-
-// SetSeat sets the "seat" field.
-func (m *TicketMutation) SetSeat(s string) {
-	m.seat = &s
-}
-
-// Seat returns the value of the "seat" field in the mutation.
-func (m *TicketMutation) Seat() (r string, exists bool) {
-	v := m.seat
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldSeat returns the old "seat" field's value of the Ticket entity.
-// If the Ticket object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *TicketMutation) OldSeat(ctx context.Context) (v string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldSeat is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldSeat requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldSeat: %w", err)
-	}
-	return oldValue.Seat, nil
-}
-
-// ResetSeat resets all changes to the "seat" field.
-func (m *TicketMutation) ResetSeat() {
-	m.seat = nil
-}
-
-// Where appends a list predicates to the TicketMutation builder.
-func (m *TicketMutation) Where(ps ...predicate.Ticket) {
-	m.predicates = append(m.predicates, ps...)
-}
-
-// WhereP appends storage-level predicates to the TicketMutation builder. Using this method,
-// users can use type-assertion to append predicates that do not depend on any generated package.
-func (m *TicketMutation) WhereP(ps ...func(*sql.Selector)) {
-	p := make([]predicate.Ticket, len(ps))
-	for i := range ps {
-		p[i] = ps[i]
-	}
-	m.Where(p...)
-}
-
-// Op returns the operation name.
-func (m *TicketMutation) Op() Op {
-	return m.op
-}
-
-// SetOp allows setting the mutation operation.
-func (m *TicketMutation) SetOp(op Op) {
-	m.op = op
-}
-
-// Type returns the node type of this mutation (Ticket).
-func (m *TicketMutation) Type() string {
-	return m.typ
-}
-
-// Fields returns all fields that were changed during this mutation. Note that in
-// order to get all numeric fields that were incremented/decremented, call
-// AddedFields().
-func (m *TicketMutation) Fields() []string {
-	fields := make([]string, 0, 1)
-	if m.seat != nil {
-		fields = append(fields, ticket.FieldSeat)
-	}
-	return fields
-}
-
-// Field returns the value of a field with the given name. The second boolean
-// return value indicates that this field was not set, or was not defined in the
-// schema.
-func (m *TicketMutation) Field(name string) (ent.Value, bool) {
-	switch name {
-	case ticket.FieldSeat:
-		return m.Seat()
-	}
-	return nil, false
-}
-
-// OldField returns the old value of the field from the database. An error is
-// returned if the mutation operation is not UpdateOne, or the query to the
-// database failed.
-func (m *TicketMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
-	switch name {
-	case ticket.FieldSeat:
-		return m.OldSeat(ctx)
-	}
-	return nil, fmt.Errorf("unknown Ticket field %s", name)
-}
-
-// SetField sets the value of a field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *TicketMutation) SetField(name string, value ent.Value) error {
-	switch name {
-	case ticket.FieldSeat:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetSeat(v)
-		return nil
-	}
-	return fmt.Errorf("unknown Ticket field %s", name)
-}
-
-// AddedFields returns all numeric fields that were incremented/decremented during
-// this mutation.
-func (m *TicketMutation) AddedFields() []string {
-	return nil
-}
-
-// AddedField returns the numeric value that was incremented/decremented on a field
-// with the given name. The second boolean return value indicates that this field
-// was not set, or was not defined in the schema.
-func (m *TicketMutation) AddedField(name string) (ent.Value, bool) {
-	return nil, false
-}
-
-// AddField adds the value to the field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *TicketMutation) AddField(name string, value ent.Value) error {
-	switch name {
-	}
-	return fmt.Errorf("unknown Ticket numeric field %s", name)
-}
-
-// ClearedFields returns all nullable fields that were cleared during this
-// mutation.
-func (m *TicketMutation) ClearedFields() []string {
-	return nil
-}
-
-// FieldCleared returns a boolean indicating if a field with the given name was
-// cleared in this mutation.
-func (m *TicketMutation) FieldCleared(name string) bool {
-	_, ok := m.clearedFields[name]
-	return ok
-}
-
-// ClearField clears the value of the field with the given name. It returns an
-// error if the field is not defined in the schema.
-func (m *TicketMutation) ClearField(name string) error {
-	return fmt.Errorf("unknown Ticket nullable field %s", name)
-}
-
-// ResetField resets all changes in the mutation for the field with the given name.
-// It returns an error if the field is not defined in the schema.
-func (m *TicketMutation) ResetField(name string) error {
-	switch name {
-	case ticket.FieldSeat:
-		m.ResetSeat()
-		return nil
-	}
-	return fmt.Errorf("unknown Ticket field %s", name)
-}
-
-// AddedEdges returns all edge names that were set/added in this mutation.
-func (m *TicketMutation) AddedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// AddedIDs returns all IDs (to other nodes) that were added for the given edge
-// name in this mutation.
-func (m *TicketMutation) AddedIDs(name string) []ent.Value {
-	return nil
-}
-
-// RemovedEdges returns all edge names that were removed in this mutation.
-func (m *TicketMutation) RemovedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
-// the given name in this mutation.
-func (m *TicketMutation) RemovedIDs(name string) []ent.Value {
-	return nil
-}
-
-// ClearedEdges returns all edge names that were cleared in this mutation.
-func (m *TicketMutation) ClearedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// EdgeCleared returns a boolean which indicates if the edge with the given name
-// was cleared in this mutation.
-func (m *TicketMutation) EdgeCleared(name string) bool {
-	return false
-}
-
-// ClearEdge clears the value of the edge with the given name. It returns an error
-// if that edge is not defined in the schema.
-func (m *TicketMutation) ClearEdge(name string) error {
-	return fmt.Errorf("unknown Ticket unique edge %s", name)
-}
-
-// ResetEdge resets all changes to the edge with the given name in this mutation.
-// It returns an error if the edge is not defined in the schema.
-func (m *TicketMutation) ResetEdge(name string) error {
-	return fmt.Errorf("unknown Ticket edge %s", name)
 }

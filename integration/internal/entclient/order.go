@@ -32,8 +32,8 @@ type Order struct {
 type OrderEdges struct {
 	// Lines holds the value of the lines edge.
 	Lines []*Line `json:"lines,omitempty"`
-	// Tags holds the value of the tags edge.
-	Tags []*Tag `json:"tags,omitempty"`
+	// Items holds the value of the items edge.
+	Items []*Item `json:"items,omitempty"`
 	// loadedTypes holds the information for reporting if a
 	// type was loaded (or requested) in eager-loading or not.
 	loadedTypes [2]bool
@@ -48,13 +48,13 @@ func (e OrderEdges) LinesOrErr() ([]*Line, error) {
 	return nil, &NotLoadedError{edge: "lines"}
 }
 
-// TagsOrErr returns the Tags value or an error if the edge
+// ItemsOrErr returns the Items value or an error if the edge
 // was not loaded in eager-loading.
-func (e OrderEdges) TagsOrErr() ([]*Tag, error) {
+func (e OrderEdges) ItemsOrErr() ([]*Item, error) {
 	if e.loadedTypes[1] {
-		return e.Tags, nil
+		return e.Items, nil
 	}
-	return nil, &NotLoadedError{edge: "tags"}
+	return nil, &NotLoadedError{edge: "items"}
 }
 
 // scanValues returns the types for scanning values from sql.Rows.
@@ -123,9 +123,9 @@ func (_m *Order) QueryLines() *LineQuery {
 	return NewOrderClient(_m.config).QueryLines(_m)
 }
 
-// QueryTags queries the "tags" edge of the Order entity.
-func (_m *Order) QueryTags() *TagQuery {
-	return NewOrderClient(_m.config).QueryTags(_m)
+// QueryItems queries the "items" edge of the Order entity.
+func (_m *Order) QueryItems() *ItemQuery {
+	return NewOrderClient(_m.config).QueryItems(_m)
 }
 
 // Update returns a builder for updating this Order.

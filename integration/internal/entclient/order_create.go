@@ -10,9 +10,10 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
+	"github.com/google/uuid"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
 )
 
 // OrderCreate is the builder for creating a Order entity.
@@ -58,33 +59,33 @@ func (_c *OrderCreate) SetNillableCents(v *int) *OrderCreate {
 }
 
 // AddLineIDs adds the "lines" edge to the Line entity by IDs.
-func (_c *OrderCreate) AddLineIDs(ids ...int) *OrderCreate {
+func (_c *OrderCreate) AddLineIDs(ids ...uuid.UUID) *OrderCreate {
 	_c.mutation.AddLineIDs(ids...)
 	return _c
 }
 
 // AddLines adds the "lines" edges to the Line entity.
 func (_c *OrderCreate) AddLines(v ...*Line) *OrderCreate {
-	ids := make([]int, len(v))
+	ids := make([]uuid.UUID, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
 	return _c.AddLineIDs(ids...)
 }
 
-// AddTagIDs adds the "tags" edge to the Tag entity by IDs.
-func (_c *OrderCreate) AddTagIDs(ids ...int) *OrderCreate {
-	_c.mutation.AddTagIDs(ids...)
+// AddItemIDs adds the "items" edge to the Item entity by IDs.
+func (_c *OrderCreate) AddItemIDs(ids ...int) *OrderCreate {
+	_c.mutation.AddItemIDs(ids...)
 	return _c
 }
 
-// AddTags adds the "tags" edges to the Tag entity.
-func (_c *OrderCreate) AddTags(v ...*Tag) *OrderCreate {
+// AddItems adds the "items" edges to the Item entity.
+func (_c *OrderCreate) AddItems(v ...*Item) *OrderCreate {
 	ids := make([]int, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _c.AddTagIDs(ids...)
+	return _c.AddItemIDs(ids...)
 }
 
 // Mutation returns the OrderMutation object of the builder.
@@ -200,7 +201,7 @@ func (_c *OrderCreate) createSpec() (*Order, *sqlgraph.CreateSpec) {
 			Columns: []string{order.LinesColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
 			},
 		}
 		for _, k := range nodes {
@@ -208,15 +209,15 @@ func (_c *OrderCreate) createSpec() (*Order, *sqlgraph.CreateSpec) {
 		}
 		_spec.Edges = append(_spec.Edges, edge)
 	}
-	if nodes := _c.mutation.TagsIDs(); len(nodes) > 0 {
+	if nodes := _c.mutation.ItemsIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.TagsTable,
-			Columns: order.TagsPrimaryKey,
+			Table:   order.ItemsTable,
+			Columns: order.ItemsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
 			},
 		}
 		for _, k := range nodes {

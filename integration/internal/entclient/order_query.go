@@ -12,10 +12,10 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/predicate"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
 )
 
 // OrderQuery is the builder for querying Order entities.
@@ -26,7 +26,7 @@ type OrderQuery struct {
 	inters     []Interceptor
 	predicates []predicate.Order
 	withLines  *LineQuery
-	withTags   *TagQuery
+	withItems  *ItemQuery
 	// intermediate query (i.e. traversal path).
 	sql  *sql.Selector
 	path func(context.Context) (*sql.Selector, error)
@@ -85,9 +85,9 @@ func (_q *OrderQuery) QueryLines() *LineQuery {
 	return query
 }
 
-// QueryTags chains the current query on the "tags" edge.
-func (_q *OrderQuery) QueryTags() *TagQuery {
-	query := (&TagClient{config: _q.config}).Query()
+// QueryItems chains the current query on the "items" edge.
+func (_q *OrderQuery) QueryItems() *ItemQuery {
+	query := (&ItemClient{config: _q.config}).Query()
 	query.path = func(ctx context.Context) (fromU *sql.Selector, err error) {
 		if err := _q.prepareQuery(ctx); err != nil {
 			return nil, err
@@ -98,8 +98,8 @@ func (_q *OrderQuery) QueryTags() *TagQuery {
 		}
 		step := sqlgraph.NewStep(
 			sqlgraph.From(order.Table, order.FieldID, selector),
-			sqlgraph.To(tag.Table, tag.FieldID),
-			sqlgraph.Edge(sqlgraph.M2M, false, order.TagsTable, order.TagsPrimaryKey...),
+			sqlgraph.To(item.Table, item.FieldID),
+			sqlgraph.Edge(sqlgraph.M2M, false, order.ItemsTable, order.ItemsPrimaryKey...),
 		)
 		fromU = sqlgraph.SetNeighbors(_q.driver.Dialect(), step)
 		return fromU, nil
@@ -300,7 +300,7 @@ func (_q *OrderQuery) Clone() *OrderQuery {
 		inters:     append([]Interceptor{}, _q.inters...),
 		predicates: append([]predicate.Order{}, _q.predicates...),
 		withLines:  _q.withLines.Clone(),
-		withTags:   _q.withTags.Clone(),
+		withItems:  _q.withItems.Clone(),
 		// clone intermediate query.
 		sql:  _q.sql.Clone(),
 		path: _q.path,
@@ -318,14 +318,14 @@ func (_q *OrderQuery) WithLines(opts ...func(*LineQuery)) *OrderQuery {
 	return _q
 }
 
-// WithTags tells the query-builder to eager-load the nodes that are connected to
-// the "tags" edge. The optional arguments are used to configure the query builder of the edge.
-func (_q *OrderQuery) WithTags(opts ...func(*TagQuery)) *OrderQuery {
-	query := (&TagClient{config: _q.config}).Query()
+// WithItems tells the query-builder to eager-load the nodes that are connected to
+// the "items" edge. The optional arguments are used to configure the query builder of the edge.
+func (_q *OrderQuery) WithItems(opts ...func(*ItemQuery)) *OrderQuery {
+	query := (&ItemClient{config: _q.config}).Query()
 	for _, opt := range opts {
 		opt(query)
 	}
-	_q.withTags = query
+	_q.withItems = query
 	return _q
 }
 
@@ -409,7 +409,7 @@ func (_q *OrderQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*Order,
 		_spec       = _q.querySpec()
 		loadedTypes = [2]bool{
 			_q.withLines != nil,
-			_q.withTags != nil,
+			_q.withItems != nil,
 		}
 	)
 	_spec.ScanValues = func(columns []string) ([]any, error) {
@@ -437,10 +437,10 @@ func (_q *OrderQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*Order,
 			return nil, err
 		}
 	}
-	if query := _q.withTags; query != nil {
-		if err := _q.loadTags(ctx, query, nodes,
-			func(n *Order) { n.Edges.Tags = []*Tag{} },
-			func(n *Order, e *Tag) { n.Edges.Tags = append(n.Edges.Tags, e) }); err != nil {
+	if query := _q.withItems; query != nil {
+		if err := _q.loadItems(ctx, query, nodes,
+			func(n *Order) { n.Edges.Items = []*Item{} },
+			func(n *Order, e *Item) { n.Edges.Items = append(n.Edges.Items, e) }); err != nil {
 			return nil, err
 		}
 	}
@@ -478,7 +478,7 @@ func (_q *OrderQuery) loadLines(ctx context.Context, query *LineQuery, nodes []*
 	}
 	return nil
 }
-func (_q *OrderQuery) loadTags(ctx context.Context, query *TagQuery, nodes []*Order, init func(*Order), assign func(*Order, *Tag)) error {
+func (_q *OrderQuery) loadItems(ctx context.Context, query *ItemQuery, nodes []*Order, init func(*Order), assign func(*Order, *Item)) error {
 	edgeIDs := make([]driver.Value, len(nodes))
 	byID := make(map[int]*Order)
 	nids := make(map[int]map[*Order]struct{})
@@ -490,11 +490,11 @@ func (_q *OrderQuery) loadTags(ctx context.Context, query *TagQuery, nodes []*Or
 		}
 	}
 	query.Where(func(s *sql.Selector) {
-		joinT := sql.Table(order.TagsTable)
-		s.Join(joinT).On(s.C(tag.FieldID), joinT.C(order.TagsPrimaryKey[1]))
-		s.Where(sql.InValues(joinT.C(order.TagsPrimaryKey[0]), edgeIDs...))
+		joinT := sql.Table(order.ItemsTable)
+		s.Join(joinT).On(s.C(item.FieldID), joinT.C(order.ItemsPrimaryKey[1]))
+		s.Where(sql.InValues(joinT.C(order.ItemsPrimaryKey[0]), edgeIDs...))
 		columns := s.SelectedColumns()
-		s.Select(joinT.C(order.TagsPrimaryKey[0]))
+		s.Select(joinT.C(order.ItemsPrimaryKey[0]))
 		s.AppendSelect(columns...)
 		s.SetDistinct(false)
 	})
@@ -524,14 +524,14 @@ func (_q *OrderQuery) loadTags(ctx context.Context, query *TagQuery, nodes []*Or
 			}
 		})
 	})
-	neighbors, err := withInterceptors[[]*Tag](ctx, query, qr, query.inters)
+	neighbors, err := withInterceptors[[]*Item](ctx, query, qr, query.inters)
 	if err != nil {
 		return err
 	}
 	for _, n := range neighbors {
 		nodes, ok := nids[n.ID]
 		if !ok {
-			return fmt.Errorf(`unexpected "tags" node returned %v`, n.ID)
+			return fmt.Errorf(`unexpected "items" node returned %v`, n.ID)
 		}
 		for kn := range nodes {
 			assign(kn, n)

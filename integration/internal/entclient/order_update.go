@@ -10,10 +10,11 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
+	"github.com/google/uuid"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/predicate"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
 )
 
 // OrderUpdate is the builder for updating Order entities.
@@ -79,33 +80,33 @@ func (_u *OrderUpdate) AddCents(v int) *OrderUpdate {
 }
 
 // AddLineIDs adds the "lines" edge to the Line entity by IDs.
-func (_u *OrderUpdate) AddLineIDs(ids ...int) *OrderUpdate {
+func (_u *OrderUpdate) AddLineIDs(ids ...uuid.UUID) *OrderUpdate {
 	_u.mutation.AddLineIDs(ids...)
 	return _u
 }
 
 // AddLines adds the "lines" edges to the Line entity.
 func (_u *OrderUpdate) AddLines(v ...*Line) *OrderUpdate {
-	ids := make([]int, len(v))
+	ids := make([]uuid.UUID, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
 	return _u.AddLineIDs(ids...)
 }
 
-// AddTagIDs adds the "tags" edge to the Tag entity by IDs.
-func (_u *OrderUpdate) AddTagIDs(ids ...int) *OrderUpdate {
-	_u.mutation.AddTagIDs(ids...)
+// AddItemIDs adds the "items" edge to the Item entity by IDs.
+func (_u *OrderUpdate) AddItemIDs(ids ...int) *OrderUpdate {
+	_u.mutation.AddItemIDs(ids...)
 	return _u
 }
 
-// AddTags adds the "tags" edges to the Tag entity.
-func (_u *OrderUpdate) AddTags(v ...*Tag) *OrderUpdate {
+// AddItems adds the "items" edges to the Item entity.
+func (_u *OrderUpdate) AddItems(v ...*Item) *OrderUpdate {
 	ids := make([]int, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _u.AddTagIDs(ids...)
+	return _u.AddItemIDs(ids...)
 }
 
 // Mutation returns the OrderMutation object of the builder.
@@ -120,39 +121,39 @@ func (_u *OrderUpdate) ClearLines() *OrderUpdate {
 }
 
 // RemoveLineIDs removes the "lines" edge to Line entities by IDs.
-func (_u *OrderUpdate) RemoveLineIDs(ids ...int) *OrderUpdate {
+func (_u *OrderUpdate) RemoveLineIDs(ids ...uuid.UUID) *OrderUpdate {
 	_u.mutation.RemoveLineIDs(ids...)
 	return _u
 }
 
 // RemoveLines removes "lines" edges to Line entities.
 func (_u *OrderUpdate) RemoveLines(v ...*Line) *OrderUpdate {
-	ids := make([]int, len(v))
+	ids := make([]uuid.UUID, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
 	return _u.RemoveLineIDs(ids...)
 }
 
-// ClearTags clears all "tags" edges to the Tag entity.
-func (_u *OrderUpdate) ClearTags() *OrderUpdate {
-	_u.mutation.ClearTags()
+// ClearItems clears all "items" edges to the Item entity.
+func (_u *OrderUpdate) ClearItems() *OrderUpdate {
+	_u.mutation.ClearItems()
 	return _u
 }
 
-// RemoveTagIDs removes the "tags" edge to Tag entities by IDs.
-func (_u *OrderUpdate) RemoveTagIDs(ids ...int) *OrderUpdate {
-	_u.mutation.RemoveTagIDs(ids...)
+// RemoveItemIDs removes the "items" edge to Item entities by IDs.
+func (_u *OrderUpdate) RemoveItemIDs(ids ...int) *OrderUpdate {
+	_u.mutation.RemoveItemIDs(ids...)
 	return _u
 }
 
-// RemoveTags removes "tags" edges to Tag entities.
-func (_u *OrderUpdate) RemoveTags(v ...*Tag) *OrderUpdate {
+// RemoveItems removes "items" edges to Item entities.
+func (_u *OrderUpdate) RemoveItems(v ...*Item) *OrderUpdate {
 	ids := make([]int, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _u.RemoveTagIDs(ids...)
+	return _u.RemoveItemIDs(ids...)
 }
 
 // Save executes the query and returns the number of nodes affected by the update operation.
@@ -229,7 +230,7 @@ func (_u *OrderUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 			Columns: []string{order.LinesColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
 			},
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
@@ -242,7 +243,7 @@ func (_u *OrderUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 			Columns: []string{order.LinesColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
 			},
 		}
 		for _, k := range nodes {
@@ -258,7 +259,7 @@ func (_u *OrderUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 			Columns: []string{order.LinesColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
 			},
 		}
 		for _, k := range nodes {
@@ -266,28 +267,28 @@ func (_u *OrderUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 		}
 		_spec.Edges.Add = append(_spec.Edges.Add, edge)
 	}
-	if _u.mutation.TagsCleared() {
+	if _u.mutation.ItemsCleared() {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.TagsTable,
-			Columns: order.TagsPrimaryKey,
+			Table:   order.ItemsTable,
+			Columns: order.ItemsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
 			},
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
 	}
-	if nodes := _u.mutation.RemovedTagsIDs(); len(nodes) > 0 && !_u.mutation.TagsCleared() {
+	if nodes := _u.mutation.RemovedItemsIDs(); len(nodes) > 0 && !_u.mutation.ItemsCleared() {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.TagsTable,
-			Columns: order.TagsPrimaryKey,
+			Table:   order.ItemsTable,
+			Columns: order.ItemsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
 			},
 		}
 		for _, k := range nodes {
@@ -295,15 +296,15 @@ func (_u *OrderUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
 	}
-	if nodes := _u.mutation.TagsIDs(); len(nodes) > 0 {
+	if nodes := _u.mutation.ItemsIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.TagsTable,
-			Columns: order.TagsPrimaryKey,
+			Table:   order.ItemsTable,
+			Columns: order.ItemsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
 			},
 		}
 		for _, k := range nodes {
@@ -381,33 +382,33 @@ func (_u *OrderUpdateOne) AddCents(v int) *OrderUpdateOne {
 }
 
 // AddLineIDs adds the "lines" edge to the Line entity by IDs.
-func (_u *OrderUpdateOne) AddLineIDs(ids ...int) *OrderUpdateOne {
+func (_u *OrderUpdateOne) AddLineIDs(ids ...uuid.UUID) *OrderUpdateOne {
 	_u.mutation.AddLineIDs(ids...)
 	return _u
 }
 
 // AddLines adds the "lines" edges to the Line entity.
 func (_u *OrderUpdateOne) AddLines(v ...*Line) *OrderUpdateOne {
-	ids := make([]int, len(v))
+	ids := make([]uuid.UUID, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
 	return _u.AddLineIDs(ids...)
 }
 
-// AddTagIDs adds the "tags" edge to the Tag entity by IDs.
-func (_u *OrderUpdateOne) AddTagIDs(ids ...int) *OrderUpdateOne {
-	_u.mutation.AddTagIDs(ids...)
+// AddItemIDs adds the "items" edge to the Item entity by IDs.
+func (_u *OrderUpdateOne) AddItemIDs(ids ...int) *OrderUpdateOne {
+	_u.mutation.AddItemIDs(ids...)
 	return _u
 }
 
-// AddTags adds the "tags" edges to the Tag entity.
-func (_u *OrderUpdateOne) AddTags(v ...*Tag) *OrderUpdateOne {
+// AddItems adds the "items" edges to the Item entity.
+func (_u *OrderUpdateOne) AddItems(v ...*Item) *OrderUpdateOne {
 	ids := make([]int, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _u.AddTagIDs(ids...)
+	return _u.AddItemIDs(ids...)
 }
 
 // Mutation returns the OrderMutation object of the builder.
@@ -422,39 +423,39 @@ func (_u *OrderUpdateOne) ClearLines() *OrderUpdateOne {
 }
 
 // RemoveLineIDs removes the "lines" edge to Line entities by IDs.
-func (_u *OrderUpdateOne) RemoveLineIDs(ids ...int) *OrderUpdateOne {
+func (_u *OrderUpdateOne) RemoveLineIDs(ids ...uuid.UUID) *OrderUpdateOne {
 	_u.mutation.RemoveLineIDs(ids...)
 	return _u
 }
 
 // RemoveLines removes "lines" edges to Line entities.
 func (_u *OrderUpdateOne) RemoveLines(v ...*Line) *OrderUpdateOne {
-	ids := make([]int, len(v))
+	ids := make([]uuid.UUID, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
 	return _u.RemoveLineIDs(ids...)
 }
 
-// ClearTags clears all "tags" edges to the Tag entity.
-func (_u *OrderUpdateOne) ClearTags() *OrderUpdateOne {
-	_u.mutation.ClearTags()
+// ClearItems clears all "items" edges to the Item entity.
+func (_u *OrderUpdateOne) ClearItems() *OrderUpdateOne {
+	_u.mutation.ClearItems()
 	return _u
 }
 
-// RemoveTagIDs removes the "tags" edge to Tag entities by IDs.
-func (_u *OrderUpdateOne) RemoveTagIDs(ids ...int) *OrderUpdateOne {
-	_u.mutation.RemoveTagIDs(ids...)
+// RemoveItemIDs removes the "items" edge to Item entities by IDs.
+func (_u *OrderUpdateOne) RemoveItemIDs(ids ...int) *OrderUpdateOne {
+	_u.mutation.RemoveItemIDs(ids...)
 	return _u
 }
 
-// RemoveTags removes "tags" edges to Tag entities.
-func (_u *OrderUpdateOne) RemoveTags(v ...*Tag) *OrderUpdateOne {
+// RemoveItems removes "items" edges to Item entities.
+func (_u *OrderUpdateOne) RemoveItems(v ...*Item) *OrderUpdateOne {
 	ids := make([]int, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _u.RemoveTagIDs(ids...)
+	return _u.RemoveItemIDs(ids...)
 }
 
 // Where appends a list predicates to the OrderUpdate builder.
@@ -561,7 +562,7 @@ func (_u *OrderUpdateOne) sqlSave(ctx context.Context) (_node *Order, err error)
 			Columns: []string{order.LinesColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
 			},
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
@@ -574,7 +575,7 @@ func (_u *OrderUpdateOne) sqlSave(ctx context.Context) (_node *Order, err error)
 			Columns: []string{order.LinesColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
 			},
 		}
 		for _, k := range nodes {
@@ -590,7 +591,7 @@ func (_u *OrderUpdateOne) sqlSave(ctx context.Context) (_node *Order, err error)
 			Columns: []string{order.LinesColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
 			},
 		}
 		for _, k := range nodes {
@@ -598,28 +599,28 @@ func (_u *OrderUpdateOne) sqlSave(ctx context.Context) (_node *Order, err error)
 		}
 		_spec.Edges.Add = append(_spec.Edges.Add, edge)
 	}
-	if _u.mutation.TagsCleared() {
+	if _u.mutation.ItemsCleared() {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.TagsTable,
-			Columns: order.TagsPrimaryKey,
+			Table:   order.ItemsTable,
+			Columns: order.ItemsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
 			},
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
 	}
-	if nodes := _u.mutation.RemovedTagsIDs(); len(nodes) > 0 && !_u.mutation.TagsCleared() {
+	if nodes := _u.mutation.RemovedItemsIDs(); len(nodes) > 0 && !_u.mutation.ItemsCleared() {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.TagsTable,
-			Columns: order.TagsPrimaryKey,
+			Table:   order.ItemsTable,
+			Columns: order.ItemsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
 			},
 		}
 		for _, k := range nodes {
@@ -627,15 +628,15 @@ func (_u *OrderUpdateOne) sqlSave(ctx context.Context) (_node *Order, err error)
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
 	}
-	if nodes := _u.mutation.TagsIDs(); len(nodes) > 0 {
+	if nodes := _u.mutation.ItemsIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.TagsTable,
-			Columns: order.TagsPrimaryKey,
+			Table:   order.ItemsTable,
+			Columns: order.ItemsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
 			},
 		}
 		for _, k := range nodes {

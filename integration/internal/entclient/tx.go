@@ -14,8 +14,6 @@ import (
 // Tx is a transactional client that is created by calling Client.Tx().
 type Tx struct {
 	config
-	// Coupon is the client for interacting with the Coupon builders.
-	Coupon *CouponClient
 	// Document is the client for interacting with the Document builders.
 	Document *DocumentClient
 	// Item is the client for interacting with the Item builders.
@@ -26,10 +24,6 @@ type Tx struct {
 	Order *OrderClient
 	// Secret is the client for interacting with the Secret builders.
 	Secret *SecretClient
-	// Tag is the client for interacting with the Tag builders.
-	Tag *TagClient
-	// Ticket is the client for interacting with the Ticket builders.
-	Ticket *TicketClient
 
 	// lazily loaded.
 	client     *Client
@@ -161,14 +155,11 @@ func (tx *Tx) Client() *Client {
 }
 
 func (tx *Tx) init() {
-	tx.Coupon = NewCouponClient(tx.config)
 	tx.Document = NewDocumentClient(tx.config)
 	tx.Item = NewItemClient(tx.config)
 	tx.Line = NewLineClient(tx.config)
 	tx.Order = NewOrderClient(tx.config)
 	tx.Secret = NewSecretClient(tx.config)
-	tx.Tag = NewTagClient(tx.config)
-	tx.Ticket = NewTicketClient(tx.config)
 }
 
 // txDriver wraps the given dialect.Tx with a nop dialect.Driver implementation.
@@ -178,7 +169,7 @@ func (tx *Tx) init() {
 // of them in order to commit or rollback the transaction.
 //
 // If a closed transaction is embedded in one of the generated entities, and the entity
-// applies a query, for example: Coupon.QueryXXX(), the query will be executed
+// applies a query, for example: Document.QueryXXX(), the query will be executed
 // through the driver which created this transaction.
 //
 // Note that txDriver is not goroutine safe.

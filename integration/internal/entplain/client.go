@@ -9,12 +9,15 @@ import (
 	"log"
 	"reflect"
 
+	"github.com/ormoutbox/ormoutbox/entoutbox/entschema"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/migrate"
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/note"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxevent"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxkey"
 )
 
 // Client is the client that holds all ent builders.
@@ -24,6 +27,10 @@ type Client struct {
 	Schema *migrate.Schema
 	// Note is the client for interacting with the Note builders.
 	Note *NoteClient
+	// OutboxEvent is the client for interacting with the OutboxEvent builders.
+	OutboxEvent *OutboxEventClient
+	// OutboxKey is the client for interacting with the OutboxKey builders.
+	OutboxKey *OutboxKeyClient
 }
 
 // NewClient creates a new client configured with the given options.
@@ -36,6 +43,8 @@ func NewClient(opts ...Option) *Client {
 func (c *Client) init() {
 	c.Schema = migrate.NewSchema(c.driver)
 	c.Note = NewNoteClient(c.config)
+	c.OutboxEvent = NewOutboxEventClient(c.config)
+	c.OutboxKey = NewOutboxKeyClient(c.config)
 }
 
 type (
@@ -126,9 +135,11 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 	cfg := c.config
 	cfg.driver = tx
 	return &Tx{
-		ctx:    ctx,
-		config: cfg,
-		Note:   NewNoteClient(cfg),
+		ctx:         ctx,
+		config:      cfg,
+		Note:        NewNoteClient(cfg),
+		OutboxEvent: NewOutboxEventClient(cfg),
+		OutboxKey:   NewOutboxKeyClient(cfg),
 	}, nil
 }
 
@@ -146,9 +157,11 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 	cfg := c.config
 	cfg.driver = &txDriver{tx: tx, drv: c.driver}
 	return &Tx{
-		ctx:    ctx,
-		config: cfg,
-		Note:   NewNoteClient(cfg),
+		ctx:         ctx,
+		config:      cfg,
+		Note:        NewNoteClient(cfg),
+		OutboxEvent: NewOutboxEventClient(cfg),
+		OutboxKey:   NewOutboxKeyClient(cfg),
 	}, nil
 }
 
@@ -178,12 +191,16 @@ func (c *Client) Close() error {
 // In order to add hooks to a specific client, call: `client.Node.Use(...)`.
 func (c *Client) Use(hooks ...Hook) {
 	c.Note.Use(hooks...)
+	c.OutboxEvent.Use(hooks...)
+	c.OutboxKey.Use(hooks...)
 }
 
 // Intercept adds the query interceptors to all the entity clients.
 // In order to add interceptors to a specific client, call: `client.Node.Intercept(...)`.
 func (c *Client) Intercept(interceptors ...Interceptor) {
 	c.Note.Intercept(interceptors...)
+	c.OutboxEvent.Intercept(interceptors...)
+	c.OutboxKey.Intercept(interceptors...)
 }
 
 // Mutate implements the ent.Mutator interface.
@@ -191,6 +208,10 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 	switch m := m.(type) {
 	case *NoteMutation:
 		return c.Note.mutate(ctx, m)
+	case *OutboxEventMutation:
+		return c.OutboxEvent.mutate(ctx, m)
+	case *OutboxKeyMutation:
+		return c.OutboxKey.mutate(ctx, m)
 	default:
 		return nil, fmt.Errorf("entplain: unknown mutation type %T", m)
 	}
@@ -329,12 +350,278 @@ func (c *NoteClient) mutate(ctx context.Context, m *NoteMutation) (Value, error)
 	}
 }
 
+// OutboxEventClient is a client for the OutboxEvent schema.
+type OutboxEventClient struct {
+	config
+}
+
+// NewOutboxEventClient returns a client for the OutboxEvent from the given config.
+func NewOutboxEventClient(c config) *OutboxEventClient {
+	return &OutboxEventClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `outboxevent.Hooks(f(g(h())))`.
+func (c *OutboxEventClient) Use(hooks ...Hook) {
+	c.hooks.OutboxEvent = append(c.hooks.OutboxEvent, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `outboxevent.Intercept(f(g(h())))`.
+func (c *OutboxEventClient) Intercept(interceptors ...Interceptor) {
+	c.inters.OutboxEvent = append(c.inters.OutboxEvent, interceptors...)
+}
+
+// Create returns a builder for creating a OutboxEvent entity.
+func (c *OutboxEventClient) Create() *OutboxEventCreate {
+	mutation := newOutboxEventMutation(c.config, OpCreate)
+	return &OutboxEventCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of OutboxEvent entities.
+func (c *OutboxEventClient) CreateBulk(builders ...*OutboxEventCreate) *OutboxEventCreateBulk {
+	return &OutboxEventCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *OutboxEventClient) MapCreateBulk(slice any, setFunc func(*OutboxEventCreate, int)) *OutboxEventCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &OutboxEventCreateBulk{err: fmt.Errorf("calling to OutboxEventClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*OutboxEventCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &OutboxEventCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for OutboxEvent.
+func (c *OutboxEventClient) Update() *OutboxEventUpdate {
+	mutation := newOutboxEventMutation(c.config, OpUpdate)
+	return &OutboxEventUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *OutboxEventClient) UpdateOne(_m *OutboxEvent) *OutboxEventUpdateOne {
+	mutation := newOutboxEventMutation(c.config, OpUpdateOne, withOutboxEvent(_m))
+	return &OutboxEventUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *OutboxEventClient) UpdateOneID(id entschema.ID) *OutboxEventUpdateOne {
+	mutation := newOutboxEventMutation(c.config, OpUpdateOne, withOutboxEventID(id))
+	return &OutboxEventUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for OutboxEvent.
+func (c *OutboxEventClient) Delete() *OutboxEventDelete {
+	mutation := newOutboxEventMutation(c.config, OpDelete)
+	return &OutboxEventDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *OutboxEventClient) DeleteOne(_m *OutboxEvent) *OutboxEventDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *OutboxEventClient) DeleteOneID(id entschema.ID) *OutboxEventDeleteOne {
+	builder := c.Delete().Where(outboxevent.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &OutboxEventDeleteOne{builder}
+}
+
+// Query returns a query builder for OutboxEvent.
+func (c *OutboxEventClient) Query() *OutboxEventQuery {
+	return &OutboxEventQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeOutboxEvent},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a OutboxEvent entity by its id.
+func (c *OutboxEventClient) Get(ctx context.Context, id entschema.ID) (*OutboxEvent, error) {
+	return c.Query().Where(outboxevent.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *OutboxEventClient) GetX(ctx context.Context, id entschema.ID) *OutboxEvent {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *OutboxEventClient) Hooks() []Hook {
+	return c.hooks.OutboxEvent
+}
+
+// Interceptors returns the client interceptors.
+func (c *OutboxEventClient) Interceptors() []Interceptor {
+	return c.inters.OutboxEvent
+}
+
+func (c *OutboxEventClient) mutate(ctx context.Context, m *OutboxEventMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&OutboxEventCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&OutboxEventUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&OutboxEventUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&OutboxEventDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("entplain: unknown OutboxEvent mutation op: %q", m.Op())
+	}
+}
+
+// OutboxKeyClient is a client for the OutboxKey schema.
+type OutboxKeyClient struct {
+	config
+}
+
+// NewOutboxKeyClient returns a client for the OutboxKey from the given config.
+func NewOutboxKeyClient(c config) *OutboxKeyClient {
+	return &OutboxKeyClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `outboxkey.Hooks(f(g(h())))`.
+func (c *OutboxKeyClient) Use(hooks ...Hook) {
+	c.hooks.OutboxKey = append(c.hooks.OutboxKey, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `outboxkey.Intercept(f(g(h())))`.
+func (c *OutboxKeyClient) Intercept(interceptors ...Interceptor) {
+	c.inters.OutboxKey = append(c.inters.OutboxKey, interceptors...)
+}
+
+// Create returns a builder for creating a OutboxKey entity.
+func (c *OutboxKeyClient) Create() *OutboxKeyCreate {
+	mutation := newOutboxKeyMutation(c.config, OpCreate)
+	return &OutboxKeyCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of OutboxKey entities.
+func (c *OutboxKeyClient) CreateBulk(builders ...*OutboxKeyCreate) *OutboxKeyCreateBulk {
+	return &OutboxKeyCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *OutboxKeyClient) MapCreateBulk(slice any, setFunc func(*OutboxKeyCreate, int)) *OutboxKeyCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &OutboxKeyCreateBulk{err: fmt.Errorf("calling to OutboxKeyClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*OutboxKeyCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &OutboxKeyCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for OutboxKey.
+func (c *OutboxKeyClient) Update() *OutboxKeyUpdate {
+	mutation := newOutboxKeyMutation(c.config, OpUpdate)
+	return &OutboxKeyUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *OutboxKeyClient) UpdateOne(_m *OutboxKey) *OutboxKeyUpdateOne {
+	mutation := newOutboxKeyMutation(c.config, OpUpdateOne, withOutboxKey(_m))
+	return &OutboxKeyUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *OutboxKeyClient) UpdateOneID(id entschema.ID) *OutboxKeyUpdateOne {
+	mutation := newOutboxKeyMutation(c.config, OpUpdateOne, withOutboxKeyID(id))
+	return &OutboxKeyUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for OutboxKey.
+func (c *OutboxKeyClient) Delete() *OutboxKeyDelete {
+	mutation := newOutboxKeyMutation(c.config, OpDelete)
+	return &OutboxKeyDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *OutboxKeyClient) DeleteOne(_m *OutboxKey) *OutboxKeyDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *OutboxKeyClient) DeleteOneID(id entschema.ID) *OutboxKeyDeleteOne {
+	builder := c.Delete().Where(outboxkey.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &OutboxKeyDeleteOne{builder}
+}
+
+// Query returns a query builder for OutboxKey.
+func (c *OutboxKeyClient) Query() *OutboxKeyQuery {
+	return &OutboxKeyQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeOutboxKey},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a OutboxKey entity by its id.
+func (c *OutboxKeyClient) Get(ctx context.Context, id entschema.ID) (*OutboxKey, error) {
+	return c.Query().Where(outboxkey.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *OutboxKeyClient) GetX(ctx context.Context, id entschema.ID) *OutboxKey {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *OutboxKeyClient) Hooks() []Hook {
+	return c.hooks.OutboxKey
+}
+
+// Interceptors returns the client interceptors.
+func (c *OutboxKeyClient) Interceptors() []Interceptor {
+	return c.inters.OutboxKey
+}
+
+func (c *OutboxKeyClient) mutate(ctx context.Context, m *OutboxKeyMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&OutboxKeyCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&OutboxKeyUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&OutboxKeyUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&OutboxKeyDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("entplain: unknown OutboxKey mutation op: %q", m.Op())
+	}
+}
+
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		Note []ent.Hook
+		Note, OutboxEvent, OutboxKey []ent.Hook
 	}
 	inters struct {
-		Note []ent.Interceptor
+		Note, OutboxEvent, OutboxKey []ent.Interceptor
 	}
 )

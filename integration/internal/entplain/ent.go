@@ -13,6 +13,8 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/note"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxevent"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxkey"
 )
 
 // ent aliases to avoid import conflicts in user's code.
@@ -73,7 +75,9 @@ var (
 func checkColumn(t, c string) error {
 	initCheck.Do(func() {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
-			note.Table: note.ValidColumn,
+			note.Table:        note.ValidColumn,
+			outboxevent.Table: outboxevent.ValidColumn,
+			outboxkey.Table:   outboxkey.ValidColumn,
 		})
 	})
 	return columnCheck(t, c)

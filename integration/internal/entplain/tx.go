@@ -14,6 +14,10 @@ type Tx struct {
 	config
 	// Note is the client for interacting with the Note builders.
 	Note *NoteClient
+	// OutboxEvent is the client for interacting with the OutboxEvent builders.
+	OutboxEvent *OutboxEventClient
+	// OutboxKey is the client for interacting with the OutboxKey builders.
+	OutboxKey *OutboxKeyClient
 
 	// lazily loaded.
 	client     *Client
@@ -146,6 +150,8 @@ func (tx *Tx) Client() *Client {
 
 func (tx *Tx) init() {
 	tx.Note = NewNoteClient(tx.config)
+	tx.OutboxEvent = NewOutboxEventClient(tx.config)
+	tx.OutboxKey = NewOutboxKeyClient(tx.config)
 }
 
 // txDriver wraps the given dialect.Tx with a nop dialect.Driver implementation.

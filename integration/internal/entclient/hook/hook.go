@@ -9,18 +9,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
 )
 
-// The CouponFunc type is an adapter to allow the use of ordinary
-// function as Coupon mutator.
-type CouponFunc func(context.Context, *entclient.CouponMutation) (entclient.Value, error)
-
-// Mutate calls f(ctx, m).
-func (f CouponFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.Value, error) {
-	if mv, ok := m.(*entclient.CouponMutation); ok {
-		return f(ctx, mv)
-	}
-	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.CouponMutation", m)
-}
-
 // The DocumentFunc type is an adapter to allow the use of ordinary
 // function as Document mutator.
 type DocumentFunc func(context.Context, *entclient.DocumentMutation) (entclient.Value, error)
@@ -79,30 +67,6 @@ func (f SecretFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient
 		return f(ctx, mv)
 	}
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.SecretMutation", m)
-}
-
-// The TagFunc type is an adapter to allow the use of ordinary
-// function as Tag mutator.
-type TagFunc func(context.Context, *entclient.TagMutation) (entclient.Value, error)
-
-// Mutate calls f(ctx, m).
-func (f TagFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.Value, error) {
-	if mv, ok := m.(*entclient.TagMutation); ok {
-		return f(ctx, mv)
-	}
-	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.TagMutation", m)
-}
-
-// The TicketFunc type is an adapter to allow the use of ordinary
-// function as Ticket mutator.
-type TicketFunc func(context.Context, *entclient.TicketMutation) (entclient.Value, error)
-
-// Mutate calls f(ctx, m).
-func (f TicketFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.Value, error) {
-	if mv, ok := m.(*entclient.TicketMutation); ok {
-		return f(ctx, mv)
-	}
-	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.TicketMutation", m)
 }
 
 // Condition is a hook condition function.

@@ -4,7 +4,7 @@ package line
 
 import (
 	"entgo.io/ent/dialect/sql"
-	"entgo.io/ent/dialect/sql/sqlgraph"
+	"github.com/google/uuid"
 )
 
 const (
@@ -14,17 +14,8 @@ const (
 	FieldID = "id"
 	// FieldSku holds the string denoting the sku field in the database.
 	FieldSku = "sku"
-	// EdgeOrder holds the string denoting the order edge name in mutations.
-	EdgeOrder = "order"
 	// Table holds the table name of the line in the database.
 	Table = "e_lines"
-	// OrderTable is the table that holds the order relation/edge.
-	OrderTable = "e_lines"
-	// OrderInverseTable is the table name for the Order entity.
-	// It exists in this package in order to avoid circular dependency with the "order" package.
-	OrderInverseTable = "e_orders"
-	// OrderColumn is the table column denoting the order relation/edge.
-	OrderColumn = "order_lines"
 )
 
 // Columns holds all SQL columns for line fields.
@@ -57,6 +48,8 @@ func ValidColumn(column string) bool {
 var (
 	// SkuValidator is a validator for the "sku" field. It is called by the builders before save.
 	SkuValidator func(string) error
+	// DefaultID holds the default value on creation for the "id" field.
+	DefaultID func() uuid.UUID
 )
 
 // OrderOption defines the ordering options for the Line queries.
@@ -70,18 +63,4 @@ func ByID(opts ...sql.OrderTermOption) OrderOption {
 // BySku orders the results by the sku field.
 func BySku(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldSku, opts...).ToFunc()
-}
-
-// ByOrderField orders the results by order field.
-func ByOrderField(field string, opts ...sql.OrderTermOption) OrderOption {
-	return func(s *sql.Selector) {
-		sqlgraph.OrderByNeighborTerms(s, newOrderStep(), sql.OrderByField(field, opts...))
-	}
-}
-func newOrderStep() *sqlgraph.Step {
-	return sqlgraph.NewStep(
-		sqlgraph.From(Table, FieldID),
-		sqlgraph.To(OrderInverseTable, FieldID),
-		sqlgraph.Edge(sqlgraph.M2O, true, OrderTable, OrderColumn),
-	)
 }

@@ -4,52 +4,52 @@ package line
 
 import (
 	"entgo.io/ent/dialect/sql"
-	"entgo.io/ent/dialect/sql/sqlgraph"
+	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/predicate"
 )
 
 // ID filters vertices based on their ID field.
-func ID(id int) predicate.Line {
+func ID(id uuid.UUID) predicate.Line {
 	return predicate.Line(sql.FieldEQ(FieldID, id))
 }
 
 // IDEQ applies the EQ predicate on the ID field.
-func IDEQ(id int) predicate.Line {
+func IDEQ(id uuid.UUID) predicate.Line {
 	return predicate.Line(sql.FieldEQ(FieldID, id))
 }
 
 // IDNEQ applies the NEQ predicate on the ID field.
-func IDNEQ(id int) predicate.Line {
+func IDNEQ(id uuid.UUID) predicate.Line {
 	return predicate.Line(sql.FieldNEQ(FieldID, id))
 }
 
 // IDIn applies the In predicate on the ID field.
-func IDIn(ids ...int) predicate.Line {
+func IDIn(ids ...uuid.UUID) predicate.Line {
 	return predicate.Line(sql.FieldIn(FieldID, ids...))
 }
 
 // IDNotIn applies the NotIn predicate on the ID field.
-func IDNotIn(ids ...int) predicate.Line {
+func IDNotIn(ids ...uuid.UUID) predicate.Line {
 	return predicate.Line(sql.FieldNotIn(FieldID, ids...))
 }
 
 // IDGT applies the GT predicate on the ID field.
-func IDGT(id int) predicate.Line {
+func IDGT(id uuid.UUID) predicate.Line {
 	return predicate.Line(sql.FieldGT(FieldID, id))
 }
 
 // IDGTE applies the GTE predicate on the ID field.
-func IDGTE(id int) predicate.Line {
+func IDGTE(id uuid.UUID) predicate.Line {
 	return predicate.Line(sql.FieldGTE(FieldID, id))
 }
 
 // IDLT applies the LT predicate on the ID field.
-func IDLT(id int) predicate.Line {
+func IDLT(id uuid.UUID) predicate.Line {
 	return predicate.Line(sql.FieldLT(FieldID, id))
 }
 
 // IDLTE applies the LTE predicate on the ID field.
-func IDLTE(id int) predicate.Line {
+func IDLTE(id uuid.UUID) predicate.Line {
 	return predicate.Line(sql.FieldLTE(FieldID, id))
 }
 
@@ -121,29 +121,6 @@ func SkuEqualFold(v string) predicate.Line {
 // SkuContainsFold applies the ContainsFold predicate on the "sku" field.
 func SkuContainsFold(v string) predicate.Line {
 	return predicate.Line(sql.FieldContainsFold(FieldSku, v))
-}
-
-// HasOrder applies the HasEdge predicate on the "order" edge.
-func HasOrder() predicate.Line {
-	return predicate.Line(func(s *sql.Selector) {
-		step := sqlgraph.NewStep(
-			sqlgraph.From(Table, FieldID),
-			sqlgraph.Edge(sqlgraph.M2O, true, OrderTable, OrderColumn),
-		)
-		sqlgraph.HasNeighbors(s, step)
-	})
-}
-
-// HasOrderWith applies the HasEdge predicate on the "order" edge with a given conditions (other predicates).
-func HasOrderWith(preds ...predicate.Order) predicate.Line {
-	return predicate.Line(func(s *sql.Selector) {
-		step := newOrderStep()
-		sqlgraph.HasNeighborsWith(s, step, func(s *sql.Selector) {
-			for _, p := range preds {
-				p(s)
-			}
-		})
-	})
 }
 
 // And groups predicates with the AND operator between them.

@@ -9,23 +9,12 @@ import (
 )
 
 var (
-	// ECouponsColumns holds the columns for the "e_coupons" table.
-	ECouponsColumns = []*schema.Column{
-		{Name: "id", Type: field.TypeString, Size: 64},
-		{Name: "percent", Type: field.TypeInt, Default: 0},
-	}
-	// ECouponsTable holds the schema information for the "e_coupons" table.
-	ECouponsTable = &schema.Table{
-		Name:       "e_coupons",
-		Columns:    ECouponsColumns,
-		PrimaryKey: []*schema.Column{ECouponsColumns[0]},
-	}
 	// CaptureDocumentsColumns holds the columns for the "capture_documents" table.
 	CaptureDocumentsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 64},
 		{Name: "name", Type: field.TypeString, Unique: true, Size: 64},
-		{Name: "note", Type: field.TypeString, Size: 64},
-		{Name: "stock", Type: field.TypeInt64},
+		{Name: "note", Type: field.TypeString, Size: 64, Default: ""},
+		{Name: "stock", Type: field.TypeInt64, Default: 0},
 	}
 	// CaptureDocumentsTable holds the schema information for the "capture_documents" table.
 	CaptureDocumentsTable = &schema.Table{
@@ -37,8 +26,8 @@ var (
 	CaptureItemsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt, Increment: true},
 		{Name: "name", Type: field.TypeString, Unique: true, Size: 64},
-		{Name: "note", Type: field.TypeString, Size: 64},
-		{Name: "stock", Type: field.TypeInt64},
+		{Name: "note", Type: field.TypeString, Size: 64, Default: ""},
+		{Name: "stock", Type: field.TypeInt64, Default: 0},
 	}
 	// CaptureItemsTable holds the schema information for the "capture_items" table.
 	CaptureItemsTable = &schema.Table{
@@ -48,7 +37,7 @@ var (
 	}
 	// ELinesColumns holds the columns for the "e_lines" table.
 	ELinesColumns = []*schema.Column{
-		{Name: "id", Type: field.TypeInt, Increment: true},
+		{Name: "id", Type: field.TypeUUID},
 		{Name: "sku", Type: field.TypeString, Size: 100},
 		{Name: "order_lines", Type: field.TypeInt, Nullable: true},
 	}
@@ -91,71 +80,43 @@ var (
 		Columns:    ESecretsColumns,
 		PrimaryKey: []*schema.Column{ESecretsColumns[0]},
 	}
-	// ETagsColumns holds the columns for the "e_tags" table.
-	ETagsColumns = []*schema.Column{
-		{Name: "id", Type: field.TypeInt, Increment: true},
-		{Name: "name", Type: field.TypeString, Size: 100},
-	}
-	// ETagsTable holds the schema information for the "e_tags" table.
-	ETagsTable = &schema.Table{
-		Name:       "e_tags",
-		Columns:    ETagsColumns,
-		PrimaryKey: []*schema.Column{ETagsColumns[0]},
-	}
-	// ETicketsColumns holds the columns for the "e_tickets" table.
-	ETicketsColumns = []*schema.Column{
-		{Name: "id", Type: field.TypeUUID},
-		{Name: "seat", Type: field.TypeString, Size: 100},
-	}
-	// ETicketsTable holds the schema information for the "e_tickets" table.
-	ETicketsTable = &schema.Table{
-		Name:       "e_tickets",
-		Columns:    ETicketsColumns,
-		PrimaryKey: []*schema.Column{ETicketsColumns[0]},
-	}
-	// OrderTagsColumns holds the columns for the "order_tags" table.
-	OrderTagsColumns = []*schema.Column{
+	// OrderItemsColumns holds the columns for the "order_items" table.
+	OrderItemsColumns = []*schema.Column{
 		{Name: "order_id", Type: field.TypeInt},
-		{Name: "tag_id", Type: field.TypeInt},
+		{Name: "item_id", Type: field.TypeInt},
 	}
-	// OrderTagsTable holds the schema information for the "order_tags" table.
-	OrderTagsTable = &schema.Table{
-		Name:       "order_tags",
-		Columns:    OrderTagsColumns,
-		PrimaryKey: []*schema.Column{OrderTagsColumns[0], OrderTagsColumns[1]},
+	// OrderItemsTable holds the schema information for the "order_items" table.
+	OrderItemsTable = &schema.Table{
+		Name:       "order_items",
+		Columns:    OrderItemsColumns,
+		PrimaryKey: []*schema.Column{OrderItemsColumns[0], OrderItemsColumns[1]},
 		ForeignKeys: []*schema.ForeignKey{
 			{
-				Symbol:     "order_tags_order_id",
-				Columns:    []*schema.Column{OrderTagsColumns[0]},
+				Symbol:     "order_items_order_id",
+				Columns:    []*schema.Column{OrderItemsColumns[0]},
 				RefColumns: []*schema.Column{EOrdersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
 			{
-				Symbol:     "order_tags_tag_id",
-				Columns:    []*schema.Column{OrderTagsColumns[1]},
-				RefColumns: []*schema.Column{ETagsColumns[0]},
+				Symbol:     "order_items_item_id",
+				Columns:    []*schema.Column{OrderItemsColumns[1]},
+				RefColumns: []*schema.Column{CaptureItemsColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
 		},
 	}
 	// Tables holds all the tables in the schema.
 	Tables = []*schema.Table{
-		ECouponsTable,
 		CaptureDocumentsTable,
 		CaptureItemsTable,
 		ELinesTable,
 		EOrdersTable,
 		ESecretsTable,
-		ETagsTable,
-		ETicketsTable,
-		OrderTagsTable,
+		OrderItemsTable,
 	}
 )
 
 func init() {
-	ECouponsTable.Annotation = &entsql.Annotation{
-		Table: "e_coupons",
-	}
 	CaptureDocumentsTable.Annotation = &entsql.Annotation{
 		Table: "capture_documents",
 	}
@@ -172,12 +133,6 @@ func init() {
 	ESecretsTable.Annotation = &entsql.Annotation{
 		Table: "e_secrets",
 	}
-	ETagsTable.Annotation = &entsql.Annotation{
-		Table: "e_tags",
-	}
-	ETicketsTable.Annotation = &entsql.Annotation{
-		Table: "e_tickets",
-	}
-	OrderTagsTable.ForeignKeys[0].RefTable = EOrdersTable
-	OrderTagsTable.ForeignKeys[1].RefTable = ETagsTable
+	OrderItemsTable.ForeignKeys[0].RefTable = EOrdersTable
+	OrderItemsTable.ForeignKeys[1].RefTable = CaptureItemsTable
 }

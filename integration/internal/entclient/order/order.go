@@ -20,8 +20,8 @@ const (
 	FieldCents = "cents"
 	// EdgeLines holds the string denoting the lines edge name in mutations.
 	EdgeLines = "lines"
-	// EdgeTags holds the string denoting the tags edge name in mutations.
-	EdgeTags = "tags"
+	// EdgeItems holds the string denoting the items edge name in mutations.
+	EdgeItems = "items"
 	// Table holds the table name of the order in the database.
 	Table = "e_orders"
 	// LinesTable is the table that holds the lines relation/edge.
@@ -31,11 +31,11 @@ const (
 	LinesInverseTable = "e_lines"
 	// LinesColumn is the table column denoting the lines relation/edge.
 	LinesColumn = "order_lines"
-	// TagsTable is the table that holds the tags relation/edge. The primary key declared below.
-	TagsTable = "order_tags"
-	// TagsInverseTable is the table name for the Tag entity.
-	// It exists in this package in order to avoid circular dependency with the "tag" package.
-	TagsInverseTable = "e_tags"
+	// ItemsTable is the table that holds the items relation/edge. The primary key declared below.
+	ItemsTable = "order_items"
+	// ItemsInverseTable is the table name for the Item entity.
+	// It exists in this package in order to avoid circular dependency with the "item" package.
+	ItemsInverseTable = "capture_items"
 )
 
 // Columns holds all SQL columns for order fields.
@@ -47,9 +47,9 @@ var Columns = []string{
 }
 
 var (
-	// TagsPrimaryKey and TagsColumn2 are the table columns denoting the
-	// primary key for the tags relation (M2M).
-	TagsPrimaryKey = []string{"order_id", "tag_id"}
+	// ItemsPrimaryKey and ItemsColumn2 are the table columns denoting the
+	// primary key for the items relation (M2M).
+	ItemsPrimaryKey = []string{"order_id", "item_id"}
 )
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -110,17 +110,17 @@ func ByLines(term sql.OrderTerm, terms ...sql.OrderTerm) OrderOption {
 	}
 }
 
-// ByTagsCount orders the results by tags count.
-func ByTagsCount(opts ...sql.OrderTermOption) OrderOption {
+// ByItemsCount orders the results by items count.
+func ByItemsCount(opts ...sql.OrderTermOption) OrderOption {
 	return func(s *sql.Selector) {
-		sqlgraph.OrderByNeighborsCount(s, newTagsStep(), opts...)
+		sqlgraph.OrderByNeighborsCount(s, newItemsStep(), opts...)
 	}
 }
 
-// ByTags orders the results by tags terms.
-func ByTags(term sql.OrderTerm, terms ...sql.OrderTerm) OrderOption {
+// ByItems orders the results by items terms.
+func ByItems(term sql.OrderTerm, terms ...sql.OrderTerm) OrderOption {
 	return func(s *sql.Selector) {
-		sqlgraph.OrderByNeighborTerms(s, newTagsStep(), append([]sql.OrderTerm{term}, terms...)...)
+		sqlgraph.OrderByNeighborTerms(s, newItemsStep(), append([]sql.OrderTerm{term}, terms...)...)
 	}
 }
 func newLinesStep() *sqlgraph.Step {
@@ -130,10 +130,10 @@ func newLinesStep() *sqlgraph.Step {
 		sqlgraph.Edge(sqlgraph.O2M, false, LinesTable, LinesColumn),
 	)
 }
-func newTagsStep() *sqlgraph.Step {
+func newItemsStep() *sqlgraph.Step {
 	return sqlgraph.NewStep(
 		sqlgraph.From(Table, FieldID),
-		sqlgraph.To(TagsInverseTable, FieldID),
-		sqlgraph.Edge(sqlgraph.M2M, false, TagsTable, TagsPrimaryKey...),
+		sqlgraph.To(ItemsInverseTable, FieldID),
+		sqlgraph.Edge(sqlgraph.M2M, false, ItemsTable, ItemsPrimaryKey...),
 	)
 }

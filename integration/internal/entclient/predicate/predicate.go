@@ -6,9 +6,6 @@ import (
 	"entgo.io/ent/dialect/sql"
 )
 
-// Coupon is the predicate function for coupon builders.
-type Coupon func(*sql.Selector)
-
 // Document is the predicate function for document builders.
 type Document func(*sql.Selector)
 
@@ -23,9 +20,3 @@ type Order func(*sql.Selector)
 
 // Secret is the predicate function for secret builders.
 type Secret func(*sql.Selector)
-
-// Tag is the predicate function for tag builders.
-type Tag func(*sql.Selector)
-
-// Ticket is the predicate function for ticket builders.
-type Ticket func(*sql.Selector)

@@ -6,15 +6,12 @@ import (
 	"context"
 
 	"github.com/google/uuid"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/coupon"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/schema"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/secret"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/ticket"
 
 	"entgo.io/ent"
 	"entgo.io/ent/privacy"
@@ -24,26 +21,24 @@ import (
 // (default values, validators, hooks and policies) and stitches it
 // to their package variables.
 func init() {
-	couponFields := schema.Coupon{}.Fields()
-	_ = couponFields
-	// couponDescPercent is the schema descriptor for percent field.
-	couponDescPercent := couponFields[1].Descriptor()
-	// coupon.DefaultPercent holds the default value on creation for the percent field.
-	coupon.DefaultPercent = couponDescPercent.Default.(int)
-	// couponDescID is the schema descriptor for id field.
-	couponDescID := couponFields[0].Descriptor()
-	// coupon.IDValidator is a validator for the "id" field. It is called by the builders before save.
-	coupon.IDValidator = couponDescID.Validators[0].(func(string) error)
 	documentFields := schema.Document{}.Fields()
 	_ = documentFields
 	// documentDescName is the schema descriptor for name field.
 	documentDescName := documentFields[1].Descriptor()
+	// document.DefaultName holds the default value on creation for the name field.
+	document.DefaultName = documentDescName.Default.(func() string)
 	// document.NameValidator is a validator for the "name" field. It is called by the builders before save.
 	document.NameValidator = documentDescName.Validators[0].(func(string) error)
 	// documentDescNote is the schema descriptor for note field.
 	documentDescNote := documentFields[2].Descriptor()
+	// document.DefaultNote holds the default value on creation for the note field.
+	document.DefaultNote = documentDescNote.Default.(string)
 	// document.NoteValidator is a validator for the "note" field. It is called by the builders before save.
 	document.NoteValidator = documentDescNote.Validators[0].(func(string) error)
+	// documentDescStock is the schema descriptor for stock field.
+	documentDescStock := documentFields[3].Descriptor()
+	// document.DefaultStock holds the default value on creation for the stock field.
+	document.DefaultStock = documentDescStock.Default.(int64)
 	// documentDescID is the schema descriptor for id field.
 	documentDescID := documentFields[0].Descriptor()
 	// document.IDValidator is a validator for the "id" field. It is called by the builders before save.
@@ -52,18 +47,30 @@ func init() {
 	_ = itemFields
 	// itemDescName is the schema descriptor for name field.
 	itemDescName := itemFields[0].Descriptor()
+	// item.DefaultName holds the default value on creation for the name field.
+	item.DefaultName = itemDescName.Default.(func() string)
 	// item.NameValidator is a validator for the "name" field. It is called by the builders before save.
 	item.NameValidator = itemDescName.Validators[0].(func(string) error)
 	// itemDescNote is the schema descriptor for note field.
 	itemDescNote := itemFields[1].Descriptor()
+	// item.DefaultNote holds the default value on creation for the note field.
+	item.DefaultNote = itemDescNote.Default.(string)
 	// item.NoteValidator is a validator for the "note" field. It is called by the builders before save.
 	item.NoteValidator = itemDescNote.Validators[0].(func(string) error)
+	// itemDescStock is the schema descriptor for stock field.
+	itemDescStock := itemFields[2].Descriptor()
+	// item.DefaultStock holds the default value on creation for the stock field.
+	item.DefaultStock = itemDescStock.Default.(int64)
 	lineFields := schema.Line{}.Fields()
 	_ = lineFields
 	// lineDescSku is the schema descriptor for sku field.
-	lineDescSku := lineFields[0].Descriptor()
+	lineDescSku := lineFields[1].Descriptor()
 	// line.SkuValidator is a validator for the "sku" field. It is called by the builders before save.
 	line.SkuValidator = lineDescSku.Validators[0].(func(string) error)
+	// lineDescID is the schema descriptor for id field.
+	lineDescID := lineFields[0].Descriptor()
+	// line.DefaultID holds the default value on creation for the id field.
+	line.DefaultID = lineDescID.Default.(func() uuid.UUID)
 	orderFields := schema.Order{}.Fields()
 	_ = orderFields
 	// orderDescName is the schema descriptor for name field.
@@ -104,22 +111,6 @@ func init() {
 	secretDescDeleted := secretFields[1].Descriptor()
 	// secret.DefaultDeleted holds the default value on creation for the deleted field.
 	secret.DefaultDeleted = secretDescDeleted.Default.(bool)
-	tagFields := schema.Tag{}.Fields()
-	_ = tagFields
-	// tagDescName is the schema descriptor for name field.
-	tagDescName := tagFields[0].Descriptor()
-	// tag.NameValidator is a validator for the "name" field. It is called by the builders before save.
-	tag.NameValidator = tagDescName.Validators[0].(func(string) error)
-	ticketFields := schema.Ticket{}.Fields()
-	_ = ticketFields
-	// ticketDescSeat is the schema descriptor for seat field.
-	ticketDescSeat := ticketFields[1].Descriptor()
-	// ticket.SeatValidator is a validator for the "seat" field. It is called by the builders before save.
-	ticket.SeatValidator = ticketDescSeat.Validators[0].(func(string) error)
-	// ticketDescID is the schema descriptor for id field.
-	ticketDescID := ticketFields[0].Descriptor()
-	// ticket.DefaultID holds the default value on creation for the id field.
-	ticket.DefaultID = ticketDescID.Default.(func() uuid.UUID)
 }
 
 const (

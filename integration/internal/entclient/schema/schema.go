@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Order has an id that the database generates, lines that belong to it, and tags that it shares
-// with other orders.
+// Order has an id that the database generates, lines of its own, and items that it shares with other
+// orders.
 type Order struct{ ent.Schema }
 
 // Annotations of the type.
@@ -33,10 +33,10 @@ func (Order) Fields() []ent.Field {
 
 // Edges of the type.
 func (Order) Edges() []ent.Edge {
-	return []ent.Edge{edge.To("lines", Line.Type), edge.To("tags", Tag.Type)}
+	return []ent.Edge{edge.To("lines", Line.Type), edge.To("items", Item.Type)}
 }
 
-// Line belongs to an order.
+// Line belongs to one order, and has a UUID as its id.
 type Line struct{ ent.Schema }
 
 // Annotations of the type.
@@ -45,54 +45,11 @@ func (Line) Annotations() []schema.Annotation {
 }
 
 // Fields of the type.
-func (Line) Fields() []ent.Field { return []ent.Field{field.String("sku").MaxLen(100)} }
-
-// Edges of the type.
-func (Line) Edges() []ent.Edge {
-	return []ent.Edge{edge.From("order", Order.Type).Ref("lines").Unique()}
+func (Line) Fields() []ent.Field {
+	return []ent.Field{field.UUID("id", uuid.UUID{}).Default(uuid.New), field.String("sku").MaxLen(100)}
 }
 
-// Tag is on many orders.
-type Tag struct{ ent.Schema }
-
-// Annotations of the type.
-func (Tag) Annotations() []schema.Annotation {
-	return []schema.Annotation{entsql.Annotation{Table: "e_tags"}}
-}
-
-// Fields of the type.
-func (Tag) Fields() []ent.Field { return []ent.Field{field.String("name").MaxLen(100)} }
-
-// Edges of the type.
-func (Tag) Edges() []ent.Edge { return []ent.Edge{edge.From("orders", Order.Type).Ref("tags")} }
-
-// Coupon has a text that the application sets as its id.
-type Coupon struct{ ent.Schema }
-
-// Annotations of the type.
-func (Coupon) Annotations() []schema.Annotation {
-	return []schema.Annotation{entsql.Annotation{Table: "e_coupons"}}
-}
-
-// Fields of the type.
-func (Coupon) Fields() []ent.Field {
-	return []ent.Field{field.String("id").MaxLen(64), field.Int("percent").Default(0)}
-}
-
-// Ticket has a UUID as its id.
-type Ticket struct{ ent.Schema }
-
-// Annotations of the type.
-func (Ticket) Annotations() []schema.Annotation {
-	return []schema.Annotation{entsql.Annotation{Table: "e_tickets"}}
-}
-
-// Fields of the type.
-func (Ticket) Fields() []ent.Field {
-	return []ent.Field{field.UUID("id", uuid.UUID{}).Default(uuid.New), field.String("seat").MaxLen(100)}
-}
-
-// Item is a row of the capture suite with an id that the database generates.
+// Item has an id that the database generates. It is on many orders, and a row of the capture suite.
 type Item struct{ ent.Schema }
 
 // Annotations of the type.
@@ -103,7 +60,10 @@ func (Item) Annotations() []schema.Annotation {
 // Fields of the type.
 func (Item) Fields() []ent.Field { return captureFields() }
 
-// Document is a row of the capture suite with an id that the program sets.
+// Edges of the type.
+func (Item) Edges() []ent.Edge { return []ent.Edge{edge.From("orders", Order.Type).Ref("items")} }
+
+// Document has a text that the program sets as its id. It is a row of the capture suite.
 type Document struct{ ent.Schema }
 
 // Annotations of the type.
@@ -117,7 +77,10 @@ func (Document) Fields() []ent.Field {
 }
 
 func captureFields() []ent.Field {
-	return []ent.Field{field.String("name").Unique().MaxLen(64), field.String("note").MaxLen(64), field.Int64("stock")}
+	return []ent.Field{
+		field.String("name").Unique().MaxLen(64).DefaultFunc(uuid.NewString),
+		field.String("note").MaxLen(64).Default(""), field.Int64("stock").Default(0),
+	}
 }
 
 // Secret has a privacy policy and hooks of its own. The policy denies the owner "thief", and a hook

@@ -21,6 +21,30 @@ func (f NoteFunc) Mutate(ctx context.Context, m entplain.Mutation) (entplain.Val
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *entplain.NoteMutation", m)
 }
 
+// The OutboxEventFunc type is an adapter to allow the use of ordinary
+// function as OutboxEvent mutator.
+type OutboxEventFunc func(context.Context, *entplain.OutboxEventMutation) (entplain.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f OutboxEventFunc) Mutate(ctx context.Context, m entplain.Mutation) (entplain.Value, error) {
+	if mv, ok := m.(*entplain.OutboxEventMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *entplain.OutboxEventMutation", m)
+}
+
+// The OutboxKeyFunc type is an adapter to allow the use of ordinary
+// function as OutboxKey mutator.
+type OutboxKeyFunc func(context.Context, *entplain.OutboxKeyMutation) (entplain.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f OutboxKeyFunc) Mutate(ctx context.Context, m entplain.Mutation) (entplain.Value, error) {
+	if mv, ok := m.(*entplain.OutboxKeyMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *entplain.OutboxKeyMutation", m)
+}
+
 // Condition is a hook condition function.
 type Condition func(context.Context, entplain.Mutation) bool
 

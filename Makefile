@@ -110,14 +110,14 @@ docs: ## build the documentation as a site in .site (needs Python 3)
 
 .PHONY: bench
 bench: ## measure against what people would use instead, on databases that sync every commit, half an hour (BENCHFLAGS=, e.g. -h)
-	@eval "$$(SERVICES_DURABLE=1 scripts/services up postgres mariadb kafka rabbitmq)"; status=0; \
+	@eval "$$(SERVICES_DURABLE=1 scripts/services up postgres mariadb kafka)"; status=0; \
 	OUTBOX_BENCH_DEBEZIUM="$$(scripts/debezium/fetch)" go run ./integration/bench $(BENCHFLAGS) || status=$$?; \
 	echo "the databases still run durably: SERVICES_DURABLE=0 make services-up speeds tests up again"; \
 	exit $$status
 
 .PHONY: bench-docs
 bench-docs: ## make bench, and write its tables into docs/benchmarks.md (BENCHFLAGS=)
-	@$(MAKE) bench BENCHFLAGS='-update docs/benchmarks.md $(BENCHFLAGS)'
+	@$(MAKE) bench BENCHFLAGS='-page docs/benchmarks.md $(BENCHFLAGS)'
 
 .PHONY: bench-before
 bench-before: ## measure producers and drains against another commit, in turns (COMMIT=, ROUNDS=7, BENCHFLAGS=)

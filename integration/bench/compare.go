@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // compare prints the ratios of the figures of the present code to those of another commit. dir has
@@ -24,23 +27,23 @@ func compare(dir string, out io.Writer) error {
 	ratios := map[string][]float64{}
 	for _, before := range files {
 		name := filepath.Base(before)
-		old, err := figures(before)
+		old, err := read(before)
 		if err != nil {
 			return err
 		}
-		present, err := figures(filepath.Join(dir, "present"+name[len("before"):]))
+		present, err := read(filepath.Join(dir, "present"+name[len("before"):]))
 		if err != nil {
 			return err
 		}
 		for _, f := range present {
 			for _, o := range old {
-				if o.name != f.name || o.value.isNone() || f.value.isNone() || o.value == 0 {
+				if o.name != f.name || o.value == 0 {
 					continue
 				}
 				if ratios[f.name] == nil {
 					lines = append(lines, f.name)
 				}
-				ratios[f.name] = append(ratios[f.name], float64(f.value/o.value))
+				ratios[f.name] = append(ratios[f.name], f.value/o.value)
 			}
 		}
 	}
@@ -54,11 +57,11 @@ func compare(dir string, out io.Writer) error {
 // figure is one figure of a report.
 type figure struct {
 	name  string
-	value Value
+	value float64
 }
 
-// figures reads the figures of a report, without shares and ratios.
-func figures(path string) (all []figure, err error) {
+// read returns the figures of a report in the order of its tables, without ratios and shares.
+func read(path string) (all []figure, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -70,10 +73,10 @@ func figures(path string) (all []figure, err error) {
 	for _, s := range r.Sections {
 		for _, t := range s.Tables {
 			for _, row := range t.Rows {
-				for i, c := range t.Columns {
-					if i < len(row.Values) && (c.Kind == Count || c.Kind == Micros) {
-						name := s.Name + ": " + t.Title + ": " + row.Name + ": " + c.Name
-						all = append(all, figure{name, row.Values[i]})
+				for _, c := range slices.Sorted(maps.Keys(row.Medians)) {
+					if !strings.HasPrefix(c, "÷") && c != "aim" && c != "finished" && c != "fast path" {
+						name := s.Name + ": " + t.Title + ": " + row.Name + ": " + c
+						all = append(all, figure{name, row.Medians[c]})
 					}
 				}
 			}

@@ -12,41 +12,38 @@ import (
 
 // usage is the resources that were used so far. A measurement is the difference of two of them.
 type usage struct {
-	wal   int64         // bytes of PostgreSQL's write-ahead log
-	cpu   time.Duration // of this process and of the server; negative if the server's is not known
-	self  time.Duration // the part of this process
-	trips int64         // round trips through the proxy of section network
+	wal  int64         // bytes of PostgreSQL's write-ahead log
+	cpu  time.Duration // of this process and of the server; negative if the server's is not known
+	self time.Duration // the part of this process
 }
 
 // usage reads the resources used so far. The server's CPU time is for all of its databases.
 func (e *env) usage(ctx context.Context) (u usage, err error) {
-	if u.wal, err = e.wal(ctx); err != nil {
+	if u.wal, err = e.count(ctx, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"); err != nil {
 		return u, err
 	}
 	u.cpu, u.self = -1, selfCPU()
 	if server, ok := familyCPU(e.postmaster); ok {
 		u.cpu = u.self + server
 	}
-	if e.distant != nil {
-		u.trips = e.distant.roundTrips()
-	}
 	return u, nil
 }
 
-// setUsage fills the columns "WAL B/<unit>", "CPU µs/<unit>" and "round trips", as far as the table
-// has them, with the resources that were used between two moments for n units.
-func (t *Table) setUsage(r *Row, round int, unit string, from, to usage, n float64) {
+// since adds to f what was used since a moment, for each of n units. A table shows the columns that
+// it has of them.
+func (e *env) since(ctx context.Context, f figures, from usage, unit string, n float64) error {
+	to, err := e.usage(ctx)
+	if err != nil {
+		return err
+	}
 	n = max(1, n)
-	set := func(column string, v float64) {
-		if t.column(column) >= 0 {
-			t.set(r, round, column, v/n)
-		}
-	}
-	set("WAL B/"+unit, float64(to.wal-from.wal))
-	set("round trips", float64(to.trips-from.trips))
+	f["WAL B/"+unit] = float64(to.wal-from.wal) / n
 	if from.cpu >= 0 && to.cpu >= 0 {
-		set("CPU µs/"+unit, float64((to.cpu - from.cpu).Microseconds()))
+		f["CPU µs/"+unit] = float64((to.cpu - from.cpu).Microseconds()) / n
+		f["own CPU µs/"+unit] = float64((to.self - from.self).Microseconds()) / n
+		f["PostgreSQL CPU µs/"+unit] = float64((to.cpu - from.cpu - to.self + from.self).Microseconds()) / n
 	}
+	return nil
 }
 
 // findPostmaster returns the main process of a PostgreSQL server, given the process of one of its

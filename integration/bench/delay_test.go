@@ -83,11 +83,11 @@ func TestDelayProxyDelaysEachRoundTrip(t *testing.T) {
 	}
 }
 
-// The test sends more bytes than are ever on their way at once, in one direction and then in the
+// The test sends more bytes than may be on their way at once, in one direction and then in the
 // other.
 func TestDelayProxyKeepsOrder(t *testing.T) {
 	_, c := dialDelayed(t, echo(t, true), time.Millisecond)
-	sent := make([]byte, 3*window)
+	sent := make([]byte, 48<<20)
 	_, _ = rand.Read(sent)
 	if _, err := c.Write(sent); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestDelayProxyEndsConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.mu.Lock()
-	for conn := range p.conns {
+	for _, conn := range p.conns {
 		_ = conn.Close()
 	}
 	p.mu.Unlock()

@@ -2,11 +2,30 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-type drainFunc func(ctx context.Context, l *ledger, limit time.Duration) (finished int, took time.Duration, err error)
+// drainKeys is how many keys ordered events have.
+const drainKeys = 1000
+
+// Competitors with which others are compared.
+const (
+	oursName   = "ormoutbox"
+	nativeName = "ormoutbox, pgxoutbox"
+	handName   = "hand-written loop"
+	pipedName  = "hand-written loop, claims while it marks"
+)
 
 // relay is a competitor that empties a backlog.
 type relay struct {
@@ -17,227 +36,273 @@ type relay struct {
 	// drain publishes the backlog to l until all events are finished, or limit is over. A finished
 	// event is published and marked. drain returns how many events are finished, and how long that
 	// took from the start of the relay.
-	drain drainFunc
-	// collect enters the events that came to a broker into the ledger. It is called after the
-	// measurement. It is nil if drain does that.
-	collect func(ctx context.Context, l *ledger) error
-	// check looks at the tables after the measurement. It may be nil.
-	check func(ctx context.Context, finished int) error
-	// events is the size of the backlog.
-	events int
-	// patience is how many times as long as -cap a drain may take. 0 means once.
-	patience int
-	// ordered says whether each event has one of drainKeys keys.
-	ordered bool
+	drain func(ctx context.Context, l *ledger, limit time.Duration) (finished int, took time.Duration, err error)
+	// check looks at what the drain left. It may enter the events that came to a broker into l. It
+	// may be nil.
+	check   func(ctx context.Context, l *ledger, finished int) error
+	ordered bool // each event has one of drainKeys keys
+	local   bool // on a database other than PostgreSQL
 }
 
-// Names of competitors with which others are compared.
-const (
-	oursName      = "ormoutbox, default configuration"
-	nativeName    = "ormoutbox, through pgxoutbox"
-	handName      = "hand-written loop"
-	handPipedName = "hand-written loop, claims while it marks"
-	wmDefaultName = "watermill-sql forwarder, defaults"
-	wmBestName    = "watermill-sql forwarder, best settings"
-	rvDefaultName = "River, defaults"
-	rvBestName    = "River, best settings"
-)
-
-var drainColumns = []Column{
-	{"events/s", Count},
-	{"÷ hand-written", Ratio},
-	{"CPU µs/event", Count},
-	{"WAL B/event", Count},
-	{"finished", Percent},
-}
-
-func runDrain(ctx context.Context, e *env, s *Section) error {
-	s.note("A backlog of %s committed events of %d bytes, drained until it is finished: published and marked. The "+
-		"publisher does nothing. "+
-		"Drains are stopped after %s; the rate then counts the finished events.", thousands(float64(e.opts.Events)),
-		payloadSize, e.opts.Cap)
-	s.note("hand-written: pgx on the same table, batches of 500: UPDATE ... WHERE id IN (SELECT ... FOR UPDATE SKIP "+
-		"LOCKED) RETURNING takes a "+
-		"lease, the batch is published outside the transaction, UPDATE ... WHERE id = ANY marks it. One goroutine; "+
-		"%q has a second one.", handPipedName)
-	s.note("watermill-sql, best: batches of 10,000, polls every 1 ms (up to 10,000 duplicates after a crash). " +
-		"River, defaults: 100 workers, as in its " +
-		"documentation; best: 2,000 workers, fetches every 1 ms.")
-
-	pool, err := e.openPGX(ctx)
+// runDrain shows how fast a relay empties a backlog, beside the loop that people write by hand.
+func runDrain(ctx context.Context, e *env) (err error) {
+	pool, err := openPGX(ctx, e.config)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	ours, err := newOutboxBacklog(ctx, e, "drain_", false)
+	lite, err := openSQLite()
 	if err != nil {
 		return err
 	}
-	ordered, err := newOutboxBacklog(ctx, e, "drain_keyed_", true)
-	if err != nil {
-		return err
-	}
-	hand := &handRelay{pool: pool, table: ours.prefix + "event"}
-	handOrdered := &handRelay{pool: pool, table: ordered.prefix + "event", ordered: true}
-	relays := []relay{
-		{name: oursName, seed: ours.seed, drain: ours.drain, check: ours.check},
-		{name: nativeName, seed: ours.seed, drain: ours.drainNative(pool), check: ours.check},
-		{name: handName, seed: ours.seed, drain: hand.drain, check: ours.check},
-		{name: handPipedName, seed: ours.seed, drain: hand.drainPiped, check: ours.check},
-	}
-	for _, p := range []struct {
-		names [2]string
-		open  func() ([2]relay, error)
-	}{
-		{[2]string{wmDefaultName, wmBestName}, func() ([2]relay, error) { return newWatermill(ctx, e, pool) }},
-		{[2]string{rvDefaultName, rvBestName}, func() ([2]relay, error) { return newRiver(ctx, e, pool) }},
-	} {
-		if !e.opts.selects(p.names[0]) && !e.opts.selects(p.names[1]) {
-			continue // its backlog takes a while to prepare
-		}
-		both, err := p.open()
+	defer func() { err = errors.Join(err, lite.close()) }()
+	for _, ordered := range []bool{false, true} {
+		name := map[bool]string{false: "unordered", true: "ordered"}[ordered]
+		b, err := e.newBacklog(ctx, e.db, core.Postgres, "drain_"+name+"_", ordered)
 		if err != nil {
 			return err
 		}
-		relays = append(relays, both[:]...)
-	}
-	unordered, err := measureDrains(ctx, e, s, "Unordered events", relays, handName)
-	if err != nil {
-		return err
-	}
-
-	s.note("Ordered: %s keys. The hand-written loop keeps order because it takes the rows in order and publishes "+
-		"one after the other, and "+
-		"because nobody else may run it at the same time.", thousands(drainKeys))
-	inOrder, err := measureDrains(ctx, e, s, "Ordered events", []relay{
-		{name: oursName, seed: ordered.seed, drain: ordered.drain, check: ordered.check, ordered: true},
-		{name: nativeName, seed: ordered.seed, drain: ordered.drainNative(pool), check: ordered.check, ordered: true},
-		{name: handName, seed: ordered.seed, drain: handOrdered.drain, check: ordered.check, ordered: true},
-	}, handName)
-	if err != nil {
-		return err
-	}
-
-	for _, name := range []string{oursName, nativeName} {
-		s.atLeast(unordered.value(name, "÷ hand-written"), 0.93, "%s, unordered: at least 0.93 × the hand-written loop",
-			name)
-		s.atLeast(inOrder.value(name, "÷ hand-written"), 0.8, "%s, ordered: at least 0.80 × the hand-written loop",
-			name)
-	}
-	for _, peer := range []string{wmDefaultName, rvDefaultName} {
-		s.atLeast(medianRatio(unordered, "events/s", oursName, peer), 1, "ahead of %s", peer)
+		hand := &handRelay{pool: pool, table: b.prefix + "event", ordered: ordered}
+		relays := []relay{
+			b.relay(oursName, b.drain), b.relay(nativeName, b.drainNative(pool)), b.relay(handName, hand.drain),
+		}
+		if !ordered { // two goroutines keep no order
+			relays = append(relays, b.relay(pipedName, hand.drainPiped))
+		}
+		t := e.table("PostgreSQL, "+name, "events/s", "÷ hand-written", "aim", "CPU µs/event", "WAL B/event")
+		if err := e.drains(ctx, t, relays, 0.93-map[bool]float64{true: 0.13}[ordered]); err != nil {
+			return err
+		}
+		if b, err = e.newBacklog(ctx, lite.db, core.SQLite, name+"_", ordered); err != nil {
+			return err
+		}
+		loop := &sqliteLoop{db: lite.db, table: b.prefix + "event", ordered: ordered}
+		t = e.table("SQLite, "+name, "events/s", "÷ hand-written", "aim")
+		if err := e.drains(ctx, t, []relay{b.relay(oursName, b.drain), b.relay(handName, loop.drain)}, 0.85); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// measureDrains runs all relays in each round.
-func measureDrains(ctx context.Context, e *env, s *Section, title string, relays []relay, base string) (*Table, error) {
-	for i := range relays {
-		relays[i].events = e.opts.Events
+// drains measures relays, and compares them with the hand-written loop.
+func (e *env) drains(ctx context.Context, t *Table, relays []relay, aim float64) error {
+	var all []competitor
+	for _, r := range relays {
+		all = append(all, competitor{r.name, func(ctx context.Context) (figures, error) { return e.drainOnce(ctx, r) }})
 	}
-	t, err := e.measureRelays(ctx, s, title, relays, drainColumns)
+	if err := e.compete(ctx, t, all); err != nil {
+		return err
+	}
+	t.divideBy("÷ hand-written", "events/s", handName)
+	t.aim(oursName, aim)
+	t.aim(nativeName, aim)
+	return nil
+}
+
+// drainOnce drains one backlog and checks that every finished event was published, once.
+func (e *env) drainOnce(ctx context.Context, r relay) (f figures, err error) {
+	e.checkpoint(ctx) // before the seed, so that no competitor pays for full pages
+	if err := r.seed(ctx); err != nil {
+		return nil, fmt.Errorf("seed: %w", err)
+	}
+	l := &ledger{}
+	if r.ordered {
+		l = newOrderedLedger(drainKeys)
+	}
+	from, err := e.usage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t.divide("÷ hand-written", "events/s", func(*Row) *Row { return t.find(base) })
-	t.summarize()
-	return t, nil
+	finished, took, err := r.drain(ctx, l, e.opts.limit)
+	if err != nil {
+		return nil, err
+	}
+	f = figures{
+		"events/s": float64(finished) / took.Seconds(), "finished": 100 * float64(finished) / float64(e.opts.events),
+	}
+	if !r.local {
+		if err := e.since(ctx, f, from, "event", float64(finished)); err != nil {
+			return nil, err
+		}
+	}
+	if r.check != nil {
+		if err := r.check(ctx, l, finished); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.checkPart(e.opts.events); err != nil {
+		return nil, err
+	}
+	if p := int(l.published.Load()); p < finished {
+		return nil, fmt.Errorf("%d events are finished, %d were published", finished, p)
+	}
+	if finished >= e.opts.events {
+		err = l.check(e.opts.events)
+	}
+	return f, err
 }
 
-// measureRelays runs the relays in each round, and returns a table with all figures but ratios.
-func (e *env) measureRelays(ctx context.Context, s *Section, title string, relays []relay,
-	columns []Column,
-) (*Table, error) {
-	t := &Table{Title: title, Columns: columns}
-	var chosen []relay
-	for _, r := range relays {
-		if e.opts.selects(r.name) {
-			chosen = append(chosen, r)
-			t.row(r.name, e.opts.Rounds)
+// backlog is a backlog in tables of the outbox. It is written once through Publish, and copied for
+// each drain.
+type backlog struct {
+	e       *env
+	db      *sql.DB
+	dialect core.Dialect
+	prefix  string
+	repo    *sqloutbox.Repository
+	ordered bool
+}
+
+func (e *env) newBacklog(ctx context.Context, db *sql.DB, dialect core.Dialect, prefix string, ordered bool,
+) (*backlog, error) {
+	repo, err := sqloutbox.New(db, sqloutbox.Config{Dialect: dialect, Prefix: prefix})
+	if err != nil {
+		return nil, err
+	}
+	if err := repo.Migrate(ctx); err != nil {
+		return nil, err
+	}
+	b := &backlog{e, db, dialect, prefix, repo, ordered}
+	if err := b.publish(ctx); err != nil {
+		return nil, err
+	}
+	return b, execAll(ctx, db, "CREATE TABLE "+prefix+"seed AS SELECT * FROM "+prefix+"event",
+		"CREATE TABLE "+prefix+"seed_key AS SELECT * FROM "+prefix+"key")
+}
+
+// relay returns a competitor that drains b.
+func (b *backlog) relay(name string, drain func(context.Context, *ledger, time.Duration) (int, time.Duration, error),
+) relay {
+	return relay{
+		name: name, seed: b.seed, drain: drain, check: b.check, ordered: b.ordered, local: b.dialect != core.Postgres,
+	}
+}
+
+// publish writes all events.
+func (b *backlog) publish(ctx context.Context) error {
+	ob, err := core.New(core.Config{Repository: b.repo})
+	if err != nil {
+		return err
+	}
+	tx := sqltx.NewTransactor(b.db, b.dialect)
+	const batch = 500
+	for first := 0; first < b.e.opts.events; first += batch {
+		var all []core.Event
+		for n := first; n < min(first+batch, b.e.opts.events); n++ {
+			ev := core.Event{
+				Type: benchType, Topic: benchTopic, ContentType: "application/json", Payload: newPayload(n),
+			}
+			if b.ordered {
+				ev.Key = fmt.Sprintf("order/%04d", n%drainKeys)
+			}
+			all = append(all, ev)
 		}
-	}
-	if len(chosen) == 0 {
-		return t, nil
-	}
-	s.Tables = append(s.Tables, t)
-	return t, interleave(e.opts.Rounds, len(chosen), func(round, i int) error {
-		r := chosen[i]
-		e.progress.show("%s, round %d of %d: %s: %s", s.Name, round+1, e.opts.Rounds, title, r.name)
-		d, err := e.timeDrain(ctx, r, r.events)
-		if err != nil {
+		if err := tx.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+			_, err := ob.Publish(ctx, tx, all...)
+			return err
+		}); err != nil {
 			return err
 		}
-		t.set(t.Rows[i], round, "events/s", d.rate())
-		t.setUsage(t.Rows[i], round, "event", d.from, d.to, float64(d.finished))
-		t.set(t.Rows[i], round, "finished", 100*float64(d.finished)/float64(r.events))
+	}
+	return nil
+}
+
+// seed empties the tables and copies the backlog into them.
+func (b *backlog) seed(ctx context.Context) error {
+	event, key := b.prefix+"event", b.prefix+"key"
+	empty, after := []string{"TRUNCATE " + event + ", " + key}, []string{"ANALYZE " + event + ", " + key}
+	if b.dialect == core.SQLite {
+		empty = []string{"DELETE FROM " + event, "DELETE FROM " + key}
+		after = []string{"ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"}
+	}
+	copies := []string{
+		"INSERT INTO " + event + " SELECT * FROM " + b.prefix + "seed",
+		"INSERT INTO " + key + " SELECT * FROM " + b.prefix + "seed_key",
+	}
+	return execAll(ctx, b.db, append(append(empty, copies...), after...)...)
+}
+
+// drain runs the relay with its default configuration.
+func (b *backlog) drain(ctx context.Context, l *ledger, limit time.Duration) (int, time.Duration, error) {
+	return b.drainWith(ctx, limit, core.Config{Repository: b.repo, Publisher: nowhere(l)})
+}
+
+// drainNative is drain on a pool of pgx.
+func (b *backlog) drainNative(pool *pgxpool.Pool) func(context.Context, *ledger, time.Duration) (int, time.Duration,
+	error) {
+	return func(ctx context.Context, l *ledger, limit time.Duration) (int, time.Duration, error) {
+		repo, err := pgxoutbox.NewRepository(pool, sqloutbox.Config{Prefix: b.prefix})
+		if err != nil {
+			return 0, 0, err
+		}
+		return b.drainWith(ctx, limit, core.Config{Repository: repo, Publisher: nowhere(l)})
+	}
+}
+
+// nowhere accepts every event at once.
+func nowhere(l *ledger) core.Publisher {
+	return core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
+		l.see(payloadNumber(d.Payload))
 		return nil
 	})
 }
 
-// drained is the result of one drain.
-type drained struct {
-	finished int
-	took     time.Duration
-	from, to usage
-}
-
-func (d drained) rate() float64 { return float64(d.finished) / d.took.Seconds() }
-
-// timeDrain drains one backlog and checks that every finished event was published, once.
-func (e *env) timeDrain(ctx context.Context, r relay, events int) (d drained, err error) {
-	e.checkpoint(ctx) // before the seed, so that no competitor pays for full pages
-	if err := r.seed(ctx); err != nil {
-		return d, fmt.Errorf("%s: seed: %w", r.name, err)
-	}
-	l := newLedger()
-	if r.ordered {
-		l = newOrderedLedger(drainKeys)
-	}
-	if d.from, err = e.usage(ctx); err != nil {
-		return d, err
-	}
-	if err := labelled(ctx, r.name, func(ctx context.Context) error {
-		d.finished, d.took, err = r.drain(ctx, l, time.Duration(max(1, r.patience))*e.opts.Cap)
-		return err
-	}); err != nil {
-		return d, err
-	}
-	if d.to, err = e.usage(ctx); err != nil {
-		return d, err
-	}
-	if r.collect != nil {
-		if err := r.collect(ctx, l); err != nil {
-			return d, fmt.Errorf("%s: %w", r.name, err)
+// drainWith runs the relay with cfg.
+func (b *backlog) drainWith(ctx context.Context, limit time.Duration, cfg core.Config,
+) (finished int, took time.Duration, err error) {
+	return drainUntil(ctx, b.e.opts.events, limit, func(o *core.Observer) (func(context.Context) error, error) {
+		cfg.Observer = o
+		ob, err := core.New(cfg)
+		if err != nil {
+			return nil, err
 		}
-	}
-	if d.finished >= events {
-		err = l.check(events)
-	} else {
-		err = l.checkPart(events)
-	}
-	if p := int(l.published.Load()); err == nil && p < d.finished {
-		err = fmt.Errorf("%d events are finished, %d were published", d.finished, p)
-	}
-	if err == nil && r.check != nil {
-		err = r.check(ctx, d.finished)
-	}
-	if err != nil {
-		return d, fmt.Errorf("%s: %w", r.name, err)
-	}
-	return d, nil
+		return ob.Run, nil
+	})
 }
 
-// medianRatio returns the median of the ratios of two rows within each round. It returns no value
-// if one of the rows was left out.
-func medianRatio(t *Table, column, row, base string) Value {
-	r, b := t.find(row), t.find(base)
-	if r == nil || b == nil {
-		return none
+// drainUntil runs the relay that open makes until its Observer has heard of so many marked events,
+// or limit is over.
+func drainUntil(ctx context.Context, events int, limit time.Duration,
+	open func(o *core.Observer) (run func(context.Context) error, err error),
+) (finished int, took time.Duration, err error) {
+	var marked atomic.Int64
+	done := make(chan struct{})
+	run, err := open(&core.Observer{Marked: func(rows int, _ time.Duration, err error) {
+		if err != nil {
+			return
+		}
+		if n := marked.Add(int64(rows)); n >= int64(events) && n-int64(rows) < int64(events) {
+			close(done)
+		}
+	}})
+	if err != nil {
+		return 0, 0, err
 	}
-	c := t.column(column)
-	var all []float64
-	for i := range r.Rounds {
-		all = append(all, float64(r.Rounds[i][c]/b.Rounds[i][c]))
+	runCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	start := time.Now()
+	go func() { ended <- run(runCtx) }()
+	select {
+	case <-done:
+	case <-time.After(limit):
+	case err := <-ended:
+		return 0, 0, errors.Join(errors.New("the relay ended"), err)
 	}
-	return Value(median(all))
+	took, finished = time.Since(start), min(int(marked.Load()), events)
+	stop()
+	return finished, took, <-ended
+}
+
+// check returns an error if a drain that finished everything left an event open.
+func (b *backlog) check(ctx context.Context, _ *ledger, finished int) error {
+	if finished < b.e.opts.events {
+		return nil
+	}
+	open, err := countOf(ctx, b.db, "SELECT count(*) FROM "+b.prefix+"event WHERE status <> 1")
+	if err == nil && open > 0 {
+		err = fmt.Errorf("%d events are not DONE", open)
+	}
+	return err
 }

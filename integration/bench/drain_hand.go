@@ -22,8 +22,6 @@ type handRelay struct {
 	pool    *pgxpool.Pool
 	table   string
 	ordered bool
-	first   int    // number of the first event
-	noted   func() // called for each published event; may be nil
 }
 
 // handRow is the part of a row that a publisher needs.
@@ -38,6 +36,13 @@ type handRow struct {
 	attempts int32
 	lane     []byte
 	keySeq   *int64
+}
+
+// sortRows sorts what RETURNING returned, which promises no order.
+func sortRows(rows []handRow) {
+	slices.SortFunc(rows, func(a, b handRow) int {
+		return cmp.Or(bytes.Compare(a.lane, b.lane), cmp.Compare(*a.keySeq, *b.keySeq))
+	})
 }
 
 func (h *handRelay) claim(ctx context.Context, rows []handRow) ([]handRow, error) {
@@ -66,10 +71,8 @@ RETURNING id, event_id, event_type, topic, partition_key, payload, headers, atte
 	if err := res.Err(); err != nil {
 		return nil, err
 	}
-	if h.ordered { // RETURNING promises no order
-		slices.SortFunc(rows, func(a, b handRow) int {
-			return cmp.Or(bytes.Compare(a.lane, b.lane), cmp.Compare(*a.keySeq, *b.keySeq))
-		})
+	if h.ordered {
+		sortRows(rows)
 	}
 	return rows, nil
 }
@@ -87,30 +90,32 @@ func (h *handRelay) mark(ctx context.Context, rows []handRow) error {
 	return err
 }
 
-func (h *handRelay) publish(l *ledger, rows []handRow) {
+func publishAll(l *ledger, rows []handRow) {
 	for i := range rows {
-		l.see(payloadNumber(rows[i].payload) - h.first)
-		if h.noted != nil {
-			h.noted()
-		}
+		l.see(payloadNumber(rows[i].payload))
 	}
 }
 
 // drain claims, publishes and marks in turn.
-func (h *handRelay) drain(ctx context.Context, l *ledger,
-	limit time.Duration,
+func (h *handRelay) drain(ctx context.Context, l *ledger, limit time.Duration) (int, time.Duration, error) {
+	return drainInTurn(ctx, l, limit, h.claim, h.mark)
+}
+
+// drainInTurn claims, publishes and marks until nothing is left, or limit is over.
+func drainInTurn(ctx context.Context, l *ledger, limit time.Duration,
+	claim func(context.Context, []handRow) ([]handRow, error), mark func(context.Context, []handRow) error,
 ) (finished int, took time.Duration, err error) {
 	start := time.Now()
 	var rows []handRow
 	for time.Since(start) < limit {
-		if rows, err = h.claim(ctx, rows); err != nil {
+		if rows, err = claim(ctx, rows); err != nil {
 			return 0, 0, err
 		}
 		if len(rows) == 0 {
 			break
 		}
-		h.publish(l, rows)
-		if err := h.mark(ctx, rows); err != nil {
+		publishAll(l, rows)
+		if err := mark(ctx, rows); err != nil {
 			return 0, 0, err
 		}
 		finished += len(rows)
@@ -142,7 +147,7 @@ func (h *handRelay) drainPiped(ctx context.Context, l *ledger,
 	})
 	g.Go(func() error {
 		for rows := range batches {
-			h.publish(l, rows)
+			publishAll(l, rows)
 			if err := h.mark(ctx, rows); err != nil {
 				return err
 			}

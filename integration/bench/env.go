@@ -7,55 +7,49 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"runtime"
-	"runtime/pprof"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// poolSize is the number of connections of each pool: enough for 32 producers and a relay. Except
-// in section producer, only two pools are open at a time, so that both fit into the stock
-// max_connections of 100.
+// poolSize is the number of connections of each pool: enough for 32 producers and a relay.
 const poolSize = 40
 
 // env is a database for one run.
 type env struct {
 	opts     options
-	progress *progress
-	machine  Machine
+	progress io.Writer
+	section  *Section // the one that runs
+	machine  string
+	durable  bool // every commit is synced
 
-	admin string // URL of the server
-	name  string
-	dsn   string  // URL of the database
-	db    *sql.DB // pool of poolSize
+	name   string // of the database
+	config *pgx.ConnConfig
+	db     *sql.DB
 
-	postmaster int         // process of the server; 0 if it is not known
-	distant    *delayProxy // in section network; nil elsewhere
+	postmaster int // process of the server; 0 if it is not known
 }
 
-func openEnv(ctx context.Context, opts options, p *progress) (*env, error) {
-	u, err := url.Parse(opts.dsn)
-	if err != nil {
-		return nil, fmt.Errorf("-dsn: %w", err)
-	}
+func openEnv(ctx context.Context, opts options, progress io.Writer) (*env, error) {
 	var suffix [4]byte
 	rand.Read(suffix[:])
-	e := &env{opts: opts, progress: p, admin: opts.dsn, name: "outbox_bench_" + hex.EncodeToString(suffix[:])}
+	e := &env{opts: opts, progress: progress, name: "outbox_bench_" + hex.EncodeToString(suffix[:])}
 	if err := e.onServer(ctx, "CREATE DATABASE "+e.name); err != nil {
 		return nil, fmt.Errorf("%w (is the server up? `make services-up`)", err)
 	}
-	u.Path = "/" + e.name
-	e.dsn = u.String()
-	if e.db, err = e.open(ctx, e.dsn); err == nil {
+	var err error
+	if e.config, err = pgx.ParseConfig(e.dsn()); err == nil {
+		e.db = sized(stdlib.OpenDB(*e.config))
 		err = e.prepare(ctx)
 	}
 	if err != nil {
@@ -64,70 +58,51 @@ func openEnv(ctx context.Context, opts options, p *progress) (*env, error) {
 	return e, nil
 }
 
-// open opens a pool of database/sql.
-func (e *env) open(ctx context.Context, dsn string) (*sql.DB, error) {
-	db, err := sql.Open("pgx", dsn)
+// dsn returns the URL of the database.
+func (e *env) dsn() string {
+	u, err := url.Parse(e.opts.postgres)
 	if err != nil {
-		return nil, err
+		return e.opts.postgres // the driver says what is wrong
 	}
-	return db, e.sized(ctx, db)
+	u.Path = "/" + e.name
+	return u.String()
 }
 
-// sized sets the number of connections of a pool.
-func (*env) sized(ctx context.Context, db *sql.DB) error {
+func sized(db *sql.DB) *sql.DB {
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
-	return db.PingContext(ctx)
+	return db
 }
 
-// openSimple opens a pool that speaks the simple protocol, as bunoutbox.Open does: its connections
-// prepare the statements of the outbox.
-func (e *env) openSimple(ctx context.Context) (*sql.DB, error) {
-	u, err := url.Parse(e.dsn)
-	if err != nil {
-		return nil, err
+// poolKind is a way to connect database/sql with PostgreSQL.
+type poolKind struct {
+	simple bool // the simple protocol, for an ORM that writes values into the text of its statements
+	via    bool // through pgxoutbox
+}
+
+// open opens a pool as the documentation of the adapters shows it.
+func (k poolKind) open(cfg *pgx.ConnConfig) *sql.DB {
+	cfg = cfg.Copy()
+	if k.simple {
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	}
-	q := u.Query()
-	q.Set("default_query_exec_mode", "simple_protocol")
-	u.RawQuery = q.Encode()
-	db, err := sqltx.Open("pgx", u.String(), core.Postgres)
-	if err != nil {
-		return nil, err
+	switch {
+	case k.via:
+		return sized(sql.OpenDB(pgxoutbox.Connector(pgxoutbox.Config{Conn: *cfg})))
+	case k.simple: // the connections prepare the statements of the outbox
+		return sized(sql.OpenDB(sqltx.Connector(stdlib.GetConnector(*cfg), core.Postgres)))
 	}
-	return db, e.sized(ctx, db)
+	return sized(stdlib.OpenDB(*cfg))
 }
 
 // openPGX opens a pool of pgx.
-func (e *env) openPGX(ctx context.Context) (*pgxpool.Pool, error) {
-	cfg, err := pgxpool.ParseConfig(e.dsn)
+func openPGX(ctx context.Context, cfg *pgx.ConnConfig) (*pgxpool.Pool, error) {
+	c, err := pgxpool.ParseConfig(cfg.ConnString())
 	if err != nil {
 		return nil, err
 	}
-	cfg.MaxConns = poolSize
-	return pgxpool.NewWithConfig(ctx, cfg)
-}
-
-// openVia opens a pool of pgxoutbox for an ORM.
-func (e *env) openVia(ctx context.Context, o orm) (*sql.DB, error) {
-	cfg, err := pgx.ParseConfig(e.dsn)
-	if err != nil {
-		return nil, err
-	}
-	if o.simpleProtocol {
-		cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	}
-	db := sql.OpenDB(pgxoutbox.Connector(pgxoutbox.Config{Conn: *cfg}))
-	return db, e.sized(ctx, db)
-}
-
-// allows returns an error if the server allows fewer connections.
-func (e *env) allows(ctx context.Context, connections int) error {
-	n, err := e.count(ctx, "SELECT setting::int FROM pg_settings WHERE name = 'max_connections'")
-	if err == nil && n < int64(connections) {
-		err = fmt.Errorf("the server allows %d connections (max_connections), and this section opens up to %d; "+
-			"scripts/services starts one that does, and -sections leaves this section out", n, connections)
-	}
-	return err
+	c.ConnConfig, c.MaxConns = cfg.Copy(), poolSize
+	return pgxpool.NewWithConfig(ctx, c)
 }
 
 // prepare creates the tables of the competitors and asks the server what it is.
@@ -135,34 +110,22 @@ func (e *env) prepare(ctx context.Context) error {
 	if _, err := e.db.ExecContext(ctx, businessSchema+handSchema); err != nil {
 		return err
 	}
-	e.machine = Machine{Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU()}
 	backend, err := e.count(ctx, "SELECT pg_backend_pid()")
 	if err != nil {
 		return err
 	}
 	e.postmaster = findPostmaster(int(backend))
-	var version string
-	if err := e.db.QueryRowContext(ctx, "SHOW server_version").Scan(&version); err != nil {
-		return err
-	}
-	e.machine.Postgres, _, _ = strings.Cut("PostgreSQL "+version, " (")
-	e.machine.Durable = true
-	var shown []string
-	for _, name := range []string{
-		"fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers",
-		"max_wal_size",
-	} {
-		var value string
-		if err := e.db.QueryRowContext(ctx, "SHOW "+name).Scan(&value); err != nil {
-			return err
+	setting := func(name string) (value string) {
+		if err == nil {
+			err = e.db.QueryRowContext(ctx, "SHOW "+name).Scan(&value)
 		}
-		shown = append(shown, name+"="+value)
-		if value == "off" {
-			e.machine.Durable = false
-		}
+		return value
 	}
-	e.machine.Settings = strings.Join(shown, " ")
-	return nil
+	version, _, _ := strings.Cut(setting("server_version"), " ")
+	e.machine = fmt.Sprintf("%s, %s/%s, %d CPUs, PostgreSQL %s", runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		runtime.NumCPU(), version)
+	e.durable = setting("fsync") != "off" && setting("synchronous_commit") != "off" && setting("full_page_writes") != "off"
+	return err
 }
 
 // close drops the database.
@@ -177,7 +140,7 @@ func (e *env) close() error {
 }
 
 func (e *env) onServer(ctx context.Context, statement string) error {
-	db, err := sql.Open("pgx", e.admin)
+	db, err := sql.Open("pgx", e.opts.postgres)
 	if err != nil {
 		return err
 	}
@@ -188,8 +151,12 @@ func (e *env) onServer(ctx context.Context, statement string) error {
 
 // exec runs statements one after the other, each in a transaction of its own.
 func (e *env) exec(ctx context.Context, statements ...string) error {
+	return execAll(ctx, e.db, statements...)
+}
+
+func execAll(ctx context.Context, db *sql.DB, statements ...string) error {
 	for _, s := range statements {
-		if _, err := e.db.ExecContext(ctx, s); err != nil {
+		if _, err := db.ExecContext(ctx, s); err != nil {
 			return fmt.Errorf("%s: %w", s, err)
 		}
 	}
@@ -203,26 +170,15 @@ func (e *env) checkpoint(ctx context.Context) {
 }
 
 // count runs a query that returns one number.
-func (e *env) count(ctx context.Context, query string, args ...any) (n int64, err error) {
-	if err := e.db.QueryRowContext(ctx, query, args...).Scan(&n); err != nil {
+func (e *env) count(ctx context.Context, query string, args ...any) (int64, error) {
+	return countOf(ctx, e.db, query, args...)
+}
+
+func countOf(ctx context.Context, db *sql.DB, query string, args ...any) (n int64, err error) {
+	if err := db.QueryRowContext(ctx, query, args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("%s: %w", query, err)
 	}
 	return n, nil
-}
-
-// wal returns how many bytes of write-ahead log the server has written.
-func (e *env) wal(ctx context.Context) (int64, error) {
-	return e.count(ctx, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
-}
-
-// labelled runs fn with a label, by which a CPU profile shows the time of each competitor.
-func labelled(ctx context.Context, name string, fn func(ctx context.Context) error) (err error) {
-	runtime.GC() // frees the memory of the competitor before
-	pprof.Do(ctx, pprof.Labels("competitor", name), func(ctx context.Context) { err = fn(ctx) })
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 // await calls ready until it returns true, for at most limit.

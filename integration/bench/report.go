@@ -1,152 +1,100 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
-// Report has all results of a run. -json writes it.
+// Report has all figures of a run. -json writes it.
 type Report struct {
-	Started  time.Time  `json:"started"`
-	Seconds  float64    `json:"seconds"`
-	Machine  Machine    `json:"machine"`
-	Options  Shown      `json:"options"`
+	Date     string     `json:"date"`
+	Machine  string     `json:"machine"`
+	Rounds   int        `json:"rounds"`
 	Sections []*Section `json:"sections"`
 }
 
-// Machine describes the machine and the server of the figures.
-type Machine struct {
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-	CPUs     int    `json:"cpus"`
-	Postgres string `json:"postgres"`
-	Settings string `json:"settings"` // the settings of PostgreSQL that change the figures
-	Durable  bool   `json:"durable"`  // every commit is synced
-}
-
-// Section is one question, with its tables and the aims for their figures.
+// Section is one question.
 type Section struct {
-	Name    string   `json:"name"`
-	Title   string   `json:"title"`
-	Seconds float64  `json:"seconds"`
-	Notes   []string `json:"notes,omitempty"`
-	Tables  []*Table `json:"tables"`
-	Aims    []Aim    `json:"aims,omitempty"`
-}
-
-func (s *Section) note(format string, args ...any) {
-	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
+	Name   string   `json:"name"`
+	Tables []*Table `json:"tables"`
 }
 
 // Table has one row for each competitor.
 type Table struct {
 	Title   string   `json:"title"`
-	Columns []Column `json:"columns"`
+	Columns []string `json:"columns"`
 	Rows    []*Row   `json:"rows"`
 }
 
-// Column is the name and the kind of a figure.
-type Column struct {
-	Name string `json:"name"`
-	Kind Kind   `json:"kind"`
-}
-
-// Kind says how a figure is shown.
-type Kind string
-
-// Kinds of figures.
-const (
-	Count   Kind = "count"   // 12,345
-	Ratio   Kind = "ratio"   // 0.97
-	Micros  Kind = "micros"  // microseconds, 12.3 or 4,567
-	Percent Kind = "percent" // 100 %
-)
-
-// Row is one competitor: each figure in each round, and the medians.
+// Row is one competitor: its figures in each round, and their medians.
 type Row struct {
-	Name   string    `json:"name"`
-	Values []Value   `json:"values"`
-	Rounds [][]Value `json:"rounds"`
+	Name    string    `json:"name"`
+	Rounds  []figures `json:"rounds"`
+	Medians figures   `json:"medians"`
 }
 
-// Value is a figure, or none (NaN), which is null in JSON.
-type Value float64
+// figures has a figure for each column that a competitor fills.
+type figures map[string]float64
 
-var none = Value(math.NaN())
-
-func (v Value) isNone() bool { return math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) }
-
-// MarshalJSON implements json.Marshaler.
-func (v Value) MarshalJSON() ([]byte, error) {
-	if v.isNone() {
-		return []byte("null"), nil
-	}
-	return json.Marshal(math.Round(float64(v)*1000) / 1000)
+// competitor is somebody who is measured. run makes one measurement.
+type competitor struct {
+	name string
+	run  func(ctx context.Context) (figures, error)
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (v *Value) UnmarshalJSON(b []byte) error {
-	*v = none
-	if string(b) == "null" {
-		return nil
-	}
-	return json.Unmarshal(b, (*float64)(v))
-}
-
-// Aim is the value that a figure should reach. A missed aim is reported and is never an error.
-type Aim struct {
-	Text string `json:"text"`
-	Got  string `json:"got"`
-	Met  bool   `json:"met"`
-}
-
-// aim adds an aim, unless its figure is missing because a competitor was left out.
-func (s *Section) aim(got Value, met bool, shown, format string, args ...any) {
-	if got.isNone() {
-		return
-	}
-	s.Aims = append(s.Aims, Aim{Text: fmt.Sprintf(format, args...), Got: shown, Met: met})
-}
-
-// atLeast adds the aim that a ratio is at least want.
-func (s *Section) atLeast(got Value, want float64, format string, args ...any) {
-	s.aim(got, float64(got) >= want, Ratio.text(got), format, args...)
-}
-
-// table adds a table.
-func (s *Section) table(title string, columns ...Column) *Table {
+// table adds a table to the section.
+func (e *env) table(title string, columns ...string) *Table {
 	t := &Table{Title: title, Columns: columns}
-	s.Tables = append(s.Tables, t)
+	e.section.Tables = append(e.section.Tables, t)
 	return t
 }
 
-// row adds a competitor, with room for its rounds.
-func (t *Table) row(name string, rounds int) *Row {
-	r := &Row{Name: name, Rounds: make([][]Value, rounds)}
-	for i := range r.Rounds {
-		r.Rounds[i] = make([]Value, len(t.Columns))
-		for c := range r.Rounds[i] {
-			r.Rounds[i][c] = none
+// compete measures the competitors that -only selects in turns, and adds their figures to the rows
+// of their names.
+func (e *env) compete(ctx context.Context, t *Table, all []competitor) error {
+	all = slices.DeleteFunc(slices.Clone(all), func(c competitor) bool { return !e.opts.only.MatchString(c.name) })
+	rows := make([]*Row, len(all))
+	for i, c := range all {
+		if rows[i] = t.row(c.name); rows[i] == nil {
+			rows[i] = &Row{Name: c.name, Rounds: make([]figures, e.opts.rounds)}
+			t.Rows = append(t.Rows, rows[i])
 		}
 	}
-	t.Rows = append(t.Rows, r)
-	return r
-}
-
-func (t *Table) column(name string) int {
-	for i, c := range t.Columns {
-		if c.Name == name {
-			return i
+	for round := range e.opts.rounds {
+		fmt.Fprintf(e.progress, "%s, %s: round %d of %d\n", e.section.Name, t.Title, round+1, e.opts.rounds)
+		for turn := range all {
+			i := (round + turn) % len(all)
+			runtime.GC() // frees the memory of the competitor before
+			var got figures
+			var err error
+			pprof.Do(ctx, pprof.Labels("competitor", all[i].name), func(ctx context.Context) {
+				got, err = all[i].run(ctx)
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", all[i].name, err)
+			}
+			if rows[i].Rounds[round] == nil {
+				rows[i].Rounds[round] = figures{}
+			}
+			maps.Copy(rows[i].Rounds[round], got)
 		}
 	}
-	return -1
+	t.summarize()
+	return nil
 }
 
-// find returns the row of that name, or nil.
-func (t *Table) find(name string) *Row {
+// row returns the row of that name, or nil.
+func (t *Table) row(name string) *Row {
 	for _, r := range t.Rows {
 		if r.Name == name {
 			return r
@@ -155,52 +103,144 @@ func (t *Table) find(name string) *Row {
 	return nil
 }
 
-// set stores a figure of a round.
-func (t *Table) set(r *Row, round int, column string, v float64) {
-	r.Rounds[round][t.column(column)] = Value(v)
-}
-
-// divide fills the column to. Its value in a row and round is the row's column from, divided by
-// column from of the row that base returns.
-func (t *Table) divide(to, from string, base func(r *Row) *Row) {
-	c, f := t.column(to), t.column(from)
+// divide fills the column to: the column from, divided by the same column of the row that base
+// names. A row without a base has no ratio.
+func (t *Table) divide(to, from string, base func(row string) string) {
 	for _, r := range t.Rows {
-		b := base(r)
+		b := t.row(base(r.Name))
 		if b == nil {
 			continue
 		}
-		for i := range r.Rounds {
-			r.Rounds[i][c] = r.Rounds[i][f] / b.Rounds[i][f]
+		for round, f := range r.Rounds {
+			if v, ok := f[from]; ok && b.Rounds[round][from] > 0 {
+				f[to] = v / b.Rounds[round][from]
+			}
 		}
+	}
+	t.summarize()
+}
+
+// divideBy is divide with one base for all rows.
+func (t *Table) divideBy(to, from, base string) {
+	t.divide(to, from, func(string) string { return base })
+}
+
+// aim fills the column "aim", the project's own, of a row that takes part.
+func (t *Table) aim(row string, want float64) {
+	if r := t.row(row); r != nil {
+		for _, f := range r.Rounds {
+			f["aim"] = want
+		}
+		t.summarize()
 	}
 }
 
-// summarize computes the medians.
+// summarize computes the medians of all figures, also of those that have no column.
 func (t *Table) summarize() {
 	for _, r := range t.Rows {
-		r.Values = make([]Value, len(t.Columns))
-		for c := range t.Columns {
-			var all []float64
-			for _, round := range r.Rounds {
-				if !round[c].isNone() {
-					all = append(all, float64(round[c]))
-				}
+		samples := map[string][]float64{}
+		for _, f := range r.Rounds {
+			for name, v := range f {
+				samples[name] = append(samples[name], v)
 			}
-			r.Values[c] = Value(median(all))
+		}
+		r.Medians = figures{}
+		for name, all := range samples {
+			r.Medians[name] = median(all)
 		}
 	}
 }
 
-// value returns a median. It returns no value if the row was left out.
-func (t *Table) value(row, column string) Value {
-	r := t.find(row)
-	if r == nil {
-		return none
-	}
-	return r.Values[t.column(column)]
+// median of a sample that is not empty.
+func median(all []float64) float64 {
+	all = slices.Sorted(slices.Values(all))
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
-// save writes the files that were asked for.
+// percentile returns the p-th percentile in microseconds, and 0 of nothing.
+func percentile(all []time.Duration, p float64) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	all = slices.Sorted(slices.Values(all))
+	n := min(max(int(math.Ceil(p/100*float64(len(all)))), 1), len(all))
+	return float64(all[n-1]) / float64(time.Microsecond)
+}
+
+// show formats a figure for people.
+func show(column string, v float64) string {
+	switch {
+	case strings.HasPrefix(column, "÷"), column == "aim", column == "round trips":
+		return fmt.Sprintf("%.2f", v)
+	case column == "finished", column == "fast path":
+		return fmt.Sprintf("%.0f %%", v)
+	case strings.HasPrefix(column, "p") && v < 100:
+		return fmt.Sprintf("%.1f", v)
+	}
+	s := fmt.Sprintf("%.0f", v)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// markdown returns the tables, for a page and for a terminal.
+func (s *Section) markdown() string {
+	var b strings.Builder
+	for i, t := range s.Tables {
+		if len(t.Rows) == 0 {
+			continue
+		}
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		lines := [][]string{append([]string{t.Title}, t.Columns...)}
+		for _, r := range t.Rows {
+			line := []string{r.Name}
+			for _, c := range t.Columns {
+				text := "–"
+				if v, ok := r.Medians[c]; ok {
+					text = show(c, v)
+				}
+				line = append(line, text)
+			}
+			lines = append(lines, line)
+		}
+		width := make([]int, len(lines[0]))
+		for _, line := range lines {
+			for c, cell := range line {
+				width[c] = max(width[c], utf8.RuneCountInString(cell))
+			}
+		}
+		for n, line := range lines {
+			for c, cell := range line {
+				pad := strings.Repeat(" ", width[c]-utf8.RuneCountInString(cell))
+				if c == 0 {
+					cell += pad
+				} else {
+					cell = pad + cell
+				}
+				b.WriteString("| " + cell + " ")
+			}
+			b.WriteString("|\n")
+			if n == 0 {
+				b.WriteString("|" + strings.Repeat("-", width[0]+2))
+				for _, w := range width[1:] {
+					b.WriteString("|" + strings.Repeat("-", w+1) + ":")
+				}
+				b.WriteString("|\n")
+			}
+		}
+	}
+	return b.String()
+}
+
+// line says when and where the figures were measured.
+func (r *Report) line() string {
+	return fmt.Sprintf("%s, %s; medians of %d rounds.", r.Date, r.Machine, r.Rounds)
+}
+
+// save writes the files that the options name.
 func (r *Report) save(o options) error {
 	if o.json != "" {
 		b, err := json.MarshalIndent(r, "", "\t")
@@ -211,21 +251,43 @@ func (r *Report) save(o options) error {
 			return err
 		}
 	}
-	for _, page := range []string{o.markdown, o.update} {
-		if page == "" {
-			continue
-		}
-		if err := r.savePlots(page); err != nil {
-			return err
-		}
+	if o.page == "" {
+		return nil
 	}
-	if o.markdown != "" {
-		if err := os.WriteFile(o.markdown, []byte(r.markdown()), 0o644); err != nil {
-			return err
+	page, err := os.ReadFile(o.page)
+	if err != nil {
+		return err
+	}
+	text := string(page)
+	for _, s := range r.Sections {
+		begin, end := "<!-- begin: "+s.Name+" -->\n", "<!-- end: "+s.Name+" -->"
+		head, rest, found := strings.Cut(text, begin)
+		_, tail, ended := strings.Cut(rest, end)
+		if !found || !ended {
+			return fmt.Errorf("%s lacks the markers of section %s", o.page, s.Name)
 		}
+		text = head + begin + "\n" + wrap(r.line(), 100) + "\n\n" + s.markdown() + "\n" + end + tail
 	}
-	if o.update != "" {
-		return updateFile(o.update, r.markdown())
+	return os.WriteFile(o.page, []byte(text), 0o644)
+}
+
+// wrap breaks text between words.
+func wrap(text string, width int) string {
+	var b strings.Builder
+	n := 0
+	for _, word := range strings.Fields(text) {
+		size := utf8.RuneCountInString(word)
+		switch {
+		case n == 0:
+		case n+1+size > width:
+			b.WriteString("\n")
+			n = 0
+		default:
+			b.WriteString(" ")
+			n++
+		}
+		b.WriteString(word)
+		n += size
 	}
-	return nil
+	return b.String()
 }

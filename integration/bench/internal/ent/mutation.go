@@ -521,9 +521,6 @@ type SecondRowMutation struct {
 	addattempts   *int32
 	available_at  *time.Time
 	created_at    *time.Time
-	claimed_by    *string
-	lease_until   *time.Time
-	done_at       *time.Time
 	clearedFields map[string]struct{}
 	done          bool
 	oldValue      func(context.Context) (*SecondRow, error)
@@ -962,153 +959,6 @@ func (m *SecondRowMutation) ResetCreatedAt() {
 	m.created_at = nil
 }
 
-// SetClaimedBy sets the "claimed_by" field.
-func (m *SecondRowMutation) SetClaimedBy(s string) {
-	m.claimed_by = &s
-}
-
-// ClaimedBy returns the value of the "claimed_by" field in the mutation.
-func (m *SecondRowMutation) ClaimedBy() (r string, exists bool) {
-	v := m.claimed_by
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldClaimedBy returns the old "claimed_by" field's value of the SecondRow entity.
-// If the SecondRow object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *SecondRowMutation) OldClaimedBy(ctx context.Context) (v *string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldClaimedBy is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldClaimedBy requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldClaimedBy: %w", err)
-	}
-	return oldValue.ClaimedBy, nil
-}
-
-// ClearClaimedBy clears the value of the "claimed_by" field.
-func (m *SecondRowMutation) ClearClaimedBy() {
-	m.claimed_by = nil
-	m.clearedFields[secondrow.FieldClaimedBy] = struct{}{}
-}
-
-// ClaimedByCleared returns if the "claimed_by" field was cleared in this mutation.
-func (m *SecondRowMutation) ClaimedByCleared() bool {
-	_, ok := m.clearedFields[secondrow.FieldClaimedBy]
-	return ok
-}
-
-// ResetClaimedBy resets all changes to the "claimed_by" field.
-func (m *SecondRowMutation) ResetClaimedBy() {
-	m.claimed_by = nil
-	delete(m.clearedFields, secondrow.FieldClaimedBy)
-}
-
-// SetLeaseUntil sets the "lease_until" field.
-func (m *SecondRowMutation) SetLeaseUntil(t time.Time) {
-	m.lease_until = &t
-}
-
-// LeaseUntil returns the value of the "lease_until" field in the mutation.
-func (m *SecondRowMutation) LeaseUntil() (r time.Time, exists bool) {
-	v := m.lease_until
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldLeaseUntil returns the old "lease_until" field's value of the SecondRow entity.
-// If the SecondRow object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *SecondRowMutation) OldLeaseUntil(ctx context.Context) (v *time.Time, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldLeaseUntil is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldLeaseUntil requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldLeaseUntil: %w", err)
-	}
-	return oldValue.LeaseUntil, nil
-}
-
-// ClearLeaseUntil clears the value of the "lease_until" field.
-func (m *SecondRowMutation) ClearLeaseUntil() {
-	m.lease_until = nil
-	m.clearedFields[secondrow.FieldLeaseUntil] = struct{}{}
-}
-
-// LeaseUntilCleared returns if the "lease_until" field was cleared in this mutation.
-func (m *SecondRowMutation) LeaseUntilCleared() bool {
-	_, ok := m.clearedFields[secondrow.FieldLeaseUntil]
-	return ok
-}
-
-// ResetLeaseUntil resets all changes to the "lease_until" field.
-func (m *SecondRowMutation) ResetLeaseUntil() {
-	m.lease_until = nil
-	delete(m.clearedFields, secondrow.FieldLeaseUntil)
-}
-
-// SetDoneAt sets the "done_at" field.
-func (m *SecondRowMutation) SetDoneAt(t time.Time) {
-	m.done_at = &t
-}
-
-// DoneAt returns the value of the "done_at" field in the mutation.
-func (m *SecondRowMutation) DoneAt() (r time.Time, exists bool) {
-	v := m.done_at
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldDoneAt returns the old "done_at" field's value of the SecondRow entity.
-// If the SecondRow object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *SecondRowMutation) OldDoneAt(ctx context.Context) (v *time.Time, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldDoneAt is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldDoneAt requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldDoneAt: %w", err)
-	}
-	return oldValue.DoneAt, nil
-}
-
-// ClearDoneAt clears the value of the "done_at" field.
-func (m *SecondRowMutation) ClearDoneAt() {
-	m.done_at = nil
-	m.clearedFields[secondrow.FieldDoneAt] = struct{}{}
-}
-
-// DoneAtCleared returns if the "done_at" field was cleared in this mutation.
-func (m *SecondRowMutation) DoneAtCleared() bool {
-	_, ok := m.clearedFields[secondrow.FieldDoneAt]
-	return ok
-}
-
-// ResetDoneAt resets all changes to the "done_at" field.
-func (m *SecondRowMutation) ResetDoneAt() {
-	m.done_at = nil
-	delete(m.clearedFields, secondrow.FieldDoneAt)
-}
-
 // Where appends a list predicates to the SecondRowMutation builder.
 func (m *SecondRowMutation) Where(ps ...predicate.SecondRow) {
 	m.predicates = append(m.predicates, ps...)
@@ -1143,7 +993,7 @@ func (m *SecondRowMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *SecondRowMutation) Fields() []string {
-	fields := make([]string, 0, 11)
+	fields := make([]string, 0, 8)
 	if m.topic != nil {
 		fields = append(fields, secondrow.FieldTopic)
 	}
@@ -1167,15 +1017,6 @@ func (m *SecondRowMutation) Fields() []string {
 	}
 	if m.created_at != nil {
 		fields = append(fields, secondrow.FieldCreatedAt)
-	}
-	if m.claimed_by != nil {
-		fields = append(fields, secondrow.FieldClaimedBy)
-	}
-	if m.lease_until != nil {
-		fields = append(fields, secondrow.FieldLeaseUntil)
-	}
-	if m.done_at != nil {
-		fields = append(fields, secondrow.FieldDoneAt)
 	}
 	return fields
 }
@@ -1201,12 +1042,6 @@ func (m *SecondRowMutation) Field(name string) (ent.Value, bool) {
 		return m.AvailableAt()
 	case secondrow.FieldCreatedAt:
 		return m.CreatedAt()
-	case secondrow.FieldClaimedBy:
-		return m.ClaimedBy()
-	case secondrow.FieldLeaseUntil:
-		return m.LeaseUntil()
-	case secondrow.FieldDoneAt:
-		return m.DoneAt()
 	}
 	return nil, false
 }
@@ -1232,12 +1067,6 @@ func (m *SecondRowMutation) OldField(ctx context.Context, name string) (ent.Valu
 		return m.OldAvailableAt(ctx)
 	case secondrow.FieldCreatedAt:
 		return m.OldCreatedAt(ctx)
-	case secondrow.FieldClaimedBy:
-		return m.OldClaimedBy(ctx)
-	case secondrow.FieldLeaseUntil:
-		return m.OldLeaseUntil(ctx)
-	case secondrow.FieldDoneAt:
-		return m.OldDoneAt(ctx)
 	}
 	return nil, fmt.Errorf("unknown SecondRow field %s", name)
 }
@@ -1303,27 +1132,6 @@ func (m *SecondRowMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetCreatedAt(v)
 		return nil
-	case secondrow.FieldClaimedBy:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetClaimedBy(v)
-		return nil
-	case secondrow.FieldLeaseUntil:
-		v, ok := value.(time.Time)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetLeaseUntil(v)
-		return nil
-	case secondrow.FieldDoneAt:
-		v, ok := value.(time.Time)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetDoneAt(v)
-		return nil
 	}
 	return fmt.Errorf("unknown SecondRow field %s", name)
 }
@@ -1380,17 +1188,7 @@ func (m *SecondRowMutation) AddField(name string, value ent.Value) error {
 // ClearedFields returns all nullable fields that were cleared during this
 // mutation.
 func (m *SecondRowMutation) ClearedFields() []string {
-	var fields []string
-	if m.FieldCleared(secondrow.FieldClaimedBy) {
-		fields = append(fields, secondrow.FieldClaimedBy)
-	}
-	if m.FieldCleared(secondrow.FieldLeaseUntil) {
-		fields = append(fields, secondrow.FieldLeaseUntil)
-	}
-	if m.FieldCleared(secondrow.FieldDoneAt) {
-		fields = append(fields, secondrow.FieldDoneAt)
-	}
-	return fields
+	return nil
 }
 
 // FieldCleared returns a boolean indicating if a field with the given name was
@@ -1403,17 +1201,6 @@ func (m *SecondRowMutation) FieldCleared(name string) bool {
 // ClearField clears the value of the field with the given name. It returns an
 // error if the field is not defined in the schema.
 func (m *SecondRowMutation) ClearField(name string) error {
-	switch name {
-	case secondrow.FieldClaimedBy:
-		m.ClearClaimedBy()
-		return nil
-	case secondrow.FieldLeaseUntil:
-		m.ClearLeaseUntil()
-		return nil
-	case secondrow.FieldDoneAt:
-		m.ClearDoneAt()
-		return nil
-	}
 	return fmt.Errorf("unknown SecondRow nullable field %s", name)
 }
 
@@ -1444,15 +1231,6 @@ func (m *SecondRowMutation) ResetField(name string) error {
 		return nil
 	case secondrow.FieldCreatedAt:
 		m.ResetCreatedAt()
-		return nil
-	case secondrow.FieldClaimedBy:
-		m.ResetClaimedBy()
-		return nil
-	case secondrow.FieldLeaseUntil:
-		m.ResetLeaseUntil()
-		return nil
-	case secondrow.FieldDoneAt:
-		m.ResetDoneAt()
 		return nil
 	}
 	return fmt.Errorf("unknown SecondRow field %s", name)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
@@ -25,55 +24,6 @@ type OrderUpdate struct {
 // Where appends a list predicates to the OrderUpdate builder.
 func (_u *OrderUpdate) Where(ps ...predicate.Order) *OrderUpdate {
 	_u.mutation.Where(ps...)
-	return _u
-}
-
-// SetCustomer sets the "customer" field.
-func (_u *OrderUpdate) SetCustomer(v string) *OrderUpdate {
-	_u.mutation.SetCustomer(v)
-	return _u
-}
-
-// SetNillableCustomer sets the "customer" field if the given value is not nil.
-func (_u *OrderUpdate) SetNillableCustomer(v *string) *OrderUpdate {
-	if v != nil {
-		_u.SetCustomer(*v)
-	}
-	return _u
-}
-
-// SetAmount sets the "amount" field.
-func (_u *OrderUpdate) SetAmount(v int64) *OrderUpdate {
-	_u.mutation.ResetAmount()
-	_u.mutation.SetAmount(v)
-	return _u
-}
-
-// SetNillableAmount sets the "amount" field if the given value is not nil.
-func (_u *OrderUpdate) SetNillableAmount(v *int64) *OrderUpdate {
-	if v != nil {
-		_u.SetAmount(*v)
-	}
-	return _u
-}
-
-// AddAmount adds value to the "amount" field.
-func (_u *OrderUpdate) AddAmount(v int64) *OrderUpdate {
-	_u.mutation.AddAmount(v)
-	return _u
-}
-
-// SetCreatedAt sets the "created_at" field.
-func (_u *OrderUpdate) SetCreatedAt(v time.Time) *OrderUpdate {
-	_u.mutation.SetCreatedAt(v)
-	return _u
-}
-
-// SetNillableCreatedAt sets the "created_at" field if the given value is not nil.
-func (_u *OrderUpdate) SetNillableCreatedAt(v *time.Time) *OrderUpdate {
-	if v != nil {
-		_u.SetCreatedAt(*v)
-	}
 	return _u
 }
 
@@ -118,18 +68,6 @@ func (_u *OrderUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 			}
 		}
 	}
-	if value, ok := _u.mutation.Customer(); ok {
-		_spec.SetField(order.FieldCustomer, field.TypeString, value)
-	}
-	if value, ok := _u.mutation.Amount(); ok {
-		_spec.SetField(order.FieldAmount, field.TypeInt64, value)
-	}
-	if value, ok := _u.mutation.AddedAmount(); ok {
-		_spec.AddField(order.FieldAmount, field.TypeInt64, value)
-	}
-	if value, ok := _u.mutation.CreatedAt(); ok {
-		_spec.SetField(order.FieldCreatedAt, field.TypeTime, value)
-	}
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
 			err = &NotFoundError{order.Label}
@@ -148,55 +86,6 @@ type OrderUpdateOne struct {
 	fields   []string
 	hooks    []Hook
 	mutation *OrderMutation
-}
-
-// SetCustomer sets the "customer" field.
-func (_u *OrderUpdateOne) SetCustomer(v string) *OrderUpdateOne {
-	_u.mutation.SetCustomer(v)
-	return _u
-}
-
-// SetNillableCustomer sets the "customer" field if the given value is not nil.
-func (_u *OrderUpdateOne) SetNillableCustomer(v *string) *OrderUpdateOne {
-	if v != nil {
-		_u.SetCustomer(*v)
-	}
-	return _u
-}
-
-// SetAmount sets the "amount" field.
-func (_u *OrderUpdateOne) SetAmount(v int64) *OrderUpdateOne {
-	_u.mutation.ResetAmount()
-	_u.mutation.SetAmount(v)
-	return _u
-}
-
-// SetNillableAmount sets the "amount" field if the given value is not nil.
-func (_u *OrderUpdateOne) SetNillableAmount(v *int64) *OrderUpdateOne {
-	if v != nil {
-		_u.SetAmount(*v)
-	}
-	return _u
-}
-
-// AddAmount adds value to the "amount" field.
-func (_u *OrderUpdateOne) AddAmount(v int64) *OrderUpdateOne {
-	_u.mutation.AddAmount(v)
-	return _u
-}
-
-// SetCreatedAt sets the "created_at" field.
-func (_u *OrderUpdateOne) SetCreatedAt(v time.Time) *OrderUpdateOne {
-	_u.mutation.SetCreatedAt(v)
-	return _u
-}
-
-// SetNillableCreatedAt sets the "created_at" field if the given value is not nil.
-func (_u *OrderUpdateOne) SetNillableCreatedAt(v *time.Time) *OrderUpdateOne {
-	if v != nil {
-		_u.SetCreatedAt(*v)
-	}
-	return _u
 }
 
 // Mutation returns the OrderMutation object of the builder.
@@ -269,18 +158,6 @@ func (_u *OrderUpdateOne) sqlSave(ctx context.Context) (_node *Order, err error)
 				ps[i](selector)
 			}
 		}
-	}
-	if value, ok := _u.mutation.Customer(); ok {
-		_spec.SetField(order.FieldCustomer, field.TypeString, value)
-	}
-	if value, ok := _u.mutation.Amount(); ok {
-		_spec.SetField(order.FieldAmount, field.TypeInt64, value)
-	}
-	if value, ok := _u.mutation.AddedAmount(); ok {
-		_spec.AddField(order.FieldAmount, field.TypeInt64, value)
-	}
-	if value, ok := _u.mutation.CreatedAt(); ok {
-		_spec.SetField(order.FieldCreatedAt, field.TypeTime, value)
 	}
 	_node = &Order{config: _u.config}
 	_spec.Assign = _node.assignValues

@@ -32,13 +32,7 @@ type SecondRow struct {
 	// AvailableAt holds the value of the "available_at" field.
 	AvailableAt time.Time `json:"available_at,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
-	CreatedAt time.Time `json:"created_at,omitempty"`
-	// ClaimedBy holds the value of the "claimed_by" field.
-	ClaimedBy *string `json:"claimed_by,omitempty"`
-	// LeaseUntil holds the value of the "lease_until" field.
-	LeaseUntil *time.Time `json:"lease_until,omitempty"`
-	// DoneAt holds the value of the "done_at" field.
-	DoneAt       *time.Time `json:"done_at,omitempty"`
+	CreatedAt    time.Time `json:"created_at,omitempty"`
 	selectValues sql.SelectValues
 }
 
@@ -51,9 +45,9 @@ func (*SecondRow) scanValues(columns []string) ([]any, error) {
 			values[i] = new([]byte)
 		case secondrow.FieldStatus, secondrow.FieldAttempts:
 			values[i] = new(sql.NullInt64)
-		case secondrow.FieldID, secondrow.FieldTopic, secondrow.FieldType, secondrow.FieldKey, secondrow.FieldClaimedBy:
+		case secondrow.FieldID, secondrow.FieldTopic, secondrow.FieldType, secondrow.FieldKey:
 			values[i] = new(sql.NullString)
-		case secondrow.FieldAvailableAt, secondrow.FieldCreatedAt, secondrow.FieldLeaseUntil, secondrow.FieldDoneAt:
+		case secondrow.FieldAvailableAt, secondrow.FieldCreatedAt:
 			values[i] = new(sql.NullTime)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -124,27 +118,6 @@ func (_m *SecondRow) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.CreatedAt = value.Time
 			}
-		case secondrow.FieldClaimedBy:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field claimed_by", values[i])
-			} else if value.Valid {
-				_m.ClaimedBy = new(string)
-				*_m.ClaimedBy = value.String
-			}
-		case secondrow.FieldLeaseUntil:
-			if value, ok := values[i].(*sql.NullTime); !ok {
-				return fmt.Errorf("unexpected type %T for field lease_until", values[i])
-			} else if value.Valid {
-				_m.LeaseUntil = new(time.Time)
-				*_m.LeaseUntil = value.Time
-			}
-		case secondrow.FieldDoneAt:
-			if value, ok := values[i].(*sql.NullTime); !ok {
-				return fmt.Errorf("unexpected type %T for field done_at", values[i])
-			} else if value.Valid {
-				_m.DoneAt = new(time.Time)
-				*_m.DoneAt = value.Time
-			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
 		}
@@ -204,21 +177,6 @@ func (_m *SecondRow) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("created_at=")
 	builder.WriteString(_m.CreatedAt.Format(time.ANSIC))
-	builder.WriteString(", ")
-	if v := _m.ClaimedBy; v != nil {
-		builder.WriteString("claimed_by=")
-		builder.WriteString(*v)
-	}
-	builder.WriteString(", ")
-	if v := _m.LeaseUntil; v != nil {
-		builder.WriteString("lease_until=")
-		builder.WriteString(v.Format(time.ANSIC))
-	}
-	builder.WriteString(", ")
-	if v := _m.DoneAt; v != nil {
-		builder.WriteString("done_at=")
-		builder.WriteString(v.Format(time.ANSIC))
-	}
 	builder.WriteByte(')')
 	return builder.String()
 }

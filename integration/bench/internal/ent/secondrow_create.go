@@ -84,48 +84,6 @@ func (_c *SecondRowCreate) SetCreatedAt(v time.Time) *SecondRowCreate {
 	return _c
 }
 
-// SetClaimedBy sets the "claimed_by" field.
-func (_c *SecondRowCreate) SetClaimedBy(v string) *SecondRowCreate {
-	_c.mutation.SetClaimedBy(v)
-	return _c
-}
-
-// SetNillableClaimedBy sets the "claimed_by" field if the given value is not nil.
-func (_c *SecondRowCreate) SetNillableClaimedBy(v *string) *SecondRowCreate {
-	if v != nil {
-		_c.SetClaimedBy(*v)
-	}
-	return _c
-}
-
-// SetLeaseUntil sets the "lease_until" field.
-func (_c *SecondRowCreate) SetLeaseUntil(v time.Time) *SecondRowCreate {
-	_c.mutation.SetLeaseUntil(v)
-	return _c
-}
-
-// SetNillableLeaseUntil sets the "lease_until" field if the given value is not nil.
-func (_c *SecondRowCreate) SetNillableLeaseUntil(v *time.Time) *SecondRowCreate {
-	if v != nil {
-		_c.SetLeaseUntil(*v)
-	}
-	return _c
-}
-
-// SetDoneAt sets the "done_at" field.
-func (_c *SecondRowCreate) SetDoneAt(v time.Time) *SecondRowCreate {
-	_c.mutation.SetDoneAt(v)
-	return _c
-}
-
-// SetNillableDoneAt sets the "done_at" field if the given value is not nil.
-func (_c *SecondRowCreate) SetNillableDoneAt(v *time.Time) *SecondRowCreate {
-	if v != nil {
-		_c.SetDoneAt(*v)
-	}
-	return _c
-}
-
 // SetID sets the "id" field.
 func (_c *SecondRowCreate) SetID(v string) *SecondRowCreate {
 	_c.mutation.SetID(v)
@@ -269,18 +227,6 @@ func (_c *SecondRowCreate) createSpec() (*SecondRow, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.CreatedAt(); ok {
 		_spec.SetField(secondrow.FieldCreatedAt, field.TypeTime, value)
 		_node.CreatedAt = value
-	}
-	if value, ok := _c.mutation.ClaimedBy(); ok {
-		_spec.SetField(secondrow.FieldClaimedBy, field.TypeString, value)
-		_node.ClaimedBy = &value
-	}
-	if value, ok := _c.mutation.LeaseUntil(); ok {
-		_spec.SetField(secondrow.FieldLeaseUntil, field.TypeTime, value)
-		_node.LeaseUntil = &value
-	}
-	if value, ok := _c.mutation.DoneAt(); ok {
-		_spec.SetField(secondrow.FieldDoneAt, field.TypeTime, value)
-		_node.DoneAt = &value
 	}
 	return _node, _spec
 }

@@ -33,9 +33,6 @@ var (
 		{Name: "attempts", Type: field.TypeInt32, Default: 0},
 		{Name: "available_at", Type: field.TypeTime},
 		{Name: "created_at", Type: field.TypeTime},
-		{Name: "claimed_by", Type: field.TypeString, Nullable: true},
-		{Name: "lease_until", Type: field.TypeTime, Nullable: true},
-		{Name: "done_at", Type: field.TypeTime, Nullable: true},
 	}
 	// BenchOutboxTable holds the schema information for the "bench_outbox" table.
 	BenchOutboxTable = &schema.Table{

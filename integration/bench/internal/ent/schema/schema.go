@@ -22,13 +22,14 @@ func (Order) Annotations() []schema.Annotation {
 func (Order) Fields() []ent.Field {
 	return []ent.Field{
 		field.Int64("id"),
-		field.String("customer"),
-		field.Int64("amount"),
-		field.Time("created_at").Default(time.Now),
+		field.String("customer").Immutable(),
+		field.Int64("amount").Immutable(),
+		field.Time("created_at").Default(time.Now).Immutable(),
 	}
 }
 
-// SecondRow is an outbox written by hand.
+// SecondRow is an outbox written by hand. It has the columns that the application fills in, which
+// never changes them: the others belong to the loop.
 type SecondRow struct{ ent.Schema }
 
 // Annotations implements ent.Interface.
@@ -40,16 +41,13 @@ func (SecondRow) Annotations() []schema.Annotation {
 func (SecondRow) Fields() []ent.Field {
 	return []ent.Field{
 		field.String("id"),
-		field.String("topic"),
-		field.String("type"),
-		field.String("key"),
-		field.Bytes("payload"),
-		field.Int16("status").Default(0),
-		field.Int32("attempts").Default(0),
-		field.Time("available_at"),
-		field.Time("created_at"),
-		field.String("claimed_by").Optional().Nillable(),
-		field.Time("lease_until").Optional().Nillable(),
-		field.Time("done_at").Optional().Nillable(),
+		field.String("topic").Immutable(),
+		field.String("type").Immutable(),
+		field.String("key").Immutable(),
+		field.Bytes("payload").Immutable(),
+		field.Int16("status").Default(0).Immutable(),
+		field.Int32("attempts").Default(0).Immutable(),
+		field.Time("available_at").Immutable(),
+		field.Time("created_at").Immutable(),
 	}
 }

@@ -27,12 +27,6 @@ const (
 	FieldAvailableAt = "available_at"
 	// FieldCreatedAt holds the string denoting the created_at field in the database.
 	FieldCreatedAt = "created_at"
-	// FieldClaimedBy holds the string denoting the claimed_by field in the database.
-	FieldClaimedBy = "claimed_by"
-	// FieldLeaseUntil holds the string denoting the lease_until field in the database.
-	FieldLeaseUntil = "lease_until"
-	// FieldDoneAt holds the string denoting the done_at field in the database.
-	FieldDoneAt = "done_at"
 	// Table holds the table name of the secondrow in the database.
 	Table = "bench_outbox"
 )
@@ -48,9 +42,6 @@ var Columns = []string{
 	FieldAttempts,
 	FieldAvailableAt,
 	FieldCreatedAt,
-	FieldClaimedBy,
-	FieldLeaseUntil,
-	FieldDoneAt,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -111,19 +102,4 @@ func ByAvailableAt(opts ...sql.OrderTermOption) OrderOption {
 // ByCreatedAt orders the results by the created_at field.
 func ByCreatedAt(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldCreatedAt, opts...).ToFunc()
-}
-
-// ByClaimedBy orders the results by the claimed_by field.
-func ByClaimedBy(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldClaimedBy, opts...).ToFunc()
-}
-
-// ByLeaseUntil orders the results by the lease_until field.
-func ByLeaseUntil(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldLeaseUntil, opts...).ToFunc()
-}
-
-// ByDoneAt orders the results by the done_at field.
-func ByDoneAt(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldDoneAt, opts...).ToFunc()
 }

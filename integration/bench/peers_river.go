@@ -45,8 +45,7 @@ type riverRelay struct {
 	fetch   time.Duration // 0: defaults
 }
 
-func newRiver(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]relay, err error) {
-	e.progress.show("preparing River")
+func newRiver(ctx context.Context, e *env, pool *pgxpool.Pool) (both []relay, err error) {
 	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return both, err
@@ -59,9 +58,9 @@ func newRiver(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]relay, e
 		return both, err
 	}
 	const batch = 1000
-	for first := 0; first < e.opts.Events; first += batch {
+	for first := 0; first < e.opts.events; first += batch {
 		var all []river.InsertManyParams
-		for n := first; n < min(first+batch, e.opts.Events); n++ {
+		for n := first; n < min(first+batch, e.opts.events); n++ {
 			p := newPayload(n)
 			all = append(all, river.InsertManyParams{Args: riverArgs{
 				N:   string(p[6:14]),
@@ -77,9 +76,9 @@ func newRiver(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]relay, e
 	}
 	standard := &riverRelay{e: e, pool: pool, workers: 100}
 	best := &riverRelay{e: e, pool: pool, workers: 2000, fetch: time.Millisecond}
-	return [2]relay{
-		{name: rvDefaultName, seed: standard.seed, drain: standard.drain},
-		{name: rvBestName, seed: best.seed, drain: best.drain},
+	return []relay{
+		{name: "River, defaults", seed: standard.seed, drain: standard.drain},
+		{name: "River, best settings", seed: best.seed, drain: best.drain},
 	}, nil
 }
 
@@ -87,8 +86,7 @@ func (r *riverRelay) seed(ctx context.Context) error {
 	return r.e.exec(ctx, "TRUNCATE river_job", "INSERT INTO river_job SELECT * FROM river_seed", "ANALYZE river_job")
 }
 
-func (r *riverRelay) drain(ctx context.Context, l *ledger,
-	limit time.Duration,
+func (r *riverRelay) drain(ctx context.Context, l *ledger, limit time.Duration,
 ) (finished int, took time.Duration, err error) {
 	workers := river.NewWorkers()
 	if err := river.AddWorkerSafely(workers, &riverWorker{l: l}); err != nil {
@@ -105,7 +103,7 @@ func (r *riverRelay) drain(ctx context.Context, l *ledger,
 	if err := client.Start(ctx); err != nil {
 		return 0, 0, err
 	}
-	events := r.e.opts.Events
+	events := r.e.opts.events
 	// River completes jobs in the background. Its index finds a job that is still open.
 	done, err := await(ctx, limit, time.Millisecond, func() (bool, error) {
 		if l.published.Load() < int64(events) {

@@ -28,8 +28,7 @@ type wmRelay struct {
 	poll time.Duration // 0: default
 }
 
-func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]relay, err error) {
-	e.progress.show("preparing watermill-sql")
+func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both []relay, err error) {
 	pub, err := wmsql.NewPublisher(wmsql.BeginnerFromPgx(pool), wmsql.PublisherConfig{
 		SchemaAdapter: wmsql.DefaultPostgreSQLSchema{}, AutoInitializeSchema: true,
 	}, watermill.NopLogger{})
@@ -38,9 +37,9 @@ func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]rela
 	}
 	out := forwarder.NewPublisher(pub, forwarder.PublisherConfig{ForwarderTopic: wmTopic})
 	const batch = 500
-	for first := 0; first < e.opts.Events; first += batch {
+	for first := 0; first < e.opts.events; first += batch {
 		var all []*message.Message
-		for n := first; n < min(first+batch, e.opts.Events); n++ {
+		for n := first; n < min(first+batch, e.opts.events); n++ {
 			all = append(all, message.NewMessage(watermill.NewUUID(), newPayload(n)))
 		}
 		if err := out.Publish(benchTopic, all...); err != nil {
@@ -49,21 +48,21 @@ func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both [2]rela
 	}
 	// As in an outbox, each event has the number of another transaction, and the subscriber orders
 	// by these numbers. So the server must have used up that many numbers.
-	if err := e.burnTransactions(ctx, e.opts.Events); err != nil {
+	if err := e.burnTransactions(ctx, e.opts.events); err != nil {
 		return both, err
 	}
 	if err := e.exec(ctx,
 		fmt.Sprintf(`CREATE TABLE watermill_seed AS SELECT "offset", uuid, created_at, payload, metadata,
   (pg_snapshot_xmin(pg_current_snapshot())::text::bigint - %d
     + row_number() OVER (ORDER BY "offset"))::text::xid8 AS transaction_id FROM %s`,
-			e.opts.Events+1, wmTable)); err != nil {
+			e.opts.events+1, wmTable)); err != nil {
 		return both, err
 	}
 	standard := &wmRelay{e: e, pool: pool}
 	best := &wmRelay{e: e, pool: pool, size: 10_000, poll: time.Millisecond}
-	return [2]relay{
-		{name: wmDefaultName, seed: standard.seed, drain: standard.drain},
-		{name: wmBestName, seed: best.seed, drain: best.drain},
+	return []relay{
+		{name: "watermill-sql forwarder, defaults", seed: standard.seed, drain: standard.drain},
+		{name: "watermill-sql forwarder, best settings", seed: best.seed, drain: best.drain},
 	}, nil
 }
 
@@ -103,8 +102,7 @@ func (p ledgerPublisher) Publish(_ string, messages ...*message.Message) error {
 }
 func (p ledgerPublisher) Close() error { return nil }
 
-func (w *wmRelay) drain(ctx context.Context, l *ledger,
-	limit time.Duration,
+func (w *wmRelay) drain(ctx context.Context, l *ledger, limit time.Duration,
 ) (finished int, took time.Duration, err error) {
 	start := time.Now()
 	sub, err := wmsql.NewSubscriber(wmsql.BeginnerFromPgx(w.pool), wmsql.SubscriberConfig{
@@ -124,7 +122,7 @@ func (w *wmRelay) drain(ctx context.Context, l *ledger,
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(runCtx) }()
 
-	events := w.e.opts.Events
+	events := w.e.opts.events
 	acked := func() (int, error) {
 		// The acknowledged offset is visible to others once its batch has committed.
 		n, err := w.e.count(ctx, "SELECT count(*) FROM "+wmTable+` m WHERE (m.transaction_id, m."offset") <=

@@ -18,7 +18,7 @@ type entClient struct {
 	ob     *entoutbox.Outbox // nil without an outbox
 }
 
-func openEnt(_ context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, error) {
+func openEnt(db *sql.DB, cfg *outboxConfig) (ormClient, error) {
 	drv := entsql.OpenDB(dialect.Postgres, db)
 	if cfg == nil {
 		return &entClient{client: ent.NewClient(ent.Driver(drv))}, nil

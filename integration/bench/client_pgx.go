@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,22 +12,20 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// nativePGX is pgx without database/sql and without an ORM. Its clients use pool.
-func nativePGX(pool *pgxpool.Pool) orm {
-	return orm{name: "pgx", open: func(ctx context.Context, _ *sql.DB, cfg *outboxConfig) (ormClient, error) {
-		if cfg == nil {
-			return &pgxClient{pool: pool}, nil
-		}
-		repo, err := pgxoutbox.NewRepository(pool, sqloutbox.Config{Prefix: cfg.prefix})
-		if err != nil {
-			return nil, err
-		}
-		if err := repo.Migrate(ctx); err != nil {
-			return nil, err
-		}
-		ob, err := core.New(core.Config{Repository: repo, Publisher: cfg.publisher, Observer: cfg.observer})
-		return &pgxClient{pool: pgxoutbox.NewPool(pool), ob: ob}, err
-	}}
+// openNative opens pgx without database/sql and without an ORM.
+func openNative(ctx context.Context, pool *pgxpool.Pool, cfg *outboxConfig) (ormClient, error) {
+	if cfg == nil {
+		return &pgxClient{pool: pool}, nil
+	}
+	repo, err := pgxoutbox.NewRepository(pool, sqloutbox.Config{Prefix: cfg.prefix})
+	if err != nil {
+		return nil, err
+	}
+	if err := repo.Migrate(ctx); err != nil {
+		return nil, err
+	}
+	ob, err := core.New(core.Config{Repository: repo, Publisher: cfg.publisher, Observer: cfg.observer})
+	return &pgxClient{pool: pgxoutbox.NewPool(pool), ob: ob}, err
 }
 
 type pgxClient struct {

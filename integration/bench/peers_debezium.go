@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -159,6 +158,9 @@ func (c *connect) close() error {
 
 // cpu returns the CPU time that Connect has used so far.
 func (c *connect) cpu() time.Duration {
+	if c == nil {
+		return 0
+	}
 	text, _ := os.ReadFile(filepath.Join(c.dir, "pid"))
 	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	p, _ := readProcess(pid)
@@ -205,17 +207,12 @@ func (c *connect) add(ctx context.Context, prefix, slot, topic string) (end func
 	if err != nil {
 		return nil, err
 	}
-	at, err := url.Parse(c.dsn)
-	if err != nil {
-		return nil, err
-	}
 	c.made++
 	name := fmt.Sprintf("%s_%d", c.name, c.made)
-	password, _ := at.User.Password()
 	maps.Copy(settings, map[string]string{
-		"name": name, "database.hostname": at.Hostname(), "database.port": at.Port(),
-		"database.user": at.User.Username(), "database.password": password,
-		"database.dbname": strings.TrimPrefix(at.Path, "/"), "topic.prefix": name,
+		"name": name, "database.hostname": c.config.Host, "database.port": fmt.Sprint(c.config.Port),
+		"database.user": c.config.User, "database.password": c.config.Password,
+		"database.dbname": c.config.Database, "topic.prefix": name,
 		"table.include.list": "public." + prefix + "event", "publication.name": slot, "slot.name": slot,
 		"transforms.outbox.route.topic.replacement": topic,
 	})
@@ -261,55 +258,4 @@ func properties(file string) (map[string]string, error) {
 		}
 	}
 	return settings, nil
-}
-
-// debezium drains with a new connector.
-type debezium struct {
-	*logBacklog
-
-	cpu time.Duration
-}
-
-func (d *debezium) drain(ctx context.Context, _ *ledger, limit time.Duration) (finished int, took time.Duration,
-	err error,
-) {
-	there := func() (n int, err error) {
-		ends, err := d.franz.ends()
-		for p, end := range ends {
-			n += int(end - d.franz.from[p])
-		}
-		return n, err
-	}
-	end, err := d.connect.add(ctx, d.prefix, d.slot(), d.franz.topic)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	const pause = 10 * time.Millisecond
-	var start time.Time
-	first, last := 0, 0
-	cpu := d.connect.cpu()
-	ok, err := await(ctx, limit+time.Minute, pause, func() (bool, error) {
-		n, err := there()
-		now := time.Now()
-		switch {
-		case err != nil:
-			return false, err
-		case n > 0 && first == 0:
-			start, first = now, n
-			cpu = d.connect.cpu()
-		}
-		last = n
-		return n >= d.events || first > 0 && now.Sub(start) > limit, nil
-	})
-	if err == nil && !ok {
-		err = fmt.Errorf("no event came\n%s", d.connect.log())
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	// The events that the first read found took about one pause.
-	took = time.Since(start) + pause
-	d.cpu = d.connect.cpu() - cpu
-	return last, took, nil
 }

@@ -43,7 +43,7 @@ type bunClient struct {
 	ob *bunoutbox.Outbox // nil without an outbox
 }
 
-func openBun(_ context.Context, db *sql.DB, cfg *outboxConfig) (ormClient, error) {
+func openBun(db *sql.DB, cfg *outboxConfig) (ormClient, error) {
 	b := bun.NewDB(db, pgdialect.New())
 	if cfg == nil {
 		return &bunClient{db: b}, nil

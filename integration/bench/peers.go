@@ -25,8 +25,8 @@ const (
 	debeziumName = "Debezium"
 )
 
-// runPeers shows other programs that empty an outbox, beside this one: watermill-sql's Forwarder and
-// River, which publish to nothing, and Debezium, which publishes to Kafka.
+// runPeers shows other programs that empty an outbox, beside this one: watermill-sql's Forwarder
+// and River, which publish to nothing, and Debezium, which publishes to Kafka.
 func runPeers(ctx context.Context, e *env) (err error) {
 	pool, err := openPGX(ctx, e.config)
 	if err != nil {
@@ -461,8 +461,8 @@ func (k *kafka) latency(ctx context.Context,
 	return k.timeOrders(ctx, producer, w)
 }
 
-// relayTo opens a publisher of the topic and a producer. run makes a relay with that publisher; nil:
-// the producer's own outbox relays.
+// relayTo opens a publisher of the topic and a producer. run makes a relay with that publisher. If
+// it is nil, the producer's own outbox relays.
 func (k *kafka) relayTo(ctx context.Context, topic, prefix string, producing core.Config,
 	run func(to core.Publisher) (func(context.Context) error, error),
 ) (*wakeSide, func() error, error) {

@@ -168,8 +168,8 @@ type load struct {
 
 func (l load) rate() float64 { return float64(len(l.latencies)) / l.took.Seconds() }
 
-// produce runs transactions in c goroutines: for a tenth of d to warm up, then for d. It calls begun
-// in between.
+// produce runs transactions in c goroutines: for a tenth of d to warm up, then for d. It calls
+// begun in between.
 func (e *env) produce(ctx context.Context, c int, d time.Duration, tx func(ctx context.Context) error, begun func(),
 ) (l load, err error) {
 	if _, err := loop(ctx, c, d/10, tx); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Order has an id that the database generates, lines of its own, and items that it shares with other
-// orders.
+// Order has an id that the database generates, lines of its own, and items that it shares with
+// other orders.
 type Order struct{ ent.Schema }
 
 // Annotations of the type.

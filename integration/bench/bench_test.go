@@ -113,7 +113,8 @@ func checkTable(t *testing.T, section string, table *Table, text, page string) {
 			t.Errorf("%s: row %q has %d rounds and %v", section, row.Name, len(row.Rounds), row.Medians)
 		}
 		for name, v := range row.Rounds[0] {
-			if strings.HasPrefix(name, "WAL ") && v <= 0 && section != "peers" || strings.HasPrefix(name, "CPU ") && v <= 0 {
+			used := strings.HasPrefix(name, "CPU ") || strings.HasPrefix(name, "WAL ") && section != "peers"
+			if used && v <= 0 { // the relay of the log writes no log
 				t.Errorf("%s: row %q: %s is %v", section, row.Name, name, v)
 			}
 		}

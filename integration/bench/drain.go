@@ -78,7 +78,8 @@ func runDrain(ctx context.Context, e *env) (err error) {
 		}
 		loop := &sqliteLoop{db: lite.db, table: b.prefix + "event", ordered: ordered}
 		t = e.table("SQLite, "+name, "events/s", "÷ hand-written", "aim")
-		if err := e.drains(ctx, t, []relay{b.relay(oursName, b.drain), b.relay(handName, loop.drain)}, 0.85); err != nil {
+		both := []relay{b.relay(oursName, b.drain), b.relay(handName, loop.drain)}
+		if err := e.drains(ctx, t, both, 0.85); err != nil {
 			return err
 		}
 	}

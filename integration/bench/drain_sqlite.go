@@ -86,8 +86,9 @@ func (h *sqliteLoop) mark(ctx context.Context, rows []handRow) error {
 	for i := range rows {
 		args = append(args, rows[i].id[:])
 	}
-	res, err := h.db.ExecContext(ctx, "UPDATE "+h.table+" SET status = 1, done_at = ?, lease_until = NULL WHERE id IN ("+
-		strings.TrimSuffix(strings.Repeat("?, ", len(rows)), ", ")+") AND status IN (0, 2)", args...)
+	marks := strings.TrimSuffix(strings.Repeat("?, ", len(rows)), ", ")
+	res, err := h.db.ExecContext(ctx, "UPDATE "+h.table+" SET status = 1, done_at = ?, lease_until = NULL "+
+		"WHERE id IN ("+marks+") AND status IN (0, 2)", args...)
 	if err != nil {
 		return err
 	}

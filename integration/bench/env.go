@@ -47,8 +47,12 @@ func openEnv(ctx context.Context, opts options, progress io.Writer) (*env, error
 	if err := e.onServer(ctx, "CREATE DATABASE "+e.name); err != nil {
 		return nil, fmt.Errorf("%w (is the server up? `make services-up`)", err)
 	}
-	var err error
-	if e.config, err = pgx.ParseConfig(e.dsn()); err == nil {
+	u, err := url.Parse(opts.postgres)
+	if err == nil {
+		u.Path = "/" + e.name
+		e.config, err = pgx.ParseConfig(u.String())
+	}
+	if err == nil {
 		e.db = sized(stdlib.OpenDB(*e.config))
 		err = e.prepare(ctx)
 	}
@@ -56,16 +60,6 @@ func openEnv(ctx context.Context, opts options, progress io.Writer) (*env, error
 		return nil, errors.Join(err, e.close())
 	}
 	return e, nil
-}
-
-// dsn returns the URL of the database.
-func (e *env) dsn() string {
-	u, err := url.Parse(e.opts.postgres)
-	if err != nil {
-		return e.opts.postgres // the driver says what is wrong
-	}
-	u.Path = "/" + e.name
-	return u.String()
 }
 
 func sized(db *sql.DB) *sql.DB {
@@ -124,7 +118,7 @@ func (e *env) prepare(ctx context.Context) error {
 	version, _, _ := strings.Cut(setting("server_version"), " ")
 	e.machine = fmt.Sprintf("%s, %s/%s, %d CPUs, PostgreSQL %s", runtime.Version(), runtime.GOOS, runtime.GOARCH,
 		runtime.NumCPU(), version)
-	e.durable = setting("fsync") != "off" && setting("synchronous_commit") != "off" && setting("full_page_writes") != "off"
+	e.durable = setting("fsync") != "off" && setting("synchronous_commit") != "off"
 	return err
 }
 

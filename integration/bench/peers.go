@@ -77,7 +77,9 @@ func runPeers(ctx context.Context, e *env) (err error) {
 		if c.name == debeziumName && k.connect == nil {
 			continue
 		}
-		all = append(all, competitor{c.name, func(ctx context.Context) (figures, error) { return k.latency(ctx, c.open) }})
+		all = append(all, competitor{c.name, func(ctx context.Context) (figures, error) {
+			return k.latency(ctx, c.open)
+		}})
 	}
 	return e.compete(ctx, t, all)
 }
@@ -334,8 +336,9 @@ func (d *kafkaDrain) seed(ctx context.Context, forLog bool) (err error) {
 	for _, statement := range []string{
 		"TRUNCATE " + event + ", " + key,
 		"SET synchronous_commit = off", // only the drain is measured
-		"DO $$ DECLARE at tid; BEGIN FOR at IN SELECT ctid FROM " + seed + " ORDER BY convert_from(substring(payload FROM 7 FOR 8), 'UTF8')" +
-			" LOOP INSERT INTO " + event + " SELECT * FROM " + seed + " WHERE ctid = at; COMMIT; END LOOP; END $$",
+		"DO $$ DECLARE at tid; BEGIN FOR at IN SELECT ctid FROM " + seed +
+			" ORDER BY convert_from(substring(payload FROM 7 FOR 8), 'UTF8') LOOP INSERT INTO " + event +
+			" SELECT * FROM " + seed + " WHERE ctid = at; COMMIT; END LOOP; END $$",
 		"RESET synchronous_commit",
 		"INSERT INTO " + key + " SELECT * FROM " + d.backlog.prefix + "seed_key",
 		"ANALYZE " + event + ", " + key,
@@ -378,13 +381,14 @@ func (d *kafkaDrain) poll(ctx context.Context, _ *ledger, limit time.Duration) (
 
 func (d *kafkaDrain) log(ctx context.Context, _ *ledger, limit time.Duration) (int, time.Duration, error) {
 	return d.publish(ctx, func(to core.Publisher) (int, time.Duration, error) {
-		return drainUntil(ctx, d.opts.events, patience*limit, func(o *core.Observer) (func(context.Context) error, error) {
+		open := func(o *core.Observer) (func(context.Context) error, error) {
 			r, err := d.logRelay(d.backlog.prefix, core.Config{Publisher: to, Observer: o})
 			if err != nil {
 				return nil, err
 			}
 			return r.Run, nil
-		})
+		}
+		return drainUntil(ctx, d.opts.events, patience*limit, open)
 	})
 }
 

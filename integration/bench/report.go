@@ -266,28 +266,7 @@ func (r *Report) save(o options) error {
 		if !found || !ended {
 			return fmt.Errorf("%s lacks the markers of section %s", o.page, s.Name)
 		}
-		text = head + begin + "\n" + wrap(r.line(), 100) + "\n\n" + s.markdown() + "\n" + end + tail
+		text = head + begin + "\n" + r.line() + "\n\n" + s.markdown() + "\n" + end + tail
 	}
 	return os.WriteFile(o.page, []byte(text), 0o644)
-}
-
-// wrap breaks text between words.
-func wrap(text string, width int) string {
-	var b strings.Builder
-	n := 0
-	for _, word := range strings.Fields(text) {
-		size := utf8.RuneCountInString(word)
-		switch {
-		case n == 0:
-		case n+1+size > width:
-			b.WriteString("\n")
-			n = 0
-		default:
-			b.WriteString(" ")
-			n++
-		}
-		b.WriteString(word)
-		n += size
-	}
-	return b.String()
 }

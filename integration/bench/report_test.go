@@ -47,7 +47,8 @@ func TestTable(t *testing.T) {
 // When there are as many rounds as competitors, each competitor begins one round. Each competitor
 // takes part in every round.
 func TestCompete(t *testing.T) {
-	opts, err := parseOptions([]string{"-rounds", "3", "-only", "^[abc]$"}, func(string) string { return "x" }, os.Stderr)
+	args := []string{"-rounds", "3", "-only", "^[abc]$"}
+	opts, err := parseOptions(args, func(string) string { return "x" }, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +66,11 @@ func TestCompete(t *testing.T) {
 	if err := e.compete(t.Context(), table, all); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(turns, ""); got != "abcbcacab" || len(table.Rows) != 3 || table.Rows[0].Medians["turn"] != 6 {
-		t.Errorf("the turns were %s, and %d rows have a median of %v", got, len(table.Rows), table.Rows[0].Medians)
+	if got := strings.Join(turns, ""); got != "abcbcacab" {
+		t.Errorf("the turns were %s", got)
+	}
+	if len(table.Rows) != 3 || table.Rows[0].Medians["turn"] != 6 {
+		t.Errorf("%d rows, and the first has a median of %v", len(table.Rows), table.Rows[0].Medians)
 	}
 }
 

@@ -87,7 +87,8 @@ func runSteady(ctx context.Context, e *env) (err error) {
 
 // steady runs transactions, and then finish, which waits until every event is finished and returns
 // how many were left when the producers stopped. finish may be nil.
-func (e *env) steady(ctx context.Context, tx func(context.Context) error, finish func() (int64, error)) (figures, error) {
+func (e *env) steady(ctx context.Context, tx func(context.Context) error, finish func() (int64, error),
+) (figures, error) {
 	l, err := e.produce(ctx, steadyLoad, 4*e.opts.duration, tx, func() {})
 	if err != nil {
 		return nil, err

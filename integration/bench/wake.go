@@ -74,7 +74,7 @@ func runWake(ctx context.Context, e *env) (err error) {
 
 func (e *env) wakePostgres() wakeDatabase {
 	return wakeDatabase{
-		"PostgreSQL", "pgx", e.dsn(), core.Postgres,
+		"PostgreSQL", "pgx", e.config.ConnString(), core.Postgres,
 		"id bigserial PRIMARY KEY, customer text NOT NULL, amount bigint NOT NULL",
 	}
 }

@@ -242,7 +242,8 @@ func openEntTables(t *testing.T, db testdb.DB) *entTables {
 
 func (e *entTables) migrate(t *testing.T) {
 	t.Helper()
-	e.create(t, append(entschema.MigrateOptions(""), entmigrate.WithDropColumn(true), entmigrate.WithDropIndex(true))...)
+	options := append(entschema.MigrateOptions(""), entmigrate.WithDropColumn(true), entmigrate.WithDropIndex(true))
+	e.create(t, options...)
 }
 
 // create does what Schema.Create of a generated client does.

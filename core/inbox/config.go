@@ -185,7 +185,9 @@ func (c Config) withDefaults() Config {
 		c.RetryPause, c.MaxRetryPause = 0, 0
 	}
 	c.CleanupInterval = cmp.Or(c.CleanupInterval, DefaultCleanupInterval)
-	c.EventID = cmp.Or(c.EventID, MessageID)
+	if c.EventID == nil {
+		c.EventID = MessageID
+	}
 	if c.Tenant == nil {
 		c.Tenant = func(msg Message) string { return msg.Headers[core.HeaderTenantID] }
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // Step is one versioned change of a schema. Its SQL is plain text; each statement ends with a
@@ -76,7 +77,8 @@ func (p Plan) apply(ctx context.Context, s session) error {
 			}
 		}
 		insert := Rebind(p.Dialect, "INSERT INTO "+p.table()+" (version, name) VALUES (?, ?)")
-		if err := s.exec(ctx, insert, step.Version, step.Name); err != nil {
+		err := s.exec(ctx, insert, step.Version, step.Name)
+		if err != nil && !sqlerr.UniqueViolation(err) { // on MySQL a process with a Transactor takes no lock
 			return fmt.Errorf("migration %04d_%s: %w", step.Version, step.Name, err)
 		}
 	}

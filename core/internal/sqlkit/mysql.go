@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // mysql is MariaDB or MySQL; see Flavor.
@@ -87,8 +86,7 @@ func (t onTransactor) exec(ctx context.Context, query string, args ...any) error
 		}
 		return nil
 	})
-	// another process was faster
-	if change && errors.Is(err, errApplied) || !change && sqlerr.UniqueViolation(err) {
+	if errors.Is(err, errApplied) {
 		return nil
 	}
 	return err

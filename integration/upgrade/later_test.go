@@ -3,7 +3,6 @@ package upgrade_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -57,6 +57,7 @@ func outbox(t *testing.T, v version, db testdb.DB, args ...string) (out string, 
 // The command line of a version with later migrations looks at tables of the version before, says
 // what is missing, upgrades them, and goes back.
 func TestLaterMigrations(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	before, later := versions(t)
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -120,6 +121,7 @@ func TestLaterMigrations(t *testing.T) {
 // A process may die after any statement of an upgrade. Several others then migrate at once, with a
 // pool or through a Transactor.
 func TestLaterMigrationsInterrupted(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	before, later := versions(t)
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
@@ -132,7 +134,7 @@ func TestLaterMigrationsInterrupted(t *testing.T) {
 		}
 		for stop := range max(len(steps["outbox"]), len(steps["inbox"])) + 1 {
 			for _, all := range steps {
-				dieAfter(t, pool, all[:min(stop, len(all))])
+				dieAfter(t, db, all[:min(stop, len(all))])
 			}
 			var wg sync.WaitGroup
 			for _, way := range []string{"pool", "pool", "transactor"} {
@@ -170,22 +172,25 @@ func statements(t *testing.T, v version, db testdb.DB, tables string) (all []str
 	return all
 }
 
-// dieAfter executes statements on a connection that is closed afterwards, as after an interruption.
-// SQLite and PostgreSQL migrate in a transaction, but other tools may not.
-func dieAfter(t *testing.T, pool *sql.DB, statements []string) {
+// dieAfter executes statements on a new connection that is closed afterwards, as after an
+// interruption. SQLite and PostgreSQL migrate in a transaction, but other tools may not.
+func dieAfter(t *testing.T, db testdb.DB, statements []string) {
 	t.Helper()
+	pool := sql.OpenDB(db.Connector(t))
+	defer pool.Close()
 	conn, err := pool.Conn(t.Context())
 	fixture.NoError(t, err)
+	defer conn.Close()
 	for _, s := range statements {
 		_, err := conn.ExecContext(t.Context(), s)
 		fixture.NoError(t, err)
 	}
-	fixture.WantError(t, conn.Raw(func(any) error { return driver.ErrBadConn }), driver.ErrBadConn)
 }
 
 // An upgrade does not stop the producers for long. It waits only briefly for a transaction that
 // uses the table, and then tries again.
 func TestUpgradeBehindALongTransaction(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	before, later := versions(t)
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {

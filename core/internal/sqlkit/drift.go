@@ -140,11 +140,6 @@ func (t *tableShape) addColumn(name, typ string) {
 	t.order = append(t.order, name)
 }
 
-func (t *tableShape) dropColumn(name string) {
-	delete(t.columns, name)
-	t.order = slices.DeleteFunc(t.order, func(c string) bool { return c == name })
-}
-
 func (t *tableShape) addIndex(quoted string) { t.indexes = append(t.indexes, plain(quoted)) }
 
 func (t *tableShape) dropIndex(quoted string) {
@@ -157,8 +152,6 @@ func (t *tableShape) alter(parts string) {
 		switch p[1] + " " + p[2] {
 		case "ADD COLUMN":
 			t.addColumn(p[3], p[4])
-		case "DROP COLUMN":
-			t.dropColumn(p[3])
 		case "ADD KEY":
 			t.addIndex(p[3])
 		case "DROP KEY":

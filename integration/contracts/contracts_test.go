@@ -44,19 +44,32 @@ func compare(t *testing.T, name, got string) {
 		"tag it also needs a new version, and a migration where tables change.", path, difference(string(old), got))
 }
 
-// difference returns the lines that only one of two texts has.
+// difference returns the lines that only one of two texts has, each with its section.
 func difference(old, got string) string {
+	lines := func(text string) (all []string) {
+		section := ""
+		for line := range strings.Lines(text) {
+			if title, is := strings.CutPrefix(line, "== "); is {
+				section = strings.TrimSpace(title) + ": "
+			}
+			all = append(all, section+line)
+		}
+		return all
+	}
+	before, after := lines(old), lines(got)
 	var b strings.Builder
-	lines := func(text string) []string { return strings.SplitAfter(text, "\n") }
-	for _, line := range lines(old) {
-		if !slices.Contains(lines(got), line) {
+	for _, line := range before {
+		if !slices.Contains(after, line) {
 			fmt.Fprintf(&b, "- %s", line)
 		}
 	}
-	for _, line := range lines(got) {
-		if !slices.Contains(lines(old), line) {
+	for _, line := range after {
+		if !slices.Contains(before, line) {
 			fmt.Fprintf(&b, "+ %s", line)
 		}
+	}
+	if b.Len() == 0 {
+		return "the lines are in another order\n"
 	}
 	return b.String()
 }

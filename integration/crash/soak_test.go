@@ -29,10 +29,10 @@ var (
 )
 
 // Several processes write, relay and consume for a long time, and all but some are killed at random
-// moments and started again. The broker loses every tenth answer. No event is lost, no other event
-// is published, first copies stay in order, and each consumer handles each event once. What the
-// processes and the tables use does not grow. SQLite has one process at a time: on one file it is
-// killed, on another one it is not.
+// moments and started again. The broker loses every tenth answer, and is full for as long as a
+// consumer is far behind. No event is lost, no other event is published, first copies stay in
+// order, and each consumer handles each event once. What the processes and the tables use does not
+// grow. SQLite has one process at a time: on one file it is killed, on another one it is not.
 func TestSoak(t *testing.T) {
 	longtest.Mark(t)
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -90,9 +90,19 @@ func newSoak(t *testing.T, db testdb.DB, lasts time.Duration, victims, steady in
 	t.Helper()
 	s := &soak{cell: newCell(t, db, crash.Never, 0), lasts: lasts, victims: victims, steady: steady}
 	s.series = map[string][]float64{}
+	var consumers []string
+	for i := range victims {
+		consumers = append(consumers, fmt.Sprint("victim-", i))
+	}
+	for i := range steady {
+		consumers = append(consumers, fmt.Sprint("steady-", i))
+	}
 	var copies atomic.Int64
 	ledger, err := crash.NewLedger(func(crash.Message) crash.Answer {
-		if copies.Add(1)%10 == 0 { // another copy follows
+		switch {
+		case s.ledger.Behind(consumers) > 200:
+			return crash.Unavailable // so that writers wait for the consumers
+		case copies.Add(1)%10 == 0: // another copy follows
 			return crash.LoseAnswer
 		}
 		return crash.Accept

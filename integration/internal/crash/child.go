@@ -109,6 +109,9 @@ func (s Spec) run() error {
 	// If this process has acknowledged too few, the table says whether others have published the
 	// rest.
 	var others atomic.Int64
+	if s.Consumer != "" { // many lives follow each other, and each looks at the backlog before it writes
+		others.Store(-maxAhead - 1)
+	}
 	ahead := func() bool {
 		if t.written.Load() <= t.acks.Load()+others.Load()+maxAhead {
 			return false

@@ -71,6 +71,16 @@ func (b *Ledger) take(m Message) Answer {
 	return Answer{Next: &b.records[notes[Handled]], N: notes[Handled] + 1}
 }
 
+// Behind returns how many records the slowest of the consumers has not yet handled.
+func (b *Ledger) Behind(consumers []string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range consumers {
+		n = max(n, len(b.records)-b.notes[c][Handled])
+	}
+	return n
+}
+
 // consume handles the records of the Ledger until ctx ends. The effect of an event is a row of
 // business_effect.
 func (s Spec) consume(ctx context.Context, client *Client) error {

@@ -175,6 +175,9 @@ func TestHeartbeatFails(t *testing.T) {
 
 // The janitor forgets relays that crashed a day ago.
 func TestHeartbeatForgotten(t *testing.T) {
+	if testing.Short() { // a day of heartbeats
+		t.Skip("takes long: make test-all runs it")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		repo := &registry{Repository: outboxtest.NewRepository()}
 		must(t, repo.Beat(t.Context(), core.Heartbeat{Node: "crashed"}))

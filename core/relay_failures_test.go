@@ -280,6 +280,9 @@ func TestPermanentAndPanic(t *testing.T) {
 // next batch grows meanwhile.
 func TestSlowMarksKeepTheWorkersBusy(t *testing.T) {
 	for _, workers := range []int{32, 128} {
+		if workers > 32 && testing.Short() {
+			return
+		}
 		for _, path := range []core.Path{core.PathHot, core.PathCold} {
 			bubble(t, fmt.Sprintf("%d, %s", workers, path), func(t *testing.T) {
 				const publish, mark, rounds = 5 * time.Millisecond, 15 * time.Millisecond, 40
@@ -482,6 +485,9 @@ func TestPutOff(t *testing.T) {
 		-time.Hour:       {time.Millisecond, 3 * time.Second},
 		1000 * time.Hour: {24 * time.Hour, 25 * time.Hour},
 	} {
+		if d > time.Hour && testing.Short() { // a day of polls
+			continue
+		}
 		bubble(t, d.String(), func(t *testing.T) {
 			type try struct {
 				after   time.Duration

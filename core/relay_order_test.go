@@ -19,7 +19,11 @@ import (
 // Several processes and producers share keys, with faults in every method. No event is lost, no
 // event is invented, and first copies come in order.
 func TestOrderUnderFaults(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
 		bubble(t, strconv.FormatUint(seed, 10), func(t *testing.T) { orderUnderFaults(t, seed) })
 	}
 }

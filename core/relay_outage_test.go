@@ -20,7 +20,10 @@ var errService = errors.New("503 Service Unavailable") // no classifier knows th
 // No publisher classified this outage. It makes no event dead, even if there are few events. The
 // outage ends with the first acknowledgement.
 func TestUnclassifiedOutageOfFewKeys(t *testing.T) {
-	for _, keys := range []int{1, 2, 4, 5, 8} {
+	for _, keys := range []int{1, 5, 2, 4, 8} {
+		if keys != 1 && testing.Short() {
+			return
+		}
 		bubble(t, fmt.Sprint(keys), func(t *testing.T) {
 			w := newWorld(t, core.Config{})
 			w.pub.Outage("a", errService)

@@ -252,6 +252,9 @@ func TestSuspectThatCannotBeWrittenDown(t *testing.T) {
 // Thousands of blocked keys are not looked at again and again. This holds while no event is
 // committed, and for each event of another key.
 func TestBlockedKeysAreLeftAlone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long: make test-all runs it")
+	}
 	const keys = 5500 // six pages
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{ColdEvents: 20_000, ClaimBatch: 5000})

@@ -61,6 +61,9 @@ func loseClaims(t *testing.T, w *world, times int) {
 // A process may be killed again and again for another reason. The events that it held are not
 // blamed, and are soon published.
 func TestCrashLoopAccusesNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long: make test-all runs it")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, core.Config{})
 		for i := range 500 {

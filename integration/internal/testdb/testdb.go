@@ -39,11 +39,19 @@ type DB struct {
 }
 
 // Each runs fn as a subtest on a database of each dialect, on all of them at the same time:
-// PostgreSQL, MariaDB, SQLite. OUTBOX_TEST_DATABASES names others instead, with blanks between
-// them: "mysql postgres18".
+// PostgreSQL, MariaDB, SQLite. With -short MariaDB is left to `make test-all`. A test that depends
+// on how a database works uses Every. OUTBOX_TEST_DATABASES names other databases instead, with
+// blanks between them: "mysql postgres18".
 func Each(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
-	each(t, among("postgres", "mariadb", "sqlite"), fn)
+	each(t, usual(), fn)
+}
+
+func usual() []string {
+	if testing.Short() {
+		return among("postgres", "sqlite")
+	}
+	return among("postgres", "mariadb", "sqlite")
 }
 
 // EachPostgres is Each for tests that run on PostgreSQL alone.
@@ -65,14 +73,13 @@ type Way[W any] struct {
 // the databases, which `make test-all` does not, each further way runs on one of them with -short.
 func EachWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, way W)) {
 	t.Helper()
-	all := among("postgres", "mariadb", "sqlite")
-	inWays(t, ways, all, all, fn)
+	inWays(t, ways, usual(), usual(), fn)
 }
 
 // EveryWay is EachWay with MySQL and PostgreSQL 18 too, on which the first way runs, as with Every.
 func EveryWay[W any](t *testing.T, ways []Way[W], fn func(t *testing.T, db DB, way W)) {
 	t.Helper()
-	inWays(t, ways, every(), among("postgres", "mariadb", "sqlite"), fn)
+	inWays(t, ways, every(), usual(), fn)
 }
 
 // inWays runs the first way on the databases of first, and every other way on those of others.
@@ -99,8 +106,7 @@ func inWays[W any](
 }
 
 // Every is Each with MySQL and PostgreSQL 18 too. It is for short tests that depend on how a
-// database works. With -short it is Each, because `make test-all` runs the tests on these two
-// databases.
+// database works. With -short these two are left to `make test-all`, and MariaDB is not.
 func Every(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()
 	each(t, every(), fn)

@@ -110,7 +110,7 @@ func TestPause(t *testing.T) {
 				}
 			}
 			stopA()
-			a, stopA = runOutbox(t, cfg)
+			a, _ = runOutbox(t, cfg)
 			some(a)
 			time.Sleep(time.Minute)
 			equal(t, accepted(pub, "orders"), 2*before, "after a restart: orders")
@@ -435,7 +435,7 @@ func TestPauseTenant(t *testing.T) {
 			}
 		}
 		stopA()
-		a, stopA = runOutbox(t, cfg)
+		a, _ = runOutbox(t, cfg)
 		some(a)
 		time.Sleep(time.Minute)
 		equal(t, acceptedOf(pub, "acme"), 2*before, "after a restart: events of the tenant")

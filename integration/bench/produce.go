@@ -256,10 +256,13 @@ func (e *env) producers(ctx context.Context, prefix string, cfg *pgx.ConnConfig,
 				}})
 		}
 		for _, row := range []string{rowUnordered, rowOrdered} {
-			all = append(all, producer{w.name + row + w.via, []string{"bench_order", sess.table},
+			all = append(all, producer{
+				w.name + row + w.via,
+				[]string{"bench_order", sess.table},
 				func(ctx context.Context) error {
 					return sess.Publish(ctx, sess.event(e.randomKey(), row == rowOrdered))
-				}})
+				},
+			})
 		}
 	}
 	return all, closeAll, nil

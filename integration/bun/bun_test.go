@@ -51,7 +51,8 @@ func newBunEnv(t *testing.T, db testdb.DB, way adapters.BunWay, options ...func(
 			t.Fatal(err)
 		}
 	}
-	config := bunoutbox.Config{Wake: core.WakePolicy{Disable: true}} // on SQLite a relay keeps a connection for wake-ups
+	// On SQLite a relay keeps a connection for wake-ups.
+	config := bunoutbox.Config{Wake: core.WakePolicy{Disable: true}}
 	b.Watch(&config)
 	for _, set := range options {
 		set(&config)

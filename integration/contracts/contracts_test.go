@@ -40,7 +40,8 @@ func compare(t *testing.T, name, got string) {
 		return
 	}
 	t.Errorf("integration/contracts/%s: other programs rely on what is recorded there, and it is different now:\n%s"+
-		"If that is meant, run `go test ./integration/contracts -update` and add a line to CHANGELOG.md; after the first "+
+		"If that is meant, run `go test ./integration/contracts -update` and add a line to CHANGELOG.md; after the "+
+		"first "+
 		"tag it also needs a new version, and a migration where tables change.", path, difference(string(old), got))
 }
 

@@ -151,7 +151,8 @@ func TestKafkaMessage(t *testing.T) {
 	}
 	all := ""
 	for _, name := range slices.Sorted(maps.Keys(mappers())) {
-		sarama := topics.KafkaPublisher(t, kafkabridge.Config{Bridge: watermillbridge.Config{CloudEvents: mappers()[name]}})
+		sarama := topics.KafkaPublisher(t,
+			kafkabridge.Config{Bridge: watermillbridge.Config{CloudEvents: mappers()[name]}})
 		fixture.NoError(t, sarama.Publish(t.Context(), delivery(topic)))
 		text := next(name)
 		franz := topics.FranzPublisher(t, franzbridge.Config{CloudEvents: mappers()[name]})

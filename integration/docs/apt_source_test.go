@@ -53,7 +53,8 @@ Signed-By:
  .
  key
 `
-	const fromList = "list\ndeb [arch=amd64 signed-by=/keys/debian-archive-keyring.gpg] http://mirror.example/d sid main\n"
+	const fromList = "list\n" +
+		"deb [arch=amd64 signed-by=/keys/debian-archive-keyring.gpg] http://mirror.example/d sid main\n"
 	for name, c := range map[string]struct{ list, sources, want string }{
 		"lines":   {list, "", fromList},
 		"deb822":  {"", sources, fromSources},

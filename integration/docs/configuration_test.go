@@ -98,7 +98,8 @@ func filesWithSettings(t *testing.T) map[string]*ast.File {
 			return nil
 		}
 		src, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(src, []byte("Config struct")) && !bytes.Contains(src, []byte("Policy struct")) {
+		if err != nil ||
+			!bytes.Contains(src, []byte("Config struct")) && !bytes.Contains(src, []byte("Policy struct")) {
 			return err
 		}
 		files[path], err = parser.ParseFile(token.NewFileSet(), path, src, parser.SkipObjectResolution)

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 func example(t *testing.T, folder string) string {
 	t.Helper()
 	examples.build.Do(func() {
-		dir, err := os.MkdirTemp("", "examples")
+		dir, err := os.MkdirTemp("", "examples") //nolint:usetesting // it outlives the first test that asks for it
 		fixture.NoError(t, err)
 		examples.dir = dir
 		buildExamples(t, dir, "./bun", "./ent", "./gorm", "./sql", "./inbox", "./mailer", "./quickstart")

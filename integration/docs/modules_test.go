@@ -139,7 +139,8 @@ func checkGoMod(t *testing.T, module string, n needs) {
 	for _, r := range mod.Replace {
 		replaced[r.Old.Path] = true
 		if !ours(r.Old.Path) || !strings.HasPrefix(r.New.Path, "../") {
-			t.Errorf("go.mod replaces %s by %s: only modules of this repository, by relative path", r.Old.Path, r.New.Path)
+			t.Errorf("go.mod replaces %s by %s: only modules of this repository, by relative path",
+				r.Old.Path, r.New.Path)
 		} else if _, err := os.Stat(filepath.Join(fixture.Root(t), module, r.New.Path, "go.mod")); err != nil {
 			t.Errorf("go.mod: %v", err)
 		}
@@ -282,7 +283,8 @@ type moduleFile struct {
 
 func goMod(t *testing.T, module string) (mod moduleFile) {
 	t.Helper()
-	if err := json.Unmarshal(goTool(t, filepath.Join(fixture.Root(t), module), "mod", "edit", "-json"), &mod); err != nil {
+	out := goTool(t, filepath.Join(fixture.Root(t), module), "mod", "edit", "-json")
+	if err := json.Unmarshal(out, &mod); err != nil {
 		t.Fatal(err)
 	}
 	return mod

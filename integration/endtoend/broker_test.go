@@ -171,8 +171,8 @@ func (k kafkaBroker) consume(t *testing.T, topic string) *consumer {
 	admin, err := sarama.NewClusterAdmin([]string{k.address}, k.config())
 	fixture.NoError(t, err)
 	defer admin.Close()
-	fixture.NoError(t, admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: kafkaPartitions, ReplicationFactor: 1},
-		false))
+	detail := &sarama.TopicDetail{NumPartitions: kafkaPartitions, ReplicationFactor: 1}
+	fixture.NoError(t, admin.CreateTopic(topic, detail, false))
 	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
 		Brokers: []string{k.address}, Unmarshaler: kafka.DefaultMarshaler{}, ConsumerGroup: topic + ".group",
 		OverwriteSaramaConfig: k.config(), ReconnectRetrySleep: 200 * time.Millisecond,

@@ -45,7 +45,9 @@ func TestShares(t *testing.T) {
 }
 
 func TestShareIsParsed(t *testing.T) {
-	for text, ok := range map[string]bool{"3/10": true, "1/1": true, "0/10": false, "11/10": false, "3": false, "": false} {
+	for text, ok := range map[string]bool{
+		"3/10": true, "1/1": true, "0/10": false, "11/10": false, "3": false, "": false,
+	} {
 		var s share
 		if err := s.Set(text); (err == nil) != ok {
 			t.Errorf("Set(%q): %v", text, err)

@@ -152,7 +152,8 @@ func consumerEnvironment(t *testing.T, proxy string) []string {
 func firstPage(t *testing.T, root string) (program, prints string) {
 	t.Helper()
 	page := read(t, root, "README.md")
-	blocks := regexp.MustCompile("(?s)```go\n(package main\n.*?)```.*?```\n\\$ go run [^\n]*\n(.*?)```").FindStringSubmatch(page)
+	first := regexp.MustCompile("(?s)```go\n(package main\n.*?)```.*?```\n\\$ go run [^\n]*\n(.*?)```")
+	blocks := first.FindStringSubmatch(page)
 	if blocks == nil {
 		t.Fatal("README.md has no program with its output")
 	}
@@ -186,9 +187,11 @@ func thirdParties(t *testing.T, root, program string) (modules []string) {
 	var mod struct {
 		Require []struct{ Path, Version string }
 	}
-	fixture.NoError(t, json.Unmarshal([]byte(sh(t, filepath.Join(root, "examples"), nil, "go", "mod", "edit", "-json")), &mod))
+	out := sh(t, filepath.Join(root, "examples"), nil, "go", "mod", "edit", "-json")
+	fixture.NoError(t, json.Unmarshal([]byte(out), &mod))
 	for _, r := range mod.Require {
-		if !strings.HasPrefix(r.Path+"/", ours+"/") && regexp.MustCompile(`"`+regexp.QuoteMeta(r.Path)+`["/]`).MatchString(program) {
+		imported := regexp.MustCompile(`"` + regexp.QuoteMeta(r.Path) + `["/]`)
+		if !strings.HasPrefix(r.Path+"/", ours+"/") && imported.MatchString(program) {
 			modules = append(modules, r.Path+"@"+r.Version)
 		}
 	}

@@ -343,7 +343,7 @@ func explainMySQL(t *testing.T, pool *sql.DB, c sqlrecord.Call) int {
 
 func handlerReads(t *testing.T, conn *sql.Conn) (total int) {
 	t.Helper()
-	//nolint:rowserrcheck // EachRow checks rows.Err
+	//nolint:rowserrcheck,sqlclosecheck // EachRow checks rows.Err, and closes
 	rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
 	fixture.NoError(t, err)
 	fixture.EachRow(t, rows, func() {

@@ -99,7 +99,8 @@ func TestLaterMigrations(t *testing.T) {
 		// The version before names what it lacks in the later tables.
 		repo, err := sqloutbox.New(db.Open(t), sqloutbox.Config{Dialect: db.Dialect})
 		fixture.NoError(t, err)
-		if err := repo.Check(t.Context()); !errors.Is(err, core.ErrTablesDiffer) || !errors.Is(err, sqloutbox.ErrDrift) ||
+		err = repo.Check(t.Context())
+		if !errors.Is(err, core.ErrTablesDiffer) || !errors.Is(err, sqloutbox.ErrDrift) ||
 			!strings.Contains(err.Error(), "index outbox_audit_row on outbox_audit is missing") {
 			t.Errorf("Check of the version before: %v", err)
 		}
@@ -149,7 +150,8 @@ func TestLaterMigrationsInterrupted(t *testing.T) {
 				t.Errorf("after %d statements: %d rows have been moved, want 1", stop, n)
 			}
 			for _, tables := range []string{"outbox", "inbox"} {
-				if out, code := outbox(t, later, db, "migrate", "down", "--to", "1", "--yes", "--tables", tables); code != 0 {
+				out, code := outbox(t, later, db, "migrate", "down", "--to", "1", "--yes", "--tables", tables)
+				if code != 0 {
 					t.Fatalf("after %d statements: exit code %d\n%s", stop, code, out)
 				}
 			}

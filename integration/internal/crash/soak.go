@@ -112,7 +112,8 @@ func (s Spec) consume(ctx context.Context, client *Client) error {
 			}
 			return err
 		}
-		insert := "INSERT INTO business_effect (consumer, event) VALUES ('" + s.Consumer + "', '" + a.Next.EventID + "')"
+		insert := "INSERT INTO business_effect (consumer, event) VALUES ('" + s.Consumer + "', '" +
+			a.Next.EventID + "')"
 		effect := func(ctx context.Context, tx core.Tx, _ inbox.Message) error {
 			_, err := tx.Exec(ctx, insert)
 			return err

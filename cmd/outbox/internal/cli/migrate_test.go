@@ -131,8 +131,10 @@ func TestMigrateGet(t *testing.T) {
 	} {
 		var files []file
 		dir := t.TempDir()
-		args := []string{"migrate", "get", "--dialect", "sqlite", "--format", format, "--first", "7", "--dir", dir,
-			"--tables", "outbox,inbox"}
+		args := []string{
+			"migrate", "get", "--dialect", "sqlite", "--format", format, "--first", "7", "--dir", dir,
+			"--tables", "outbox,inbox",
+		}
 		w.list(&files, "files", args...)
 		for i, name := range want {
 			equal(t, files[i].Name, name, "%s", format)

@@ -237,7 +237,7 @@ func (s jsonShapes) compare(t *testing.T) {
 	}
 	if string(want) != b.String() {
 		t.Errorf("integration/contracts/testdata/cli-json.golden has other fields than the commands print. If that "+
-			"is meant, run `go test ./cmd/outbox/internal/cli -run JSONOfEvery -update`, see `git diff`, and add a line to "+
-			"CHANGELOG.md; after the first tag it also needs a new version. The commands print\n%s", b.String())
+			"is meant, run `go test ./cmd/outbox/internal/cli -run JSONOfEvery -update`, see `git diff`, and add a "+
+			"line to CHANGELOG.md; after the first tag it also needs a new version. The commands print\n%s", b.String())
 	}
 }

@@ -13,28 +13,25 @@ import (
 )
 
 // TestBenchRun runs every section with tiny sizes on real servers. The figures mean nothing, but
-// the program ends with an error unless every competitor did its work. With -short it leaves the
-// peers out, which take a minute.
+// the program ends with an error unless every competitor did its work.
 func TestBenchRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long: make test-all runs it")
+	}
 	for _, name := range []string{"OUTBOX_TEST_POSTGRES", "OUTBOX_TEST_MARIADB", "OUTBOX_TEST_KAFKA"} {
 		if os.Getenv(name) == "" {
 			t.Fatal(name + " is not set: start the servers with `make services-up` and run the tests with " +
 				"`make test`, or `eval \"$(scripts/services env)\"` first")
 		}
 	}
-	dir, wanted := t.TempDir(), sections
+	debezium, err := exec.Command("../../scripts/debezium/fetch").Output()
+	if err != nil {
+		t.Fatal("scripts/debezium/fetch: ", err)
+	}
+	t.Setenv("OUTBOX_BENCH_DEBEZIUM", strings.TrimSpace(string(debezium)))
+	dir := t.TempDir()
 	args := []string{
 		"-rounds", "1", "-json", filepath.Join(dir, "bench.json"), "-page", filepath.Join(dir, "page.md"),
-	}
-	if testing.Short() {
-		wanted = sections[:len(sections)-1]
-		args = append(args, "-sections", "produce,drain,steady,latency,wake")
-	} else {
-		debezium, err := exec.Command("../../scripts/debezium/fetch").Output()
-		if err != nil {
-			t.Fatal("scripts/debezium/fetch: ", err)
-		}
-		t.Setenv("OUTBOX_BENCH_DEBEZIUM", strings.TrimSpace(string(debezium)))
 	}
 	opts, err := parseOptions(args, os.Getenv, os.Stderr)
 	if err != nil {
@@ -42,7 +39,7 @@ func TestBenchRun(t *testing.T) {
 	}
 	opts.duration, opts.events, opts.limit, opts.keys = 20*time.Millisecond, 300, 20*time.Second, 50
 	var page strings.Builder
-	for _, s := range wanted {
+	for _, s := range sections {
 		page.WriteString("before " + s.name + "\n\n<!-- begin: " + s.name + " -->\nof last year\n<!-- end: " + s.name +
 			" -->\n\n")
 	}
@@ -67,15 +64,15 @@ func TestBenchRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(md)
-	if strings.Contains(text, "of last year") || strings.Count(text, "before ") != len(wanted) ||
-		!strings.HasSuffix(text, "-->\n\nafter\n") || strings.Count(text, report.Date) != len(wanted) {
+	if strings.Contains(text, "of last year") || strings.Count(text, "before ") != len(sections) ||
+		!strings.HasSuffix(text, "-->\n\nafter\n") || strings.Count(text, report.Date) != len(sections) {
 		t.Errorf("the page around the tables is not as it was:\n%s", text)
 	}
-	if len(report.Sections) != len(wanted) {
-		t.Fatalf("%d sections, want %d", len(report.Sections), len(wanted))
+	if len(report.Sections) != len(sections) {
+		t.Fatalf("%d sections, want %d", len(report.Sections), len(sections))
 	}
 	for i, s := range report.Sections {
-		if s.Name != wanted[i].name || len(s.Tables) == 0 {
+		if s.Name != sections[i].name || len(s.Tables) == 0 {
 			t.Errorf("section %d is %q with %d tables", i, s.Name, len(s.Tables))
 		}
 		for _, table := range s.Tables {
@@ -86,10 +83,8 @@ func TestBenchRun(t *testing.T) {
 		"GORM alone", "GORM + event, pgxoutbox", "Ent + second row", "Bun + ordered event",
 		"pgx + ordered event", oursName, nativeName, handName, pipedName, steadyHand, channelName, fastPathName,
 		"PostgreSQL, woken", "MariaDB, woken", "SQLite, polled", "SQLite, ordered",
-	}
-	if !testing.Short() {
-		names = append(names, "watermill-sql forwarder, best settings", "River, defaults", pollName, logName,
-			debeziumName, "published to Kafka, ordered")
+		"watermill-sql forwarder, best settings", "River, defaults", pollName, logName, debeziumName,
+		"published to Kafka, ordered",
 	}
 	for _, name := range names {
 		if !strings.Contains(stdout.String(), "| "+name+" ") {

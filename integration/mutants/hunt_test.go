@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 )
 
 // purse is the code of a repository that has mutants of each kind.
@@ -134,6 +135,7 @@ func makeRepository(t *testing.T, names ...string) string {
 }
 
 func TestVerdicts(t *testing.T) {
+	longtest.Mark(t)
 	t.Parallel()
 	var names []string
 	for name := range diffs {

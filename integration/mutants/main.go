@@ -110,7 +110,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.Var(&opts.share, "share", "try one `part` of the mutants, such as 3/10")
 	flags.StringVar(&opts.changed, "changed", "",
 		"with -share: try also the mutants of packages that changed since this `commit`")
-	flags.IntVar(&opts.most, "most", 100, "with -changed: try at most this `number` of mutants")
+	flags.IntVar(&opts.most, "most", 50, "with -changed: try at most this `number` of mutants")
 	flags.BoolVar(&opts.list, "list", false, "list the mutants and try none")
 	flags.BoolVar(&opts.json, "json", false, "write one JSON object for each result")
 	if err := flags.Parse(args); err != nil {

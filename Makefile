@@ -55,7 +55,7 @@ quote-to-order: ## run the exercise of two services in twelve steps, on PostgreS
 
 .PHONY: test
 test: gotestsum promtool ## the tests that people run all day, against real servers (PACKAGES=, TESTFLAGS=)
-	@echo 'make test: about 4 minutes on two idle cores, 9 if everything has to be compiled; packages are printed as they end'
+	@echo 'make test: about 7 minutes on two idle cores, 12 if everything has to be compiled; packages are printed as they end'
 	@scripts/test short $(PACKAGES); status=$$?; \
 	echo "'make test-all' runs every test whole; the servers are still up: 'make services-down' stops them"; \
 	exit $$status

@@ -156,9 +156,10 @@ func claimServed(f *fixture) {
 func claimOldestFirst(f *fixture) {
 	rows, marker := newRows(3, "topic", ""), newRow("marker", "")
 	for i := range rows {
-		rows[i].Event.Delay = time.Duration(30-10*i) * time.Millisecond
+		// A delay begins when the statement reads the clock for its row. So the steps are long.
+		rows[i].Event.Delay = time.Duration(3-i) * 200 * time.Millisecond
 	}
-	marker.Event.Delay = 40 * time.Millisecond
+	marker.Event.Delay = 800 * time.Millisecond
 	f.commit(append(rows, marker)...)
 	req := request(nodeA)
 	req.Only = []string{"marker"}

@@ -33,9 +33,13 @@ func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 		add(cb.Update().Before(begin).Register(name("pool"), o.wrapStatement))
 		add(cb.Delete().Before(begin).Register(name("pool"), o.wrapStatement))
 	}
-	add(cb.Create().Before("gorm:before_create").Register(name("require"), o.requireTransaction(core.OpCreate)))
-	add(cb.Update().Before("gorm:before_update").Register(name("require"), o.requireTransaction(core.OpUpdate)))
-	add(cb.Delete().Before("gorm:before_delete").Register(name("require"), o.requireTransaction(core.OpDelete)))
+	add(cb.Create().Before("gorm:before_create").Register(name("enter"), o.enter(core.OpCreate)))
+	add(cb.Update().Before("gorm:before_update").Register(name("enter"), o.enter(core.OpUpdate)))
+	add(cb.Delete().Before("gorm:before_delete").Register(name("enter"), o.enter(core.OpDelete)))
+
+	add(cb.Create().Replace("gorm:create", o.through(core.OpCreate, cb.Create().Get("gorm:create"))))
+	add(cb.Update().Replace("gorm:update", o.through(core.OpUpdate, cb.Update().Get("gorm:update"))))
+	add(cb.Delete().Replace("gorm:delete", o.through(core.OpDelete, cb.Delete().Get("gorm:delete"))))
 
 	create := cb.Create().After("gorm:after_create")
 	update := cb.Update().After("gorm:after_update")
@@ -43,18 +47,12 @@ func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 	if has(cb.Create(), commit) {
 		create, update, remove = create.Before(commit), update.Before(commit), remove.Before(commit)
 	}
-	add(create.Register(name("capture"), o.capture))
-	add(update.Register(name("capture"), o.capture))
-	add(remove.Register(name("capture"), o.capture))
-
-	// The callback runs just before the statement: after hooks, and after associations that come
-	// first.
-	add(cb.Create().After("gorm:save_before_associations").Before("gorm:create").Register(name("prepare"),
-		o.prepareCreate))
-	add(cb.Update().After("gorm:save_before_associations").Before("gorm:update").Register(name("prepare"),
-		o.prepareUpdate))
-	add(cb.Delete().After("gorm:delete_before_associations").Before("gorm:delete").Register(name("prepare"),
-		o.prepareDelete))
+	add(create.Register(name("recorded"), o.tellRecorded))
+	add(update.Register(name("recorded"), o.tellRecorded))
+	add(remove.Register(name("recorded"), o.tellRecorded))
+	add(cb.Create().After("*").Register(name("leave"), o.leave))
+	add(cb.Update().After("*").Register(name("leave"), o.leave))
+	add(cb.Delete().After("*").Register(name("leave"), o.leave))
 
 	add(cb.Query().After("*").Register(name("observe"), o.observe))
 	add(cb.Row().After("*").Register(name("observe"), o.observe))
@@ -107,31 +105,73 @@ func translatedConstraint(err error) bool {
 		errors.Is(err, gorm.ErrCheckConstraintViolated)
 }
 
-// unprepared returns the transaction behind the statement caches of GORM. One cache can be inside
-// another.
+// unprepared returns the transaction behind the doors and the statement caches of GORM. One cache
+// can be inside another.
 func unprepared(conn gorm.ConnPool) (_ gorm.ConnPool, prepared bool) {
 	for {
-		ps, ok := conn.(*gorm.PreparedStmtTX)
-		if !ok || ps == nil {
-			return conn, prepared
+		switch c := conn.(type) {
+		case *door:
+			conn = c.Tx
+			continue
+		case *gorm.PreparedStmtTX:
+			if c != nil {
+				conn, prepared = c.Tx, true
+				continue
+			}
 		}
-		conn, prepared = ps.Tx, true
+		return conn, prepared
 	}
 }
 
-// requireTransaction returns a callback that refuses, before it is executed, a statement that would
-// have to write events and has no transaction in which it can.
-func (o *Outbox) requireTransaction(op core.Op) func(db *gorm.DB) {
+// enter returns a callback that comes before the statement and its hooks. It begins a transaction
+// if the statement may cause events and there is none. It refuses, before it is executed, a
+// statement whose events could not be written.
+func (o *Outbox) enter(op core.Op) func(db *gorm.DB) {
 	return func(db *gorm.DB) {
-		if db.Error != nil || db.DryRun || db.Statement.Schema == nil {
+		stmt := db.Statement
+		if db.Error != nil || db.DryRun || stmt.Schema == nil {
 			return
 		}
-		o.noteAssociation(db.Statement)
 		noteOwn(db)
 		if err := o.checkTransaction(db, op); err != nil {
-			_ = db.AddError(err)
+			_ = db.AddError(adapter.CausesEvents(op, stmt.Schema.Table, err))
 		}
 	}
+}
+
+type beganKey struct{ ob *Outbox }
+
+// begin begins a transaction for the statement as GORM would without SkipDefaultTransaction.
+func (o *Outbox) begin(db *gorm.DB) error {
+	tx := db.Begin()
+	if tx.Error != nil {
+		return tx.Error
+	}
+	db.Statement.ConnPool = tx.Statement.ConnPool
+	db.Statement.Settings.Store(beganKey{o}, db.Statement)
+	if conn, ok := unwrapped(db).(*txPool); ok {
+		conn.own = true
+	}
+	return nil
+}
+
+// leave ends a transaction that begin has begun.
+func (o *Outbox) leave(db *gorm.DB) {
+	if of, ok := db.Statement.Settings.Load(beganKey{o}); !ok || of != db.Statement {
+		return // an association has the settings of its parent
+	}
+	db.Statement.Settings.Delete(beganKey{o})
+	if db.Error != nil {
+		db.Rollback()
+	} else {
+		db.Commit()
+	}
+	db.Statement.ConnPool = db.ConnPool
+}
+
+func unwrapped(db *gorm.DB) gorm.ConnPool {
+	conn, _ := unprepared(db.Statement.ConnPool)
+	return conn
 }
 
 // noteOwn notes in a transaction that GORM has begun it for this statement.
@@ -162,20 +202,21 @@ func (o *Outbox) checkTransaction(db *gorm.DB, op core.Op) error {
 		return err
 	}
 	maps, hooks := o.maps(stmt), hooksMayRecord(stmt)
-	causes := func() bool { return maps || has && (hooks || anyRecorded(stmt)) }
 	if !inTransaction(stmt.ConnPool) {
-		if causes() {
-			return adapter.CausesEvents(op, stmt.Schema.Table, fmt.Errorf(
-				"%w: use db.Transaction, or leave SkipDefaultTransaction off", core.ErrNoTransaction))
+		if !maps && !has && !hooks {
+			return nil
 		}
-		return nil
+		o.wrapStatement(db)
+		if err := o.begin(db); err != nil {
+			return err
+		}
 	}
 	if hooks { // hooks find the transaction in their context
 		stmt.Context = Context(stmt.Context, db)
 	}
-	conn, _ := unprepared(stmt.ConnPool)
-	switch tx, ok := conn.(*txPool); {
-	case !ok && causes():
+	causes := maps || has && (hooks || anyRecorded(stmt))
+	switch tx, ok := unwrapped(db).(*txPool); {
+	case !ok && causes:
 		var found core.Tx
 		if found, err = trackedTx(stmt.Context, db); err == nil {
 			err = o.own.Check(stmt.Context, found)
@@ -186,10 +227,7 @@ func (o *Outbox) checkTransaction(db *gorm.DB, op core.Op) error {
 	case hooks: // perhaps it is the transaction of a database without an outbox, which is no mistake
 		err = tx.Err()
 	}
-	if err != nil {
-		return adapter.CausesEvents(op, stmt.Schema.Table, err)
-	}
-	return nil
+	return err
 }
 
 // trackedTx returns the transaction in which a statement writes its events. It must be tracked:
@@ -233,8 +271,6 @@ func anyRecorded(stmt *gorm.Statement) bool {
 			found = true
 		}
 	})
-	if r, ok := destRecorder(stmt); ok && len(r.Recorded()) > 0 {
-		found = true
-	}
-	return found
+	_, pending := destModel(stmt)
+	return found || pending
 }

@@ -1,16 +1,10 @@
 package gormoutbox
 
 import (
-	"context"
-	"fmt"
 	"reflect"
 	"strings"
 
-	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
-
-	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
 // eachElement calls fn with a pointer to each struct that a statement stores. v is a struct or a
@@ -58,42 +52,4 @@ func (o *Outbox) hasRecorder(s *schema.Schema) (bool, error) {
 		return relation ||
 			f.Type.Kind() == reflect.Pointer && !strings.Contains(strings.ToLower(f.Tag.Get("gorm")), "embedded")
 	})
-}
-
-// destRecorder returns the Recorder of a model whose values update another one:
-// db.Model(&stored).Updates(&changed). It returns one only if it has events. If the model is given
-// by value, the Recorder is that of a copy.
-func destRecorder(stmt *gorm.Statement) (*core.Recorder, bool) {
-	d := reflect.ValueOf(stmt.Dest)
-	m := reflect.ValueOf(stmt.Model)
-	switch {
-	case d.Kind() == reflect.Pointer && !d.IsNil() && d.Elem().Kind() == reflect.Struct:
-		if m.Kind() == reflect.Pointer && m.Pointer() == d.Pointer() {
-			return nil, false
-		}
-	case d.Kind() == reflect.Struct:
-		p := reflect.New(d.Type())
-		p.Elem().Set(d)
-		d = p
-	default:
-		return nil, false
-	}
-	r, ok := adapter.RecorderOf(d)
-	return r, ok && len(r.Recorded()) > 0
-}
-
-// keyOf returns the primary key of a model as text, "" when a part of the key is unset. ok is false
-// when the model has no key.
-func keyOf(ctx context.Context, s *schema.Schema, model reflect.Value) (key string, ok bool, err error) {
-	if len(s.PrimaryFields) == 0 || model.Type().Elem() != s.ModelType {
-		return "", false, nil
-	}
-	var k adapter.Key
-	for _, f := range s.PrimaryFields {
-		v, zero := f.ValueOf(ctx, model.Elem())
-		if err := k.Add(v, zero); err != nil {
-			return "", true, fmt.Errorf("outbox: primary key %s.%s: %w", s.Table, f.DBName, err)
-		}
-	}
-	return k.Text(), true, nil
 }

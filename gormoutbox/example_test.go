@@ -161,7 +161,7 @@ func ExampleResolveRows() {
 	}
 	fmt.Println(errors.Is(expire(), core.ErrNoAggregateID))
 
-	gormoutbox.On(ob, func(core.Op, *Order) []core.Event { return nil }, gormoutbox.ResolveRows())
+	gormoutbox.On(ob, func(core.Op, *Order) []core.Event { return nil })
 	fmt.Println(expire()) // one event for each order that was open
 	// Output:
 	// true

@@ -18,17 +18,17 @@ import (
 // no struct) are reported by db.Use, and after that by every Publish and by Run. A panic of fn goes
 // on to the program, and the transaction does not commit: RunInTx, db.Transaction and the plugin
 // (for the transaction of a single statement) roll it back.
-func On[T any](ob *Outbox, fn func(op core.Op, model *T) []core.Event, options ...OnOption) {
-	adapter.On(ob.mappers(), fn, options...)
+func On[T any](ob *Outbox, fn func(op core.Op, model *T) []core.Event) {
+	adapter.On(ob.mappers(), fn)
 }
 
 // OnContext is On for functions that need the context of the statement or can return an error.
 // Their error becomes the error of the statement. FromContext finds the transaction in ctx, for
 // reading other data that the event needs.
 func OnContext[T any](
-	ob *Outbox, fn func(ctx context.Context, op core.Op, model *T) ([]core.Event, error), options ...OnOption,
+	ob *Outbox, fn func(ctx context.Context, op core.Op, model *T) ([]core.Event, error),
 ) {
-	adapter.OnContext(ob.mappers(), fn, options...)
+	adapter.OnContext(ob.mappers(), fn)
 }
 
 func (o *Outbox) mappers() *adapter.Mappers {

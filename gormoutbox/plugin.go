@@ -20,11 +20,10 @@ type Outbox struct {
 	// Run, Drain and what operators do are the same for every ORM.
 	adapter.Operations
 
-	own   *adapter.Outbox
-	name  string
-	mu    sync.Mutex // serialises Initialize
-	alone sync.Map   // results of aloneKey by table, on MySQL
-	used  bool       // db.Use was called; guarded by mu
+	own  *adapter.Outbox
+	name string
+	mu   sync.Mutex // serialises Initialize
+	used bool       // db.Use was called; guarded by mu
 }
 
 // Plugin returns the plugin. It does nothing until it is given to db.Use.

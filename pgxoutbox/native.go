@@ -183,7 +183,10 @@ func (c *nativeCore) Err() error {
 }
 
 // RefuseCommit is for sqltx.RunInSavepoint.
-func (c *nativeCore) RefuseCommit(err error) { c.of.refuse(err) }
+func (c *nativeCore) RefuseCommit(err error) (lift func()) {
+	c.of.refuse(err)
+	return func() { c.of.refused = nil }
+}
 
 // untracked is a transaction that was not begun on a Pool, as a core.Tx.
 type untracked struct{ tx pgx.Tx }

@@ -6,14 +6,15 @@ import (
 	"encoding/hex"
 	"fmt"
 	"reflect"
+	"strings"
+	"time"
 )
 
 // Key makes the text of a primary key, which becomes the AggregateID of events. The zero value is a
 // key without columns.
 type Key struct {
-	text string
-	any  bool // a column is set
-	more bool // there is a column before
+	texts []string
+	any   bool // a column is set
 }
 
 // Add adds a column. zero says that its value is the zero value, which counts as unset.
@@ -22,10 +23,7 @@ func (k *Key) Add(value any, zero bool) error {
 	if err != nil {
 		return err
 	}
-	if k.more {
-		text = k.text + "," + text
-	}
-	k.text, k.more = text, true
+	k.texts = append(k.texts, text)
 	k.any = k.any || !zero
 	return nil
 }
@@ -36,7 +34,22 @@ func (k *Key) Text() string {
 	if !k.any {
 		return ""
 	}
-	return k.text
+	return k.Stored()
+}
+
+var escapeKey = strings.NewReplacer(`\`, `\\`, ",", `\,`)
+
+// Stored is Text for a key that was read from a row: it is a key even if all columns are zero. In a
+// composite key a backslash goes before each comma and backslash of a column.
+func (k *Key) Stored() string {
+	if len(k.texts) == 1 {
+		return k.texts[0]
+	}
+	escaped := make([]string, len(k.texts))
+	for i, t := range k.texts {
+		escaped[i] = escapeKey.Replace(t)
+	}
+	return strings.Join(escaped, ",")
 }
 
 // KeyText returns the text of one value. A text stays as it is, and bytes become hex. Other values
@@ -52,6 +65,12 @@ func KeyText(v any) (string, error) {
 		return k, nil
 	case []byte:
 		return hex.EncodeToString(k), nil
+	case time.Time:
+		v = k.UTC() // one time has one text
+	case *time.Time:
+		v = k.UTC()
+	}
+	switch k := v.(type) {
 	case encoding.TextMarshaler:
 		b, err := k.MarshalText()
 		return string(b), err

@@ -1,6 +1,7 @@
 package sqltx
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -13,23 +14,26 @@ type refusedCommits struct {
 	all []*refusedCommit
 }
 
-type refusedCommit struct {
-	err    error
-	lifted bool
-}
+type refusedCommit struct{ err error }
 
-// add adds a reason. The reason is removed if the changes so far are rolled back to a savepoint;
+// add adds a reason. lift removes it, and so does a rollback of the changes so far to a savepoint;
 // onOutcome tells that.
-func (v *refusedCommits) add(err error, onOutcome func(func(core.Outcome))) {
+func (v *refusedCommits) add(err error, onOutcome func(func(core.Outcome))) (lift func()) {
 	one := &refusedCommit{err: err}
 	v.mu.Lock()
 	v.all = append(v.all, one)
 	v.mu.Unlock()
-	onOutcome(func(o core.Outcome) {
+	lift = func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		one.lifted = o == core.RolledBack
+		v.all = slices.DeleteFunc(v.all, func(r *refusedCommit) bool { return r == one })
+	}
+	onOutcome(func(o core.Outcome) {
+		if o == core.RolledBack {
+			lift()
+		}
 	})
+	return lift
 }
 
 // standing returns the first reason that was not removed, else nil.
@@ -39,15 +43,13 @@ func (v *refusedCommits) standing() error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for _, one := range v.all {
-		if !one.lifted {
-			return one.err
-		}
+	if len(v.all) == 0 {
+		return nil
 	}
-	return nil
+	return v.all[0].err
 }
 
 // RefuseCommit makes Commit roll back and return an error wrapping err, unless the changes so far
-// are rolled back to a savepoint before. It is for adapters that learn after a statement that its
-// events cannot be written. The program may ignore the error of the statement.
-func (t *Tx) RefuseCommit(err error) { t.refused.add(err, t.OnOutcome) }
+// are rolled back to a savepoint before, or lift is called. It is for adapters: the events of a
+// statement may turn out not to be writable, and the program may ignore the error of the statement.
+func (t *Tx) RefuseCommit(err error) (lift func()) { return t.refused.add(err, t.OnOutcome) }

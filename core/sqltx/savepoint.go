@@ -29,7 +29,7 @@ func RunInSavepoint(ctx context.Context, tx core.Tx, name string, fn func() erro
 		_, err := tx.Exec(undoCtx, "ROLLBACK TO SAVEPOINT "+name)
 		if err == nil {
 			_, err = tx.Exec(undoCtx, "RELEASE SAVEPOINT "+name)
-		} else if t, ok := tx.(interface{ RefuseCommit(err error) }); ok {
+		} else if t, ok := tx.(interface{ RefuseCommit(err error) (lift func()) }); ok {
 			t.RefuseCommit(err)
 		}
 		return err

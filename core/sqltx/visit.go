@@ -134,9 +134,10 @@ func (t *VisitedTx) Err() error {
 }
 
 // RefuseCommit makes the COMMIT of the transaction roll back and return err, unless the changes so
-// far are rolled back to a savepoint before. It is for hooks that cannot make their statement fail.
-func (t *VisitedTx) RefuseCommit(err error) {
-	t.visited.refused.add(err, t.OnOutcome)
+// far are rolled back to a savepoint before, or lift is called. It is for hooks that cannot make
+// their statement fail.
+func (t *VisitedTx) RefuseCommit(err error) (lift func()) {
+	return t.visited.refused.add(err, t.OnOutcome)
 }
 
 // CommitRefusal returns the error of the first RefuseCommit that was not undone by a rollback to a

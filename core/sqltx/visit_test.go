@@ -102,7 +102,7 @@ func TestRefuseCommit(t *testing.T) {
 		"stands, by TxOf": {func(t *testing.T, tx *sql.Tx) {
 			found, err := sqltx.TxOf(t.Context(), tx)
 			must(t, err)
-			found.(interface{ RefuseCommit(err error) }).RefuseCommit(reason)
+			found.(interface{ RefuseCommit(err error) (lift func()) }).RefuseCommit(reason)
 		}, reason, "ROLLBACK"},
 		"goes with its savepoint": {func(t *testing.T, tx *sql.Tx) {
 			exec(t, tx, "SAVEPOINT a")

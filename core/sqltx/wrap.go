@@ -51,10 +51,11 @@ func (t *wrappedTx) OnOutcome(fn func(core.Outcome)) {
 }
 
 // RefuseCommit does what Tx.RefuseCommit does. Without a connection of Connector it does nothing.
-func (t *wrappedTx) RefuseCommit(err error) {
-	if t.refused != nil {
-		t.refused.add(err, t.OnOutcome)
+func (t *wrappedTx) RefuseCommit(err error) (lift func()) {
+	if t.refused == nil {
+		return func() {}
 	}
+	return t.refused.add(err, t.OnOutcome)
 }
 
 func (t *wrappedTx) Err() error {

@@ -25,7 +25,7 @@ func wantJSON(t *testing.T, text, field string, want any) {
 func resolveProducts(g *gormEnv) {
 	gormoutbox.On(g.ob, func(op core.Op, p *gProduct) []core.Event {
 		return []core.Event{{Type: fmt.Sprintf("%s.%d.%s", p.Name, p.Stock, op), Data: p}}
-	}, gormoutbox.ResolveRows())
+	})
 }
 
 // With ResolveRows, the function gets the rows of statements that do not name them.
@@ -150,7 +150,7 @@ func TestGORMResolveRowsAndRecorders(t *testing.T) {
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		all := []*gOrder{{Status: "new"}, {Status: "paid"}}
 		fixture.NoError(t, g.Create(&all).Error)
-		gormoutbox.On(g.ob, func(core.Op, *gOrder) []core.Event { return nil }, gormoutbox.ResolveRows())
+		gormoutbox.On(g.ob, func(core.Op, *gOrder) []core.Event { return nil })
 		for _, o := range all {
 			o.Record(fixture.Happened{Name: o.Status + ".shipped"})
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // truth compares the events of a statement with the rows that it changed.
@@ -62,7 +63,7 @@ func (t *truth) problems() (all []string) {
 			add("the transaction failed, and there are events")
 		}
 		if !errors.Is(t.err, core.ErrNoAggregateID) && !errors.Is(t.err, core.ErrRecorderCopied) &&
-			!errors.Is(t.err, core.ErrTxAborted) {
+			!errors.Is(t.err, core.ErrTxAborted) && !sqlerr.UniqueViolation(t.err) {
 			add("the error is none of those that are documented: %v", t.err)
 		}
 		if errors.Is(t.err, core.ErrRecorderCopied) && !t.statement.Copies {

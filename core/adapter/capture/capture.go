@@ -1,0 +1,295 @@
+package capture
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+)
+
+// mostRows is how many rows one update or delete may change, because their models are in memory at
+// once. The rows of an INSERT are there already.
+const mostRows = 100_000
+
+// Capture is the capture of one statement. Use it from one goroutine.
+type Capture struct {
+	st   Statement
+	tx   Tx
+	lift func() // takes the refusal of COMMIT back; nil when there is none
+
+	sent bool  // the statement was executed
+	rows []row // in the order in which the database named them
+	told []row // each row once, as it was in the end
+
+	*adapter.Captured // of one Publish, which has an outcome of its own
+
+	taken   []taken
+	takeErr error
+	saved   []core.Recorder // of the models, in their order
+}
+
+// row is one row as the database returned it.
+type row struct {
+	model reflect.Value
+	key   string
+	of    string // one character for each model with a Recorder: '1' if this is its row
+}
+
+// New begins the capture of a statement. tx refuses to commit from now on.
+func New(st Statement, tx Tx) *Capture {
+	c := &Capture{st: st, tx: tx, lift: tx.RefuseCommit(adapter.ErrPanicked), saved: make([]core.Recorder, len(st.Models))}
+	for i := range st.Models {
+		if r := st.Models[i].Recorder; r != nil {
+			c.saved[i] = *r
+		}
+	}
+	return c
+}
+
+// release lets the transaction commit again.
+func (c *Capture) release() {
+	if c.lift != nil {
+		c.lift()
+		c.lift = nil
+	}
+}
+
+// refuse makes COMMIT return err.
+func (c *Capture) refuse(err error) {
+	c.release()
+	c.lift = c.tx.RefuseCommit(err)
+}
+
+// Exec executes a statement that returns no rows to the ORM. RowsAffected of the result is what it
+// would be without the capture.
+func (c *Capture) Exec(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
+	a, err := c.returning(ctx, s, text, args, "\nRETURNING ")
+	if err != nil {
+		return nil, err
+	}
+	return result{ctx: ctx, session: s, rows: int64(len(a.Rows)), dialect: c.tx.Dialect()}, nil
+}
+
+// Query executes a statement with a RETURNING of its own, and returns the rows of that. After an
+// error it returns the rows before the error.
+func (c *Capture) Query(ctx context.Context, s Session, text string, args []any) (*Answer, error) {
+	return c.returning(ctx, s, text, args, "\n, ")
+}
+
+// returning executes a statement with more columns in its RETURNING, and returns the columns that
+// it had without them.
+func (c *Capture) returning(ctx context.Context, s Session, text string, args []any, with string) (*Answer, error) {
+	bits, bitArgs := c.bits(len(args))
+	columns := c.st.Columns
+	if bits != "" {
+		columns = append(columns[:len(columns):len(columns)], bits)
+	}
+	a, err := s.Ask(ctx, text+with+strings.Join(columns, ", "), append(args[:len(args):len(args)], bitArgs...))
+	if err != nil {
+		if answered(err) {
+			c.release()
+		}
+		if a == nil || len(a.Columns) < len(columns) {
+			return &Answer{}, err
+		}
+		return a.part(0, len(a.Columns)-len(columns)), err
+	}
+	own := len(a.Columns) - len(columns)
+	if own < 0 {
+		return nil, fmt.Errorf("outbox: %s of %s returned %d columns, less than it was asked for", c.st.Op, c.st.Of,
+			len(a.Columns))
+	}
+	c.sent = true
+	if len(a.Rows) == 0 {
+		c.release()
+		return a.part(0, own), nil
+	}
+	if err := c.name(a, own, bits != ""); err != nil {
+		c.refuse(err)
+		return a.part(0, own), err
+	}
+	return a.part(0, own), nil
+}
+
+// name makes models of the returned rows.
+func (c *Capture) name(a *Answer, own int, bits bool) error {
+	if len(a.Rows) > mostRows && c.st.Op != core.OpCreate && c.st.Op != core.OpUpsert {
+		return fmt.Errorf("%w: %s of %s changed %d rows, more than %d", core.ErrTooManyRows, c.st.Op, c.st.Of,
+			len(a.Rows), mostRows)
+	}
+	end := own + len(c.st.Columns)
+	models, err := c.st.Scan(a.part(own, end))
+	if err != nil {
+		return adapter.Errorf("outbox: read the rows that %s of %s changed: %w", c.st.Op, c.st.Of, err)
+	}
+	c.rows = make([]row, len(models))
+	for i, m := range models {
+		r := row{model: m}
+		if r.key, err = c.st.Key(m); err != nil {
+			return err
+		}
+		if bits {
+			switch of := a.Rows[i][end].(type) {
+			case string:
+				r.of = of
+			case []byte:
+				r.of = string(of)
+			}
+		}
+		c.rows[i] = r
+	}
+	c.told = once(c.rows)
+	c.take() // the ORM may put the rows it asked for over the models, with their recorders
+	return nil
+}
+
+// once returns each row once, as it was in the end: one statement can change a row several times.
+func once(rows []row) []row {
+	at := make(map[string]int, len(rows))
+	told := make([]row, 0, len(rows))
+	for _, r := range rows {
+		if i, again := at[r.key]; again && r.key != "" {
+			told[i] = r
+			continue
+		}
+		at[r.key] = len(told)
+		told = append(told, r)
+	}
+	return told
+}
+
+// bits is a column that says which model with a Recorder is which row, so that the database
+// compares keys and not their texts. used is the number of arguments before it.
+func (c *Capture) bits(used int) (column string, args []any) {
+	if c.st.Op == core.OpCreate && !c.st.DoNothing {
+		return "", nil // every row is inserted, in the order of the models
+	}
+	var all []string
+	for i := range c.st.Models {
+		if c.st.Models[i].Recorder == nil {
+			continue
+		}
+		var is []string
+		for _, key := range c.st.Models[i].Keys {
+			var parts []string
+			for k, v := range key {
+				args = append(args, v)
+				parts = append(parts, c.st.Columns[k]+" = "+c.placeholder(used+len(args)))
+			}
+			is = append(is, strings.Join(parts, " AND "))
+		}
+		if len(is) == 0 {
+			all = append(all, "'0'")
+			continue
+		}
+		all = append(all, "CASE WHEN "+strings.Join(is, " OR ")+" THEN '1' ELSE '0' END")
+	}
+	if len(args) == 0 {
+		return "", nil
+	}
+	return strings.Join(all, " || "), args
+}
+
+func (c *Capture) placeholder(n int) string {
+	if c.tx.Dialect() == core.Postgres {
+		return "$" + strconv.Itoa(n)
+	}
+	return "?"
+}
+
+// Tell calls the On functions for each changed row, and publishes their events and the recorded
+// events whose rows were changed. ctx carries the transaction for the functions. After an error the
+// transaction refuses to commit.
+func (c *Capture) Tell(ctx context.Context, publish func(events []core.Event) error) error {
+	return c.tell(publish, func() error {
+		if err := c.putBack(); err != nil {
+			return err
+		}
+		for _, r := range c.told {
+			for _, fn := range c.st.On {
+				if err := c.Map(ctx, fn, c.st.Op, r.model, r.key); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// TellRecorded publishes what was recorded on the models since the statement was sent: by their
+// hooks, or by hooks of their associations.
+func (c *Capture) TellRecorded(publish func(events []core.Event) error) error {
+	if !c.sent || len(c.told) == 0 {
+		return nil
+	}
+	if c.take(); c.takeErr == nil && len(c.taken) == 0 {
+		return nil
+	}
+	return c.tell(publish, func() error { return nil })
+}
+
+func (c *Capture) tell(publish func(events []core.Event) error, first func() error) (err error) {
+	if !c.sent || len(c.told) == 0 {
+		return nil
+	}
+	returned := false
+	defer func() {
+		if !returned || err != nil {
+			c.Conclude(core.RolledBack)
+		}
+		if err != nil {
+			c.refuse(err)
+		}
+	}()
+	if err = first(); err == nil {
+		err = c.takeErr
+	}
+	for _, t := range c.taken {
+		c.Add(t.events, t.model, t.key)
+	}
+	if err == nil && len(c.Events()) > 0 {
+		err = publish(c.Events())
+	}
+	if err == nil {
+		c.release()
+	}
+	returned = true
+	return err
+}
+
+// answered reports whether an error is the database's answer. Any other error may have come after
+// the statement was executed.
+func answered(err error) bool {
+	const interrupted = 9 // SQLite has stopped on the way
+	return sqlerr.State(err) != "" || sqlerr.MySQL(err) != 0 || sqlerr.SQLite(err) != 0 && sqlerr.SQLite(err) != interrupted
+}
+
+// result is the result of a statement that was sent with RETURNING.
+type result struct {
+	ctx     context.Context //nolint:containedctx // LastInsertId has none, and asks the database
+	session Session
+	rows    int64
+	dialect core.Dialect
+}
+
+func (r result) RowsAffected() (int64, error) { return r.rows, nil }
+
+// LastInsertId asks the database, because hardly anybody calls it.
+func (r result) LastInsertId() (int64, error) {
+	if r.dialect != core.SQLite {
+		return 0, errors.New("outbox: LastInsertId is not supported by this database")
+	}
+	a, err := r.session.Read(r.ctx, "SELECT last_insert_rowid()", nil)
+	if err != nil {
+		return 0, err
+	}
+	id, _ := a.Rows[0][0].(int64)
+	return id, nil
+}

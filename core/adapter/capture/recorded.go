@@ -1,0 +1,115 @@
+package capture
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
+)
+
+// taken are the recorded events of one model.
+type taken struct {
+	model  reflect.Value
+	key    string
+	events []core.Event
+}
+
+// take takes the events of each model whose row was changed. They are recorded again unless the
+// transaction commits.
+func (c *Capture) take() {
+	c.Captured, c.taken = &adapter.Captured{}, nil
+	c.takeErr = c.takeAll()
+	if len(c.taken) > 0 {
+		c.refuse(adapter.ErrPanicked) // until they are published
+		c.tx.OnOutcome(c.Conclude)
+	}
+}
+
+func (c *Capture) takeAll() error {
+	bit := -1
+	for i := range c.st.Models {
+		m := &c.st.Models[i]
+		if m.Recorder == nil {
+			continue
+		}
+		bit++
+		r, changed, known := c.rowOf(i, bit)
+		if known && !changed {
+			continue
+		}
+		events, err := c.Take(m.Recorder)
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 {
+			continue
+		}
+		c.taken = append(c.taken, taken{m.Value, r.key, events})
+		if !known && !adapter.Named(events) {
+			return fmt.Errorf("%w: event %q was recorded on a model, and %s of %s changed %d rows without saying which "+
+				"is the model's: set AggregateID", core.ErrNoAggregateID, events[0].Type, c.st.Op, c.st.Of, len(c.told))
+		}
+	}
+	return nil
+}
+
+// putBack puts recorders back over which the ORM has put the rows that it asked for. The error says
+// that a model went with its events, because its row was not among them.
+func (c *Capture) putBack() (err error) {
+	for i := range c.st.Models {
+		m := &c.st.Models[i]
+		if m.Recorder == nil || *m.Recorder == c.saved[i] {
+			continue
+		}
+		*m.Recorder = c.saved[i]
+		for _, e := range m.Recorder.Recorded() {
+			if !slices.ContainsFunc(c.taken, func(t taken) bool { return t.has(e) }) {
+				err = fmt.Errorf("%w: event %q was recorded on a model that RETURNING has replaced by another, and %s of "+
+					"%s did not change its row", core.ErrNoAggregateID, e.Type, c.st.Op, c.st.Of)
+			}
+		}
+	}
+	return err
+}
+
+func (t taken) has(e core.Event) bool {
+	return slices.ContainsFunc(t.events, func(own core.Event) bool { return own.ID == e.ID })
+}
+
+// rowOf finds the row of a model. known is false if nobody can say which of the changed rows it is.
+func (c *Capture) rowOf(model, bit int) (r row, changed, known bool) {
+	m := &c.st.Models[model]
+	insert := c.st.Op == core.OpCreate || c.st.Op == core.OpUpsert
+	given := c.given()
+	// RETURNING follows the order of VALUES, and ORMs rely on it.
+	if insert && len(c.rows) == given && (c.st.Op == core.OpCreate || len(m.Keys) == 0) {
+		return c.rows[model], true, true
+	}
+	if len(m.Keys) > 0 {
+		for _, r := range c.told {
+			if bit < len(r.of) && r.of[bit] == '1' {
+				return r, true, true
+			}
+		}
+		// A single model stands for what its statement did. If that was something else, it is not
+		// known what the events are about.
+		return row{}, false, given > 1
+	}
+	if len(c.told) == 1 && (!insert || given == 1) {
+		return c.told[0], true, true
+	}
+	return row{}, false, false
+}
+
+// given is the number of models that stand for rows.
+func (c *Capture) given() int {
+	n := 0
+	for i := range c.st.Models {
+		if !c.st.Models[i].Apart {
+			n++
+		}
+	}
+	return n
+}

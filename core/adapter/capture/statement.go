@@ -1,0 +1,68 @@
+package capture
+
+import (
+	"context"
+	"database/sql"
+	"reflect"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
+)
+
+// Statement is what an adapter says of one statement.
+type Statement struct {
+	Op core.Op
+	// Of names the table or the type in errors.
+	Of string
+	// Table is the table as a SELECT names it, quoted.
+	Table string
+	// Columns are the columns to read, those of the key first, quoted and qualified as RETURNING
+	// needs them. Keys is how many of them are the key.
+	Columns []string
+	Keys    int
+	// Models are the models that the statement was given, in the order of the rows of an INSERT.
+	Models []Model
+	// DoNothing says that an INSERT passes over rows that exist.
+	DoNothing bool
+	// Returns says that the text ends in a RETURNING of its own.
+	Returns bool
+
+	// On are the functions to call for each row.
+	On []adapter.Mapper
+	// Scan makes models of rows. Each row has the values of Columns, as the driver gave them.
+	Scan func(rows *Answer) ([]reflect.Value, error)
+	// Key returns the key of a model that Scan made, "" if the type has no key.
+	Key func(model reflect.Value) (string, error)
+}
+
+// Model is one model that a statement was given.
+type Model struct {
+	Value reflect.Value // a pointer
+	// Recorder is nil unless its events are to go out with the row.
+	Recorder *core.Recorder
+	// Keys are the values of the model's key. An update may set the key: there are two then, the
+	// one before and the one that it is set to. There are none if the key is not set.
+	Keys [][]any
+	// Apart says that the model does not stand for a row of the statement: it holds the values of
+	// an update.
+	Apart bool
+}
+
+// Session runs statements where the ORM runs its own.
+type Session interface {
+	// Send runs a statement that returns no rows.
+	Send(ctx context.Context, text string, args []any) (sql.Result, error)
+	// Ask runs a statement that returns rows, and reads them all. After an error it returns the
+	// rows before the error.
+	Ask(ctx context.Context, text string, args []any) (*Answer, error)
+	// Read is Ask for a statement of the capture, which is not to be kept in a cache of statements.
+	Read(ctx context.Context, text string, args []any) (*Answer, error)
+}
+
+// Tx is the transaction of a statement.
+type Tx interface {
+	core.Tx
+	// RefuseCommit makes Commit roll back and return err, until lift is called or the changes so
+	// far are rolled back to a savepoint.
+	RefuseCommit(err error) (lift func())
+}

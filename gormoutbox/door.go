@@ -287,8 +287,7 @@ func (s *statement) begin(returns bool) {
 		}
 	}
 	st := capture.Statement{
-		Op: s.op, Of: stmt.Schema.Table, Table: stmt.Quote(clause.Table{Name: clause.CurrentTable}),
-		Models: s.models, Returns: returns, On: s.mappers, Key: s.key,
+		Op: s.op, Of: stmt.Schema.Table, Models: s.models, Returns: returns, On: s.mappers, Key: s.key,
 	}
 	if s.op == core.OpCreate {
 		st.Op, st.DoNothing = insertOp(stmt)
@@ -296,7 +295,10 @@ func (s *statement) begin(returns bool) {
 	var names []string
 	st.Columns, names, st.Keys = s.columns()
 	st.Scan = func(rows *capture.Answer) ([]reflect.Value, error) { return s.scan(rows, names) }
-	s.capture = capture.New(st, s.tx)
+	if f := stmt.Schema.PrioritizedPrimaryField; f != nil {
+		st.Counted = f.AutoIncrement
+	}
+	s.capture = capture.New(st, s.tx, &s.ob.server)
 }
 
 func reflectEqual(a, b any) bool { return reflect.DeepEqual(a, b) }
@@ -305,7 +307,8 @@ func reflectEqual(a, b any) bool { return reflect.DeepEqual(a, b) }
 func insertOp(stmt *gorm.Statement) (op core.Op, doNothing bool) {
 	if c, ok := stmt.Clauses["ON CONFLICT"]; ok {
 		conflict, known := c.Expression.(clause.OnConflict)
-		if known && conflict.DoNothing {
+		// GORM's dialect of MySQL writes DO NOTHING as an update of a column to itself.
+		if known && (conflict.DoNothing || stmt.Name() == "mysql" && toItself(conflict.DoUpdates)) {
 			return core.OpCreate, true
 		}
 		return core.OpUpsert, false
@@ -319,6 +322,10 @@ func insertOp(stmt *gorm.Statement) (op core.Op, doNothing bool) {
 		}
 	}
 	return core.OpCreate, false
+}
+
+func toItself(set clause.Set) bool {
+	return len(set) == 1 && set[0].Value == any(set[0].Column)
 }
 
 // columns returns the columns to read, quoted, and their names. The key comes first. Only On

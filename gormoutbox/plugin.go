@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
+	"github.com/ormoutbox/ormoutbox/core/adapter/capture"
 )
 
 // Outbox is the plugin, which connects GORM to a core.Outbox. Create it with Plugin, give it to
@@ -20,10 +21,11 @@ type Outbox struct {
 	// Run, Drain and what operators do are the same for every ORM.
 	adapter.Operations
 
-	own  *adapter.Outbox
-	name string
-	mu   sync.Mutex // serialises Initialize
-	used bool       // db.Use was called; guarded by mu
+	own    *adapter.Outbox
+	server capture.Server
+	name   string
+	mu     sync.Mutex // serialises Initialize
+	used   bool       // db.Use was called; guarded by mu
 }
 
 // Plugin returns the plugin. It does nothing until it is given to db.Use.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Answer has the rows that a statement returned.
@@ -53,6 +55,31 @@ func (a *Answer) part(from, to int) *Answer {
 		p.Rows[i] = row[from:to]
 	}
 	return p
+}
+
+// plain makes texts and integers of the bytes that the text protocol of MySQL gives for them, so
+// that they can be bound again: bytes would be compared without the column's character set.
+func (a *Answer) plain() {
+	for i := range a.Types {
+		typ := a.Types[i].DatabaseTypeName()
+		text := strings.Contains(typ, "CHAR") || strings.Contains(typ, "TEXT") || strings.Contains(typ, "DECIMAL") ||
+			typ == "ENUM" || typ == "SET"
+		number := strings.Contains(typ, "INT")
+		for _, row := range a.Rows {
+			b, ok := row[i].([]byte)
+			switch {
+			case !ok:
+			case text:
+				row[i] = string(b)
+			case number:
+				if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
+					row[i] = n
+				} else if n, err := strconv.ParseUint(string(b), 10, 64); err == nil {
+					row[i] = n
+				}
+			}
+		}
+	}
 }
 
 // Replay returns the rows as *sql.Rows for code that reads nothing else. failed is the error after

@@ -22,11 +22,17 @@ const mostRows = 100_000
 type Capture struct {
 	st   Statement
 	tx   Tx
+	on   *Server
 	lift func() // takes the refusal of COMMIT back; nil when there is none
 
-	sent bool  // the statement was executed
-	rows []row // in the order in which the database named them
-	told []row // each row once, as it was in the end
+	sent      bool                 // the statement was executed
+	rows      []row                // in the order in which the database named them
+	unordered bool                 // that is not the order of the models
+	by        *unique              // the key by which rows are looked for; nil: the primary key
+	foreign   bool                 // the row is found by another key than the model's
+	extra     int                  // columns after those of the statement, for the filter alone
+	filter    func(row []any) bool // tells whether a returned row is one that was changed; nil: all are
+	told      []row                // each row once, as it was in the end
 
 	*adapter.Captured // of one Publish, which has an outcome of its own
 
@@ -43,8 +49,8 @@ type row struct {
 }
 
 // New begins the capture of a statement. tx refuses to commit from now on.
-func New(st Statement, tx Tx) *Capture {
-	c := &Capture{st: st, tx: tx, lift: tx.RefuseCommit(adapter.ErrPanicked), saved: make([]core.Recorder, len(st.Models))}
+func New(st Statement, tx Tx, on *Server) *Capture {
+	c := &Capture{st: st, tx: tx, on: on, lift: tx.RefuseCommit(adapter.ErrPanicked), saved: make([]core.Recorder, len(st.Models))}
 	for i := range st.Models {
 		if r := st.Models[i].Recorder; r != nil {
 			c.saved[i] = *r
@@ -70,6 +76,13 @@ func (c *Capture) refuse(err error) {
 // Exec executes a statement that returns no rows to the ORM. RowsAffected of the result is what it
 // would be without the capture.
 func (c *Capture) Exec(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
+	if c.tx.Dialect() == core.MySQL {
+		return c.execMySQL(ctx, s, text, args)
+	}
+	return c.execReturning(ctx, s, text, args)
+}
+
+func (c *Capture) execReturning(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
 	a, err := c.returning(ctx, s, text, args, "\nRETURNING ")
 	if err != nil {
 		return nil, err
@@ -80,6 +93,9 @@ func (c *Capture) Exec(ctx context.Context, s Session, text string, args []any) 
 // Query executes a statement with a RETURNING of its own, and returns the rows of that. After an
 // error it returns the rows before the error.
 func (c *Capture) Query(ctx context.Context, s Session, text string, args []any) (*Answer, error) {
+	if c.tx.Dialect() == core.MySQL {
+		return c.queryMySQL(ctx, s, text, args)
+	}
 	return c.returning(ctx, s, text, args, "\n, ")
 }
 
@@ -125,7 +141,20 @@ func (c *Capture) name(a *Answer, own int, bits bool) error {
 			len(a.Rows), mostRows)
 	}
 	end := own + len(c.st.Columns)
-	models, err := c.st.Scan(a.part(own, end))
+	if c.filter != nil {
+		kept := &Answer{Columns: a.Columns, Types: a.Types}
+		for _, row := range a.Rows {
+			if c.filter(row[own:end]) {
+				kept.Rows = append(kept.Rows, row)
+			}
+		}
+		a = kept
+		if len(a.Rows) == 0 {
+			c.release()
+			return nil
+		}
+	}
+	models, err := c.st.Scan(a.part(own, end-c.extra))
 	if err != nil {
 		return adapter.Errorf("outbox: read the rows that %s of %s changed: %w", c.st.Op, c.st.Of, err)
 	}
@@ -168,7 +197,7 @@ func once(rows []row) []row {
 // bits is a column that says which model with a Recorder is which row, so that the database
 // compares keys and not their texts. used is the number of arguments before it.
 func (c *Capture) bits(used int) (column string, args []any) {
-	if c.st.Op == core.OpCreate && !c.st.DoNothing {
+	if c.foreign || c.st.Op == core.OpCreate && !c.st.DoNothing && !c.unordered {
 		return "", nil // every row is inserted, in the order of the models
 	}
 	var all []string
@@ -181,7 +210,7 @@ func (c *Capture) bits(used int) (column string, args []any) {
 			var parts []string
 			for k, v := range key {
 				args = append(args, v)
-				parts = append(parts, c.st.Columns[k]+" = "+c.placeholder(used+len(args)))
+				parts = append(parts, c.keyColumns()[k]+" = "+c.placeholder(used+len(args)))
 			}
 			is = append(is, strings.Join(parts, " AND "))
 		}
@@ -193,6 +222,9 @@ func (c *Capture) bits(used int) (column string, args []any) {
 	}
 	if len(args) == 0 {
 		return "", nil
+	}
+	if c.tx.Dialect() == core.MySQL { // where || is OR
+		return "CONCAT(" + strings.Join(all, ", ") + ")", args
 	}
 	return strings.Join(all, " || "), args
 }
@@ -283,7 +315,10 @@ func (r result) RowsAffected() (int64, error) { return r.rows, nil }
 
 // LastInsertId asks the database, because hardly anybody calls it.
 func (r result) LastInsertId() (int64, error) {
-	if r.dialect != core.SQLite {
+	switch r.dialect {
+	case core.MySQL:
+		return 0, nil
+	case core.Postgres:
 		return 0, errors.New("outbox: LastInsertId is not supported by this database")
 	}
 	a, err := r.session.Read(r.ctx, "SELECT last_insert_rowid()", nil)

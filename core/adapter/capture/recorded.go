@@ -84,7 +84,7 @@ func (c *Capture) rowOf(model, bit int) (r row, changed, known bool) {
 	insert := c.st.Op == core.OpCreate || c.st.Op == core.OpUpsert
 	given := c.given()
 	// RETURNING follows the order of VALUES, and ORMs rely on it.
-	if insert && len(c.rows) == given && (c.st.Op == core.OpCreate || len(m.Keys) == 0) {
+	if insert && !c.unordered && len(c.rows) == given && (c.st.Op == core.OpCreate || len(m.Keys) == 0) {
 		return c.rows[model], true, true
 	}
 	if len(m.Keys) > 0 {

@@ -14,14 +14,14 @@ type Statement struct {
 	Op core.Op
 	// Of names the table or the type in errors.
 	Of string
-	// Table is the table as a SELECT names it, quoted.
-	Table string
 	// Columns are the columns to read, those of the key first, quoted and qualified as RETURNING
 	// needs them. Keys is how many of them are the key.
 	Columns []string
 	Keys    int
 	// Models are the models that the statement was given, in the order of the rows of an INSERT.
 	Models []Model
+	// Counted says that the database generates the key by counting, if the statement gives none.
+	Counted bool
 	// DoNothing says that an INSERT passes over rows that exist.
 	DoNothing bool
 	// Returns says that the text ends in a RETURNING of its own.

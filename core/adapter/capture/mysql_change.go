@@ -1,0 +1,286 @@
+package capture
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+)
+
+// most placeholders that a statement can have.
+const mostParams = 65_535
+
+// partOfKeys is how many keys one SELECT asks for.
+const partOfKeys = 1000
+
+// refuseBefore is the error of a statement that is not sent, because nobody could say which rows it
+// changes.
+func (c *Capture) refuseBefore(why error) error {
+	c.release()
+	return fmt.Errorf("%w: %s of %s: %w", core.ErrNoAggregateID, c.st.Op, c.st.Of, why)
+}
+
+// changed executes an UPDATE or a DELETE whose rows RETURNING cannot name. A SELECT with the
+// statement's own condition names and locks the rows. Then the statement runs with their keys added
+// to its condition, so that it changes exactly these.
+func (c *Capture) changed(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
+	if c.st.Keys == 0 {
+		return nil, c.refuseBefore(errors.New("the table has no primary key"))
+	}
+	ch, err := parseChange(c.st.Op, text, args)
+	if err != nil {
+		return nil, c.refuseBefore(err)
+	}
+	remove := ch.sets == nil
+	found, err := c.lockRows(ctx, s, ch, remove)
+	if err != nil {
+		return nil, err
+	}
+	if len(found.Rows) == 0 {
+		return c.unfound(ctx, s, text, args)
+	}
+	found.plain()
+	keys := found.part(0, c.st.Keys)
+	in, inArgs := c.in(keys.Rows)
+	bound := piece{text: "\nWHERE ", args: append([]any{}, ch.head.args...)}
+	if !ch.where.empty() {
+		bound.text += "(" + ch.where.text + "\n) AND "
+		bound.args = append(bound.args, ch.where.args...)
+	}
+	bound.args = append(append(bound.args, inArgs...), ch.tail.args...)
+	if len(bound.args) > mostParams {
+		return nil, c.refuseBefore(fmt.Errorf("it would change %d rows, and their keys are too many for one statement",
+			len(keys.Rows)))
+	}
+	res, err := s.Send(ctx, ch.head.text+bound.text+in+"\n"+ch.tail.text, bound.args)
+	if err != nil {
+		if answered(err) {
+			c.release()
+		}
+		return nil, err
+	}
+	c.sent = true
+	if remove {
+		return res, c.removed(res, found)
+	}
+	if len(found.Columns) > c.st.Keys { // the statement has set the key
+		keys = found.part(c.st.Keys, len(found.Columns))
+	}
+	err = c.readBack(ctx, s, ch.table.text, keys.Rows, true)
+	if err == nil && len(c.rows) != len(keys.Rows) {
+		err = c.missing(len(keys.Rows))
+	}
+	if err != nil {
+		c.refuse(err)
+	}
+	return res, err
+}
+
+// missing is the error of rows that are not there by their keys after their statement.
+func (c *Capture) missing(want int) error {
+	return fmt.Errorf("%w: %s of %s changed %d rows, and %d are there by their keys", core.ErrNoAggregateID, c.st.Op,
+		c.st.Of, want, len(c.rows))
+}
+
+// lockRows reads the keys of the rows that a statement will change, and whole rows for a DELETE. If
+// an UPDATE sets a column of the key, the new key follows the old one.
+func (c *Capture) lockRows(ctx context.Context, s Session, ch change, whole bool) (*Answer, error) {
+	where, err := twice(ch.where)
+	if err != nil {
+		return nil, c.refuseBefore(err)
+	}
+	tail, err := twice(ch.tail)
+	if err != nil {
+		return nil, c.refuseBefore(err)
+	}
+	columns := c.st.Columns[:c.st.Keys]
+	var q strings.Builder
+	var args []any
+	if whole {
+		columns = c.st.Columns
+		if bits, bitArgs := c.bits(0); bits != "" {
+			columns, args = append(columns[:len(columns):len(columns)], bits), bitArgs
+		}
+	} else if c.setsKey(ch) {
+		columns = append([]string{}, columns...)
+		for _, k := range c.st.Columns[:c.st.Keys] {
+			if set, ok := ch.sets[strings.ToLower(strings.Trim(k, "`"))]; ok {
+				columns, args = append(columns, set.text), append(args, set.args...)
+			} else {
+				columns = append(columns, k)
+			}
+		}
+	}
+	q.WriteString("SELECT " + strings.Join(columns, ", ") + " FROM " + ch.table.text)
+	args = append(args, ch.table.args...)
+	if !where.empty() {
+		q.WriteString(" WHERE " + where.text)
+		args = append(args, where.args...)
+	}
+	q.WriteString("\n" + tail.text + " FOR UPDATE")
+	a, err := s.Read(ctx, q.String(), append(args, tail.args...))
+	if err != nil {
+		if answered(err) {
+			c.release()
+		}
+		return nil, err
+	}
+	if len(a.Rows) > mostRows {
+		c.release()
+		return nil, fmt.Errorf("%w: %s of %s would change more than %d rows", core.ErrTooManyRows, c.st.Op, c.st.Of,
+			mostRows)
+	}
+	return a, nil
+}
+
+func (c *Capture) setsKey(ch change) bool {
+	for _, k := range c.st.Columns[:c.st.Keys] {
+		if _, ok := ch.sets[strings.ToLower(strings.Trim(k, "`"))]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// unfound executes a statement that has no row to change. It runs as it is, because a condition
+// that is never true would hide the errors of its own.
+func (c *Capture) unfound(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
+	res, err := s.Send(ctx, text, args)
+	if err != nil {
+		if answered(err) {
+			c.release()
+		}
+		return nil, err
+	}
+	if n, err := res.RowsAffected(); err != nil || n > 0 {
+		err = fmt.Errorf("%w: %s of %s changed %d rows that came after it had looked for them: run the transaction again",
+			core.ErrNoAggregateID, c.st.Op, c.st.Of, n)
+		c.refuse(err)
+		return res, err
+	}
+	c.release()
+	return res, nil
+}
+
+// removed names the rows of a DELETE, which were read before it.
+func (c *Capture) removed(res sql.Result, found *Answer) error {
+	n, err := res.RowsAffected()
+	if err == nil && n != int64(len(found.Rows)) {
+		err = fmt.Errorf("%w: delete of %s deleted %d rows of the table, and %d were to be deleted", core.ErrNoAggregateID,
+			c.st.Of, n, len(found.Rows))
+	}
+	if err == nil {
+		err = c.name(found, 0, len(found.Columns) > len(c.st.Columns))
+	}
+	if err != nil {
+		c.refuse(err)
+	}
+	return err
+}
+
+// literal is a value as it stands in the text of a statement.
+type literal string
+
+// in returns the condition that the key is one of these. Beyond some number of keys, integers stand
+// in the text.
+func (c *Capture) in(keys [][]any) (text string, args []any) {
+	var b strings.Builder
+	b.WriteString(tuple(c.keyColumns()) + " IN (")
+	inline := len(keys) > partOfKeys
+	for i, key := range keys {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		parts := make([]string, len(key))
+		for k, v := range key {
+			switch n := v.(type) {
+			case literal:
+				parts[k] = string(n)
+			case int64:
+				if inline {
+					parts[k] = strconv.FormatInt(n, 10)
+				}
+			case uint64:
+				if inline {
+					parts[k] = strconv.FormatUint(n, 10)
+				}
+			}
+			if parts[k] == "" {
+				parts[k] = "?"
+				args = append(args, v)
+			}
+		}
+		b.WriteString(tuple(parts))
+	}
+	b.WriteByte(')')
+	return b.String(), args
+}
+
+func tuple(parts []string) string {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return "(" + strings.Join(parts, ",") + ")"
+}
+
+// keyColumns are the columns by which rows are looked for.
+func (c *Capture) keyColumns() []string {
+	if c.by != nil {
+		return c.by.columns
+	}
+	return c.st.Columns[:c.st.Keys]
+}
+
+// readBack names rows by their keys, as they are stored now. Rows that were just inserted are read
+// without a lock: a lock on a key that is not there would lock the gap.
+func (c *Capture) readBack(ctx context.Context, s Session, table string, keys [][]any, lock bool) error {
+	c.unordered = true
+	bits, bitArgs := c.bits(0)
+	columns := c.st.Columns
+	if bits != "" {
+		columns = append(columns[:len(columns):len(columns)], bits)
+	}
+	all := &Answer{}
+	for from := 0; from < len(keys); from += partOfKeys {
+		a, err := c.readKeys(ctx, s, table, columns, bitArgs, keys[from:min(from+partOfKeys, len(keys))], lock)
+		if err != nil {
+			return adapter.Errorf("outbox: read the rows that %s of %s changed: %w", c.st.Op, c.st.Of, err)
+		}
+		all.Columns, all.Types, all.Rows = a.Columns, a.Types, append(all.Rows, a.Rows...)
+	}
+	if len(all.Rows) == 0 {
+		return nil
+	}
+	return c.name(all, 0, bits != "")
+}
+
+func (c *Capture) readKeys(
+	ctx context.Context, s Session, table string, columns []string, args []any, keys [][]any, lock bool,
+) (*Answer, error) {
+	in, inArgs := c.in(keys)
+	query := func(hint string) string {
+		q := "SELECT " + strings.Join(columns, ", ") + " FROM " + table + hint + " WHERE " + in
+		if lock {
+			q += " FOR UPDATE"
+		}
+		return q
+	}
+	args = append(args[:len(args):len(args)], inArgs...)
+	index := "PRIMARY"
+	if c.by != nil {
+		index = "`" + c.by.name + "`"
+	}
+	// An IN list of most of the table would be a scan, which locks all of it.
+	a, err := s.Read(ctx, query(" FORCE INDEX ("+index+")"), args)
+	const noSuchIndex = 1176
+	if sqlerr.MySQL(err) == noSuchIndex { // a view has none
+		a, err = s.Read(ctx, query(""), args)
+	}
+	return a, err
+}

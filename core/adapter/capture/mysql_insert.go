@@ -1,0 +1,536 @@
+package capture
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// insert is an INSERT in its parts.
+type insert struct {
+	table    string
+	columns  []string  // in lower case
+	values   [][]piece // of each row
+	ignore   bool
+	onUpdate bool             // ON DUPLICATE KEY UPDATE
+	sets     map[string]piece // its assignments
+	end      piece            // the text up to the end of that, or of VALUES
+	rest     piece            // RETURNING
+}
+
+// parseInsert reads INSERT INTO t (columns) VALUES (...), (...).
+func parseInsert(text string, args []any) (in insert, err error) {
+	all, err := tokens(text)
+	if err != nil {
+		return in, err
+	}
+	if n := countParams(all); n != len(args) {
+		return in, fmt.Errorf("%w: it has %d parameters and %d arguments", errText, n, len(args))
+	}
+	i := 0
+	is := func(w string) bool {
+		if i < len(all) && all[i].kind == word && all[i].text == w {
+			i++
+			return true
+		}
+		return false
+	}
+	if !is("INSERT") {
+		return in, fmt.Errorf("%w: it is no INSERT", errText)
+	}
+	in.ignore = is("IGNORE")
+	is("INTO")
+	from := i
+	for i < len(all) && all[i].kind != open && all[i].text != "VALUES" && all[i].text != "VALUE" {
+		i++
+	}
+	if i == from || i == len(all) {
+		return in, errText
+	}
+	in.table = text[all[from].at:all[i-1].end]
+	if all[i].kind == open {
+		for i++; i < len(all) && all[i].kind != shut; i++ {
+			if all[i].kind != comma {
+				in.columns = append(in.columns, bare(text[all[i].at:all[i].end]))
+			}
+		}
+		i++
+	}
+	if !is("VALUES") && !is("VALUE") {
+		return in, errors.New("outbox: it inserts the rows of a SELECT")
+	}
+	i = in.readValues(all, i, text, args)
+	stop := token{at: len(text), argument: len(args)}
+	on := len(all)
+	for j := i; j < len(all); j++ {
+		switch {
+		case all[j].depth > 0 || all[j].kind != word:
+		case all[j].text == "ON":
+			on = j
+		case all[j].text == "RETURNING":
+			stop = all[j]
+		}
+	}
+	if in.onUpdate = on+5 < len(all); in.onUpdate { // ON DUPLICATE KEY UPDATE
+		if in.sets, err = assignments(all[on+4:], text, args, stop); err != nil {
+			return in, err
+		}
+	}
+	in.end = piece{text[:stop.at], args[:stop.argument]}
+	in.rest = piece{text[stop.at:], args[stop.argument:]}
+	return in, nil
+}
+
+// readValues reads the rows of VALUES from a token, and returns the token after them.
+func (in *insert) readValues(all []token, i int, text string, args []any) int {
+	for i < len(all) && all[i].kind == open {
+		var values []piece
+		depth, start := all[i].depth, all[i]
+		start.at = start.end
+		for i++; i < len(all); i++ {
+			if all[i].depth == depth+1 && all[i].kind == comma || all[i].depth == depth && all[i].kind == shut {
+				values = append(values, piece{text[start.at:all[i].at], args[start.argument:all[i].argument]})
+				start = token{at: all[i].end, argument: all[i].argument}
+				if all[i].kind == shut {
+					break
+				}
+			}
+		}
+		in.values = append(in.values, values)
+		if i++; i < len(all) && all[i].kind == comma {
+			i++
+		}
+	}
+	return i
+}
+
+// bare is a name without its quotes, in lower case.
+func bare(name string) string { return strings.ToLower(strings.Trim(name, "`")) }
+
+// of returns the values of some columns in each row of VALUES. A row without one of them, or with
+// NULL, has nil.
+func (in *insert) of(columns []string) (rows [][]any, err error) {
+	rows = make([][]any, len(in.values))
+	for i, values := range in.values {
+		row := make([]any, len(columns))
+		for k, column := range columns {
+			if at := slices.Index(in.columns, bare(column)); at >= 0 && at < len(values) {
+				if row[k], err = values[at].value(); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if !slices.Contains(row, nil) {
+			rows[i] = row
+		}
+	}
+	return rows, nil
+}
+
+// value is the value of one expression of VALUES, nil for DEFAULT and NULL.
+func (p piece) value() (any, error) {
+	text := strings.TrimSpace(p.text)
+	switch {
+	case text == "?" && len(p.args) == 1:
+		v, err := driver.DefaultParameterConverter.ConvertValue(p.args[0])
+		if err != nil {
+			return p.args[0], nil //nolint:nilerr // the driver may know the type
+		}
+		return v, nil
+	case strings.Contains(text, "(") || len(p.args) > 0:
+		return nil, errors.New("outbox: a column of a key is an expression")
+	case strings.EqualFold(text, "DEFAULT") || strings.EqualFold(text, "NULL") || text == "":
+		return nil, nil
+	}
+	return literal(text), nil
+}
+
+// execMySQL executes a statement on MySQL or MariaDB.
+func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
+	mariaDB, err := c.on.isMariaDB(ctx, s)
+	if err != nil {
+		c.release()
+		return nil, err
+	}
+	switch c.st.Op {
+	case core.OpUpdate:
+		return c.changed(ctx, s, text, args)
+	case core.OpDelete: // an UPDATE, if it is a soft delete
+		if word := strings.ToUpper(strings.TrimSpace(text)); mariaDB && strings.HasPrefix(word, "DELETE") {
+			return c.execReturning(ctx, s, text, args)
+		}
+		return c.changed(ctx, s, text, args)
+	}
+	if c.st.Keys == 0 {
+		if mariaDB && c.st.Op == core.OpCreate && !c.st.DoNothing {
+			return c.execReturning(ctx, s, text, args)
+		}
+		return nil, c.refuseBefore(errors.New("the table has no primary key"))
+	}
+	in, err := parseInsert(text, args)
+	if err != nil {
+		return nil, c.refuseBefore(err)
+	}
+	if mariaDB && !in.onUpdate && !in.ignore {
+		return c.execReturning(ctx, s, text, args)
+	}
+	return c.inserted(ctx, s, in)
+}
+
+// queryMySQL executes a statement of MariaDB that has a RETURNING.
+func (c *Capture) queryMySQL(ctx context.Context, s Session, text string, args []any) (*Answer, error) {
+	switch {
+	case c.st.Op == core.OpUpdate: // MariaDB has no such statement, and says so
+		a, err := s.Ask(ctx, text, args)
+		if err == nil {
+			err = fmt.Errorf("%w: update of %s with RETURNING", core.ErrNoAggregateID, c.st.Of)
+			c.refuse(err)
+		} else if answered(err) {
+			c.release()
+		}
+		return a, err
+	case !c.st.DoNothing:
+		return c.returning(ctx, s, text, args, "\n, ")
+	}
+	in, err := parseInsert(text, args)
+	if err != nil {
+		return &Answer{}, c.refuseBefore(err)
+	}
+	if !in.onUpdate {
+		return c.returning(ctx, s, text, args, "\n, ")
+	}
+	return c.skipped(ctx, s, in)
+}
+
+// skipped executes a DO NOTHING with a RETURNING, which returns the rows that were there too. Such
+// a row moves LAST_INSERT_ID on by one.
+func (c *Capture) skipped(ctx context.Context, s Session, in insert) (*Answer, error) {
+	k := c.st.Columns[0]
+	before, err := s.Read(ctx, "SELECT LAST_INSERT_ID()", nil)
+	if err != nil {
+		c.release()
+		return &Answer{}, err
+	}
+	last := textOf(before.Rows[0][0])
+	columns := c.st.Columns
+	c.st.Columns = append(columns[:len(columns):len(columns)], "LAST_INSERT_ID()")
+	c.filter = func(row []any) bool {
+		now := textOf(row[len(row)-1])
+		moved := now != last
+		last = now
+		return !moved
+	}
+	c.extra = 1
+	defer func() { c.st.Columns = columns }()
+	text := in.end.text + ", " + k + " = IF(LAST_INSERT_ID(LAST_INSERT_ID() + 1), " + k + ", " + k + ")\n" + in.rest.text
+	return c.returning(ctx, s, text, append(in.end.args[:len(in.end.args):len(in.end.args)], in.rest.args...), "\n, ")
+}
+
+// inserted executes an INSERT whose rows RETURNING cannot name.
+func (c *Capture) inserted(ctx context.Context, s Session, in insert) (sql.Result, error) {
+	keys, err := in.of(c.st.Columns[:c.st.Keys])
+	if err != nil {
+		return nil, c.refuseBefore(err)
+	}
+	generated := 0
+	for i, k := range keys {
+		if len(k) == 1 && c.st.Counted && (k[0] == int64(0) || k[0] == literal("0")) {
+			keys[i] = nil
+		}
+		if keys[i] == nil {
+			generated++
+		}
+	}
+	switch {
+	case generated > 0 && !c.st.Counted:
+		return nil, c.refuseBefore(errors.New("the database makes its key, and not by counting"))
+	case len(keys) == 1 && in.onUpdate:
+		return c.upsertedOne(ctx, s, in, keys[0])
+	case c.st.DoNothing:
+		return c.insertedSome(ctx, s, in, keys, generated)
+	case in.onUpdate && generated > 0:
+		if err := c.findBy(ctx, s, in); err != nil {
+			return nil, err
+		}
+	}
+	res, err := c.sendInsert(ctx, s, in.end.text, in.end.args)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case c.by != nil:
+		keys, err = in.of(c.by.columns)
+	case generated > 0:
+		keys, err = c.generated(ctx, s, keys)
+	}
+	if err == nil {
+		err = c.nameInserted(ctx, s, in.table, keys, in.onUpdate)
+	}
+	if err != nil {
+		c.refuse(err)
+	}
+	return res, err
+}
+
+// findBy decides how the rows of an upsert with generated keys are found: by the only other unique
+// key of the table. Without one, every row is new.
+func (c *Capture) findBy(ctx context.Context, s Session, in insert) error {
+	others, err := c.on.others(ctx, s, in.table)
+	if err != nil {
+		c.release()
+		return err
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	var why error
+	if len(others) > 1 {
+		why = errors.New("the table has several unique keys")
+	} else {
+		why = in.findable(others[0])
+	}
+	if why != nil {
+		return c.refuseBefore(fmt.Errorf("it is an upsert of several rows with generated keys, and %w: insert models one by one",
+			why))
+	}
+	c.by = others[0].quoted()
+	return nil
+}
+
+// findable says why the rows of an upsert would not be found by a unique key, or nil.
+func (in *insert) findable(u unique) error {
+	if !u.whole {
+		return fmt.Errorf("the unique key %s is of prefixes or expressions", u.name)
+	}
+	rows, err := in.of(u.columns)
+	if err != nil || slices.ContainsFunc(rows, func(r []any) bool { return r == nil }) {
+		return fmt.Errorf("a row does not say its unique key %s", u.name)
+	}
+	for _, column := range u.columns {
+		if set, ok := in.sets[column]; ok && !isValues(set.text, column) {
+			return fmt.Errorf("it changes the unique key %s", u.name)
+		}
+	}
+	return nil
+}
+
+// isValues reports whether an assignment is VALUES(column).
+func isValues(text, column string) bool {
+	all, err := tokens(text)
+	return err == nil && len(all) == 4 && all[0].text == "VALUES" && bare(text[all[2].at:all[2].end]) == column
+}
+
+func (c *Capture) sendInsert(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
+	res, err := s.Send(ctx, text, args)
+	if err != nil {
+		if answered(err) {
+			c.release()
+		}
+		return nil, err
+	}
+	c.sent = true
+	return res, nil
+}
+
+// generated fills in the keys that the database has generated for one statement.
+func (c *Capture) generated(ctx context.Context, s Session, keys [][]any) ([][]any, error) {
+	first, step, err := lastInsertID(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	all := make([][]any, len(keys))
+	for i, k := range keys {
+		if all[i] = k; k == nil {
+			all[i] = []any{first}
+			first += step
+		}
+	}
+	return all, nil
+}
+
+// lastInsertID asks the database, because a trigger clears the id that the driver got.
+func lastInsertID(ctx context.Context, s Session) (id, step uint64, err error) {
+	a, err := s.Read(ctx, "SELECT LAST_INSERT_ID(), @@auto_increment_increment", nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	if id, err = strconv.ParseUint(textOf(a.Rows[0][0]), 10, 64); err != nil {
+		return 0, 0, err
+	}
+	step, err = strconv.ParseUint(textOf(a.Rows[0][1]), 10, 64)
+	return id, step, err
+}
+
+// nameInserted names the rows with these keys. A key can be there twice in an upsert.
+func (c *Capture) nameInserted(ctx context.Context, s Session, table string, keys [][]any, upsert bool) error {
+	distinct := map[string]bool{}
+	for i, key := range keys {
+		if c.given() == len(keys) { // the models may not have the keys yet
+			c.st.Models[i].Keys = [][]any{key}
+		}
+		distinct[fmt.Sprint(key...)] = true
+	}
+	if err := c.readBack(ctx, s, table, keys, upsert); err != nil {
+		return err
+	}
+	if len(c.rows) != len(distinct) {
+		return c.missing(len(distinct))
+	}
+	return nil
+}
+
+// upsertedOne executes an INSERT of one row with ON DUPLICATE KEY UPDATE. The statement notes in
+// LAST_INSERT_ID which row it has found.
+func (c *Capture) upsertedOne(ctx context.Context, s Session, in insert, key []any) (sql.Result, error) {
+	k := c.st.Columns[0]
+	var mark uint64
+	text, args := in.end.text, in.end.args
+	switch {
+	case c.st.DoNothing:
+		var b [8]byte
+		_, _ = rand.Read(b[:])
+		mark = binary.BigEndian.Uint64(b[:]) | 1<<63 // no row has such an id
+		text += ", " + k + " = IF(LAST_INSERT_ID(?), " + k + ", " + k + ")"
+		args = append(args[:len(args):len(args)], mark)
+	case c.st.Counted:
+		text += ", " + k + " = LAST_INSERT_ID(" + k + ")"
+	}
+	res, err := c.sendInsert(ctx, s, text, args)
+	if err != nil {
+		return nil, err
+	}
+	out := upserted{Result: res}
+	var last uint64
+	if c.st.DoNothing || c.st.Counted {
+		last, _, err = lastInsertID(ctx, s)
+	}
+	if err == nil && mark != 0 && last == mark {
+		c.release()
+		c.sent = false // the row was there
+		return out, nil
+	}
+	if err == nil {
+		err = c.nameUpserted(ctx, s, in, key, last)
+	}
+	if err != nil {
+		c.refuse(err)
+	}
+	return out, err
+}
+
+// nameUpserted names the row of an upsert of one row: the row with its own key, else the row with
+// the generated or noted id, else the row that another unique key has found.
+func (c *Capture) nameUpserted(ctx context.Context, s Session, in insert, key []any, last uint64) error {
+	look := func(key []any) error {
+		return c.readBack(ctx, s, in.table, [][]any{key}, !c.st.DoNothing)
+	}
+	own := key
+	if own == nil {
+		own = []any{last}
+	}
+	if c.given() == 1 {
+		c.st.Models[0].Keys = append(c.st.Models[0].Keys, own)
+	}
+	if err := look(own); err != nil || len(c.rows) > 0 {
+		return err
+	}
+	if c.st.Counted && key != nil {
+		if err := look([]any{last}); err != nil || len(c.rows) > 0 {
+			return err
+		}
+	}
+	others, err := c.on.others(ctx, s, in.table)
+	if err != nil {
+		return err
+	}
+	for _, u := range others { // InnoDB looks in this order too
+		if in.findable(u) != nil {
+			continue
+		}
+		rows, err := in.of(u.columns)
+		if err != nil {
+			return err
+		}
+		c.by, c.foreign = u.quoted(), true
+		if err = look(rows[0]); err != nil || len(c.rows) > 0 {
+			return err
+		}
+	}
+	return c.missing(1)
+}
+
+// upserted is the result of an INSERT that notes its row in LAST_INSERT_ID. Without that the driver
+// has no id if no row was changed.
+type upserted struct{ sql.Result }
+
+func (r upserted) LastInsertId() (int64, error) {
+	if n, err := r.RowsAffected(); err != nil || n == 0 {
+		return 0, err
+	}
+	id, err := r.Result.LastInsertId()
+	return max(id, 0), err // the mark of DO NOTHING is no id
+}
+
+// insertedSome executes a DO NOTHING of several rows, or an INSERT IGNORE.
+func (c *Capture) insertedSome(
+	ctx context.Context, s Session, in insert, keys [][]any, generated int,
+) (sql.Result, error) {
+	if generated > 0 && generated < len(keys) {
+		return nil, c.refuseBefore(errors.New("it gives some keys and leaves others to the database"))
+	}
+	there := map[string]bool{}
+	if generated == 0 {
+		a, err := c.readKeys(ctx, s, in.table, c.st.Columns[:c.st.Keys], nil, keys, false)
+		if err != nil {
+			c.release()
+			return nil, err
+		}
+		for _, key := range a.Rows {
+			there[fmt.Sprint(key...)] = true
+		}
+	}
+	res, err := c.sendInsert(ctx, s, in.end.text, in.end.args)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) (sql.Result, error) {
+		if err != nil {
+			c.refuse(err)
+		}
+		return res, err
+	}
+	n, err := res.RowsAffected()
+	if err != nil || n == 0 {
+		if err == nil {
+			c.release()
+		}
+		return fail(err)
+	}
+	if generated > 0 {
+		if keys, err = c.generated(ctx, s, keys); err != nil {
+			return fail(err)
+		}
+	}
+	if int(n) == len(keys) && c.given() == len(keys) {
+		for i, key := range keys {
+			c.st.Models[i].Keys = [][]any{key}
+		}
+	}
+	c.filter = func(row []any) bool { return !there[fmt.Sprint(row[:c.st.Keys]...)] }
+	if err := c.readBack(ctx, s, in.table, keys, false); err != nil {
+		return fail(err)
+	}
+	if int64(len(c.rows)) != n {
+		return fail(c.missing(int(n)))
+	}
+	return res, nil
+}

@@ -1,0 +1,303 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// tokenKind is the kind of a token of MySQL's SQL.
+type tokenKind uint8
+
+const (
+	word  tokenKind = iota // a keyword or a bare name, in upper case
+	param                  // ?
+	open
+	shut
+	comma
+	name   // a quoted name
+	symbol // anything else: a literal, an operator
+)
+
+type token struct {
+	kind     tokenKind
+	text     string // words in upper case, others as they are
+	at, end  int
+	depth    int // parentheses around it
+	argument int // parameters before it
+}
+
+var errText = errors.New("outbox: the text of the statement cannot be read")
+
+// tokens splits a text of MySQL or MariaDB. Comments are left out.
+func tokens(text string) (all []token, err error) {
+	depth, params := 0, 0
+	for i := 0; i < len(text); {
+		c, from := text[i], i
+		t := token{kind: symbol, at: i, depth: depth, argument: params}
+		switch {
+		case c <= ' ':
+			i++
+			continue
+		case c == '#', strings.HasPrefix(text[i:], "--") && (i+2 == len(text) || text[i+2] <= ' '):
+			if n := strings.IndexByte(text[i:], '\n'); n >= 0 {
+				i += n
+			} else {
+				i = len(text)
+			}
+			continue
+		case strings.HasPrefix(text[i:], "/*"):
+			if strings.HasPrefix(text[i:], "/*!") || strings.HasPrefix(text[i:], "/*M!") {
+				return nil, errText // some servers execute it
+			}
+			n := strings.Index(text[i+2:], "*/")
+			if n < 0 {
+				return nil, errText
+			}
+			i += n + 4
+			continue
+		case c == '\'' || c == '"' || c == '`':
+			if i = endOfQuoted(text, i); i < 0 {
+				return nil, errText
+			}
+			if c == '`' {
+				t.kind = name
+			}
+		case c == '?':
+			t.kind = param
+			params++
+			i++
+		case c == '(':
+			t.kind = open
+			depth++
+			i++
+		case c == ')':
+			t.kind = shut
+			depth--
+			t.depth = depth
+			i++
+		case c == ',':
+			t.kind = comma
+			i++
+		case inWord(c):
+			for i < len(text) && inWord(text[i]) {
+				i++
+			}
+			t.kind = word
+		default:
+			i++
+		}
+		t.end, t.text = i, text[from:i]
+		if t.kind == word {
+			t.text = strings.ToUpper(t.text)
+		}
+		all = append(all, t)
+	}
+	if depth != 0 {
+		return nil, errText
+	}
+	return all, nil
+}
+
+// endOfQuoted returns the end of the literal or name that begins at i, -1 if it does not end.
+func endOfQuoted(text string, i int) int {
+	q := text[i]
+	for i++; i < len(text); i++ {
+		switch {
+		case text[i] == '\\' && q != '`':
+			i++
+		case text[i] == q && i+1 < len(text) && text[i+1] == q:
+			i++
+		case text[i] == q:
+			return i + 1
+		}
+	}
+	return -1
+}
+
+func inWord(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c >= '0' && c <= '9' || c == '$' || c >= 0x80
+}
+
+// piece is a part of a text with its arguments.
+type piece struct {
+	text string
+	args []any
+}
+
+func (p piece) empty() bool { return strings.TrimSpace(p.text) == "" }
+
+// change is an UPDATE or DELETE in its parts.
+type change struct {
+	table piece
+	head  piece // up to WHERE
+	set   piece // of an UPDATE: the assignments
+	where piece // without the word WHERE
+	tail  piece // ORDER BY and LIMIT
+	sets  map[string]piece
+}
+
+// parseChange splits an UPDATE or a DELETE FROM.
+func parseChange(op core.Op, text string, args []any) (c change, err error) {
+	text = strings.TrimRight(strings.TrimSpace(text), ";")
+	all, err := tokens(text)
+	if err != nil {
+		return c, err
+	}
+	cut := func(from, to token) piece {
+		return piece{text[from.at:to.at], args[from.argument:to.argument]}
+	}
+	end := token{at: len(text), argument: len(args)}
+	if n := countParams(all); n != len(args) {
+		return c, fmt.Errorf("%w: it has %d parameters and %d arguments", errText, n, len(args))
+	}
+	find := func(from int, words ...string) (int, token) {
+		for i := from; i < len(all); i++ {
+			if all[i].kind == word && all[i].depth == 0 {
+				for _, w := range words {
+					if all[i].text == w {
+						return i, all[i]
+					}
+				}
+			}
+		}
+		return len(all), end
+	}
+	if len(all) == 0 {
+		return c, errText
+	}
+	_, where := find(0, "WHERE")
+	_, tail := find(0, "ORDER", "LIMIT")
+	if where.at > tail.at {
+		where = tail
+	}
+	first := 1
+	if all[0].text == "DELETE" {
+		from, _ := find(0, "FROM")
+		first = from + 1
+	} else if all[0].text != "UPDATE" {
+		return c, fmt.Errorf("%w: it begins with %s", errText, all[0].text)
+	}
+	for first < len(all) && all[first].kind == word && (all[first].text == "IGNORE" || all[first].text == "LOW_PRIORITY") {
+		first++
+	}
+	if first >= len(all) {
+		return c, errText
+	}
+	after := where
+	if all[0].text == "UPDATE" {
+		at, set := find(first, "SET")
+		if at == len(all) {
+			return c, errText
+		}
+		after = set
+		c.set = cut(token{at: set.end, argument: set.argument}, where)
+		if c.sets, err = assignments(all[at+1:], text, args, where); err != nil {
+			return c, err
+		}
+	}
+	c.table = cut(all[first], after)
+	for _, t := range all[first:] {
+		if t.at >= after.at {
+			break
+		}
+		if t.kind == comma || t.kind == open || t.text == "JOIN" {
+			return c, errors.New("outbox: a statement on several tables does not say whose rows it changes")
+		}
+	}
+	c.head = piece{text[:where.at], args[:where.argument]}
+	if where != tail {
+		c.where = cut(token{at: where.end, argument: where.argument}, tail)
+	}
+	c.tail = cut(tail, end)
+	return c, nil
+}
+
+func countParams(all []token) int {
+	n := 0
+	for _, t := range all {
+		if t.kind == param {
+			n++
+		}
+	}
+	return n
+}
+
+// assignments returns the expressions of a SET list by the names of their columns in lower case.
+func assignments(all []token, text string, args []any, end token) (map[string]piece, error) {
+	sets := map[string]piece{}
+	for i := 0; i < len(all) && all[i].at < end.at; {
+		column := all[i]
+		j := i + 1
+		for j < len(all) && all[j].text != "=" && all[j].at < end.at {
+			column = all[j] // qualified: the last name counts
+			j++
+		}
+		if j+1 >= len(all) || all[j].at >= end.at {
+			return nil, errText
+		}
+		from := all[j+1]
+		for j++; j < len(all) && all[j].at < end.at && !(all[j].kind == comma && all[j].depth == 0); {
+			j++
+		}
+		to := end
+		if j < len(all) && all[j].at < end.at {
+			to = all[j]
+		}
+		sets[strings.ToLower(strings.Trim(text[column.at:column.end], "`"))] = piece{text[from.at:to.at], args[from.argument:to.argument]}
+		i = j + 1
+	}
+	return sets, nil
+}
+
+// twice makes a condition fit to be read before the statement by a SELECT that locks. A subquery
+// reads what is stored there only if it locks too: else it would read the snapshot, and the
+// statement, which reads what is stored, would change other rows.
+func twice(p piece) (piece, error) {
+	all, err := tokens(p.text)
+	if err != nil {
+		return p, err
+	}
+	var insert []int
+	for i, t := range all {
+		if t.kind != word {
+			continue
+		}
+		call := i+1 < len(all) && all[i+1].kind == open
+		switch t.text {
+		case "RAND", "UUID", "UUID_SHORT", "SYSDATE", "UUID_V4", "UUID_V7", "RANDOM_BYTES":
+			if call {
+				return p, fmt.Errorf("outbox: the condition calls %s(), which is another one each time", t.text)
+			}
+		case "UNION", "INTERSECT", "EXCEPT", "LOCK", "FOR":
+			if t.depth > 0 {
+				return p, fmt.Errorf("outbox: the condition has a subquery with %s", t.text)
+			}
+		case "SELECT":
+			if i == 0 || all[i-1].kind != open {
+				return p, errText
+			}
+			for _, u := range all[i:] {
+				if u.kind == shut && u.depth == t.depth-1 {
+					insert = append(insert, u.at)
+					break
+				}
+			}
+		}
+	}
+	for i := len(insert) - 1; i >= 0; i-- {
+		// the ends of nested subqueries come in any order
+		at := insert[i]
+		for j := range i {
+			if insert[j] > at {
+				insert[j] += len(lockInShare)
+			}
+		}
+		p.text = p.text[:at] + lockInShare + p.text[at:]
+	}
+	return p, nil
+}
+
+const lockInShare = "\nLOCK IN SHARE MODE"

@@ -368,7 +368,8 @@ func gormUpdates() []kind[*gorm.DB] {
 			}
 			return update(all, map[string]any{"qty": d.qty()}, d.condition())
 		}},
-		{name: "update returning into a slice", draw: func(d *draw) gormCall {
+		// MariaDB has no UPDATE with RETURNING, and GORM sends it nevertheless.
+		{name: "update returning into a slice", idle: "mariadb", draw: func(d *draw) gormCall {
 			var all []gChild
 			w, q := d.condition(), d.qty()
 			return statement(code(`db.Model(&all).Clauses(clause.Returning{}).Where(%s).Update("qty", %s)`, w, q),
@@ -378,7 +379,7 @@ func gormUpdates() []kind[*gorm.DB] {
 					return res
 				}, &all)
 		}},
-		{name: "update returning into the model", draw: func(d *draw) gormCall {
+		{name: "update returning into the model", idle: "mariadb", draw: func(d *draw) gormCall {
 			m := d.parentByID()
 			return statement(code(`db.Model(%s).Clauses(clause.Returning{}).Updates(qty + 1)`, m), func(db *gorm.DB) *gorm.DB {
 				return db.Model(m).Clauses(clause.Returning{}).Updates(plusOne())
@@ -398,7 +399,7 @@ func gormUpdates() []kind[*gorm.DB] {
 		}},
 		{name: "k struct with another id", draw: func(d *draw) gormCall { return update(&gChild{ID: d.key()}, *d.child()) }},
 		{name: "p partial", draw: func(d *draw) gormCall { return update(&gParent{ID: d.id()}, map[string]any{"qty": d.qty()}) }},
-		{name: "update of nothing", idle: true, draw: func(d *draw) gormCall {
+		{name: "update of nothing", idle: "all", draw: func(d *draw) gormCall {
 			return update(&gChild{ID: d.key()}, pick[any](d, gChild{}, map[string]any{}))
 		}},
 		{name: "optimistic lock", draw: func(d *draw) gormCall {

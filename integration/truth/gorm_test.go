@@ -218,7 +218,7 @@ func gormORM() orm[*gorm.DB] {
 		with: func(h *gorm.DB, ctx context.Context, bare bool) *gorm.DB {
 			return h.Session(&gorm.Session{Context: ctx, SkipDefaultTransaction: bare})
 		},
-		conn: func(h *gorm.DB) querier { return h.Statement.ConnPool },
+		conn: gormConn,
 	}
 	for _, v := range gormVariants {
 		o.variants = append(o.variants, v.name)
@@ -276,6 +276,19 @@ func tellGORM[T any, P interface {
 	})
 }
 
+// gormConn returns the connection without its cache of statements. What is prepared and executed
+// outside of GORM's callbacks is nothing that the plugin can follow.
+func gormConn(db *gorm.DB) querier {
+	switch conn := db.Statement.ConnPool.(type) {
+	case *gorm.PreparedStmtTX:
+		return conn.Tx
+	case *gorm.PreparedStmtDB:
+		return conn.ConnPool
+	default:
+		return conn
+	}
+}
+
 // noteGORM notes what each statement wrote, right after it.
 func noteGORM(t *testing.T, g *gorm.DB, n *notes) {
 	t.Helper()
@@ -286,12 +299,11 @@ func noteGORM(t *testing.T, g *gorm.DB, n *notes) {
 				return
 			}
 			conflict, upsert := stmt.Clauses["ON CONFLICT"].Expression.(clause.OnConflict)
-			if own := op; own == core.OpCreate && upsert && !conflict.DoNothing {
-				op := core.OpUpsert
-				n.wrote(stmt.Context, stmt.ConnPool, op, false)
-				return
+			did := op
+			if upsert && op == core.OpCreate && !conflict.DoNothing {
+				did = core.OpUpsert
 			}
-			n.wrote(stmt.Context, stmt.ConnPool, op, conflict.DoNothing)
+			n.wrote(stmt.Context, gormConn(db), did, conflict.DoNothing)
 		}
 	}
 	cb := g.Callback()

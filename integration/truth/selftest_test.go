@@ -120,6 +120,27 @@ func tell(writes []written) (all []event) {
 	return all
 }
 
+// An update to equal values counts on every database, and the triggers see it.
+func TestTriggersSeeEqualValues(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		createTables(t, db, pool)
+		for _, text := range reset(db.Dialect, false) {
+			fixture.MustExec(t, pool, text)
+		}
+		fixture.MustExec(t, pool, "UPDATE tags SET qty = qty")
+		conflict := "ON CONFLICT (id) DO UPDATE SET qty = excluded.qty"
+		if db.Dialect == core.MySQL {
+			conflict = "ON DUPLICATE KEY UPDATE qty = VALUES(qty)"
+		}
+		fixture.MustExec(t, pool, "INSERT INTO tags (id, name, qty) VALUES (1, 'a', 1) "+conflict)
+		n, err := countChanges(t.Context(), pool)
+		fixture.NoError(t, err)
+		fixture.Check(t, n == 3, "the triggers saw %d changes, want 3", n)
+	})
+}
+
 // A caller who is told another number of rows, another error or another model has a difference.
 func TestOracleComparesOutcomes(t *testing.T) {
 	t.Parallel()

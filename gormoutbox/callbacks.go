@@ -133,7 +133,10 @@ func (o *Outbox) enter(op core.Op) func(db *gorm.DB) {
 			return
 		}
 		noteOwn(db)
-		if err := o.checkTransaction(db, op); err != nil {
+		if o.begin(db); db.Error != nil {
+			return
+		}
+		if err := o.checkTransaction(db); err != nil {
 			_ = db.AddError(adapter.CausesEvents(op, stmt.Schema.Table, err))
 		}
 	}
@@ -141,18 +144,25 @@ func (o *Outbox) enter(op core.Op) func(db *gorm.DB) {
 
 type beganKey struct{ ob *Outbox }
 
-// begin begins a transaction for the statement as GORM would without SkipDefaultTransaction.
-func (o *Outbox) begin(db *gorm.DB) error {
+// begin begins a transaction for a statement that may cause events and has none, as GORM would
+// without SkipDefaultTransaction.
+func (o *Outbox) begin(db *gorm.DB) {
+	stmt := db.Statement
+	has, err := o.hasRecorder(stmt.Schema)
+	if err != nil || inTransaction(stmt.ConnPool) || !has && !o.maps(stmt) && !hooksMayRecord(stmt) {
+		return
+	}
+	o.wrapStatement(db)
 	tx := db.Begin()
 	if tx.Error != nil {
-		return tx.Error
+		_ = db.AddError(tx.Error)
+		return
 	}
 	db.Statement.ConnPool = tx.Statement.ConnPool
 	db.Statement.Settings.Store(beganKey{o}, db.Statement)
 	if conn, ok := unwrapped(db).(*txPool); ok {
 		conn.own = true
 	}
-	return nil
 }
 
 // leave ends a transaction that begin has begun.
@@ -195,7 +205,7 @@ func rollBackOwn(db *gorm.DB) {
 	}
 }
 
-func (o *Outbox) checkTransaction(db *gorm.DB, op core.Op) error {
+func (o *Outbox) checkTransaction(db *gorm.DB) error {
 	stmt := db.Statement
 	has, err := o.hasRecorder(stmt.Schema)
 	if err != nil {
@@ -203,13 +213,7 @@ func (o *Outbox) checkTransaction(db *gorm.DB, op core.Op) error {
 	}
 	maps, hooks := o.maps(stmt), hooksMayRecord(stmt)
 	if !inTransaction(stmt.ConnPool) {
-		if !maps && !has && !hooks {
-			return nil
-		}
-		o.wrapStatement(db)
-		if err := o.begin(db); err != nil {
-			return err
-		}
+		return nil
 	}
 	if hooks { // hooks find the transaction in their context
 		stmt.Context = Context(stmt.Context, db)

@@ -25,6 +25,7 @@ type Capture struct {
 	on   *Server
 	lift func() // takes the refusal of COMMIT back; nil when there is none
 
+	ended     bool                 // the context had ended before, so that nothing was sent
 	sent      bool                 // the statement was executed
 	rows      []row                // in the order in which the database named them
 	unordered bool                 // that is not the order of the models
@@ -96,7 +97,18 @@ func (c *Capture) Query(ctx context.Context, s Session, text string, args []any)
 	if c.tx.Dialect() == core.MySQL {
 		return c.queryMySQL(ctx, s, text, args)
 	}
+	if has, err := hasReturning(c.tx.Dialect(), text); err == nil && !has { // a comment hides it
+		_, err := c.returning(ctx, s, text, args, "\nRETURNING ")
+		return &Answer{Columns: []string{}}, err
+	}
 	return c.returning(ctx, s, text, args, "\n, ")
+}
+
+// failed lets the transaction commit again if the statement has done nothing.
+func (c *Capture) failed(err error) {
+	if c.ended || answered(err) {
+		c.release()
+	}
 }
 
 // returning executes a statement with more columns in its RETURNING, and returns the columns that
@@ -107,11 +119,10 @@ func (c *Capture) returning(ctx context.Context, s Session, text string, args []
 	if bits != "" {
 		columns = append(columns[:len(columns):len(columns)], bits)
 	}
+	c.ended = ctx.Err() != nil
 	a, err := s.Ask(ctx, text+with+strings.Join(columns, ", "), append(args[:len(args):len(args)], bitArgs...))
 	if err != nil {
-		if answered(err) {
-			c.release()
-		}
+		c.failed(err)
 		if a == nil || len(a.Columns) < len(columns) {
 			return &Answer{}, err
 		}

@@ -60,9 +60,7 @@ func (c *Capture) changed(ctx context.Context, s Session, text string, args []an
 	}
 	res, err := s.Send(ctx, ch.head.text+bound.text+in+"\n"+ch.tail.text, bound.args)
 	if err != nil {
-		if answered(err) {
-			c.release()
-		}
+		c.failed(err)
 		return nil, err
 	}
 	c.sent = true
@@ -126,9 +124,7 @@ func (c *Capture) lockRows(ctx context.Context, s Session, ch change, whole bool
 	q.WriteString("\n" + tail.text + " FOR UPDATE")
 	a, err := s.Read(ctx, q.String(), append(args, tail.args...))
 	if err != nil {
-		if answered(err) {
-			c.release()
-		}
+		c.failed(err)
 		return nil, err
 	}
 	if len(a.Rows) > mostRows {
@@ -153,9 +149,7 @@ func (c *Capture) setsKey(ch change) bool {
 func (c *Capture) unfound(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
 	res, err := s.Send(ctx, text, args)
 	if err != nil {
-		if answered(err) {
-			c.release()
-		}
+		c.failed(err)
 		return nil, err
 	}
 	if n, err := res.RowsAffected(); err != nil || n > 0 {

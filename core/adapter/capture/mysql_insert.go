@@ -29,7 +29,7 @@ type insert struct {
 
 // parseInsert reads INSERT INTO t (columns) VALUES (...), (...).
 func parseInsert(text string, args []any) (in insert, err error) {
-	all, err := tokens(text)
+	all, err := tokens(core.MySQL, text)
 	if err != nil {
 		return in, err
 	}
@@ -156,7 +156,8 @@ func (p piece) value() (any, error) {
 
 // execMySQL executes a statement on MySQL or MariaDB.
 func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
-	mariaDB, err := c.on.isMariaDB(ctx, s)
+	c.ended = ctx.Err() != nil
+	mariaDB, err := c.on.isMariaDB(context.WithoutCancel(ctx), s)
 	if err != nil {
 		c.release()
 		return nil, err
@@ -188,14 +189,15 @@ func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []
 
 // queryMySQL executes a statement of MariaDB that has a RETURNING.
 func (c *Capture) queryMySQL(ctx context.Context, s Session, text string, args []any) (*Answer, error) {
+	c.ended = ctx.Err() != nil
 	switch {
 	case c.st.Op == core.OpUpdate: // MariaDB has no such statement, and says so
 		a, err := s.Ask(ctx, text, args)
 		if err == nil {
 			err = fmt.Errorf("%w: update of %s with RETURNING", core.ErrNoAggregateID, c.st.Of)
 			c.refuse(err)
-		} else if answered(err) {
-			c.release()
+		} else {
+			c.failed(err)
 		}
 		return a, err
 	case !c.st.DoNothing:
@@ -325,16 +327,14 @@ func (in *insert) findable(u unique) error {
 
 // isValues reports whether an assignment is VALUES(column).
 func isValues(text, column string) bool {
-	all, err := tokens(text)
+	all, err := tokens(core.MySQL, text)
 	return err == nil && len(all) == 4 && all[0].text == "VALUES" && bare(text[all[2].at:all[2].end]) == column
 }
 
 func (c *Capture) sendInsert(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
 	res, err := s.Send(ctx, text, args)
 	if err != nil {
-		if answered(err) {
-			c.release()
-		}
+		c.failed(err)
 		return nil, err
 	}
 	c.sent = true

@@ -3,6 +3,8 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -31,8 +33,8 @@ type token struct {
 
 var errText = errors.New("outbox: the text of the statement cannot be read")
 
-// tokens splits a text of MySQL or MariaDB. Comments are left out.
-func tokens(text string) (all []token, err error) {
+// tokens splits a text. Comments are left out.
+func tokens(d core.Dialect, text string) (all []token, err error) {
 	depth, params := 0, 0
 	for i := 0; i < len(text); {
 		c, from := text[i], i
@@ -41,7 +43,8 @@ func tokens(text string) (all []token, err error) {
 		case c <= ' ':
 			i++
 			continue
-		case c == '#', strings.HasPrefix(text[i:], "--") && (i+2 == len(text) || text[i+2] <= ' '):
+		case c == '#' && d == core.MySQL,
+			strings.HasPrefix(text[i:], "--") && (d != core.MySQL || i+2 == len(text) || text[i+2] <= ' '):
 			if n := strings.IndexByte(text[i:], '\n'); n >= 0 {
 				i += n
 			} else {
@@ -49,22 +52,28 @@ func tokens(text string) (all []token, err error) {
 			}
 			continue
 		case strings.HasPrefix(text[i:], "/*"):
-			if strings.HasPrefix(text[i:], "/*!") || strings.HasPrefix(text[i:], "/*M!") {
-				return nil, errText // some servers execute it
-			}
 			n := strings.Index(text[i+2:], "*/")
-			if n < 0 {
-				return nil, errText
+			if n < 0 || strings.HasPrefix(text[i:], "/*!") || strings.HasPrefix(text[i:], "/*M!") ||
+				strings.Contains(text[i+2:i+2+n], "/*") {
+				return nil, errText // some servers execute it, or nest it
 			}
 			i += n + 4
 			continue
-		case c == '\'' || c == '"' || c == '`':
-			if i = endOfQuoted(text, i); i < 0 {
+		case c == '\'' || c == '"' || c == '`' || c == '[' && d == core.SQLite:
+			escapes := d == core.MySQL && c != '`' || d == core.Postgres && c == '\'' && i > 0 && text[i-1]|0x20 == 'e'
+			if i = endOfQuoted(text, i, escapes); i < 0 {
 				return nil, errText
 			}
-			if c == '`' {
+			if c != '\'' && (c != '"' || d != core.MySQL) {
 				t.kind = name
 			}
+		case c == '$' && d == core.Postgres && dollarQuoted.MatchString(text[i:]):
+			tag := dollarQuoted.FindString(text[i:])
+			n := strings.Index(text[i+len(tag):], tag)
+			if n < 0 {
+				return nil, errText
+			}
+			i += n + 2*len(tag)
 		case c == '?':
 			t.kind = param
 			params++
@@ -101,12 +110,26 @@ func tokens(text string) (all []token, err error) {
 	return all, nil
 }
 
+var dollarQuoted = regexp.MustCompile(`^\$([A-Za-z_]\w*)?\$`)
+
+// hasReturning reports whether a text has a RETURNING that counts: not one in a comment or a
+// subquery.
+func hasReturning(d core.Dialect, text string) (bool, error) {
+	all, err := tokens(d, text)
+	return slices.ContainsFunc(all, func(t token) bool {
+		return t.kind == word && t.depth == 0 && t.text == "RETURNING"
+	}), err
+}
+
 // endOfQuoted returns the end of the literal or name that begins at i, -1 if it does not end.
-func endOfQuoted(text string, i int) int {
+func endOfQuoted(text string, i int, escapes bool) int {
 	q := text[i]
+	if q == '[' {
+		q = ']'
+	}
 	for i++; i < len(text); i++ {
 		switch {
-		case text[i] == '\\' && q != '`':
+		case text[i] == '\\' && escapes:
 			i++
 		case text[i] == q && i+1 < len(text) && text[i+1] == q:
 			i++
@@ -142,7 +165,7 @@ type change struct {
 // parseChange splits an UPDATE or a DELETE FROM.
 func parseChange(op core.Op, text string, args []any) (c change, err error) {
 	text = strings.TrimRight(strings.TrimSpace(text), ";")
-	all, err := tokens(text)
+	all, err := tokens(core.MySQL, text)
 	if err != nil {
 		return c, err
 	}
@@ -256,7 +279,7 @@ func assignments(all []token, text string, args []any, end token) (map[string]pi
 // reads what is stored there only if it locks too: else it would read the snapshot, and the
 // statement, which reads what is stored, would change other rows.
 func twice(p piece) (piece, error) {
-	all, err := tokens(p.text)
+	all, err := tokens(core.MySQL, p.text)
 	if err != nil {
 		return p, err
 	}

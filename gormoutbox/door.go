@@ -38,6 +38,7 @@ type statement struct {
 	session *gorm.DB // a session in the transaction
 	capture *capture.Capture
 	replays []func() // end the replays of rows
+	late    error    // why events could not be written; nothing is recorded yet
 }
 
 type statementKey struct {
@@ -54,6 +55,9 @@ func (o *Outbox) through(op core.Op, send func(*gorm.DB)) func(*gorm.DB) {
 			_ = db.AddError(err)
 		case s == nil:
 			send(db)
+		case s.late != nil:
+			send(db)
+			db.Statement.Settings.Store(statementKey{o, db.Statement}, s)
 		default:
 			s.send(send)
 		}
@@ -82,7 +86,12 @@ func (o *Outbox) watch(db *gorm.DB, op core.Op) (*statement, error) {
 	}
 	tx, err := trackedTx(stmt.Context, db)
 	if err != nil {
-		return nil, adapter.CausesEvents(op, stmt.Schema.Table, err)
+		err = adapter.CausesEvents(op, stmt.Schema.Table, err)
+		if s.mappers == nil && !s.pending() {
+			s.late = err // an association may record on the model later; most never do
+			return s, nil
+		}
+		return nil, err
 	}
 	var ok bool
 	if s.tx, ok = tx.(capture.Tx); !ok {
@@ -90,6 +99,13 @@ func (o *Outbox) watch(db *gorm.DB, op core.Op) (*statement, error) {
 	}
 	s.session = db.Session(&gorm.Session{NewDB: true, Context: stmt.Context})
 	return s, nil
+}
+
+// pending reports whether a watched model has recorded events.
+func (s *statement) pending() bool {
+	return slices.ContainsFunc(s.models, func(m capture.Model) bool {
+		return m.Recorder != nil && len(m.Recorder.Recorded()) > 0
+	})
 }
 
 // collect finds the models whose recorded events may go out with the statement.
@@ -180,11 +196,17 @@ func (s *statement) publish(events []core.Event) error {
 // tellRecorded reports what hooks and associations have recorded since the statement was sent.
 func (o *Outbox) tellRecorded(db *gorm.DB) {
 	v, ok := db.Statement.Settings.LoadAndDelete(statementKey{o, db.Statement})
-	if !ok {
+	s, _ := v.(*statement)
+	if !ok || s.late != nil {
 		o.observe(db) // a captured statement was observed by its door
+	}
+	if !ok || db.Error != nil {
 		return
 	}
-	if db.Error != nil {
+	if s.late != nil {
+		if s.pending() {
+			_ = db.AddError(s.late)
+		}
 		return
 	}
 	returned := false
@@ -193,7 +215,6 @@ func (o *Outbox) tellRecorded(db *gorm.DB) {
 			rollBackOwn(db)
 		}
 	}()
-	s := v.(*statement)
 	if err := s.capture.TellRecorded(s.publish); err != nil {
 		_ = db.AddError(err)
 	}

@@ -16,7 +16,8 @@ import (
 // They are sent after the commit. A nil tx stands for the one that ctx carries (see FromContext).
 // tx must have exactly one plugin, under any name. With several plugins, call the method of one of
 // them. Errors are those of core.Outbox.Publish. Outside a transaction the error is
-// core.ErrNoTransaction, and nothing was written. After an error roll the transaction back.
+// core.ErrNoTransaction, and nothing was written. After an error roll the transaction back. In a dry
+// run nothing is written, and the result is nil.
 func Publish(ctx context.Context, tx *gorm.DB, events ...core.Event) error {
 	if tx == nil {
 		var err error
@@ -45,6 +46,9 @@ func (o *Outbox) Publish(ctx context.Context, tx *gorm.DB, events ...core.Event)
 	if tx.Error != nil {
 		return tx.Error
 	}
+	if isDryRun(tx) { // a hook of the statement must not fail it
+		return nil
+	}
 	own, err := TxOf(ctx, tx)
 	if err != nil {
 		return err
@@ -56,10 +60,14 @@ func (o *Outbox) Publish(ctx context.Context, tx *gorm.DB, events ...core.Event)
 // around this call, is rolled back, or if the outcome is unknown; see sqltx.AfterCommit for the
 // limits of fn. tx may be that of a model's own hook. Outside a transaction the error is
 // core.ErrNoTransaction, and in an untracked one core.ErrUntracked; fn then never runs. AfterCommit
-// works without the plugin too if the pool was opened with sqltx.Connector.
+// works without the plugin too if the pool was opened with sqltx.Connector. In a dry run fn never
+// runs, and the result is nil.
 func AfterCommit(ctx context.Context, tx *gorm.DB, fn func()) error {
 	if tx != nil && tx.Error != nil {
 		return tx.Error
+	}
+	if isDryRun(tx) {
+		return nil
 	}
 	t, err := TxOf(ctx, tx)
 	if err != nil {
@@ -67,6 +75,9 @@ func AfterCommit(ctx context.Context, tx *gorm.DB, fn func()) error {
 	}
 	return sqltx.AfterCommit(t, fn)
 }
+
+// isDryRun reports whether db only builds statements. It may have a live transaction all the same.
+func isDryRun(db *gorm.DB) bool { return db != nil && db.Config != nil && db.DryRun }
 
 func pluginOf(db *gorm.DB) (*Outbox, error) {
 	if db == nil || db.Config == nil {
@@ -88,13 +99,18 @@ func pluginOf(db *gorm.DB) (*Outbox, error) {
 	return found, nil
 }
 
+var errDryRun = fmt.Errorf("%w: the *gorm.DB is that of a dry run, which writes nothing", core.ErrNoTransaction)
+
 // TxOf returns the transaction of tx, for core.Outbox.Publish and other packages. Without a
 // transaction it returns an error wrapping core.ErrNoTransaction. It works with and without the
 // plugin. A transaction that neither the plugin nor sqltx.Connector has begun is not tracked, and
-// costs what sqltx.TxOf says.
+// costs what sqltx.TxOf says. A dry run counts as without a transaction.
 func TxOf(ctx context.Context, tx *gorm.DB) (core.Tx, error) {
 	if tx == nil || tx.Config == nil || tx.Statement == nil {
 		return nil, fmt.Errorf("%w: the *gorm.DB is nil", core.ErrNoTransaction)
+	}
+	if isDryRun(tx) {
+		return nil, errDryRun
 	}
 	conn, _ := unprepared(tx.Statement.ConnPool) // a statement cache would prepare the probe
 	if t, ok := conn.(*txPool); ok && t != nil {

@@ -17,7 +17,8 @@ import (
 // in db.Transaction: FromContext returns the transaction. Within a transaction of the same database
 // the function runs in a savepoint, also when it was begun with another *gorm.DB on the same
 // *sql.DB. If that transaction is over, the error wraps core.ErrNoTransaction. If the context
-// carries a transaction of the pool that is not one of GORM, it wraps core.ErrOtherTransactor.
+// carries a transaction of the pool that is not one of GORM, it wraps core.ErrOtherTransactor. If
+// db is that of a dry run, it wraps core.ErrNoTransaction, and the function does not run.
 //
 // RunInTx returns nil only if the transaction is known to have committed. If the database has
 // rolled the transaction back and the function ignored the error (a deadlock, or a violated
@@ -44,7 +45,8 @@ func FromContext(ctx context.Context) (*gorm.DB, error) {
 // Context returns ctx with the transaction of tx in it, for code that looks for the transaction
 // there: a Watermill bus or publisher on the outbox, a Transactor. If the plugin is in use, the
 // context of tx in a model's own hooks (tx.Statement.Context) has it already. Outside a transaction
-// the result is ctx, so that a publisher of an outbox returns core.ErrNoTransaction.
+// and in a dry run the result is ctx, so that a publisher of an outbox returns
+// core.ErrNoTransaction.
 //
 //	err := db.Transaction(func(tx *gorm.DB) error {
 //		...
@@ -81,6 +83,9 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 	}
 	if fn == nil {
 		return errors.New("outbox: RunInTx was given a nil function")
+	}
+	if isDryRun(r.db) {
+		return errDryRun
 	}
 	if _, ok := core.TxFromContext(ctx); ok {
 		if outer, ok := ctx.Value(ctxKey{}).(*gorm.DB); ok && r.samePool(outer) {

@@ -33,34 +33,58 @@ func (g *gormEnv) names(t *testing.T) (names []string) {
 	return names
 }
 
-// With DO NOTHING it is not known which models of a batch were stored. If they have recorded
-// events, the statement is refused, and the events stay recorded.
+// With DO NOTHING and generated keys it is not known which models of a batch were stored, unless all
+// of them were. If they have recorded events, the transaction does not commit, and the events stay
+// recorded.
 func TestGORMBatchDoNothingWithRecordedEvents(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		batch := []*gOrder{newOrder("a"), newOrder("b")}
-		err := g.Clauses(clause.OnConflict{DoNothing: true}).Create(&batch).Error
-		if g.db.Dialect == core.MySQL { // the only unique key is generated, so every row is new
-			fixture.NoError(t, err)
-			g.wantRows(t, "a", "b")
+		batch[1].Version = 1
+		skip := clause.OnConflict{DoNothing: true}
+		fixture.NoError(t, g.Clauses(skip).Create(&batch).Error)
+		fixture.SameSet(t, "events", g.Events(t), []string{"a 1", "b 2"})
+		if g.db.Dialect == core.MySQL {
+			t.Log("MySQL numbers the rows that it inserts: tested by the capture suite")
 			return
 		}
-		fixture.WantError(t, err, core.ErrNoAggregateID)
-		g.WantCount(t, "g_orders", 0)
+		fixture.NoError(t, g.Exec("CREATE UNIQUE INDEX g_orders_status ON g_orders (status, version)").Error)
+		batch = []*gOrder{newOrder("c"), newOrder("d")}
+		batch[0].Version = 7
+		fixture.WantError(t, g.Transaction(func(tx *gorm.DB) error {
+			fixture.WantError(t, tx.Clauses(skip).Create(&batch).Error, core.ErrNoAggregateID)
+			return nil
+		}), core.ErrNoAggregateID)
+		g.WantCount(t, "g_orders", 2)
 		fixture.Must(t, len(batch[0].Recorded()) == 1, "the event is gone")
-		g.wantRows(t)
+		g.wantRows(t, "a", "b")
 	})
 }
 
-// With OR, the key no longer limits the rows.
+// With OR, the key no longer limits the rows. What GORM changes then is told.
 func TestGORMOrAmongConditions(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		all := products(t, g, "a", "b")
-		mapProducts(g)
-		fixture.WantError(t, g.Model(&all[0]).Where("name = ?", "x").Or("name = ?", "b").Update("stock", 9).Error,
-			core.ErrNoAggregateID)
-		g.wantRows(t)
+		o, other := &gOrder{Status: "new"}, &gOrder{Status: "other"}
+		fixture.NoError(t, g.Create([]*gOrder{o, other}).Error)
+		gormoutbox.On(g.ob, func(op core.Op, o *gOrder) []core.Event { return []core.Event{{Type: o.Status}} })
+		update := func(tx *gorm.DB, o *gOrder) *gorm.DB { // WHERE status = 'other' OR status = 'x' AND id = 1
+			return tx.Model(o).Where("status = ?", "other").Or("status = ?", "x").Update("version", 9)
+		}
+		tx := update(g.DB, o)
+		fixture.NoError(t, tx.Error)
+		fixture.Check(t, tx.RowsAffected == 1, "%d rows affected, want 1", tx.RowsAffected)
+		fixture.SameSet(t, "events", g.Events(t), []string{"other 2"})
+
+		o.Record(fixture.Happened{Name: "of.another.row"})
+		fixture.WantError(t, g.Transaction(func(tx *gorm.DB) error {
+			fixture.WantError(t, update(tx, o).Error, core.ErrNoAggregateID)
+			return nil
+		}), core.ErrNoAggregateID)
+		fixture.Must(t, len(o.Recorded()) == 1, "the event is gone")
+		other.Record(fixture.Happened{Name: "of.its.row"})
+		fixture.NoError(t, update(g.DB, other).Error)
+		fixture.SameSet(t, "events", g.Events(t), []string{"other 2", "other 2", "of.its.row 2"})
 	})
 }
 
@@ -76,9 +100,9 @@ func TestGORMUpdateWithPartOfAKey(t *testing.T) {
 		fixture.NoError(t, g.AutoMigrate(&part{}))
 		fixture.NoError(t, g.Create(&[]part{{Shop: "paris"}, {Shop: "paris", No: 3}}).Error)
 		gormoutbox.On(g.ob, func(core.Op, *part) []core.Event { return []core.Event{fixture.Event("changed")} })
-		fixture.WantError(t, g.Model(&part{Shop: "paris"}).Update("n", 1).Error, core.ErrNoAggregateID)
+		fixture.NoError(t, g.Model(&part{Shop: "paris"}).Update("n", 1).Error)
 		fixture.NoError(t, g.Model(&part{Shop: "paris", No: 3}).Update("n", 1).Error)
-		fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"), []string{"paris,3"})
+		fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"), []string{"paris,0", "paris,3", "paris,3"})
 	})
 }
 
@@ -111,23 +135,24 @@ func TestGORMUnchangedRow(t *testing.T) {
 	})
 }
 
-// A value that the database computes is not in the model.
+// A value that the database computes is not in the model. The function sees the row.
 func TestGORMExpressions(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		p := &products(t, g, "p")[0]
-		mapProducts(g)
+		mapRows(g)
 		plus := gorm.Expr("stock + ?", 1)
-		fixture.WantError(t, g.Model(p).Update("stock", plus).Error, core.ErrNoAggregateID)
-		fixture.WantError(t, g.Model(p).UpdateColumns(map[string]any{"Stock": plus}).Error, core.ErrNoAggregateID)
+		fixture.NoError(t, g.Model(p).Update("stock", plus).Error)
+		fixture.NoError(t, g.Model(p).UpdateColumns(map[string]any{"Stock": plus}).Error)
 		// GORM cannot write the new stock into a model that is passed by value.
-		fixture.WantError(t, g.Model(*p).Update("stock", 5).Error, core.ErrNoAggregateID)
-		fixture.WantError(t, g.Clauses(clause.OnConflict{
+		fixture.NoError(t, g.Model(*p).Update("stock", 5).Error)
+		fixture.NoError(t, g.Clauses(clause.OnConflict{
 			Columns:   []clause.Column{{Name: "id"}},
 			DoUpdates: clause.Assignments(map[string]any{"stock": gorm.Expr("g_products.stock + 1")}),
 		}).
-			Create(&gProduct{ID: p.ID, Name: "p"}).Error, core.ErrNoAggregateID)
-		g.wantRows(t)
+			Create(&gProduct{ID: p.ID, Name: "p"}).Error)
+		g.wantRows(t, "p.2.update", "p.3.update", "p.5.update", "p.6.upsert")
+		fixture.NoError(t, g.Exec("DELETE FROM outbox_event").Error)
 		o := newOrder("counted")
 		fixture.NoError(t, g.Create(o).Error)
 		o.Record(fixture.Happened{Name: "recorded"}) // a recorded event does not depend on the row
@@ -138,28 +163,28 @@ func TestGORMExpressions(t *testing.T) {
 		}
 		fixture.NoError(t,
 			g.Model(p).Clauses(clause.Returning{Columns: []clause.Column{{Name: "stock"}}}).Update("stock", plus).Error)
-		g.wantRows(t, "counted", "recorded", "product.p.update")
-		g.wantStock(t, "product.p.update", 2)
+		g.wantRows(t, "counted", "recorded", "p.7.update")
+		fixture.Must(t, p.Stock == 7, "RETURNING gave the stock %d, want 7", p.Stock)
 	})
 }
 
-// wantStock compares the payload of the only event of a type with the row.
-func (g *gormEnv) wantStock(t *testing.T, typ string, want int) {
-	t.Helper()
-	var payload string
-	fixture.NoError(t, g.Plain.QueryRowContext(t.Context(), "SELECT payload FROM outbox_event WHERE event_type = '"+typ+
-		"'").Scan(&payload))
-	wantJSON(t, payload, "Stock", float64(want))
-}
-
-// A condition of several lines stays one condition. GORM's own text would change rows of other
-// keys, and report only the model's.
+// GORM does not see the OR in a condition of several lines, and binds it as SQL does. The rows that
+// it changes are told, whatever their key.
 func TestGORMConditionOfSeveralLines(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		all := products(t, g, "a", "b", "c")
 		fixture.NoError(t, g.Exec("UPDATE g_products SET stock = 90 WHERE id = 3").Error)
-		mapProducts(g)
+		gormoutbox.On(g.ob, func(core.Op, *gProduct) []core.Event { return []core.Event{fixture.Event("told")} })
+		told := func(what string, tx *gorm.DB, rows string) {
+			t.Helper()
+			fixture.NoError(t, tx.Error)
+			var ids []string
+			fixture.NoError(t, g.Raw("SELECT id FROM g_products WHERE "+rows+" ORDER BY id").Scan(&ids).Error)
+			fixture.SameSet(t, fmt.Sprintf("rows that %q changed", what), g.Column(t, "aggregate_id"), ids)
+			fixture.Check(t, tx.RowsAffected == int64(len(ids)), "%d rows affected, want %d", tx.RowsAffected, len(ids))
+			fixture.NoError(t, g.Exec("DELETE FROM outbox_event").Error)
+		}
 		names := 0
 		for _, condition := range []string{
 			"stock = 90\nOR\nstock = 1", "stock = 90\tor stock = 1 -- either",
@@ -167,20 +192,15 @@ func TestGORMConditionOfSeveralLines(t *testing.T) {
 		} {
 			for _, model := range []any{&gProduct{ID: 1}, &all[0]} {
 				names++ // MariaDB counts only rows that had other values
-				tx := g.Model(model).Where(condition).Update("name", fmt.Sprint("changed", names))
-				fixture.NoError(t, tx.Error)
-				fixture.Check(t, tx.RowsAffected == 1, "%q changed %d rows, want 1", condition, tx.RowsAffected)
+				name := fmt.Sprint("changed", names)
+				told(condition, g.Model(model).Where(condition).Update("name", name), "name = '"+name+"'")
 			}
 		}
-		fixture.NoError(t, g.Unscoped().Where("stock = 90\nOR stock = 1").Delete(&all[1]).Error)
-		fixture.SameSet(t, "products", g.names(t), []string{"changed6", "c"})
-		var others int64
-		fixture.NoError(t, g.Table("outbox_event").Where("aggregate_id = '3'").Count(&others).Error)
-		fixture.Check(t, others == 0, "%d events of a row that nobody changed", others)
+		told("delete", g.Where("stock = 90\nOR stock = 1").Delete(&all[1]), "deleted_at IS NOT NULL")
 	})
 }
 
-// Updates with a model stores no zero values. With ResolveRows the function sees the stored row.
+// Updates with a model stores no zero values. The function sees the stored row.
 func TestGORMUpdatesLeavesZerosOut(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {

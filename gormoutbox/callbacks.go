@@ -149,7 +149,7 @@ type beganKey struct{ ob *Outbox }
 func (o *Outbox) begin(db *gorm.DB) {
 	stmt := db.Statement
 	has, err := o.hasRecorder(stmt.Schema)
-	if err != nil || inTransaction(stmt.ConnPool) || !has && !o.maps(stmt) && !hooksMayRecord(stmt) {
+	if err != nil || inTransaction(stmt.ConnPool) || ended(stmt) || !has && !o.maps(stmt) && !hooksMayRecord(stmt) {
 		return
 	}
 	o.wrapStatement(db)
@@ -164,6 +164,10 @@ func (o *Outbox) begin(db *gorm.DB) {
 		conn.own = true
 	}
 }
+
+// ended reports that the context of a statement has ended. Then nothing is sent, and the statement
+// fails by itself.
+func ended(stmt *gorm.Statement) bool { return stmt.Context.Err() != nil }
 
 // leave ends a transaction that begin has begun.
 func (o *Outbox) leave(db *gorm.DB) {

@@ -67,7 +67,7 @@ func (o *Outbox) through(op core.Op, send func(*gorm.DB)) func(*gorm.DB) {
 // watch returns what is to be captured of a statement, nil if it can cause no events.
 func (o *Outbox) watch(db *gorm.DB, op core.Op) (*statement, error) {
 	stmt := db.Statement
-	if db.Error != nil || db.DryRun || stmt.Schema == nil {
+	if db.Error != nil || db.DryRun || stmt.Schema == nil || ended(stmt) && !inTransaction(stmt.ConnPool) {
 		return nil, nil
 	}
 	has, err := o.hasRecorder(stmt.Schema)

@@ -1,6 +1,7 @@
 package truth_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -86,19 +87,17 @@ func several[T any](d *draw, one func() *T) []*T {
 }
 
 // record records an event on a model.
-func record(d *draw, c *gormCall, m *gRecord) {
+func record(d *draw, c *gormCall, m *gRecord) *recording {
 	typ := fmt.Sprintf("recorded.%d", d.Uint64())
 	m.Record(fixture.Event(typ))
 	id := m.ID
-	c.recs = append(c.recs, &recording{
+	r := &recording{
 		typ: typ, table: "records", left: func() int { return len(m.Recorded()) },
-		key: func() string {
-			if id == 0 {
-				return fmt.Sprint(m.ID)
-			}
-			return fmt.Sprint(id)
-		},
-	})
+		key: func() string { return fmt.Sprint(cmp.Or(id, m.ID)) }, // a key of zero is generated
+	}
+	c.recs = append(c.recs, r)
+	c.code += " // with a recorded event"
+	return r
 }
 
 func (d *draw) record() *gRecord {
@@ -371,7 +370,7 @@ func gormUpdates() []kind[*gorm.DB] {
 		// MariaDB has no UPDATE with RETURNING, and GORM sends it nevertheless.
 		{name: "update returning into a slice", idle: "mariadb", draw: func(d *draw) gormCall {
 			var all []gChild
-			w, q := d.condition(), d.qty()
+			w, q := d.uncommented(), d.qty()
 			return statement(code(`db.Model(&all).Clauses(clause.Returning{}).Where(%s).Update("qty", %s)`, w, q),
 				func(db *gorm.DB) *gorm.DB {
 					res := db.Model(&all).Clauses(clause.Returning{}).Where(w.text, w.args...).Update("qty", q)
@@ -439,7 +438,7 @@ func gormDeletes() []kind[*gorm.DB] {
 		{name: "delete where k", draw: func(d *draw) gormCall { return remove(&gChild{}, d.condition()) }},
 		{name: "delete returning", draw: func(d *draw) gormCall {
 			var all []gChild
-			w := d.condition()
+			w := d.uncommented()
 			return statement(code("db.Clauses(clause.Returning{}).Where(%s).Delete(&all)", w), func(db *gorm.DB) *gorm.DB {
 				res := db.Clauses(clause.Returning{}).Where(w.text, w.args...).Delete(&all)
 				sorted(all)
@@ -582,7 +581,6 @@ func gormRecorded() []kind[*gorm.DB] {
 		for _, m := range all {
 			if !d.one(4) {
 				record(d, &c, m)
-				c.code += " // with a recorded event"
 			}
 		}
 		return c
@@ -608,6 +606,30 @@ func gormRecorded() []kind[*gorm.DB] {
 			return with(d, statement(code("db.Clauses(%s).Create(%s)", raw(text), m), func(db *gorm.DB) *gorm.DB {
 				return db.Clauses(conflict).Create(m)
 			}, m), m)
+		}},
+		{name: "r do nothing, a batch", draw: func(d *draw) gormCall {
+			all := several(d, d.record)
+			if d.one(3) {
+				for _, m := range all {
+					m.ID = 0
+				}
+			}
+			c := statement(code("db.Clauses(clause.OnConflict{DoNothing: true}).Create(%s)", all),
+				func(db *gorm.DB) *gorm.DB {
+					return db.Clauses(clause.OnConflict{DoNothing: true}).Create(all)
+				}, all)
+			if d.dialect == core.MySQL {
+				c.refusable = "batches on MariaDB and MySQL"
+			}
+			return with(d, c, all...)
+		}},
+		{name: "r key change", draw: func(d *draw) gormCall {
+			m, id := d.record(), d.id()
+			c := statement(code(`db.Model(%s).Update("id", %s)`, m, id), func(db *gorm.DB) *gorm.DB {
+				return db.Model(m).Update("id", id)
+			}, m)
+			record(d, &c, m).key = func() string { return fmt.Sprint(id) }
+			return c
 		}},
 		{name: "r save", draw: func(d *draw) gormCall {
 			m := d.record()

@@ -227,3 +227,10 @@ func (d *draw) condition() condition {
 		return condition{"1 = 1", nil}
 	}
 }
+
+// uncommented is a condition without a comment, which would hide what the ORM writes behind it.
+func (d *draw) uncommented() condition {
+	c := d.condition()
+	c.text, _, _ = strings.Cut(c.text, " --")
+	return c
+}

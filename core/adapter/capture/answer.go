@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"io"
 	"reflect"
 	"slices"
@@ -22,7 +21,12 @@ type Answer struct {
 // ReadAll reads rows to their end and closes them. After an error the result has the rows before
 // it.
 func ReadAll(rows *sql.Rows) (_ *Answer, err error) {
-	defer func() { err = errors.Join(err, rows.Close()) }()
+	defer func() {
+		// ORMs look at the driver's own error, so it is not wrapped.
+		if cerr := rows.Close(); err == nil {
+			err = cerr
+		}
+	}()
 	names, err := rows.Columns()
 	if err != nil {
 		return &Answer{}, err

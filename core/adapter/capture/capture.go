@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,6 +27,8 @@ type Capture struct {
 	lift func() // takes the refusal of COMMIT back; nil when there is none
 
 	ended     bool                 // the context had ended before, so that nothing was sent
+	params    int                  // of the text
+	returns   bool                 // the text has a RETURNING, if the ORM says so
 	sent      bool                 // the statement was executed
 	rows      []row                // in the order in which the database named them
 	unordered bool                 // that is not the order of the models
@@ -77,6 +80,10 @@ func (c *Capture) refuse(err error) {
 // Exec executes a statement that returns no rows to the ORM. RowsAffected of the result is what it
 // would be without the capture.
 func (c *Capture) Exec(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
+	c.ended = ctx.Err() != nil
+	if c.read(text, args); c.params != len(args) && c.tx.Dialect() != core.SQLite {
+		return c.unread(s.Send(ctx, text, args))
+	}
 	if c.tx.Dialect() == core.MySQL {
 		return c.execMySQL(ctx, s, text, args)
 	}
@@ -94,14 +101,56 @@ func (c *Capture) execReturning(ctx context.Context, s Session, text string, arg
 // Query executes a statement with a RETURNING of its own, and returns the rows of that. After an
 // error it returns the rows before the error.
 func (c *Capture) Query(ctx context.Context, s Session, text string, args []any) (*Answer, error) {
-	if c.tx.Dialect() == core.MySQL {
-		return c.queryMySQL(ctx, s, text, args)
+	c.ended = ctx.Err() != nil
+	c.read(text, args)
+	var a *Answer
+	var err error
+	switch {
+	case c.params != len(args) && c.tx.Dialect() != core.SQLite:
+		if a, err = s.Ask(ctx, text, args); err == nil {
+			err = c.unreadable()
+		} else {
+			c.release()
+		}
+	case !c.returns: // a comment hides it
+		_, err = c.returning(ctx, s, text, args, "\nRETURNING ")
+	case c.tx.Dialect() == core.MySQL:
+		a, err = c.queryMySQL(ctx, s, text, args)
+	default:
+		a, err = c.returning(ctx, s, text, args, "\n, ")
 	}
-	if has, err := hasReturning(c.tx.Dialect(), text); err == nil && !has { // a comment hides it
-		_, err := c.returning(ctx, s, text, args, "\nRETURNING ")
-		return &Answer{Columns: []string{}}, err
+	if a == nil {
+		a = &Answer{Columns: []string{}}
 	}
-	return c.returning(ctx, s, text, args, "\n, ")
+	return a, err
+}
+
+// read finds out how many parameters a text has, and whether a RETURNING counts. The ORM is
+// believed unless a comment may hide something.
+func (c *Capture) read(text string, args []any) {
+	c.params, c.returns = len(args), true
+	if !strings.Contains(text, "--") && !strings.Contains(text, "/*") && !strings.Contains(text, "#") {
+		return
+	}
+	if all, err := tokens(c.tx.Dialect(), text); err == nil {
+		c.params, c.returns = countParams(all), hasReturning(all)
+	}
+}
+
+// unread is the result of a statement with more arguments than parameters. It was sent as it is,
+// for the error of its driver.
+func (c *Capture) unread(res sql.Result, err error) (sql.Result, error) {
+	if err == nil {
+		return res, c.unreadable()
+	}
+	c.release()
+	return res, err
+}
+
+func (c *Capture) unreadable() error {
+	err := fmt.Errorf("%w: %s of %s has more arguments than parameters", core.ErrNoAggregateID, c.st.Op, c.st.Of)
+	c.refuse(err)
+	return err
 }
 
 // failed lets the transaction commit again if the statement has done nothing.
@@ -114,13 +163,13 @@ func (c *Capture) failed(err error) {
 // returning executes a statement with more columns in its RETURNING, and returns the columns that
 // it had without them.
 func (c *Capture) returning(ctx context.Context, s Session, text string, args []any, with string) (*Answer, error) {
-	bits, bitArgs := c.bits(len(args))
+	bits, bitArgs := c.bits(c.params)
 	columns := c.st.Columns
 	if bits != "" {
 		columns = append(columns[:len(columns):len(columns)], bits)
+		args = slices.Insert(slices.Clone(args), c.params, bitArgs...)
 	}
-	c.ended = ctx.Err() != nil
-	a, err := s.Ask(ctx, text+with+strings.Join(columns, ", "), append(args[:len(args):len(args)], bitArgs...))
+	a, err := s.Ask(ctx, text+with+strings.Join(columns, ", "), args)
 	if err != nil {
 		c.failed(err)
 		if a == nil || len(a.Columns) < len(columns) {

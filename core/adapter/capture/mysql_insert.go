@@ -156,7 +156,6 @@ func (p piece) value() (any, error) {
 
 // execMySQL executes a statement on MySQL or MariaDB.
 func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
-	c.ended = ctx.Err() != nil
 	mariaDB, err := c.on.isMariaDB(context.WithoutCancel(ctx), s)
 	if err != nil {
 		c.release()
@@ -189,7 +188,6 @@ func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []
 
 // queryMySQL executes a statement of MariaDB that has a RETURNING.
 func (c *Capture) queryMySQL(ctx context.Context, s Session, text string, args []any) (*Answer, error) {
-	c.ended = ctx.Err() != nil
 	switch {
 	case c.st.Op == core.OpUpdate: // MariaDB has no such statement, and says so
 		a, err := s.Ask(ctx, text, args)
@@ -382,10 +380,33 @@ func (c *Capture) nameInserted(ctx context.Context, s Session, table string, key
 	if err := c.readBack(ctx, s, table, keys, upsert); err != nil {
 		return err
 	}
-	if len(c.rows) != len(distinct) {
-		return c.missing(len(distinct))
+	if len(c.rows) == len(distinct) {
+		return nil
 	}
-	return nil
+	if upsert { // the database may take two texts for one key
+		if all, err := c.allThere(ctx, s, table, keys); all || err != nil {
+			return err
+		}
+	}
+	return c.missing(len(distinct))
+}
+
+// allThere reports whether each key has a row.
+func (c *Capture) allThere(ctx context.Context, s Session, table string, keys [][]any) (bool, error) {
+	for part := range slices.Chunk(keys, partOfKeys) {
+		var exists []string
+		var args []any
+		for _, key := range part {
+			in, inArgs := c.in([][]any{key})
+			exists = append(exists, "EXISTS (SELECT 1 FROM "+table+" WHERE "+in+")")
+			args = append(args, inArgs...)
+		}
+		a, err := s.Read(ctx, "SELECT "+strings.Join(exists, " AND "), args)
+		if err != nil || textOf(a.Rows[0][0]) != "1" {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // upsertedOne executes an INSERT of one row with ON DUPLICATE KEY UPDATE. The statement notes in

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -74,7 +75,7 @@ func tokens(d core.Dialect, text string) (all []token, err error) {
 				return nil, errText
 			}
 			i += n + 2*len(tag)
-		case c == '?':
+		case c == '?' && d != core.Postgres:
 			t.kind = param
 			params++
 			i++
@@ -112,13 +113,11 @@ func tokens(d core.Dialect, text string) (all []token, err error) {
 
 var dollarQuoted = regexp.MustCompile(`^\$([A-Za-z_]\w*)?\$`)
 
-// hasReturning reports whether a text has a RETURNING that counts: not one in a comment or a
-// subquery.
-func hasReturning(d core.Dialect, text string) (bool, error) {
-	all, err := tokens(d, text)
+// hasReturning reports whether a statement has a RETURNING that is not that of a subquery.
+func hasReturning(all []token) bool {
 	return slices.ContainsFunc(all, func(t token) bool {
 		return t.kind == word && t.depth == 0 && t.text == "RETURNING"
-	}), err
+	})
 }
 
 // endOfQuoted returns the end of the literal or name that begins at i, -1 if it does not end.
@@ -238,11 +237,17 @@ func parseChange(op core.Op, text string, args []any) (c change, err error) {
 	return c, nil
 }
 
+// countParams returns the number of parameters: of ?, or the highest of $1, $2.
 func countParams(all []token) int {
 	n := 0
 	for _, t := range all {
-		if t.kind == param {
+		switch {
+		case t.kind == param:
 			n++
+		case t.kind == word && t.text[0] == '$':
+			if no, err := strconv.Atoi(t.text[1:]); err == nil {
+				n = max(n, no)
+			}
 		}
 	}
 	return n

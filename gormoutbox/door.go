@@ -33,6 +33,7 @@ type statement struct {
 	db      *gorm.DB
 	op      core.Op
 	mappers []adapter.Mapper
+	named   bool // not only OnAll asks for the model
 	models  []capture.Model
 	tx      capture.Tx
 	session *gorm.DB // a session in the transaction
@@ -75,7 +76,7 @@ func (o *Outbox) watch(db *gorm.DB, op core.Op) (*statement, error) {
 		return nil, err
 	}
 	s := &statement{ob: o, db: db, op: op}
-	s.mappers, _ = o.own.Mappers.Of(stmt.Schema.ModelType)
+	s.mappers, s.named = o.own.Mappers.For(stmt.Schema.ModelType)
 	if has {
 		if err := s.collect(); err != nil {
 			return nil, err
@@ -316,6 +317,9 @@ func (s *statement) begin(returns bool) {
 	var names []string
 	st.Columns, names, st.Keys = s.columns()
 	st.Scan = func(rows *capture.Answer) ([]reflect.Value, error) { return s.scan(rows, names) }
+	if !s.named && len(s.models) == 0 {
+		st.LeftOut = s.ob.own.LeftOut(stmt.Context, stmt.Schema.ModelType, stmt.Schema.Table)
+	}
 	if f := stmt.Schema.PrioritizedPrimaryField; f != nil {
 		st.Counted = f.AutoIncrement
 	}

@@ -31,6 +31,16 @@ func OnContext[T any](
 	adapter.OnContext(ob.mappers(), fn)
 }
 
+// OnAll is OnContext for every model whose statements GORM sends, also for those first seen later. fn
+// gets a pointer to the model's type. except names models that are passed over, such as
+// &AuditLog{}. If the database cannot name the rows of a type, because it has no primary key, the
+// type is left out, and one warning is logged.
+func OnAll(
+	ob *Outbox, fn func(ctx context.Context, op core.Op, model any) ([]core.Event, error), except ...any,
+) {
+	adapter.OnAll(ob.mappers(), fn, except...)
+}
+
 func (o *Outbox) mappers() *adapter.Mappers {
 	if o == nil || o.own == nil {
 		return nil

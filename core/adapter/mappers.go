@@ -15,13 +15,27 @@ import (
 // type that it was registered for.
 type Mapper func(ctx context.Context, op core.Op, model any) ([]core.Event, error)
 
-// Mappers keeps the On functions of an outbox by type of model. The zero value is ready for use. It
-// is safe for use by several goroutines.
+// Mappers keeps the On functions of an outbox, in the order of registration. The zero value is ready
+// for use. It is safe for use by several goroutines.
 type Mappers struct {
 	mu      sync.RWMutex
-	byType  map[reflect.Type][]Mapper
+	all     []mapper
+	byType  map[reflect.Type]mapped // made when a type is asked for
 	resolve map[reflect.Type]bool
 	err     error
+}
+
+// mapper is one registration.
+type mapper struct {
+	of     reflect.Type // nil: every type but those of except
+	except []reflect.Type
+	fn     Mapper
+}
+
+// mapped are the functions of one type.
+type mapped struct {
+	fns   []Mapper
+	named bool // one of them was registered for this type itself
 }
 
 // OnOption changes how On and OnContext of an adapter register a function. ResolveRows of the
@@ -68,20 +82,51 @@ func OnContext[T any](
 	case typ.Kind() != reflect.Struct:
 		m.Fail(fmt.Errorf("outbox: On[%s]: the type must be the model's struct", typ))
 	default:
-		m.add(typ, Resolves(options), func(ctx context.Context, op core.Op, model any) ([]core.Event, error) {
+		if Resolves(options) {
+			m.mu.Lock()
+			if m.resolve == nil {
+				m.resolve = map[reflect.Type]bool{}
+			}
+			m.resolve[typ] = true
+			m.mu.Unlock()
+		}
+		m.add(mapper{of: typ, fn: func(ctx context.Context, op core.Op, model any) ([]core.Event, error) {
 			return fn(ctx, op, model.(*T))
-		})
+		}})
 	}
 }
 
-func (m *Mappers) add(t reflect.Type, resolve bool, fn Mapper) {
+// OnAll registers fn for models of every type except those of the models in except. fn gets a
+// pointer to a model, as an On function of its type would.
+func OnAll(
+	m *Mappers, fn func(ctx context.Context, op core.Op, model any) ([]core.Event, error), except ...any,
+) {
+	if m == nil {
+		return
+	}
+	if fn == nil {
+		m.Fail(errors.New("outbox: OnAll was given a nil function"))
+		return
+	}
+	one := mapper{fn: fn}
+	for _, model := range except {
+		t := reflect.TypeOf(model)
+		for t != nil && t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t == nil || t.Kind() != reflect.Struct {
+			m.Fail(fmt.Errorf("outbox: OnAll: except has a %T: give a model, such as &Order{}", model))
+			return
+		}
+		one.except = append(one.except, t)
+	}
+	m.add(one)
+}
+
+func (m *Mappers) add(one mapper) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.byType == nil {
-		m.byType, m.resolve = map[reflect.Type][]Mapper{}, map[reflect.Type]bool{}
-	}
-	m.resolve[t] = m.resolve[t] || resolve
-	m.byType[t] = append(slices.Clip(m.byType[t]), fn)
+	m.all, m.byType = append(m.all, one), nil
 }
 
 // Fail keeps a mistake until Err returns it.
@@ -101,7 +146,31 @@ func (m *Mappers) Err() error {
 // Of returns the functions for models of type t, in the order of registration, or nil if there are
 // none. resolve says that one of them was registered with ResolveRows.
 func (m *Mappers) Of(t reflect.Type) (fns []Mapper, resolve bool) {
+	fns, _ = m.For(t)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.byType[t], m.resolve[t]
+	return fns, m.resolve[t]
+}
+
+// For returns the functions for models of type t, in the order of registration, or nil if there are
+// none. named is false if only OnAll asks for the type.
+func (m *Mappers) For(t reflect.Type) (fns []Mapper, named bool) {
+	m.mu.RLock()
+	known, ok := m.byType[t]
+	m.mu.RUnlock()
+	if ok {
+		return known.fns, known.named
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, one := range m.all {
+		if one.of == t || one.of == nil && !slices.Contains(one.except, t) {
+			known.fns, known.named = append(known.fns, one.fn), known.named || one.of == t
+		}
+	}
+	if m.byType == nil {
+		m.byType = map[reflect.Type]mapped{}
+	}
+	m.byType[t] = known
+	return known.fns, known.named
 }

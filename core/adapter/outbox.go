@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,6 +111,17 @@ func (o *Outbox) Publish(ctx context.Context, tx core.Tx, events ...core.Event) 
 	}
 	_, err = ob.Publish(ctx, tx, events...)
 	return err
+}
+
+// LeftOut returns what to call when a statement causes no events because only OnAll asks for its
+// type, and the database cannot name its rows. It logs one warning for each type.
+func (o *Outbox) LeftOut(ctx context.Context, typ any, of string) func() {
+	return func() {
+		if _, logged := o.warned.LoadOrStore(typ, true); !logged {
+			o.cfg.Logger.WarnContext(ctx, "outbox: OnAll leaves a type out, because its table has no primary key",
+				"component", "outbox", slog.String("of", of))
+		}
+	}
 }
 
 // Check returns the error that Publish would return for tx with any events. Call it before a

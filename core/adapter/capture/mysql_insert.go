@@ -161,6 +161,12 @@ func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []
 		c.release()
 		return nil, err
 	}
+	returning := mariaDB && (c.st.Op == core.OpCreate && !c.st.DoNothing || c.st.Op == core.OpDelete)
+	if c.st.Keys == 0 && !returning && c.st.LeftOut != nil {
+		c.st.LeftOut()
+		c.release()
+		return s.Send(ctx, text, args)
+	}
 	switch c.st.Op {
 	case core.OpUpdate:
 		return c.changed(ctx, s, text, args)

@@ -29,6 +29,10 @@ type Statement struct {
 
 	// On are the functions to call for each row.
 	On []adapter.Mapper
+	// LeftOut is called in place of a refusal if the database cannot name the rows, because the
+	// table has no key. The statement then causes no events. Nil: it is refused. Adapters set it
+	// for types that only OnAll asks for.
+	LeftOut func()
 	// Scan makes models of rows. Each row has the values of Columns, as the driver gave them.
 	Scan func(rows *Answer) ([]reflect.Value, error)
 	// Key returns the key of a model that Scan made, "" if the type has no key.

@@ -321,6 +321,10 @@ func TestGORMApplication(t *testing.T) {
 				err := rows.Scan(&c[0], &c[1], &c[2], &c[3])
 				return strings.Join(c[:], " "), err
 			})
+			if g.db.Dialect == core.MySQL { // where DO NOTHING is an update of a column to itself
+				changes = slices.DeleteFunc(changes,
+					func(c string) bool { return strings.HasPrefix(c, "app_tags UPDATE") })
+			}
 			compareAudit(t, f.name, g.Column(t, "event_type"), changes)
 		}
 	}, func(o *gormOptions) { o.gorm.SkipDefaultTransaction = true })

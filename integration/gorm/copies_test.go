@@ -174,7 +174,7 @@ func TestGORMSavedAlong(t *testing.T) {
 		second.Lines = []gLine{first.Lines[1]}
 		second.Lines[0].Record(fixture.Happened{Name: "moved"})
 		fixture.NoError(t, g.Save(second).Error)
-		fixture.SameSet(t, "On saw", saw, []string{"b upsert"})
+		fixture.SameSet(t, "On saw", saw, g.again([]string{"b upsert"}, "b upsert"))
 		g.wantRows(t, "added", "moved", "renamed")
 	})
 }

@@ -176,7 +176,9 @@ func TestGORMUpdateWithNothingToSet(t *testing.T) {
 		fixture.NoError(t, g.Create(o).Error)
 		o.Record(fixture.Happened{Name: "kept"})
 		g.steps(t, []step{
-			{"a struct", func(db *gorm.DB) error { return nothing(db.Model(&gProduct{ID: 1}).Updates(gProduct{})) }, nil},
+			{"a struct", func(db *gorm.DB) error {
+				return nothing(db.Model(&gProduct{ID: 1}).Updates(gProduct{}))
+			}, nil},
 			{"a map", func(db *gorm.DB) error {
 				return nothing(db.Model(&gProduct{ID: 1}).Updates(map[string]any{}))
 			}, nil},
@@ -228,7 +230,9 @@ func TestGORMFunctionsSeeTheStoredRow(t *testing.T) {
 					Columns: []clause.Column{{Name: "id"}}, DoUpdates: clause.AssignmentColumns([]string{"stock"}),
 				}).Create(&gProduct{ID: 1, Name: "memory", Stock: 4}).Error
 			}, []string{"d.4.upsert 1"}},
-			{"a soft delete", func(db *gorm.DB) error { return db.Delete(&gProduct{ID: 1}).Error }, []string{"d.4.delete 1"}},
+			{"a soft delete", func(db *gorm.DB) error {
+				return db.Delete(&gProduct{ID: 1}).Error
+			}, []string{"d.4.delete 1"}},
 			{"a delete", func(db *gorm.DB) error {
 				return db.Unscoped().Delete(&gProduct{ID: 1, Name: "memory"}).Error
 			}, []string{"d.4.delete 1"}},
@@ -296,7 +300,9 @@ func TestGORMKeysWithSeveralTexts(t *testing.T) {
 			return d
 		}
 		g.steps(t, []step{
-			{"create", func(db *gorm.DB) error { return db.Create(&device{ID: lower, N: 1}).Error }, []string{"1.create " + lower}},
+			{"create", func(db *gorm.DB) error {
+				return db.Create(&device{ID: lower, N: 1}).Error
+			}, []string{"1.create " + lower}},
 			{"update", func(db *gorm.DB) error {
 				return db.Model(recorded()).Update("n", 2).Error
 			}, []string{"2.update " + lower, "recorded " + lower}},
@@ -528,10 +534,12 @@ func TestGORMDryRunPublishesNothing(t *testing.T) {
 			fixture.Check(t, gormoutbox.Context(ctx, db) == ctx, "Context gave the transaction of a dry run")
 			_, err := gormoutbox.TxOf(ctx, db)
 			fixture.WantError(t, err, core.ErrNoTransaction)
-			fixture.WantError(t, gormoutbox.Transactor(db).RunInTx(gormoutbox.Context(ctx, tx), never(t)), core.ErrNoTransaction)
+			fixture.WantError(t, gormoutbox.Transactor(db).RunInTx(gormoutbox.Context(ctx, tx), never(t)),
+				core.ErrNoTransaction)
 			return publishAll(tx, "said")
 		}))
-		fixture.WantError(t, gormoutbox.Transactor(g.Session(dry)).RunInTx(t.Context(), never(t)), core.ErrNoTransaction)
+		fixture.WantError(t, gormoutbox.Transactor(g.Session(dry)).RunInTx(t.Context(), never(t)),
+			core.ErrNoTransaction)
 		g.wantRows(t, "said")
 		g.WantCount(t, "g_noticed", 0)
 		fixture.Must(t, noticed == 0, "%d functions ran after the commit, want none", noticed)

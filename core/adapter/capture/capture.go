@@ -191,7 +191,7 @@ func (c *Capture) returning(ctx context.Context, s Session, text string, args []
 	}
 	own := len(a.Columns) - len(columns)
 	if own < 0 {
-		return nil, fmt.Errorf("outbox: %s of %s returned %d columns, less than it was asked for", c.st.Op, c.st.Of,
+		return &Answer{}, fmt.Errorf("outbox: %s of %s returned %d columns, less than it was asked for", c.st.Op, c.st.Of,
 			len(a.Columns))
 	}
 	c.sent = true

@@ -619,3 +619,41 @@ func TestGORMPanicAfterTheStatement(t *testing.T) {
 		g.wantRows(t)
 	})
 }
+
+// Rows that another plugin changed past the door are not committed without their events.
+func TestGORMReplacedCallback(t *testing.T) {
+	t.Parallel()
+	own := func(db *gorm.DB) {
+		tx := db.Session(&gorm.Session{NewDB: true}).Exec("INSERT INTO g_products (name) VALUES ('past')")
+		db.RowsAffected = tx.RowsAffected
+	}
+	replace := func(t *testing.T, db *gorm.DB) {
+		t.Helper()
+		fixture.NoError(t, db.Callback().Create().Replace("gorm:create", own))
+	}
+	for name, before := range map[string]bool{"before": true, "after": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachGORM(t, func(t *testing.T, g *gormEnv) {
+				if !before {
+					replace(t, g.DB)
+				}
+				fixture.NoError(t, g.Create(&gProduct{Name: "without a function"}).Error)
+				mapRows(g)
+				create := func(tx *gorm.DB) error { return tx.Create(&gProduct{Name: "past"}).Error }
+				err := create(g.DB)
+				fixture.Must(t, err != nil && strings.Contains(err.Error(), "another plugin"), "error %v", err)
+				err = g.Transaction(func(tx *gorm.DB) error {
+					_ = create(tx)
+					return nil
+				})
+				fixture.Must(t, err != nil, "the transaction has committed")
+				g.WantCount(t, "g_products", 1)
+			}, func(o *gormOptions) {
+				if before {
+					o.before = func(t *testing.T, g *gormEnv) { replace(t, g.DB) }
+				}
+			})
+		})
+	}
+}

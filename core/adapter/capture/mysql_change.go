@@ -178,9 +178,6 @@ func (c *Capture) removed(res sql.Result, found *Answer) error {
 	return err
 }
 
-// literal is a value as it stands in the text of a statement.
-type literal string
-
 // in returns the condition that the key is one of these. Beyond some number of keys, integers stand
 // in the text.
 func (c *Capture) in(keys [][]any) (text string, args []any) {
@@ -194,7 +191,7 @@ func (c *Capture) in(keys [][]any) (text string, args []any) {
 		parts := make([]string, len(key))
 		for k, v := range key {
 			switch n := v.(type) {
-			case literal:
+			case Literal:
 				parts[k] = string(n)
 			case int64:
 				if inline {

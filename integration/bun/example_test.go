@@ -277,12 +277,8 @@ func (*exampleBunInvoice) BeforeInsert(ctx context.Context, q *bun.InsertQuery) 
 	return bunoutbox.BeforeInsert(ctx, q)
 }
 
-func (*exampleBunInvoice) AfterInsert(ctx context.Context, q *bun.InsertQuery) error {
-	return bunoutbox.AfterInsert(ctx, q)
-}
-
-// With the model hooks a statement fails when its events cannot be written, and is not executed by
-// a *bun.DB without the query hook.
+// A statement fails when its events cannot be written. With the model hook it is not executed by a
+// *bun.DB without the query hook.
 func Example_bunModelHooks() {
 	db, remove := exampleBunDB((*exampleBunInvoice)(nil))
 	defer remove()

@@ -40,7 +40,7 @@ func recordedDoc(id string) *bDoc {
 }
 
 // eachDocs runs fn on each database, with these documents stored and an On function.
-func eachDocs(t *testing.T, stored []string, fn func(t *testing.T, b *bunEnv), options ...bunoutbox.OnOption) {
+func eachDocs(t *testing.T, stored []string, fn func(t *testing.T, b *bunEnv)) {
 	t.Helper()
 	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
 		_, err := b.bare.NewCreateTable().Model((*bDoc)(nil)).Exec(t.Context())
@@ -50,9 +50,9 @@ func eachDocs(t *testing.T, stored []string, fn func(t *testing.T, b *bunEnv), o
 		}
 		bunoutbox.On(b.ob, func(op core.Op, d *bDoc) []core.Event {
 			return []core.Event{{Type: fmt.Sprintf("%s %s/%d", op, d.Title, d.Stars)}}
-		}, options...)
+		})
 		fn(t, b)
-	}, func(c *bunoutbox.Config) { c.MaxResolvedRows = 3 })
+	})
 }
 
 // unknown requires that a transaction fails with ErrNoAggregateID and changes nothing.
@@ -226,7 +226,7 @@ func TestBunResolveRows(t *testing.T) {
 		}), core.ErrTooManyRows)
 		b.WantCount(t, "b_docs", 4)
 		b.wantRows(t, want...)
-	}, bunoutbox.ResolveRows())
+	})
 }
 
 // A statement is refused if its rows cannot be locked. That concerns subqueries, unless the
@@ -245,7 +245,7 @@ func TestBunResolveRowsOfASubquery(t *testing.T) {
 		}
 		fixture.NoError(t, b.ob.RunInTx(t.Context(), update))
 		b.wantRows(t, "update title of d2/1 d2")
-	}, bunoutbox.ResolveRows())
+	})
 }
 
 // If a row begins to match the condition between the SELECT and the statement, the statement
@@ -270,7 +270,7 @@ func TestBunResolveRowsMeetsANewRow(t *testing.T) {
 		fixture.WantError(t, err, core.ErrNoAggregateID)
 		b.WantCount(t, "b_docs WHERE stars = 7", 2)
 		b.wantRows(t)
-	}, bunoutbox.ResolveRows())
+	})
 }
 
 // intruder calls a function after the first SELECT, which has locked the rows.

@@ -102,6 +102,15 @@ func TestBunCaptures(t *testing.T) {
 			ps[0].Stock, ps[1].Stock = 5, 6
 			b.exec(t, ctx, tx.NewUpdate().Model(&ps).Column("stock").Bulk())
 		}, []string{"product.x.create 1", "product.y.create 2", "product.x.update 1", "product.y.update 2"}},
+		"On of a bulk update with one of them twice": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
+			p := &bProduct{Name: "x"}
+			b.exec(t, ctx, tx.NewInsert().Model(p))
+			if !b.HasFeature(feature.WithValues) {
+				b.exec(t, ctx, tx.NewUpdate().Model(p).Column("stock").WherePK())
+				return
+			}
+			b.exec(t, ctx, tx.NewUpdate().Model(&[]*bProduct{p, p}).Column("stock").Bulk())
+		}, []string{"product.x.create 1", "product.x.update 1"}},
 		"On of a soft delete": {func(t *testing.T, ctx context.Context, b *bunEnv, tx bun.Tx) {
 			ps := []*bProduct{{Name: "x"}, {Name: "y"}, {Name: "z"}}
 			b.exec(t, ctx, tx.NewInsert().Model(&ps))

@@ -22,11 +22,7 @@ func (c *Capture) readText(text string, all []token) {
 		c.st.Op = core.OpUpsert
 	default:
 		if c.tx.Dialect() == core.Postgres { // UPDATE ... FROM may have the names twice
-			columns := slices.Clone(c.st.Columns)
-			for i := range columns {
-				columns[i] = target(text, all) + "." + columns[i]
-			}
-			c.st.Columns = columns
+			c.qualify(target(text, all))
 		}
 	}
 }

@@ -141,11 +141,12 @@ func (d *door) QueryContext(ctx context.Context, query string, args ...any) (*sq
 		return nil, errOther
 	}
 	var a *capture.Answer
-	err := d.capture(ctx, func(c *capture.Capture, s session) (err error) {
-		a, err = c.Query(ctx, s, query, args)
-		return err
+	var failed error // which may come after some rows
+	err := d.capture(ctx, func(c *capture.Capture, s session) error {
+		a, failed = c.Query(ctx, s, query, args)
+		return failed
 	})
-	if err != nil && (a == nil || len(a.Rows) == 0) {
+	if err != nil && (failed == nil || len(a.Rows) == 0) {
 		return nil, err
 	}
 	rows, done, rerr := a.Replay(err)

@@ -2,6 +2,7 @@ package bunoutbox
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/uptrace/bun"
 
@@ -63,4 +64,5 @@ func (h *hook) AfterQuery(ctx context.Context, event *bun.QueryEvent) {
 		"error", err)
 }
 
-var errPassedBy = core.ErrNotInstalled
+var errPassedBy = fmt.Errorf("%w: another query hook has set the connection of the query, so that the statement passed by",
+	core.ErrNotInstalled)

@@ -141,12 +141,12 @@ func (d *door) QueryContext(ctx context.Context, query string, args ...any) (*sq
 		return nil, errOther
 	}
 	var a *capture.Answer
-	var failed error // which may come after some rows
+	var failed error // which may come when the rows are read
 	err := d.capture(ctx, func(c *capture.Capture, s session) error {
 		a, failed = c.Query(ctx, s, query, args)
 		return failed
 	})
-	if err != nil && (failed == nil || len(a.Rows) == 0) {
+	if err != nil && (failed == nil || a.Columns == nil) {
 		return nil, err
 	}
 	rows, done, rerr := a.Replay(err)

@@ -35,7 +35,7 @@ type orm[H any] struct {
 type kind[H any] struct {
 	name string
 	draw func(*draw) call[H]
-	idle string // the database on which it changes no rows, or all
+	idle string // the databases on which it changes no rows, or all
 }
 
 // call is one statement of a program.

@@ -125,7 +125,10 @@ func (c *Capture) Query(ctx context.Context, s Session, text string, args []any)
 		a, err = c.returning(ctx, s, text, args, "\n, ")
 	}
 	if a == nil {
-		a = &Answer{Columns: []string{}}
+		a = &Answer{}
+		if err == nil {
+			a.Columns = []string{}
+		}
 	}
 	return a, err
 }

@@ -187,8 +187,8 @@ func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []
 	switch {
 	case err == nil && mariaDB && !in.onUpdate && !in.ignore:
 		return c.insertReturning(ctx, s, in, text, args)
-	case err != nil && returning:
-		return c.execReturning(ctx, s, text, args)
+	case err != nil && returning: // of a SELECT
+		return c.insertReturning(ctx, s, in, text, args)
 	case err != nil:
 		return nil, c.refuseBefore(err)
 	}
@@ -203,14 +203,16 @@ func (c *Capture) insertReturning(ctx context.Context, s Session, in insert, tex
 		return nil, err
 	}
 	res := result{ctx: ctx, session: s, rows: int64(len(a.Rows)), dialect: core.MySQL}
-	if c.st.Counted && len(c.rows) == len(in.values) && len(c.rows) > 0 {
-		keys, err := in.of(c.st.Columns[:1])
-		at := len(c.rows) - 1
-		for i := range keys {
-			if err == nil && (keys[i] == nil || keys[i][0] == Literal("0") || keys[i][0] == int64(0)) {
-				at = i
-				break
-			}
+	if c.st.Counted && len(c.rows) > 0 {
+		keys, _ := in.of(c.st.Columns[:1])
+		at := slices.IndexFunc(keys, func(key []any) bool {
+			return key == nil || key[0] == Literal("0") || key[0] == int64(0)
+		})
+		switch {
+		case len(keys) == 0 && !slices.Contains(in.columns, bare(c.st.Columns[0])):
+			at = 0
+		case at < 0 || at >= len(c.rows):
+			at = len(c.rows) - 1
 		}
 		res.id, _ = strconv.ParseInt(c.rows[at].key, 10, 64)
 	}

@@ -21,53 +21,50 @@
 // Work with the *bun.DB that Outbox.DB returns. With another one the row is saved without the event
 // and without an error, which only a test can find (outboxtest.RequireNothingRecorded).
 //
-// Second, a function derives events from the saved model (see On and OnContext). Third, the code
-// calls Outbox.Publish.
+// Second, a function derives events from the stored rows (see On, OnContext and OnAll). Third, the
+// code calls Outbox.Publish.
 //
 // # Captured statements
 //
 // Recorded events and On functions see the NewInsert, NewUpdate and NewDelete of a *bun.DB that has
-// the hook, when they have a Model: batches element by element, bulk updates, soft deletes too. An
-// event without an AggregateID gets the primary key of its element. Several primary keys are joined
-// by commas, and bytes are written in hex. AggregateType is filled in only if the model has a
-// method AggregateType() string.
+// the hook, when they have a Model: batches, conditions, bulk updates, soft deletes too. An On
+// function is called once for each row that the statement inserted, updated or deleted, with the
+// row as the database stored it (deleted: as it was). Recorded events go out with their row; if the
+// statement did not change it, they stay recorded and RowsAffected says so. The database itself
+// names the rows, so nothing depends on what the model in memory says. An event without an
+// AggregateID gets the primary key of its row. Several primary keys are joined by commas, and bytes
+// are written in hex. AggregateType is filled in only if the model has a method AggregateType()
+// string. In detail:
 //
-//   - An insert with ON CONFLICT, ON DUPLICATE KEY, IGNORE or REPLACE is OpUpsert, never OpCreate,
-//     because not every database tells a new row from an existing one.
-//   - A statement that changed no row causes no event; recorded events stay recorded. MySQL and
-//     MariaDB do not count an update that sets the same values, unless clientFoundRows=true is in
-//     the DSN.
-//   - An event is written if, and only if, the database said that its row was changed: as many rows
-//     were affected as the statement has models, or their keys came back in RETURNING. An update or
-//     delete must name its rows by the keys of its models: with WherePK, Bulk, or Where("id = ?",
-//     order.ID), with any further conditions. Or RETURNING fills an empty slice:
-//     Model(&changed).Where(...).Returning("*"). Any other update or delete, such as
-//     Model((*Order)(nil)).Where(...), is refused with core.ErrNoAggregateID before it is executed,
-//     unless the On functions of the model have ResolveRows. A MERGE, an INSERT from a SELECT, and
-//     statements with comments are always refused; see Config.AllowKeyless.
-//   - A statement with several models that changes only some of them (DO NOTHING, a further
-//     condition) does not commit if RETURNING does not say which: COMMIT rolls back and returns an
-//     error wrapping core.ErrNoAggregateID. Returning("*") needs no further query. If only the key
-//     is returned, the rows are read back for On functions.
-//   - The same rules hold for recorded events, unless there is one model and its events have an
-//     AggregateID of their own. If the rows of RETURNING cannot be assigned to models with recorded
-//     events, the transaction does not commit.
-//   - Values that the database computes (Set("stock = stock - 1"), an upsert) are read back for On
-//     functions, by one more SELECT, unless Returning("*") returns them. The read also proves that
-//     an upsert changed the row with the key of its model. Recorded events have the content that
-//     the code gave them.
-//   - Raw SQL, Table(...) without a model, maps, and statements within a WITH are not seen. Use
-//     Publish there.
+//   - ON CONFLICT DO UPDATE, ON DUPLICATE KEY UPDATE and REPLACE make OpUpsert, because not every
+//     database tells a new row from an existing one. With DO NOTHING and IGNORE, the rows that were
+//     inserted are OpCreate.
+//   - A row counts as changed if the statement found it, even if it had the new values already.
+//   - An update of the key names only the new key.
+//   - The rows are told right after their statement, before Bun reads the rows of RETURNING and
+//     before the hooks of the model. What fails there later leaves the row and its events together.
+//   - If several rows changed and nobody can say which of them is the row of a model with recorded
+//     events, the error is core.ErrNoAggregateID, and the transaction does not commit: a condition
+//     with a model without a key, or an Ignore batch with generated keys, partly inserted. Events
+//     with an AggregateID of their own need nobody to say it.
+//   - An update or delete of more than 100,000 rows is refused with core.ErrTooManyRows, and a
+//     MERGE with core.ErrNoAggregateID.
+//   - Raw SQL, Table(...) without a model, maps, statements within a WITH, cascades and changes by
+//     triggers are not seen. Use Publish there.
 //
-// A statement that has to write events needs a tracked transaction. Without one it is refused with
-// core.ErrNoTransaction or core.ErrUntracked before it is executed. If the events cannot be written
-// after the statement (an event is not valid, an On function fails), its transaction does not
-// commit: COMMIT rolls back and returns the error. With the model hooks (see AfterInsert) the
-// statement itself fails.
+// A statement that causes events and is in no transaction gets one of its own, which ends with it.
+// The error of its COMMIT is that of the statement. It needs a pool of sqltx.Connector: on another
+// one it is refused with core.ErrUntracked before it is executed, and so is a statement in a
+// transaction that was begun by the text BEGIN. If the events cannot be written (an event is not
+// valid, an On function fails), the statement returns the error, and its transaction does not
+// commit, even if the program ignores the error.
+//
+// The hook gives the query a connection of its own while it is executed. Another hook that sets the
+// connection of the query (q.Conn) would hide it: COMMIT then fails.
 //
 // Other query hooks see one or two more queries for each captured statement: SELECT 1 with a
 // comment, which finds the transaction of the statement. A tracked connection answers that query
-// itself.
+// itself. A ConnResolver sees a *bun.RawQuery.
 //
 // # Tracked transactions
 //

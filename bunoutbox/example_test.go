@@ -141,20 +141,31 @@ func ExampleOn() {
 	// Output: order.create 1 {"ID":1,"Status":"placed"}
 }
 
-// Statements that do not say which rows they change are captured too, one event for each row.
-// Without ResolveRows they are refused before they are executed.
-func ExampleResolveRows() {
-	_, ob := example()
-	bunoutbox.On(ob, func(op core.Op, o *Order) []core.Event { return []core.Event{{Type: "order." + op.String()}} })
-	err := ob.RunInTx(context.Background(), func(ctx context.Context, tx bun.Tx) error {
-		_, err := tx.NewUpdate().Model((*Order)(nil)).Set("status = 'expired'").Where("status = 'open'").Exec(ctx)
-		return err
+// Statements that name no row are told too: the function is called for each row that they changed.
+// A statement without a transaction gets one of its own.
+func ExampleOn_condition() {
+	db, ob := example()
+	bunoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
+		return []core.Event{{Type: "order." + op.String(), Data: o}}
 	})
-	fmt.Println(errors.Is(err, core.ErrNoAggregateID))
+	ctx := context.Background()
+	_, err := db.NewUpdate().Model((*Order)(nil)).Set("status = 'expired'").Where("status = 'open'").Exec(ctx)
+	must(err, ob.Drain(ctx))
+	// On a database that keeps its rows, this prints
+	// order.update 1 {"ID":1,"Status":"expired"}
+	// order.update 3 {"ID":3,"Status":"expired"}
+}
 
-	bunoutbox.On(ob, func(core.Op, *Order) []core.Event { return nil }, bunoutbox.ResolveRows())
-	// From here on the rows are read and locked first, and there is one event for each of them.
-	// Output: true
+// OnAll gets the rows of every model, for an audit trail for example.
+func ExampleOnAll() {
+	db, ob := example()
+	bunoutbox.OnAll(ob, func(_ context.Context, op core.Op, model any) ([]core.Event, error) {
+		return []core.Event{{Type: fmt.Sprintf("%s %T", op, model), Data: model}}, nil
+	}, &Invoice{})
+	ctx := context.Background()
+	_, err := db.NewInsert().Model(&Order{Status: "placed"}).Exec(ctx)
+	must(err, ob.Drain(ctx))
+	// Output: create *bunoutbox_test.Order 1 {"ID":1,"Status":"placed"}
 }
 
 // A function that reads other data, or can fail, gets the context of the statement.
@@ -237,8 +248,8 @@ func ExampleOutbox_Hook() {
 	order := &Order{}
 	order.Place()
 	_, err = db.NewInsert().Model(order).Exec(ctx)
-	fmt.Println(errors.Is(err, core.ErrNoTransaction))
-	// Output: true
+	must(err, ob.Drain(ctx))
+	// Output: order.placed 1 {"Order":{"ID":1,"Status":"placed"}}
 }
 
 // DB is the database given to New, with the hook.
@@ -328,7 +339,7 @@ func ExampleFromContext() {
 	// <nil>
 }
 
-// Invoice makes its inserts fail when their events cannot be written.
+// Invoice cannot be inserted without the outbox.
 type Invoice struct {
 	ID    int64 `bun:",pk,autoincrement"`
 	Cents int64
@@ -336,10 +347,6 @@ type Invoice struct {
 
 func (*Invoice) BeforeInsert(ctx context.Context, q *bun.InsertQuery) error {
 	return bunoutbox.BeforeInsert(ctx, q)
-}
-
-func (*Invoice) AfterInsert(ctx context.Context, q *bun.InsertQuery) error {
-	return bunoutbox.AfterInsert(ctx, q)
 }
 
 // Without the outbox, a *bun.DB cannot store a model with this hook.
@@ -351,30 +358,4 @@ func ExampleBeforeInsert() {
 	})
 	fmt.Println(errors.Is(err, core.ErrNotInstalled))
 	// Output: true
-}
-
-// A statement on a model with this hook fails when its events cannot be written.
-func ExampleAfterInsert() {
-	db, ob := example()
-	bunoutbox.OnContext(ob, func(_ context.Context, _ core.Op, i *Invoice) ([]core.Event, error) {
-		if i.Cents < 0 {
-			return nil, errors.New("negative invoice")
-		}
-		return []core.Event{{Type: "invoice.issued", Data: i.Cents}}, nil
-	})
-	insert := func(cents int64) (stmt, commit error) {
-		commit = db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
-			_, stmt = tx.NewInsert().Model(&Invoice{Cents: cents}).Exec(ctx)
-			return stmt
-		})
-		return stmt, commit
-	}
-	stmt, _ := insert(-1)
-	fmt.Println(stmt)
-	fmt.Println(insert(4200))
-	must(ob.Drain(context.Background()))
-	// Output:
-	// negative invoice
-	// <nil> <nil>
-	// invoice.issued 2 4200
 }

@@ -2,76 +2,67 @@ package bunoutbox
 
 import (
 	"context"
-	"time"
+	"fmt"
 
 	"github.com/uptrace/bun"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// hook captures the events of models around their statements.
+// hook puts a door before the connection of each statement that may cause events. Bun asks for the
+// connection after the query hooks.
 type hook struct{ ob *Outbox }
 
-// BeforeQuery implements bun.QueryHook. A statement that must not be executed gets a context that
-// has ended.
+// doorKey is where the door of a statement is in the Stash of its event. There is one, even if the
+// *bun.DB has the hooks of several outboxes.
+type doorKey struct{}
+
+// BeforeQuery implements bun.QueryHook.
 func (h *hook) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.Context {
 	if f, ok := ctx.Value(finderKey{}).(*finder); ok {
 		f.found = append(f.found, h.ob)
 		return ctx
 	}
-	key := stashKey{h}
-	if _, again := event.Stash[key]; again { // the *bun.DB has the hook twice
+	d, joins := event.Stash[doorKey{}].(*door)
+	if !joins {
+		d = newDoor(event)
+	}
+	if d == nil || !d.join(h.ob, event) || joins {
 		return ctx
 	}
-	s, err := h.ob.statement(event)
-	if s == nil && err == nil {
-		return ctx
-	}
-	if err == nil {
-		err = s.before(ctx, event)
-	}
-	if err != nil {
-		return refused{ctx, err}
-	}
+	d.place()
 	if event.Stash == nil {
 		event.Stash = map[any]any{}
 	}
-	event.Stash[key] = s
+	event.Stash[doorKey{}] = d
 	return ctx
 }
 
 // AfterQuery implements bun.QueryHook.
 func (h *hook) AfterQuery(ctx context.Context, event *bun.QueryEvent) {
-	key := stashKey{h}
-	s, ok := event.Stash[key].(*statement)
-	if !ok {
+	d, ok := event.Stash[doorKey{}].(*door)
+	if !ok || d.parts[0].ob != h.ob {
 		return
 	}
-	event.Stash[key] = nil
-	if event.Err == nil {
-		s.after(ctx, event)
+	event.Stash[doorKey{}] = nil
+	d.remove()
+	if event.Err != nil || d.sent.Load() {
+		return
 	}
+	err := adapter.CausesEvents(d.op, d.table.Name, errPassedBy)
+	verr := sqltx.Visit(context.WithoutCancel(ctx), d.run, func(tx *sqltx.VisitedTx) error {
+		tx.RefuseCommit(err)
+		return nil
+	})
+	logged := "outbox: a statement passed by the outbox; its transaction will not commit"
+	if verr != nil {
+		logged = "outbox: a statement passed by the outbox, and its events are lost"
+	}
+	h.ob.own.Config().Logger.ErrorContext(ctx, logged, "component", "outbox", "table", d.table.Name, "op", d.op.String(),
+		"error", err)
 }
 
-type stashKey struct{ hook *hook }
-
-// refused is the context of a statement that must not be executed. A query hook cannot return an
-// error. But if a context has ended, database/sql sends nothing and returns the error of the
-// context. The deadline is for drivers that check only the deadline.
-type refused struct {
-	context.Context //nolint:containedctx // refused is itself a context
-	err             error
-}
-
-var closed = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
-// Done implements context.Context.
-func (r refused) Done() <-chan struct{} { return closed }
-
-// Err implements context.Context.
-func (r refused) Err() error { return r.err }
-
-// Deadline implements context.Context.
-func (r refused) Deadline() (time.Time, bool) { return time.Unix(0, 1), true }
+var errPassedBy = fmt.Errorf("%w: another query hook has set the connection of the query, so that the statement passed by",
+	core.ErrNotInstalled)

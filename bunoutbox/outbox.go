@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
+	"github.com/ormoutbox/ormoutbox/core/adapter/capture"
 )
 
 // Outbox connects Bun to a core.Outbox. Make it with New, and work with the *bun.DB that DB
@@ -19,9 +20,10 @@ type Outbox struct {
 	// Run, Drain and what operators do are the same for every ORM.
 	adapter.Operations
 
-	own  *adapter.Outbox
-	db   *bun.DB // with the hook
-	hook *hook
+	own    *adapter.Outbox
+	server capture.Server
+	db     *bun.DB // with the hook
+	hook   *hook
 }
 
 // New makes an Outbox on the database of db. It reports a wrong configuration, an unsupported

@@ -23,6 +23,7 @@ type trackingConn struct {
 	refused *refusedCommits // the RefuseCommit calls of that transaction
 	state   func() txState  // asks the driver for the state; nil if the driver does not tell
 	asked   bool            // whether the driver tells the state was looked up
+	textTx  bool            // in a transaction that was begun by a text
 	// the driver found its connection dead when a transaction was about to begin
 	dead     bool
 	prepared prepared
@@ -86,6 +87,7 @@ func (c *trackingConn) outside(ctx context.Context) error {
 func (c *trackingConn) after(ctx context.Context, query string, err error, guarded bool) {
 	switch {
 	case c.tracker == nil:
+		c.noteText(query, err)
 		return
 	case guarded:
 		executor(c.exec).releaseGuard(ctx, c.tracker, err)
@@ -180,8 +182,10 @@ func beginInner(ctx context.Context, conn driver.Conn, opts driver.TxOptions) (d
 }
 
 func (c *trackingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if len(args) == 0 && c.answer(ctx, query) {
-		return driver.ResultNoRows, nil
+	if len(args) == 0 {
+		if ok, err := c.answer(ctx, query); ok {
+			return driver.ResultNoRows, err
+		}
 	}
 	var res driver.Result
 	guarded, err := c.before(ctx, query)

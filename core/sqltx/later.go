@@ -26,6 +26,8 @@ func (t *VisitedTx) Same(tx core.Tx) bool {
 		return tx.tracker == t.tracker
 	case *Tx:
 		return tx.tracker == t.tracker
+	case *VisitedTx:
+		return tx.tracker == t.tracker
 	}
 	return false
 }

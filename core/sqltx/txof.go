@@ -34,25 +34,25 @@ const (
 	dialectQuery = "SELECT CASE WHEN 1 = 0 /*! OR 1 = 1 */ THEN 'mysql' WHEN '1' = 1 THEN 'postgres' ELSE 'sqlite' END"
 )
 
-// answer recognises a probe and tells it which transaction the connection is in.
-func (c *trackingConn) answer(ctx context.Context, query string) bool {
+// answer recognises a probe and tells it which transaction the connection is in. err is for
+// database/sql.
+func (c *trackingConn) answer(ctx context.Context, query string) (ok bool, err error) {
 	if !strings.Contains(query, probeMark) {
-		return false
+		return false, nil
 	}
 	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
-		c.visit(ctx, v)
-		return true
+		return true, c.visit(ctx, v)
 	}
 	if f, ok := ctx.Value(flushKey{}).(*flush); ok {
 		c.flush(ctx, f)
-		return true
+		return true, nil
 	}
 	p, ok := ctx.Value(probeKey{}).(*probe)
 	if !ok {
-		return false
+		return false, nil
 	}
 	p.seen, p.dialect, p.tracker, p.refused, p.pool = true, c.dialect, c.tracker, c.refused, c.lender
-	return true
+	return true, nil
 }
 
 // TxOf returns the transaction in which tx runs its statements. tx may be a *sql.Tx, a sqlx.Tx, a

@@ -15,9 +15,10 @@ const visitQuery = "SELECT 1 /* " + probeMark + " visit */"
 type visitKey struct{}
 
 type visit struct {
-	fn   func(*VisitedTx) error
-	seen bool
-	err  error
+	fn    func(*VisitedTx) error
+	begin bool // a transaction, if the connection is in none
+	seen  bool
+	err   error
 }
 
 // Visit runs fn in the transaction behind exec. It is for authors of adapters whose ORM lets a hook
@@ -33,7 +34,11 @@ type visit struct {
 func Visit(ctx context.Context, exec func(ctx context.Context, query string) error,
 	fn func(tx *VisitedTx) error,
 ) error {
-	v := &visit{fn: fn}
+	return (&visit{fn: fn}).by(ctx, exec)
+}
+
+// by runs the visit.
+func (v *visit) by(ctx context.Context, exec func(ctx context.Context, query string) error) error {
 	err := exec(context.WithValue(ctx, visitKey{}, v), visitQuery)
 	switch {
 	case v.seen:
@@ -47,7 +52,9 @@ func Visit(ctx context.Context, exec func(ctx context.Context, query string) err
 // VisitedTx is the transaction that Visit found.
 type VisitedTx struct {
 	visited *trackingConn
-	tracker *Tracker    // of the visited transaction: the connection may be in another one later
+	tracker *Tracker // of the visited transaction: the connection may be in another one later
+	refused *refusedCommits
+	began   bool        // by the visit
 	conn    *sql.Conn   // made when it is needed
 	rows    []*sql.Rows // results of Query; open rows would keep conn in use
 	ended   bool
@@ -57,16 +64,25 @@ var _ core.Tx = (*VisitedTx)(nil)
 
 var errVisitOver = fmt.Errorf("%w: that of a Visit was used after it", core.ErrNoTransaction)
 
-// visit answers visitQuery.
-func (c *trackingConn) visit(ctx context.Context, v *visit) {
+// visit answers visitQuery. Its error is that of a BEGIN.
+func (c *trackingConn) visit(ctx context.Context, v *visit) error {
+	if c.tracker == nil && v.begin {
+		return c.visitInOwn(ctx, v)
+	}
 	v.seen = true
 	if c.tracker == nil {
 		v.err = fmt.Errorf("%w: the connection of this statement is not in one", core.ErrNoTransaction)
-		return
+		return nil
 	}
-	tx := &VisitedTx{visited: c, tracker: c.tracker}
+	v.err = c.visited(v.fn, false)
+	return nil
+}
+
+// visited runs fn in the transaction of the connection.
+func (c *trackingConn) visited(fn func(*VisitedTx) error, began bool) error {
+	tx := &VisitedTx{visited: c, tracker: c.tracker, refused: c.refused, began: began}
 	defer tx.end()
-	v.err = v.fn(tx)
+	return fn(tx)
 }
 
 func (t *VisitedTx) end() {
@@ -113,6 +129,27 @@ func (t *VisitedTx) Query(ctx context.Context, query string, args ...any) (core.
 	return rows, nil
 }
 
+// ExecContext is that of *sql.Conn.
+func (t *VisitedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	conn, err := t.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return conn.ExecContext(ctx, query, args...)
+}
+
+// QueryContext is that of *sql.Conn. Close the rows before the visit ends.
+func (t *VisitedTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	conn, err := t.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return conn.QueryContext(ctx, query, args...)
+}
+
+// Began reports whether VisitOrBegin has begun the transaction.
+func (t *VisitedTx) Began() bool { return t.began }
+
 // Dialect implements core.Tx.
 func (t *VisitedTx) Dialect() core.Dialect { return t.visited.dialect }
 
@@ -134,15 +171,14 @@ func (t *VisitedTx) Err() error {
 }
 
 // RefuseCommit makes the COMMIT of the transaction roll back and return err, unless the changes so
-// far are rolled back to a savepoint before, or lift is called. It is for hooks that cannot make
-// their statement fail.
+// far are rolled back to a savepoint before, or lift is called. It may be called after the visit.
 func (t *VisitedTx) RefuseCommit(err error) (lift func()) {
-	return t.visited.refused.add(err, t.OnOutcome)
+	return t.refused.add(err, t.OnOutcome)
 }
 
 // CommitRefusal returns the error of the first RefuseCommit that was not undone by a rollback to a
 // savepoint, else nil.
-func (t *VisitedTx) CommitRefusal() error { return t.visited.refused.standing() }
+func (t *VisitedTx) CommitRefusal() error { return t.refused.standing() }
 
 // rollbackInstead rolls back in place of a COMMIT that was refused.
 func (t *trackingTx) rollbackInstead(cause error) error {

@@ -157,7 +157,7 @@ type bPairPointer struct {
 	N             int
 }
 
-// bStrict has hooks that make a statement fail if its events cannot be written.
+// bStrict has hooks that make a statement fail without the outbox.
 type bStrict struct {
 	bun.BaseModel `bun:"table:b_stricts"`
 	ID            int64 `bun:",pk,autoincrement"`
@@ -168,24 +168,12 @@ func (*bStrict) BeforeInsert(ctx context.Context, q *bun.InsertQuery) error {
 	return bunoutbox.BeforeInsert(ctx, q)
 }
 
-func (*bStrict) AfterInsert(ctx context.Context, q *bun.InsertQuery) error {
-	return bunoutbox.AfterInsert(ctx, q)
-}
-
 func (*bStrict) BeforeUpdate(ctx context.Context, q *bun.UpdateQuery) error {
 	return bunoutbox.BeforeUpdate(ctx, q)
 }
 
-func (*bStrict) AfterUpdate(ctx context.Context, q *bun.UpdateQuery) error {
-	return bunoutbox.AfterUpdate(ctx, q)
-}
-
 func (*bStrict) BeforeDelete(ctx context.Context, q *bun.DeleteQuery) error {
 	return bunoutbox.BeforeDelete(ctx, q)
-}
-
-func (*bStrict) AfterDelete(ctx context.Context, q *bun.DeleteQuery) error {
-	return bunoutbox.AfterDelete(ctx, q)
 }
 
 // mapBun registers functions that name what was done to which row.

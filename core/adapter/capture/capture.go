@@ -91,7 +91,10 @@ func (c *Capture) Exec(ctx context.Context, s Session, text string, args []any) 
 
 func (c *Capture) exec(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
 	c.ended = ctx.Err() != nil
-	if c.read(text, args); c.params != len(args) && c.tx.Dialect() != core.SQLite {
+	if err := c.read(text, args); err != nil {
+		return nil, err
+	}
+	if c.params != len(args) && c.tx.Dialect() != core.SQLite {
 		return c.unread(s.Send(ctx, text, args))
 	}
 	if c.tx.Dialect() == core.MySQL {
@@ -112,16 +115,18 @@ func (c *Capture) execReturning(ctx context.Context, s Session, text string, arg
 // error it returns the rows before the error.
 func (c *Capture) Query(ctx context.Context, s Session, text string, args []any) (*Answer, error) {
 	c.ended = ctx.Err() != nil
-	c.read(text, args)
 	var a *Answer
-	var err error
+	err := c.read(text, args)
 	switch {
+	case err != nil:
 	case c.params != len(args) && c.tx.Dialect() != core.SQLite:
 		if a, err = s.Ask(ctx, text, args); err == nil {
 			err = c.unreadable()
 		} else {
 			c.release()
 		}
+	case !c.returns && c.tx.Dialect() == core.MySQL:
+		_, err = c.execMySQL(ctx, s, text, args)
 	case !c.returns: // a comment hides it
 		_, err = c.returning(ctx, s, text, args, "\nRETURNING ")
 	case c.tx.Dialect() == core.MySQL:
@@ -130,7 +135,10 @@ func (c *Capture) Query(ctx context.Context, s Session, text string, args []any)
 		a, err = c.returning(ctx, s, text, args, "\n, ")
 	}
 	if a == nil {
-		a = &Answer{Columns: []string{}}
+		a = &Answer{}
+		if err == nil {
+			a.Columns = []string{}
+		}
 	}
 	if err != nil {
 		c.told = nil
@@ -140,14 +148,22 @@ func (c *Capture) Query(ctx context.Context, s Session, text string, args []any)
 
 // read finds out how many parameters a text has, and whether a RETURNING counts. The ORM is
 // believed unless a comment may hide something.
-func (c *Capture) read(text string, args []any) {
+func (c *Capture) read(text string, args []any) error {
 	c.params, c.returns = len(args), true
-	if !strings.Contains(text, "--") && !strings.Contains(text, "/*") && !strings.Contains(text, "#") {
-		return
+	if !c.st.ReadText && !strings.Contains(text, "--") && !strings.Contains(text, "/*") && !strings.Contains(text, "#") {
+		return nil
 	}
-	if all, err := tokens(c.tx.Dialect(), text); err == nil {
+	all, err := tokens(c.tx.Dialect(), text)
+	if c.st.ReadText {
+		if err != nil {
+			return c.refuseBefore(err)
+		}
+		c.readText(text, all)
+	}
+	if err == nil {
 		c.params, c.returns = countParams(all), hasReturning(all)
 	}
+	return nil
 }
 
 // unread is the result of a statement with more arguments than parameters. It was sent as it is,
@@ -279,6 +295,7 @@ func (c *Capture) bits(used int) (column string, args []any) {
 		return "", nil // every row is inserted, in the order of the models
 	}
 	var all []string
+	named := false
 	for i := range c.st.Models {
 		if c.st.Models[i].Recorder == nil {
 			continue
@@ -287,9 +304,14 @@ func (c *Capture) bits(used int) (column string, args []any) {
 		for _, key := range c.st.Models[i].Keys {
 			var parts []string
 			for k, v := range key {
-				args = append(args, v)
-				parts = append(parts, c.keyColumns()[k]+" = "+c.placeholder(used+len(args)))
+				value, ok := v.(Literal)
+				if !ok {
+					args = append(args, v)
+					value = Literal(c.placeholder(used + len(args)))
+				}
+				parts = append(parts, c.keyColumns()[k]+" = "+string(value))
 			}
+			named = true
 			is = append(is, strings.Join(parts, " AND "))
 		}
 		if len(is) == 0 {
@@ -298,7 +320,7 @@ func (c *Capture) bits(used int) (column string, args []any) {
 		}
 		all = append(all, "CASE WHEN "+strings.Join(is, " OR ")+" THEN '1' ELSE '0' END")
 	}
-	if len(args) == 0 {
+	if !named {
 		return "", nil
 	}
 	if c.tx.Dialect() == core.MySQL { // where || is OR
@@ -330,15 +352,38 @@ func (c *Capture) Tell(ctx context.Context, publish func(events []core.Event) er
 		if err := c.putBack(); err != nil {
 			return err
 		}
-		for _, r := range c.told {
-			for _, fn := range c.st.On {
-				if err := c.Map(ctx, fn, c.st.Op, r.model, r.key); err != nil {
-					return err
-				}
+		return c.mapped(ctx, c.Captured, c.st.On)
+	})
+}
+
+// TellOther calls the On functions of another outbox, which publishes their events. Call it before
+// Tell.
+func (c *Capture) TellOther(ctx context.Context, on []adapter.Mapper, publish func(events []core.Event) error) error {
+	if !c.sent {
+		return nil
+	}
+	var other adapter.Captured
+	err := c.mapped(ctx, &other, on)
+	if err == nil && len(other.Events()) > 0 {
+		err = publish(other.Events())
+	}
+	if err != nil {
+		c.Conclude(core.RolledBack)
+		c.refuse(err)
+	}
+	return err
+}
+
+// mapped calls On functions for each changed row.
+func (c *Capture) mapped(ctx context.Context, into *adapter.Captured, on []adapter.Mapper) error {
+	for _, r := range c.told {
+		for _, fn := range on {
+			if err := into.Map(ctx, fn, c.st.Op, r.model, r.key); err != nil {
+				return err
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // TellRecorded publishes what was recorded on the models since the statement was sent: by their
@@ -370,7 +415,10 @@ func (c *Capture) tell(publish func(events []core.Event) error, first func() err
 		err = c.takeErr
 	}
 	for _, t := range c.taken {
-		c.Add(t.events, t.model, t.key)
+		if err == nil && c.st.Assign != nil && t.row.model.IsValid() {
+			c.st.Assign(t.model, t.row.model)
+		}
+		c.Add(t.events, t.model, t.row.key)
 	}
 	if err == nil && len(c.Events()) > 0 {
 		err = publish(c.Events())
@@ -395,6 +443,7 @@ type result struct {
 	ctx     context.Context //nolint:containedctx // LastInsertId has none, and asks the database
 	session Session
 	rows    int64
+	id      int64 // on MariaDB
 	dialect core.Dialect
 }
 
@@ -404,7 +453,7 @@ func (r result) RowsAffected() (int64, error) { return r.rows, nil }
 func (r result) LastInsertId() (int64, error) {
 	switch r.dialect {
 	case core.MySQL:
-		return 0, nil
+		return r.id, nil
 	case core.Postgres:
 		return 0, errors.New("outbox: LastInsertId is not supported by this database")
 	case core.SQLite:

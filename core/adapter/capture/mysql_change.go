@@ -21,7 +21,7 @@ const partOfKeys = 1000
 // changes.
 func (c *Capture) refuseBefore(why error) error {
 	c.release()
-	return fmt.Errorf("%w: %s of %s: %w", core.ErrNoAggregateID, c.st.Op, c.st.Of, why)
+	return adapter.Errorf("%w: %s of %s: %w", core.ErrNoAggregateID, c.st.Op, c.st.Of, why)
 }
 
 // changed executes an UPDATE or a DELETE whose rows RETURNING cannot name. A SELECT with the
@@ -34,6 +34,9 @@ func (c *Capture) changed(ctx context.Context, s Session, text string, args []an
 	ch, err := parseChange(c.st.Op, text, args)
 	if err != nil {
 		return nil, c.refuseBefore(err)
+	}
+	if ch.as != "" {
+		c.qualify(ch.as)
 	}
 	remove := ch.sets == nil
 	found, err := c.lockRows(ctx, s, ch, remove)
@@ -68,7 +71,7 @@ func (c *Capture) changed(ctx context.Context, s Session, text string, args []an
 	if len(found.Columns) > c.st.Keys { // the statement has set the key
 		keys = found.part(c.st.Keys, len(found.Columns))
 	}
-	err = c.readBack(ctx, s, ch.table.text, keys.Rows, true)
+	err = c.readBack(ctx, s, ch.own.text, keys.Rows, true)
 	if err == nil && len(c.rows) != len(keys.Rows) {
 		err = c.missing(len(keys.Rows))
 	}
@@ -106,14 +109,23 @@ func (c *Capture) lockRows(ctx context.Context, s Session, ch change, whole bool
 	} else if c.setsKey(ch) {
 		columns = append([]string{}, columns...)
 		for _, k := range c.st.Columns[:c.st.Keys] {
-			if set, ok := ch.sets[bare(k)]; ok {
+			if set, ok := ch.sets[column(k)]; ok {
 				columns, args = append(columns, set.text+"\n"), append(args, set.args...)
 			} else {
 				columns = append(columns, k)
 			}
 		}
 	}
-	q.WriteString("SELECT " + strings.Join(columns, ", ") + "\nFROM " + ch.table.text + "\n")
+	with, err := twice(ch.with)
+	if err != nil {
+		return nil, c.refuseBefore(err)
+	}
+	args = append(slices.Clone(with.args), args...)
+	q.WriteString(with.text + "SELECT ")
+	if ch.as != "" {
+		q.WriteString("DISTINCT ") // a row can join several
+	}
+	q.WriteString(strings.Join(columns, ", ") + "\nFROM " + ch.table.text + "\n")
 	args = append(args, ch.table.args...)
 	if !where.empty() {
 		q.WriteString(" WHERE " + where.text)
@@ -135,11 +147,23 @@ func (c *Capture) lockRows(ctx context.Context, s Session, ch change, whole bool
 
 func (c *Capture) setsKey(ch change) bool {
 	for _, k := range c.st.Columns[:c.st.Keys] {
-		if _, ok := ch.sets[bare(k)]; ok {
+		if _, ok := ch.sets[column(k)]; ok {
 			return true
 		}
 	}
 	return false
+}
+
+// column is the name of a column without its table and quotes.
+func column(quoted string) string { return bare(quoted[strings.LastIndex(quoted, ".")+1:]) }
+
+// qualify adds the name of the table to the columns.
+func (c *Capture) qualify(table string) {
+	columns := slices.Clone(c.st.Columns)
+	for i := range columns {
+		columns[i] = table + "." + columns[i]
+	}
+	c.st.Columns = columns
 }
 
 // unfound executes a statement that has no row to change. It runs as it is, because a condition
@@ -176,9 +200,6 @@ func (c *Capture) removed(res sql.Result, found *Answer) error {
 	return err
 }
 
-// literal is a value as it stands in the text of a statement.
-type literal string
-
 // in returns the condition that the key is one of these. Beyond some number of keys, integers stand
 // in the text.
 func (c *Capture) in(keys [][]any) (text string, args []any) {
@@ -192,7 +213,7 @@ func (c *Capture) in(keys [][]any) (text string, args []any) {
 		parts := make([]string, len(key))
 		for k, v := range key {
 			switch n := v.(type) {
-			case literal:
+			case Literal:
 				parts[k] = string(n)
 			case int64:
 				if inline {

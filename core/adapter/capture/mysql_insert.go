@@ -21,6 +21,7 @@ type insert struct {
 	columns  []string  // in lower case
 	values   [][]piece // of each row
 	ignore   bool
+	replace  bool
 	onUpdate bool             // ON DUPLICATE KEY UPDATE
 	sets     map[string]piece // its assignments
 	end      piece            // the text up to the end of that, or of VALUES
@@ -44,7 +45,7 @@ func parseInsert(text string, args []any) (in insert, err error) {
 		}
 		return false
 	}
-	if !is("INSERT") {
+	if in.replace = is("REPLACE"); !in.replace && !is("INSERT") {
 		return in, fmt.Errorf("%w: it is no INSERT", errText)
 	}
 	in.ignore = is("IGNORE")
@@ -151,7 +152,7 @@ func (p piece) value() (any, error) {
 	case strings.EqualFold(text, "DEFAULT") || strings.EqualFold(text, "NULL") || text == "":
 		return nil, nil
 	}
-	return literal(text), nil
+	return Literal(text), nil
 }
 
 // execMySQL executes a statement on MySQL or MariaDB.
@@ -184,13 +185,39 @@ func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []
 		return nil, c.refuseBefore(errors.New("the table has no primary key"))
 	}
 	in, err := parseInsert(text, args)
-	if err != nil {
+	switch {
+	case err == nil && mariaDB && !in.onUpdate && !in.ignore:
+		return c.insertReturning(ctx, s, in, text, args)
+	case err != nil && returning: // of a SELECT
+		return c.insertReturning(ctx, s, in, text, args)
+	case err != nil:
 		return nil, c.refuseBefore(err)
 	}
-	if mariaDB && !in.onUpdate && !in.ignore {
-		return c.execReturning(ctx, s, text, args)
-	}
 	return c.inserted(ctx, s, in)
+}
+
+// insertReturning executes an INSERT on MariaDB. The driver gets no id for a statement with
+// RETURNING: it is the first generated key, or the last given one.
+func (c *Capture) insertReturning(ctx context.Context, s Session, in insert, text string, args []any) (sql.Result, error) {
+	a, err := c.returning(ctx, s, text, args, "\nRETURNING ")
+	if err != nil {
+		return nil, err
+	}
+	res := result{ctx: ctx, session: s, rows: int64(len(a.Rows)), dialect: core.MySQL}
+	if c.st.Counted && len(c.rows) > 0 {
+		keys, _ := in.of(c.st.Columns[:1])
+		at := slices.IndexFunc(keys, func(key []any) bool {
+			return key == nil || key[0] == Literal("0") || key[0] == int64(0)
+		})
+		switch {
+		case len(keys) == 0 && !slices.Contains(in.columns, bare(c.st.Columns[0])):
+			at = 0
+		case at < 0 || at >= len(c.rows):
+			at = len(c.rows) - 1
+		}
+		res.id, _ = strconv.ParseInt(c.rows[at].key, 10, 64)
+	}
+	return res, nil
 }
 
 // queryMySQL executes a statement of MariaDB that has a RETURNING.
@@ -251,7 +278,7 @@ func (c *Capture) inserted(ctx context.Context, s Session, in insert) (sql.Resul
 	}
 	generated := 0
 	for i, k := range keys {
-		if len(k) == 1 && c.st.Counted && (k[0] == int64(0) || k[0] == literal("0")) {
+		if len(k) == 1 && c.st.Counted && (k[0] == int64(0) || k[0] == Literal("0")) {
 			keys[i] = nil
 		}
 		if keys[i] == nil {
@@ -383,7 +410,7 @@ func lastInsertID(ctx context.Context, s Session) (id, step uint64, err error) {
 
 // nameInserted names the rows with these keys. A key can be there twice in an upsert.
 func (c *Capture) nameInserted(ctx context.Context, s Session, in insert, keys [][]any) error {
-	upsert := in.onUpdate
+	upsert := in.onUpdate || in.replace
 	if c.given() == len(keys) { // the models may not have the keys yet
 		for i, key := range keys {
 			c.st.Models[i].Keys = [][]any{key}

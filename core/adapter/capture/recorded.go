@@ -12,7 +12,7 @@ import (
 // taken are the recorded events of one model.
 type taken struct {
 	model  reflect.Value
-	key    string
+	row    row
 	events []core.Event
 }
 
@@ -46,7 +46,7 @@ func (c *Capture) takeAll() error {
 		if len(events) == 0 {
 			continue
 		}
-		c.taken = append(c.taken, taken{m.Value, r.key, events})
+		c.taken = append(c.taken, taken{m.Value, r, events})
 		if !known && !adapter.Named(events) {
 			return fmt.Errorf("%w: event %q was recorded on a model, and %s of %s changed %d rows without saying "+
 				"which is the model's: set AggregateID", core.ErrNoAggregateID, events[0].Type, c.st.Op, c.st.Of,

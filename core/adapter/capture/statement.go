@@ -26,6 +26,10 @@ type Statement struct {
 	DoNothing bool
 	// Returns says that the text ends in a RETURNING of its own.
 	Returns bool
+	// ReadText is for ORMs that do not say some of the above: the text says what an INSERT does with
+	// rows that exist, whether it has a RETURNING, and how the table is called. Op is then OpCreate
+	// for every INSERT, and Columns are not qualified.
+	ReadText bool
 
 	// On are the functions to call for each row.
 	On []adapter.Mapper
@@ -37,6 +41,9 @@ type Statement struct {
 	Scan func(rows *Answer) ([]reflect.Value, error)
 	// Key returns the key of a model that Scan made, "" if the type has no key.
 	Key func(model reflect.Value) (string, error)
+	// Assign gives a model with recorded events the generated key of its row, before the events are
+	// published. Nil: the ORM has done so.
+	Assign func(model, row reflect.Value)
 }
 
 // Model is one model that a statement was given.
@@ -44,13 +51,16 @@ type Model struct {
 	Value reflect.Value // a pointer
 	// Recorder is nil unless its events are to go out with the row.
 	Recorder *core.Recorder
-	// Keys are the values of the model's key. An update may set the key: there are two then, the
+	// Keys are the values of the model's key, or Literals. An update may set the key: there are two then, the
 	// one before and the one that it is set to. There are none if the key is not set.
 	Keys [][]any
 	// Apart says that the model does not stand for a row of the statement: it holds the values of
 	// an update.
 	Apart bool
 }
+
+// Literal is a value as it stands in the text of a statement.
+type Literal string
 
 // Session runs statements where the ORM runs its own.
 type Session interface {

@@ -153,7 +153,10 @@ func (p piece) empty() bool { return strings.TrimSpace(p.text) == "" }
 
 // change is an UPDATE or DELETE in its parts.
 type change struct {
-	table piece
+	with  piece            // the table expressions before it
+	table piece            // with those that are joined
+	own   piece            // without them
+	as    string           // the name of the table, if others are joined
 	head  piece            // up to WHERE
 	where piece            // without the word WHERE
 	tail  piece            // ORDER BY and LIMIT
@@ -184,9 +187,12 @@ func parseChange(op core.Op, text string, args []any) (c change, err error) {
 		}
 		return len(all), end
 	}
-	if len(all) == 0 {
+	joined, update := withNames(all)
+	if len(all) == update {
 		return c, errText
 	}
+	c.with = cut(all[0], all[update])
+	all = all[update:]
 	_, where := find(0, "WHERE")
 	_, tail := find(0, "ORDER", "LIMIT")
 	if where.at > tail.at {
@@ -223,12 +229,20 @@ func parseChange(op core.Op, text string, args []any) (c change, err error) {
 		return c, errText
 	}
 	c.table = cut(all[first], after)
-	for _, t := range all[first:] {
+	c.own = c.table
+	for i, t := range all[first:] {
 		if t.at >= after.at {
 			break
 		}
-		if t.kind == comma || t.kind == open || t.text == "JOIN" {
+		// A table expression cannot be updated, so the rows are those of the first table.
+		next := first + i + 1
+		known := t.kind == comma && c.sets != nil && next < len(all) &&
+			slices.Contains(joined, bare(text[all[next].at:all[next].end]))
+		if t.kind == open || t.text == "JOIN" || t.kind == comma && !known {
 			return c, errors.New("outbox: a statement on several tables does not say whose rows it changes")
+		}
+		if t.kind == comma && c.as == "" {
+			c.own, c.as = cut(all[first], t), text[all[next-2].at:all[next-2].end]
 		}
 	}
 	c.head = piece{text[:where.at], args[:where.argument]}
@@ -237,6 +251,25 @@ func parseChange(op core.Op, text string, args []any) (c change, err error) {
 	}
 	c.tail = cut(tail, end)
 	return c, nil
+}
+
+// withNames returns the names of the table expressions before a statement, and where it begins.
+func withNames(all []token) (names []string, verb int) {
+	if len(all) == 0 || all[0].text != "WITH" {
+		return nil, 0
+	}
+	for i, t := range all {
+		switch {
+		case t.depth > 0:
+		case t.text == "WITH" || t.kind == comma || t.text == "RECURSIVE":
+			if i+1 < len(all) {
+				names = append(names, strings.ToLower(strings.Trim(all[i+1].text, "`")))
+			}
+		case t.kind == word && (t.text == "UPDATE" || t.text == "DELETE"):
+			return names, i
+		}
+	}
+	return names, len(all)
 }
 
 // countParams returns the number of parameters: of ?, or the highest of $1, $2.

@@ -68,7 +68,7 @@ func TestParseInsert(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys, err := in.of([]string{"`id`"})
-	if err != nil || len(keys) != 3 || keys[0][0] != int64(1) || keys[1] != nil || keys[2][0] != literal("7") {
+	if err != nil || len(keys) != 3 || keys[0][0] != int64(1) || keys[1] != nil || keys[2][0] != Literal("7") {
 		t.Errorf("the keys are %v, %v", keys, err)
 	}
 	if _, err := in.of([]string{"n"}); err == nil {
@@ -80,7 +80,7 @@ func TestParseInsert(t *testing.T) {
 	if !isValues(in.sets["n"].text, "n") || isValues(in.sets["id"].text, "id") {
 		t.Errorf("the assignments are %+v", in.sets)
 	}
-	for _, text := range []string{"INSERT INTO o SELECT 1", "REPLACE INTO o VALUES (1)", "INSERT INTO o (a VALUES (1)"} {
+	for _, text := range []string{"INSERT INTO o SELECT 1", "INSERT INTO o (a VALUES (1)"} {
 		if in, err := parseInsert(text, nil); err == nil {
 			t.Errorf("%s was read as %+v", text, in)
 		}

@@ -88,7 +88,7 @@ func bunORM() orm[bunHandle] {
 		transaction: func(h bunHandle, fn func(bunHandle) error) error {
 			return h.RunInTx(h.ctx, nil, func(ctx context.Context, tx bun.Tx) error { return fn(bunHandle{tx, ctx, h.ob}) })
 		},
-		with: func(h bunHandle, ctx context.Context, _ bool) bunHandle {
+		with: func(ctx context.Context, h bunHandle, _ bool) bunHandle {
 			return bunHandle{h.IDB, context.WithValue(ctx, connKey{}, bunConn(h)), h.ob}
 		},
 		conn: bunConn, ownClock: true,

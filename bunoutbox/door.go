@@ -182,7 +182,7 @@ func (s session) Send(ctx context.Context, text string, args []any) (sql.Result,
 
 // Ask implements capture.Session.
 func (s session) Ask(ctx context.Context, text string, args []any) (*capture.Answer, error) {
-	rows, err := s.QueryContext(ctx, text, args...)
+	rows, err := s.QueryContext(ctx, text, args...) //nolint:rowserrcheck // ReadAll checks it
 	if err != nil {
 		return nil, err
 	}

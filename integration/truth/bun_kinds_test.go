@@ -143,9 +143,10 @@ func bunInserts() []kind[bunHandle] {
 		}},
 		{name: "insert p, a batch without returning", draw: func(d *draw) bunCall {
 			all := several(d, d.bParent)
-			return bunStatement(code(`db.NewInsert().Model(&%s).Returning("")`, all), func(db bunHandle) *bun.InsertQuery {
-				return db.NewInsert().Model(&all).Returning("")
-			}, &all)
+			return bunStatement(code(`db.NewInsert().Model(&%s).Returning("")`, all),
+				func(db bunHandle) *bun.InsertQuery {
+					return db.NewInsert().Model(&all).Returning("")
+				}, &all)
 		}},
 		{name: "insert s", draw: func(d *draw) bunCall { return bunInsert(d.bSoft()) }},
 		{name: "insert k", draw: func(d *draw) bunCall {
@@ -163,14 +164,18 @@ func bunInserts() []kind[bunHandle] {
 			c := bunStatement(code(`db.NewInsert().Model(&bTag{}).Column("name", "qty").TableExpr(tags where %s)`, w),
 				func(db bunHandle) *bun.InsertQuery {
 					return db.NewInsert().Model(m).Column("name", "qty").TableExpr("(?) AS x",
-						db.NewSelect().Model((*bParent)(nil)).Column("name", "qty").Where(w.text, w.args...).Order("id"))
+						db.NewSelect().Model((*bParent)(nil)).Column("name", "qty").Where(w.text,
+							w.args...).Order("id"))
 				}, m)
 			if d.dialect == core.MySQL {
 				c.refusable = true // INSERT of a SELECT on MySQL
 			}
 			return c
 		}},
-		{name: "upsert p", draw: func(d *draw) bunCall { return bunUpsert(d, pick(d, d.bParent, d.bParentByID)(), "id") }},
+		{name: "upsert p", draw: func(d *draw) bunCall {
+			return bunUpsert(d, pick(d, d.bParent, d.bParentByID)(),
+				"id")
+		}},
 		{name: "upsert p by name", draw: func(d *draw) bunCall {
 			return bunUpsert(d, pick(d, d.bParent, d.bParentByID)(), "name")
 		}},
@@ -197,7 +202,10 @@ func bunInserts() []kind[bunHandle] {
 func bunUpdates() []kind[bunHandle] {
 	byKey := func(q *bun.UpdateQuery) *bun.UpdateQuery { return q.WherePK() }
 	return []kind[bunHandle]{
-		{name: "update p by key", draw: func(d *draw) bunCall { return bunUpdate(d.bParentByID(), ".WherePK()", byKey) }},
+		{name: "update p by key", draw: func(d *draw) bunCall {
+			return bunUpdate(d.bParentByID(), ".WherePK()",
+				byKey)
+		}},
 		{name: "update k by key", draw: func(d *draw) bunCall { return bunUpdate(d.bChild(), ".WherePK()", byKey) }},
 		{name: "update, omit zero", draw: func(d *draw) bunCall {
 			m := &bParent{ID: d.id(), Qty: 1 + d.qty()}
@@ -211,9 +219,10 @@ func bunUpdates() []kind[bunHandle] {
 			})
 		}},
 		{name: "update by an expression", draw: func(d *draw) bunCall {
-			return bunUpdate(d.bParentByID(), `.Set("qty = qty + 1").WherePK()`, func(q *bun.UpdateQuery) *bun.UpdateQuery {
-				return q.Set("qty = qty + 1").WherePK()
-			})
+			return bunUpdate(d.bParentByID(), `.Set("qty = qty + 1").WherePK()`,
+				func(q *bun.UpdateQuery) *bun.UpdateQuery {
+					return q.Set("qty = qty + 1").WherePK()
+				})
 		}},
 		{name: "update with a condition", draw: func(d *draw) bunCall {
 			w := d.line()
@@ -223,7 +232,10 @@ func bunUpdates() []kind[bunHandle] {
 		{name: "update with or", draw: func(d *draw) bunCall {
 			w := d.line()
 			return bunUpdate(d.bChild(), code(`.Column("qty").WherePK().WhereOr(%s)`, w),
-				func(q *bun.UpdateQuery) *bun.UpdateQuery { return q.Column("qty").WherePK().WhereOr(w.text, w.args...) })
+				func(q *bun.UpdateQuery) *bun.UpdateQuery {
+					return q.Column("qty").WherePK().WhereOr(w.text,
+						w.args...)
+				})
 		}},
 		{name: "update where id", draw: func(d *draw) bunCall {
 			id, qty := d.id(), d.qty()
@@ -300,7 +312,8 @@ func bunUpdates() []kind[bunHandle] {
 		}},
 		{name: "update with a limit", draw: func(d *draw) bunCall {
 			w, qty := d.line(), d.qty()
-			return bunStatement(code(`db.NewUpdate().Model((*bChild)(nil)).Set("qty = ?", %s).Where(%s).Order("id").Limit(2)`, qty, w),
+			return bunStatement(code(
+				`db.NewUpdate().Model((*bChild)(nil)).Set("qty = ?", %s).Where(%s).Order("id").Limit(2)`, qty, w),
 				func(db bunHandle) *bun.UpdateQuery {
 					q := db.NewUpdate().Model((*bChild)(nil)).Set("qty = ?", qty).Where(w.text, w.args...)
 					if d.dialect == core.MySQL {
@@ -324,7 +337,8 @@ func bunUpdates() []kind[bunHandle] {
 		}},
 		{name: "update by a subquery", draw: func(d *draw) bunCall {
 			w := d.line()
-			return bunStatement(code(`db.NewUpdate().Model((*bChild)(nil)).Set("qty = qty + 1").Where("qty IN (?)", tags where %s)`, w),
+			return bunStatement(code(
+				`db.NewUpdate().Model((*bChild)(nil)).Set("qty = qty + 1").Where("qty IN (?)", tags where %s)`, w),
 				func(db bunHandle) *bun.UpdateQuery {
 					return db.NewUpdate().Model((*bChild)(nil)).Set("qty = qty + 1").Where("qty IN (?)",
 						db.NewSelect().Model((*bTag)(nil)).Column("qty").Where(w.text, w.args...))
@@ -354,7 +368,10 @@ func bunUpdates() []kind[bunHandle] {
 func bunDeletes() []kind[bunHandle] {
 	byKey := func(q *bun.DeleteQuery) *bun.DeleteQuery { return q.WherePK() }
 	return []kind[bunHandle]{
-		{name: "delete p by key", draw: func(d *draw) bunCall { return bunDelete(d.bParentByID(), ".WherePK()", byKey) }},
+		{name: "delete p by key", draw: func(d *draw) bunCall {
+			return bunDelete(d.bParentByID(), ".WherePK()",
+				byKey)
+		}},
 		{name: "delete k, a slice", draw: func(d *draw) bunCall {
 			all := several(d, d.bChild)
 			return bunDelete(&all, ".WherePK()", byKey)
@@ -367,16 +384,18 @@ func bunDeletes() []kind[bunHandle] {
 		}},
 		{name: "delete with or", draw: func(d *draw) bunCall {
 			w := d.line()
-			return bunDelete(d.bParentByID(), code(".WherePK().WhereOr(%s)", w), func(q *bun.DeleteQuery) *bun.DeleteQuery {
-				return q.WherePK().WhereOr(w.text, w.args...)
-			})
+			return bunDelete(d.bParentByID(), code(".WherePK().WhereOr(%s)", w),
+				func(q *bun.DeleteQuery) *bun.DeleteQuery {
+					return q.WherePK().WhereOr(w.text, w.args...)
+				})
 		}},
 		{name: "delete into a slice", draw: func(d *draw) bunCall {
 			var all []bTag
 			w, returning := d.line(), pick(d, "*", "id", "qty")
-			c := bunDelete(&all, code(".Where(%s).Returning(%s)", w, returning), func(q *bun.DeleteQuery) *bun.DeleteQuery {
-				return q.Where(w.text, w.args...).Returning(returning)
-			})
+			c := bunDelete(&all, code(".Where(%s).Returning(%s)", w, returning),
+				func(q *bun.DeleteQuery) *bun.DeleteQuery {
+					return q.Where(w.text, w.args...).Returning(returning)
+				})
 			run := c.run
 			c.run = func(db bunHandle) (int64, error) {
 				n, err := run(db)
@@ -453,7 +472,8 @@ func bunRecorded() []kind[bunHandle] {
 		}},
 		{name: "r update", draw: func(d *draw) bunCall {
 			m := d.bRecord()
-			return with(d, bunUpdate(m, ".WherePK()", func(q *bun.UpdateQuery) *bun.UpdateQuery { return q.WherePK() }), m)
+			return with(d, bunUpdate(m, ".WherePK()", func(q *bun.UpdateQuery) *bun.UpdateQuery { return q.WherePK() }),
+				m)
 		}},
 		{name: "r update with where", draw: func(d *draw) bunCall {
 			m, w := d.bRecord(), d.line()
@@ -464,17 +484,19 @@ func bunRecorded() []kind[bunHandle] {
 		}},
 		{name: "r update with or", draw: func(d *draw) bunCall {
 			m, w := d.bRecord(), d.line()
-			c := bunUpdate(m, code(`.Column("qty").WherePK().WhereOr(%s)`, w), func(q *bun.UpdateQuery) *bun.UpdateQuery {
-				return q.Column("qty").WherePK().WhereOr(w.text, w.args...)
-			})
+			c := bunUpdate(m, code(`.Column("qty").WherePK().WhereOr(%s)`, w),
+				func(q *bun.UpdateQuery) *bun.UpdateQuery {
+					return q.Column("qty").WherePK().WhereOr(w.text, w.args...)
+				})
 			c.refusable = true // recorded events of a model whose row was not among those that changed
 			return with(d, c, m)
 		}},
 		{name: "r update, a slice", draw: func(d *draw) bunCall {
 			all := several(d, d.bRecord)
-			return with(d, bunUpdate(&all, `.Set("qty = qty + 1").WherePK()`, func(q *bun.UpdateQuery) *bun.UpdateQuery {
-				return q.Set("qty = qty + 1").WherePK()
-			}), all...)
+			return with(d, bunUpdate(&all, `.Set("qty = qty + 1").WherePK()`,
+				func(q *bun.UpdateQuery) *bun.UpdateQuery {
+					return q.Set("qty = qty + 1").WherePK()
+				}), all...)
 		}},
 		{name: "r update, a slice returning", draw: func(d *draw) bunCall {
 			own := several(d, d.bRecord)
@@ -486,11 +508,13 @@ func bunRecorded() []kind[bunHandle] {
 		}},
 		{name: "r delete", draw: func(d *draw) bunCall {
 			m := d.bRecord()
-			return with(d, bunDelete(m, ".WherePK()", func(q *bun.DeleteQuery) *bun.DeleteQuery { return q.WherePK() }), m)
+			return with(d, bunDelete(m, ".WherePK()", func(q *bun.DeleteQuery) *bun.DeleteQuery { return q.WherePK() }),
+				m)
 		}},
 		{name: "r delete, a slice", draw: func(d *draw) bunCall {
 			all := several(d, d.bRecord)
-			return with(d, bunDelete(&all, ".WherePK()", func(q *bun.DeleteQuery) *bun.DeleteQuery { return q.WherePK() }), all...)
+			return with(d,
+				bunDelete(&all, ".WherePK()", func(q *bun.DeleteQuery) *bun.DeleteQuery { return q.WherePK() }), all...)
 		}},
 	}
 }

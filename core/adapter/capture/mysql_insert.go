@@ -198,7 +198,8 @@ func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []
 
 // insertReturning executes an INSERT on MariaDB. The driver gets no id for a statement with
 // RETURNING: it is the first generated key, or the last given one.
-func (c *Capture) insertReturning(ctx context.Context, s Session, in insert, text string, args []any) (sql.Result, error) {
+func (c *Capture) insertReturning(ctx context.Context, s Session, in insert, text string,
+	args []any) (sql.Result, error) {
 	a, err := c.returning(ctx, s, text, args, "\nRETURNING ")
 	if err != nil {
 		return nil, err
@@ -439,7 +440,7 @@ func (c *Capture) nameInserted(ctx context.Context, s Session, in insert, keys [
 func (c *Capture) noneElsewhere(ctx context.Context, s Session, in insert, keys [][]any) (bool, error) {
 	for _, u := range c.others {
 		if in.findable(u) != nil {
-			return false, nil
+			return false, nil //nolint:nilerr // it cannot be asked
 		}
 		rows, err := in.of(u.columns)
 		if err != nil {

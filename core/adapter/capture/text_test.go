@@ -11,7 +11,8 @@ func TestParseChange(t *testing.T) {
 	for text, want := range map[string][]string{ // table, where, tail
 		"UPDATE `o` SET `a`=?,`b`=(SELECT 1 WHERE 2) WHERE `c` = ? -- x":  {"`o`", "`c` = ? -- x", ""},
 		"UPDATE `o` AS x SET a = 'WHERE' ORDER BY b LIMIT 2":              {"`o` AS x", "", "ORDER BY b LIMIT 2"},
-		"DELETE FROM `o` WHERE a IN (SELECT b FROM c ORDER BY d) LIMIT ?": {"`o`", "a IN (SELECT b FROM c ORDER BY d)", "LIMIT ?"},
+		"DELETE FROM `o` WHERE a IN (SELECT b FROM c ORDER BY d) LIMIT ?": {"`o`",
+			"a IN (SELECT b FROM c ORDER BY d)", "LIMIT ?"},
 		"/* hint */ DELETE FROM o":                                        {"o", "", ""},
 		"UPDATE IGNORE o SET a = \"it\\\"s WHERE\" WHERE b":               {"o", "b", ""},
 	} {
@@ -32,7 +33,8 @@ func TestParseChange(t *testing.T) {
 	}
 	for _, text := range []string{
 		"UPDATE a, b SET a.x = 1", "UPDATE a JOIN b ON 1 SET a.x = 1", "UPDATE o SET a = 'open", "UPDATE o SET (a = 1",
-		"UPDATE o SET a = 1 /*! WHERE b */", "WITH x AS (SELECT 1) UPDATE o SET a = 1", "", "UPDATE o", "UPDATE o SET a = ?",
+		"UPDATE o SET a = 1 /*! WHERE b */", "WITH x AS (SELECT 1) UPDATE o SET a = 1", "",
+		"UPDATE o", "UPDATE o SET a = ?",
 	} {
 		if c, err := parseChange(core.OpUpdate, text, nil); err == nil {
 			t.Errorf("%s was read as %+v", text, c)
@@ -74,7 +76,8 @@ func TestParseInsert(t *testing.T) {
 	if _, err := in.of([]string{"n"}); err == nil {
 		t.Error("an expression was taken for a key")
 	}
-	if in.table != "`o`" || !in.onUpdate || strings.TrimSpace(in.rest.text) != "RETURNING `id`" || len(in.end.args) != 3 {
+	if in.table != "`o`" || !in.onUpdate || strings.TrimSpace(in.rest.text) != "RETURNING `id`" ||
+		len(in.end.args) != 3 {
 		t.Errorf("%+v", in)
 	}
 	if !isValues(in.sets["n"].text, "n") || isValues(in.sets["id"].text, "id") {

@@ -9,12 +9,12 @@ import (
 
 func TestParseChange(t *testing.T) {
 	for text, want := range map[string][]string{ // table, where, tail
-		"UPDATE `o` SET `a`=?,`b`=(SELECT 1 WHERE 2) WHERE `c` = ? -- x":  {"`o`", "`c` = ? -- x", ""},
-		"UPDATE `o` AS x SET a = 'WHERE' ORDER BY b LIMIT 2":              {"`o` AS x", "", "ORDER BY b LIMIT 2"},
+		"UPDATE `o` SET `a`=?,`b`=(SELECT 1 WHERE 2) WHERE `c` = ? -- x": {"`o`", "`c` = ? -- x", ""},
+		"UPDATE `o` AS x SET a = 'WHERE' ORDER BY b LIMIT 2":             {"`o` AS x", "", "ORDER BY b LIMIT 2"},
 		"DELETE FROM `o` WHERE a IN (SELECT b FROM c ORDER BY d) LIMIT ?": {"`o`",
 			"a IN (SELECT b FROM c ORDER BY d)", "LIMIT ?"},
-		"/* hint */ DELETE FROM o":                                        {"o", "", ""},
-		"UPDATE IGNORE o SET a = \"it\\\"s WHERE\" WHERE b":               {"o", "b", ""},
+		"/* hint */ DELETE FROM o":                          {"o", "", ""},
+		"UPDATE IGNORE o SET a = \"it\\\"s WHERE\" WHERE b": {"o", "b", ""},
 	} {
 		args := make([]any, strings.Count(text, "?"))
 		c, err := parseChange(core.OpUpdate, text, args)

@@ -47,7 +47,8 @@ func main() {
 }
 
 type options struct {
-	root, archives  string
+	root, dir       string
+	archives        string
 	suite, database string
 	share           share
 	limit           time.Duration
@@ -96,14 +97,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return exitSame
 	}
-	same := true
+	same, failed := true, []string(nil)
 	var results []result
-	w := &workshop{root: opts.root, dir: filepath.Join(opts.root, ".peers"), archives: opts.archives}
+	w := &workshop{root: opts.root, dir: opts.dir, archives: opts.archives}
 	for _, p := range pairs {
 		r, err := judge(ctx, w, p, opts, stderr)
 		if err != nil {
-			fmt.Fprintf(stderr, "peers: %s: %v\n", p, err)
 			same = false
+			if !slices.Contains(failed, err.Error()) { // a suite that cannot be built
+				fmt.Fprintf(stderr, "peers: %s: %v\n", p, err)
+			}
+			failed = append(failed, err.Error())
 		}
 		if r.pair.suite != nil {
 			results = append(results, r)
@@ -128,7 +132,7 @@ func judge(ctx context.Context, w *workshop, p pair, opts options, stderr io.Wri
 		_, err := w.archive(ctx, p.suite)
 		return result{}, err
 	}
-	program, err := w.build(ctx, p.suite)
+	program, err := w.program(ctx, p.suite)
 	if err != nil {
 		return result{}, err
 	}
@@ -160,6 +164,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	flags.StringVar(&opts.archives, "archives", "", "`folder` with archives of the suites' sources (default: git fetches them)")
 	flags.StringVar(&opts.root, "root", "", "`folder` of the repository (default: where go.work is)")
+	flags.StringVar(&opts.dir, "dir", "", "`folder` that keeps sources and logs (default: .peers in the repository)")
 	flags.StringVar(&opts.suite, "suite", "", "run only this suite: GORM, Bun or Ent")
 	flags.StringVar(&opts.database, "database", "", "run only on this database, such as sqlite")
 	flags.Var(&opts.share, "share", "run one `part` of the suites, such as 3/10")
@@ -178,6 +183,13 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	} else {
 		opts.root, err = filepath.Abs(opts.root)
 	}
+	if err != nil {
+		return options{}, err
+	}
+	if opts.dir == "" {
+		opts.dir = filepath.Join(opts.root, ".peers")
+	}
+	opts.dir, err = filepath.Abs(opts.dir)
 	return opts, err
 }
 

@@ -22,14 +22,38 @@ type workshop struct {
 	root     string // of the repository
 	dir      string // what is kept for the next run
 	archives string // the folder with archives that the caller named, or ""
-	programs map[string]string
+	done     map[string]built
 }
 
-// build returns the test program of a suite, for all databases the same.
-func (w *workshop) build(ctx context.Context, s *suite) (string, error) {
-	if program, ok := w.programs[s.name]; ok {
-		return program, nil
+type built struct {
+	path string
+	err  error
+}
+
+// once makes something, or returns what it made before.
+func (w *workshop) once(what string, do func() (string, error)) (string, error) {
+	if b, ok := w.done[what]; ok {
+		return b.path, b.err
 	}
+	path, err := do()
+	if w.done == nil {
+		w.done = map[string]built{}
+	}
+	w.done[what] = built{path, err}
+	return path, err
+}
+
+// program returns the test program of a suite, for all databases the same.
+func (w *workshop) program(ctx context.Context, s *suite) (string, error) {
+	return w.once("program of "+s.name, func() (string, error) { return w.build(ctx, s) })
+}
+
+// archive returns the archive of a suite.
+func (w *workshop) archive(ctx context.Context, s *suite) (string, error) {
+	return w.once("archive of "+s.name, func() (string, error) { return w.get(ctx, s) })
+}
+
+func (w *workshop) build(ctx context.Context, s *suite) (string, error) {
 	archive, err := w.archive(ctx, s)
 	if err != nil {
 		return "", err
@@ -61,15 +85,11 @@ func (w *workshop) build(ctx context.Context, s *suite) (string, error) {
 			return "", err
 		}
 	}
-	if w.programs == nil {
-		w.programs = map[string]string{}
-	}
-	w.programs[s.name] = program
 	return program, nil
 }
 
-// archive returns the archive of a suite. If there is none, git gets the sources.
-func (w *workshop) archive(ctx context.Context, s *suite) (string, error) {
+// get returns the archive that the caller has. If there is none, git gets the sources.
+func (w *workshop) get(ctx context.Context, s *suite) (string, error) {
 	if w.archives != "" {
 		given := filepath.Join(w.archives, s.archive)
 		if _, err := os.Stat(given); !errors.Is(err, fs.ErrNotExist) {

@@ -18,8 +18,12 @@ export GOTESTSUM  := $(CURDIR)/.tools/gotestsum-$(GOTESTSUM_VERSION)
 PACKAGES   ?= work
 export TESTFLAGS ?=
 export AT_ONCE   ?=
-# One of ten parts of test-all, mutants and model, such as 3/10.
+# One of ten parts of test-all, test-peers, mutants and model, such as 3/10.
 SHARE      ?= 1/1
+# A folder with archives of the ORMs' suites, for test-peers. PEERS=none leaves them out of test-all.
+PEERS      ?=
+SUITE      ?=
+DATABASE   ?=
 BENCHFLAGS ?=
 MODEL      ?= small
 BENCH      ?= .
@@ -61,10 +65,21 @@ test: gotestsum promtool ## the tests that people run all day, against real serv
 	exit $$status
 
 .PHONY: test-all
-test-all: gotestsum promtool ## every test whole, with the race detector, then on the newest Go and databases (SHARE=3/10, PACKAGES=)
+test-all: gotestsum promtool ## every test whole, with the race detector, then on the newest Go and databases, then test-peers (SHARE=3/10, PACKAGES=)
 	@echo 'make test-all: about an hour on two idle cores, SHARE=3/10 a tenth of it; packages are printed as they end'
 	@status=0; export SHARE=$(SHARE); \
-	scripts/test whole $(PACKAGES) || status=$$?; scripts/test newest $(PACKAGES) || status=$$?; exit $$status
+	scripts/test whole $(PACKAGES) || status=$$?; scripts/test newest $(PACKAGES) || status=$$?; \
+	[[ '$(PACKAGES)' != work || '$(PEERS)' == none ]] || $(MAKE) test-peers || status=$$?; exit $$status
+
+peers = CGO_ENABLED=0 go run ./integration/peers -archives '$(PEERS)' -suite '$(SUITE)' -database '$(DATABASE)' -share $(SHARE)
+
+.PHONY: test-peers
+test-peers: ## the ORMs' own test suites on our adapters, as without them (PEERS=archives, SHARE=3/10, SUITE=GORM, DATABASE=mysql)
+	@eval "$$(scripts/services up postgres mariadb mysql)"; $(peers)
+
+.PHONY: peers-sources
+peers-sources: ## get the sources of the ORMs' test suites by git, for test-peers (PEERS=, SHARE=)
+	@$(peers) -get
 
 $(GOTESTSUM):
 	@echo "building gotestsum $(GOTESTSUM_VERSION), once"; mkdir -p $(@D)/tmp

@@ -64,5 +64,5 @@ func (h *hook) AfterQuery(ctx context.Context, event *bun.QueryEvent) {
 		"error", err)
 }
 
-var errPassedBy = fmt.Errorf("%w: another query hook has set the connection of the query, so that the statement passed by",
-	core.ErrNotInstalled)
+var errPassedBy = fmt.Errorf("%w: another query hook has set the connection of the query, so that the statement "+
+	"passed by", core.ErrNotInstalled)

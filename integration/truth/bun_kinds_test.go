@@ -301,7 +301,7 @@ func bunUpdates() []kind[bunHandle] {
 		}},
 		{name: "update with a limit", draw: func(d *draw) bunCall {
 			w, qty := d.line(), d.qty()
-			return bunStatement(code(`db.NewUpdate().Model((*bChild)(nil)).Set("qty = ?", %s).Where(%s).Order("id").Limit(2)`, qty, w),
+			return bunStatement(code(`db.NewUpdate().Model(&bChild{}).Set("qty = ?", %s).Where(%s).Order("id").Limit(2)`, qty, w),
 				func(db bunHandle) *bun.UpdateQuery {
 					q := db.NewUpdate().Model((*bChild)(nil)).Set("qty = ?", qty).Where(w.text, w.args...)
 					if d.dialect == core.MySQL {
@@ -325,7 +325,7 @@ func bunUpdates() []kind[bunHandle] {
 		}},
 		{name: "update by a subquery", draw: func(d *draw) bunCall {
 			w := d.line()
-			return bunStatement(code(`db.NewUpdate().Model((*bChild)(nil)).Set("qty = qty + 1").Where("qty IN (?)", tags where %s)`, w),
+			return bunStatement(code(`db.NewUpdate().Model(&bChild{}).Set("qty = qty + 1").Where("qty IN (?)", tags where %s)`, w),
 				func(db bunHandle) *bun.UpdateQuery {
 					return db.NewUpdate().Model((*bChild)(nil)).Set("qty = qty + 1").Where("qty IN (?)",
 						db.NewSelect().Model((*bTag)(nil)).Column("qty").Where(w.text, w.args...))
@@ -491,7 +491,9 @@ func bunRecorded() []kind[bunHandle] {
 		}},
 		{name: "r delete, a slice", draw: func(d *draw) bunCall {
 			all := several(d, d.bRecord)
-			return with(d, bunDelete(&all, ".WherePK()", func(q *bun.DeleteQuery) *bun.DeleteQuery { return q.WherePK() }), all...)
+			return with(d, bunDelete(&all, ".WherePK()", func(q *bun.DeleteQuery) *bun.DeleteQuery {
+				return q.WherePK()
+			}), all...)
 		}},
 	}
 }

@@ -23,10 +23,12 @@ func TestVisitOrBegin(t *testing.T) {
 			func(*sqltx.VisitedTx) error { return nil }, nil, []string{"BEGIN", "INSERT", "COMMIT"}, core.Committed,
 		},
 		"fails": {
-			func(*sqltx.VisitedTx) error { return reason }, reason, []string{"BEGIN", "INSERT", "ROLLBACK"}, core.RolledBack,
+			func(*sqltx.VisitedTx) error { return reason }, reason,
+			[]string{"BEGIN", "INSERT", "ROLLBACK"}, core.RolledBack,
 		},
 		"panics": {
-			func(*sqltx.VisitedTx) error { panic(reason) }, reason, []string{"BEGIN", "INSERT", "ROLLBACK"}, core.RolledBack,
+			func(*sqltx.VisitedTx) error { panic(reason) }, reason,
+			[]string{"BEGIN", "INSERT", "ROLLBACK"}, core.RolledBack,
 		},
 		"refuses": {
 			func(v *sqltx.VisitedTx) error { v.RefuseCommit(reason); return nil }, reason,

@@ -381,7 +381,8 @@ func TestBunManyRows(t *testing.T) {
 		}
 		for _, q := range []bunQuery{
 			b.NewInsert().Model(&pairs), b.NewUpdate().Model(&pairs).Set("n = n + 1").WherePK(),
-			b.NewUpdate().Model((*bPair)(nil)).Set("n = 0").Where("1 = 1"), b.NewDelete().Model((*bPair)(nil)).Where("n = 0"),
+			b.NewUpdate().Model((*bPair)(nil)).Set("n = 0").Where("1 = 1"),
+			b.NewDelete().Model((*bPair)(nil)).Where("n = 0"),
 		} {
 			told = 0
 			b.exec(t, t.Context(), q)

@@ -112,7 +112,8 @@ func TestBunRowsOfOddStatements(t *testing.T) {
 			return err
 		}, []string{"delete title of d1/7 d1"}},
 		"a comment of Bun's": {func(ctx context.Context, tx bun.Tx) error {
-			_, err := tx.NewUpdate().Model(doc("d1")).Set("title = 'x'").WherePK().Comment("UPDATE ' RETURNING").Exec(ctx)
+			_, err := tx.NewUpdate().Model(doc("d1")).Set("title = 'x'").WherePK().
+				Comment("UPDATE ' RETURNING").Exec(ctx)
 			return err
 		}, []string{"update x/7 d1"}},
 		"recorded events of a statement that does not name their model": {func(ctx context.Context, tx bun.Tx) error {
@@ -286,7 +287,8 @@ func TestBunRowsBesideReturning(t *testing.T) {
 				fixture.NoError(t, err)
 			})
 			stars++
-			want = append(want, fmt.Sprintf("update title of d1/%d d1", stars), fmt.Sprintf("update title of d3/%d d3", stars))
+			want = append(want, fmt.Sprintf("update title of d1/%d d1", stars),
+				fmt.Sprintf("update title of d3/%d d3", stars))
 			b.wantRows(t, want...)
 		}
 		var all []bDoc

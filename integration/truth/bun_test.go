@@ -86,7 +86,9 @@ func bunORM() orm[bunHandle] {
 		name: "Bun", kinds: bunKinds(), open: openBun,
 		variants: []string{"Bun", "Bun with a hook before that of the outbox", "Bun with a ConnResolver"},
 		transaction: func(h bunHandle, fn func(bunHandle) error) error {
-			return h.RunInTx(h.ctx, nil, func(ctx context.Context, tx bun.Tx) error { return fn(bunHandle{tx, ctx, h.ob}) })
+			return h.RunInTx(h.ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+				return fn(bunHandle{tx, ctx, h.ob})
+			})
 		},
 		with: func(ctx context.Context, h bunHandle, _ bool) bunHandle {
 			return bunHandle{h.IDB, context.WithValue(ctx, connKey{}, bunConn(h)), h.ob}

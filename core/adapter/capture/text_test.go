@@ -66,13 +66,19 @@ func TestReadText(t *testing.T) {
 		column  string
 	}{
 		{core.Postgres, `INSERT INTO "o" ("id") VALUES ('ON CONFLICT DO NOTHING')`, core.OpCreate, false, "id"},
-		{core.Postgres, `INSERT INTO "o" AS "a" (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET n = 2`, core.OpUpsert, false, "id"},
-		{core.SQLite, `INSERT INTO o (id) SELECT 1 FROM a JOIN b ON 1 ON CONFLICT DO NOTHING`, core.OpCreate, true, "id"},
+		{
+			core.Postgres, `INSERT INTO "o" AS "a" (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET n = 2`, core.OpUpsert,
+			false, "id",
+		},
+		{core.SQLite, `INSERT INTO o SELECT 1 FROM a JOIN b ON c ON CONFLICT DO NOTHING`, core.OpCreate, true, "id"},
 		{core.MySQL, "INSERT IGNORE INTO o (id) VALUES (1)", core.OpCreate, true, "id"},
 		{core.MySQL, "INSERT INTO o (id) VALUES (1) ON DUPLICATE KEY UPDATE `id` = id", core.OpCreate, true, "id"},
 		{core.MySQL, "INSERT INTO o (id) VALUES (1) ON DUPLICATE KEY UPDATE n = VALUES(n)", core.OpUpsert, false, "id"},
 		{core.MySQL, "REPLACE INTO o (id) VALUES (1)", core.OpUpsert, false, "id"},
-		{core.Postgres, `/* c */ WITH "x" AS (SELECT 1) UPDATE s."o" AS "a" SET n = 1 FROM x`, core.OpUpdate, false, `"a".id`},
+		{
+			core.Postgres, `/* c */ WITH "x" AS (SELECT 1) UPDATE s."o" AS "a" SET n = 1 FROM x`, core.OpUpdate, false,
+			`"a".id`,
+		},
 		{core.Postgres, `UPDATE ONLY "s"."o" SET "n" = 1`, core.OpUpdate, false, `"o".id`},
 		{core.Postgres, `DELETE FROM o USING p AS x WHERE x.id = o.id`, core.OpUpdate, false, "o.id"},
 		{core.SQLite, `DELETE FROM o WHERE id = 1`, core.OpUpdate, false, "id"},

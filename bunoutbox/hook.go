@@ -60,11 +60,9 @@ func (h *hook) AfterQuery(ctx context.Context, event *bun.QueryEvent) {
 	if verr != nil {
 		logged = "outbox: a statement passed by the outbox, and its events are lost"
 	}
-	h.ob.own.Config().Logger.ErrorContext(ctx, logged, "component", "outbox", "table", d.table.Name, "op",
-		d.op.String(),
-		"error", err)
+	h.ob.own.Config().Logger.ErrorContext(ctx, logged, "component", "outbox", "table", d.table.Name,
+		"op", d.op.String(), "error", err)
 }
 
-var errPassedBy = fmt.Errorf(
-	"%w: another query hook has set the connection of the query, so that the statement passed by",
-	core.ErrNotInstalled)
+var errPassedBy = fmt.Errorf("%w: another query hook has set the connection of the query, so that the statement "+
+	"passed by", core.ErrNotInstalled)

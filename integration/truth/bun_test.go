@@ -74,7 +74,7 @@ type (
 // bunHandle is the database or a transaction, with the context of statements.
 type bunHandle struct {
 	bun.IDB
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // an application has it beside the handle
 	ob  *bunoutbox.Outbox
 }
 
@@ -86,9 +86,7 @@ func bunORM() orm[bunHandle] {
 		name: "Bun", kinds: bunKinds(), open: openBun,
 		variants: []string{"Bun", "Bun with a hook before that of the outbox", "Bun with a ConnResolver"},
 		transaction: func(h bunHandle, fn func(bunHandle) error) error {
-			return h.RunInTx(h.ctx, nil, func(ctx context.Context,
-				tx bun.Tx,
-			) error {
+			return h.RunInTx(h.ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 				return fn(bunHandle{tx, ctx, h.ob})
 			})
 		},

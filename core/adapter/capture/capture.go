@@ -150,8 +150,8 @@ func (c *Capture) Query(ctx context.Context, s Session, text string, args []any)
 // believed unless a comment may hide something.
 func (c *Capture) read(text string, args []any) error {
 	c.params, c.returns = len(args), true
-	if !c.st.ReadText && !strings.Contains(text, "--") && !strings.Contains(text, "/*") && !strings.Contains(text,
-		"#") {
+	comment := strings.Contains(text, "--") || strings.Contains(text, "/*") || strings.Contains(text, "#")
+	if !c.st.ReadText && !comment {
 		return nil
 	}
 	all, err := tokens(c.tx.Dialect(), text)

@@ -197,8 +197,9 @@ func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []
 
 // insertReturning executes an INSERT on MariaDB. The driver gets no id for a statement with
 // RETURNING: it is the first generated key, or the last given one.
-func (c *Capture) insertReturning(ctx context.Context, s Session, in insert, text string,
-	args []any) (sql.Result, error) {
+func (c *Capture) insertReturning(
+	ctx context.Context, s Session, in insert, text string, args []any,
+) (sql.Result, error) {
 	a, err := c.returning(ctx, s, text, args, "\nRETURNING ")
 	if err != nil {
 		return nil, err

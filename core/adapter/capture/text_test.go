@@ -11,10 +11,12 @@ func TestParseChange(t *testing.T) {
 	for text, want := range map[string][]string{ // table, where, tail
 		"UPDATE `o` SET `a`=?,`b`=(SELECT 1 WHERE 2) WHERE `c` = ? -- x": {"`o`", "`c` = ? -- x", ""},
 		"UPDATE `o` AS x SET a = 'WHERE' ORDER BY b LIMIT 2":             {"`o` AS x", "", "ORDER BY b LIMIT 2"},
-		"DELETE FROM `o` WHERE a IN (SELECT b FROM c ORDER BY d) LIMIT ?": {"`o`",
-			"a IN (SELECT b FROM c ORDER BY d)", "LIMIT ?"},
-		"/* hint */ DELETE FROM o":                          {"o", "", ""},
-		"UPDATE IGNORE o SET a = \"it\\\"s WHERE\" WHERE b": {"o", "b", ""},
+		"DELETE FROM `o` WHERE a IN (SELECT b FROM c ORDER BY d) LIMIT ?": {
+			"`o`", "a IN (SELECT b FROM c ORDER BY d)", "LIMIT ?",
+		},
+		"/* hint */ DELETE FROM o":                                {"o", "", ""},
+		"WITH x AS (SELECT 1 WHERE 2) UPDATE o SET a = 1 WHERE b": {"o", "b", ""},
+		"UPDATE IGNORE o SET a = \"it\\\"s WHERE\" WHERE b":       {"o", "b", ""},
 	} {
 		args := make([]any, strings.Count(text, "?"))
 		c, err := parseChange(core.OpUpdate, text, args)
@@ -33,7 +35,7 @@ func TestParseChange(t *testing.T) {
 	}
 	for _, text := range []string{
 		"UPDATE a, b SET a.x = 1", "UPDATE a JOIN b ON 1 SET a.x = 1", "UPDATE o SET a = 'open", "UPDATE o SET (a = 1",
-		"UPDATE o SET a = 1 /*! WHERE b */", "WITH x AS (SELECT 1) UPDATE o SET a = 1", "",
+		"UPDATE o SET a = 1 /*! WHERE b */", "WITH x AS (SELECT 1) UPDATE o, y SET a = 1", "WITH x AS (SELECT 1)", "",
 		"UPDATE o", "UPDATE o SET a = ?",
 	} {
 		if c, err := parseChange(core.OpUpdate, text, nil); err == nil {
@@ -41,6 +43,65 @@ func TestParseChange(t *testing.T) {
 		}
 	}
 }
+
+// The rows of an update that is joined with table expressions are those of its table.
+func TestParseJoined(t *testing.T) {
+	c, err := parseChange(core.OpUpdate, "WITH `_data` (`id`) AS (VALUES ROW(1), ROW(2)), more AS (SELECT 1) "+
+		"UPDATE `o` AS `a`, `_data`, more m SET `a`.`n` = _data.n WHERE (`a`.`id` = `_data`.`id`)", nil)
+	if err != nil || strings.TrimSpace(c.own.text) != "`o` AS `a`" || c.as != "`a`" ||
+		!strings.HasPrefix(c.with.text, "WITH `_data`") || strings.Contains(c.with.text, "UPDATE") {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, ok := c.sets["n"]; !ok || len(c.sets) != 1 {
+		t.Errorf("it sets %v", c.sets)
+	}
+}
+
+func TestReadText(t *testing.T) {
+	for _, tc := range []struct {
+		d       core.Dialect
+		text    string
+		op      core.Op
+		nothing bool
+		column  string
+	}{
+		{core.Postgres, `INSERT INTO "o" ("id") VALUES ('ON CONFLICT DO NOTHING')`, core.OpCreate, false, "id"},
+		{
+			core.Postgres, `INSERT INTO "o" AS "a" (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET n = 2`, core.OpUpsert,
+			false, "id",
+		},
+		{core.SQLite, `INSERT INTO o SELECT 1 FROM a JOIN b ON c ON CONFLICT DO NOTHING`, core.OpCreate, true, "id"},
+		{core.MySQL, "INSERT IGNORE INTO o (id) VALUES (1)", core.OpCreate, true, "id"},
+		{core.MySQL, "INSERT INTO o (id) VALUES (1) ON DUPLICATE KEY UPDATE `id` = id", core.OpCreate, true, "id"},
+		{core.MySQL, "INSERT INTO o (id) VALUES (1) ON DUPLICATE KEY UPDATE n = VALUES(n)", core.OpUpsert, false, "id"},
+		{core.MySQL, "REPLACE INTO o (id) VALUES (1)", core.OpUpsert, false, "id"},
+		{
+			core.Postgres, `/* c */ WITH "x" AS (SELECT 1) UPDATE s."o" AS "a" SET n = 1 FROM x`, core.OpUpdate, false,
+			`"a".id`,
+		},
+		{core.Postgres, `UPDATE ONLY "s"."o" SET "n" = 1`, core.OpUpdate, false, `"o".id`},
+		{core.Postgres, `DELETE FROM o USING p AS x WHERE x.id = o.id`, core.OpUpdate, false, "o.id"},
+		{core.SQLite, `DELETE FROM o WHERE id = 1`, core.OpUpdate, false, "id"},
+	} {
+		c := &Capture{st: Statement{Op: core.OpUpdate, Columns: []string{"id"}}, tx: dialectTx{d: tc.d}}
+		all, err := tokens(tc.d, tc.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.readText(tc.text, all)
+		if c.st.Op != tc.op || c.st.DoNothing != tc.nothing || c.st.Columns[0] != tc.column {
+			t.Errorf("%s: %s, do nothing %v, %s", tc.text, c.st.Op, c.st.DoNothing, c.st.Columns[0])
+		}
+	}
+}
+
+// dialectTx is a transaction that has only a dialect.
+type dialectTx struct {
+	Tx
+	d core.Dialect
+}
+
+func (t dialectTx) Dialect() core.Dialect { return t.d }
 
 func TestTwice(t *testing.T) {
 	lock := lockInShare

@@ -12,7 +12,6 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
@@ -134,7 +133,7 @@ func TestEntResolvedRowsThatAHookUndoes(t *testing.T) {
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.plainOrder(t, "a")
 		e.plainOrder(t, "b")
-		e.Use(e.ob.Hook(onOrders(entoutbox.ResolveRows())),
+		e.Use(e.ob.Hook(onOrders()),
 			orderHook(func(
 				ctx context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
 			) (ent.Value, error) {
@@ -191,7 +190,7 @@ func TestEntHookThatUndoesAndFails(t *testing.T) {
 func TestEntResolveRowsWithAConditionOfAHook(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(onOrders(entoutbox.ResolveRows())),
+		e.Use(e.ob.Hook(onOrders()),
 			orderHook(func(
 				_ context.Context, m *entclient.OrderMutation, next func() (ent.Value, error),
 			) (ent.Value, error) {

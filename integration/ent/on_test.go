@@ -47,7 +47,7 @@ func TestEntOnResolves(t *testing.T) {
 				return nil, errors.New("no transaction in the context")
 			}
 			return []core.Event{{Type: fmt.Sprintf("%s %s %s", op, o.Name, o.Status)}}, nil
-		}, entoutbox.ResolveRows())
+		})
 		e.Use(e.ob.Hook())
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))

@@ -23,7 +23,7 @@ import (
 // if, and only if, the database said that its row was changed.
 
 // onOrders reports orders by name, with the entity as its data.
-func onOrders(options ...entoutbox.OnOption) entoutbox.Mapper {
+func onOrders() entoutbox.Mapper {
 	return entoutbox.OnMutation(func(
 		ctx context.Context, m *entclient.OrderMutation, v ent.Value,
 	) ([]core.Event, error) {
@@ -31,7 +31,7 @@ func onOrders(options ...entoutbox.OnOption) entoutbox.Mapper {
 			return []core.Event{{Type: entoutbox.OpOf(ctx).String() + "." + o.Name, Data: o}}, nil
 		}
 		return []core.Event{{Type: entoutbox.OpOf(ctx).String(), Data: v}}, nil
-	}, options...)
+	})
 }
 
 // cents returns the amounts in the payloads of all events, by type.
@@ -338,7 +338,7 @@ func TestEntUpdateOneThatChangesNothing(t *testing.T) {
 func TestEntResolveRows(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(onOrders(entoutbox.ResolveRows())))
+		e.Use(e.ob.Hook(onOrders()))
 		for _, name := range []string{"a", "b", "c"} {
 			e.plainOrder(t, name)
 		}
@@ -390,7 +390,7 @@ func TestEntResolveRows(t *testing.T) {
 func TestEntResolveRowsOfACondition(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
-		e.Use(e.ob.Hook(onOrders(entoutbox.ResolveRows())))
+		e.Use(e.ob.Hook(onOrders()))
 		e.plainOrder(t, "a")
 		e.plainOrder(t, "b")
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {

@@ -49,6 +49,7 @@ type Capture struct {
 type row struct {
 	model reflect.Value
 	key   string
+	first any    // its first column
 	of    string // one character for each model with a Recorder: '1' if this is its row
 }
 
@@ -220,7 +221,7 @@ func (c *Capture) name(a *Answer, own int, bits bool) error {
 	}
 	c.rows = make([]row, len(models))
 	for i, m := range models {
-		r := row{model: m}
+		r := row{model: m, first: a.Rows[i][own]}
 		if r.key, err = c.st.Key(m); err != nil {
 			return err
 		}
@@ -368,6 +369,7 @@ type result struct {
 	ctx     context.Context //nolint:containedctx // LastInsertId has none, and asks the database
 	session Session
 	rows    int64
+	id      int64 // on MySQL
 	dialect core.Dialect
 }
 
@@ -377,7 +379,7 @@ func (r result) RowsAffected() (int64, error) { return r.rows, nil }
 func (r result) LastInsertId() (int64, error) {
 	switch r.dialect {
 	case core.MySQL:
-		return 0, nil
+		return r.id, nil
 	case core.Postgres:
 		return 0, errors.New("outbox: LastInsertId is not supported by this database")
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -187,9 +188,34 @@ func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []
 		return nil, c.refuseBefore(err)
 	}
 	if mariaDB && !in.onUpdate && !in.ignore {
-		return c.execReturning(ctx, s, text, args)
+		res, err := c.execReturning(ctx, s, text, args)
+		if r, ok := res.(result); ok {
+			r.id = c.insertID(in)
+			res = r
+		}
+		return res, err
 	}
 	return c.inserted(ctx, s, in)
+}
+
+// insertID is the id that the driver would give without RETURNING: the first generated one, else the
+// last given one.
+func (c *Capture) insertID(in insert) int64 {
+	keys, err := in.of(c.st.Columns[:c.st.Keys])
+	if err != nil || !c.st.Counted || len(keys) == 0 || len(keys) != len(c.rows) {
+		return 0
+	}
+	at := slices.IndexFunc(keys, c.generates)
+	if at < 0 {
+		at = len(keys) - 1
+	}
+	id, _ := strconv.ParseInt(textOf(c.rows[at].first), 10, 64)
+	return id
+}
+
+// generates reports whether the database generates a key of VALUES.
+func (c *Capture) generates(key []any) bool {
+	return key == nil || len(key) == 1 && c.st.Counted && (key[0] == int64(0) || key[0] == literal("0"))
 }
 
 // queryMySQL executes a statement of MariaDB that has a RETURNING.
@@ -249,10 +275,8 @@ func (c *Capture) inserted(ctx context.Context, s Session, in insert) (sql.Resul
 	}
 	generated := 0
 	for i, k := range keys {
-		if len(k) == 1 && c.st.Counted && (k[0] == int64(0) || k[0] == literal("0")) {
+		if c.generates(k) {
 			keys[i] = nil
-		}
-		if keys[i] == nil {
 			generated++
 		}
 	}
@@ -422,6 +446,9 @@ func (c *Capture) upsertedOne(ctx context.Context, s Session, in insert, key []a
 	var mark uint64
 	text, args := in.end.text, in.end.args
 	switch {
+	case c.st.DoNothing && c.st.Counted && key == nil: // else the row is new, and sets LAST_INSERT_ID
+		text += ", " + k + " = IF(LAST_INSERT_ID(" + k + " | ?), " + k + ", " + k + ")"
+		args = append(args[:len(args):len(args)], foundRow)
 	case c.st.DoNothing:
 		var b [8]byte
 		_, _ = rand.Read(b[:])
@@ -435,12 +462,12 @@ func (c *Capture) upsertedOne(ctx context.Context, s Session, in insert, key []a
 	if err != nil {
 		return nil, err
 	}
-	out := upserted{Result: res}
+	out := upserted{Result: res, noted: strings.Contains(in.sets[bare(k)].text, "LAST_INSERT_ID")}
 	var last uint64
 	if c.st.DoNothing || c.st.Counted {
 		last, _, err = lastInsertID(ctx, s)
 	}
-	if err == nil && mark != 0 && last == mark {
+	if err == nil && c.st.DoNothing && (mark != 0 && last == mark || mark == 0 && last >= foundRow) {
 		c.release()
 		c.sent = false // the row was there
 		return out, nil
@@ -495,11 +522,21 @@ func (c *Capture) nameUpserted(ctx context.Context, s Session, in insert, key []
 	return c.missing(1)
 }
 
+// foundRow is added to the id of a row that a DO NOTHING has found. No row has such an id.
+const foundRow = uint64(1) << 63
+
 // upserted is the result of an INSERT that notes its row in LAST_INSERT_ID. Without that the driver
-// has no id if no row was changed.
-type upserted struct{ sql.Result }
+// has no id if no row was changed, unless the ORM itself notes the row.
+type upserted struct {
+	sql.Result
+	noted bool
+}
 
 func (r upserted) LastInsertId() (int64, error) {
+	if r.noted {
+		id, err := r.Result.LastInsertId()
+		return id & math.MaxInt64, err // without foundRow
+	}
 	if n, err := r.RowsAffected(); err != nil || n == 0 {
 		return 0, err
 	}

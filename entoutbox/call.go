@@ -51,8 +51,7 @@ func newCall(ctx context.Context, h *hook, cl *client, m ent.Mutation) *call {
 	c := &call{hook: h, client: cl, mutation: m, within: callOf(ctx), op: opOf(m)}
 	c.root = root{ctx.Done(), c.within}
 	if c.within != nil && c.within.mutation == m {
-		c.root = c.within.root
-		c.op = c.within.op // a hook may have changed its kind, as soft deletes do
+		c.root, c.op = c.within.root, c.within.op
 	}
 	for _, mapper := range h.mappers {
 		if mapper.takes(m) {
@@ -78,12 +77,20 @@ func (c *call) is(cl *client, e *entity) bool {
 	return c.client.of == cl.of && c.mutation.Type() == e.name
 }
 
+// repeats reports whether c, or a call around it, is the same mutation in the same hook.
+func (c *call) repeats(h *hook, m ent.Mutation) bool {
+	for ; c != nil; c = c.within {
+		if c.hook == h && c.mutation == m {
+			return true
+		}
+	}
+	return false
+}
+
 // hooks returns the calls of the same mutation, one for each hook around it, the outermost first.
 func (c *call) hooks() (all []*call) {
 	for w := c; w != nil && w.mutation == c.mutation; w = w.within {
-		if !slices.ContainsFunc(all, func(o *call) bool { return o.hook == w.hook }) {
-			all = append(all, w)
-		}
+		all = append(all, w)
 	}
 	slices.Reverse(all)
 	return all
@@ -106,7 +113,8 @@ func (d *driver) close(c *call) (lost bool) {
 	if i := slices.Index(d.calls, c); i >= 0 {
 		d.calls = slices.Delete(d.calls, i, i+1)
 	}
-	return c.op != core.OpUpdate && !c.seen && !c.wasDone && doneOf(c.mutation)
+	changed := c.op == core.OpCreate || c.op == core.OpDelete
+	return changed && !c.seen && !c.wasDone && opOf(c.mutation) == c.op && doneOf(c.mutation)
 }
 
 // lost returns the call of a statement that does not have its context, because a hook did not pass
@@ -183,16 +191,25 @@ func (s *statement) mutations(of []*call) map[any]ent.Mutation {
 		for _, row := range s.rows {
 			known[row.Interface()] = of[0].mutation
 		}
-	case s.inOrder(of):
-		for i, row := range s.rows {
-			known[row.Interface()] = of[i].mutation
-		}
 	default:
-		for _, row := range s.rows {
-			known[row.Interface()] = s.mutationLike(of, row)
+		inOrder := s.inOrder(of)
+		for i, row := range s.rows {
+			switch n := s.capture.ModelOf(row); {
+			case n >= 0:
+				known[row.Interface()] = of[n].mutation
+			case inOrder:
+				known[row.Interface()] = of[i].mutation
+			default:
+				known[row.Interface()] = s.mutationLike(of, row)
+			}
 		}
 	}
 	return known
+}
+
+// inOrder reports whether the rows have the order of the mutations, as those of RETURNING have.
+func (s *statement) inOrder(of []*call) bool {
+	return len(s.rows) == len(of) && (s.returned || s.op == core.OpCreate && !s.doNothing)
 }
 
 // mutationLike returns the mutation that has set the id of a row, or else all its values, nil if
@@ -232,29 +249,6 @@ func hasValues(entity reflect.Value, m ent.Mutation) bool {
 			return false
 		}
 	}
-	return true
-}
-
-// inOrder brings the rows into the order of the mutations. RETURNING has that order. Rows that were
-// read by their keys have it by their ids, if the database has counted these.
-func (s *statement) inOrder(of []*call) bool {
-	if len(s.rows) != len(of) {
-		return false
-	}
-	if s.returned {
-		return true
-	}
-	_, own := rawID(of[0].mutation)
-	if own || s.op != core.OpCreate || !s.entity.counted() {
-		return false
-	}
-	slices.SortFunc(s.rows, func(a, b reflect.Value) int {
-		x, y := a.Elem().FieldByIndex(s.entity.id), b.Elem().FieldByIndex(s.entity.id)
-		if x.CanUint() {
-			return cmp.Compare(x.Uint(), y.Uint())
-		}
-		return cmp.Compare(x.Int(), y.Int())
-	})
 	return true
 }
 

@@ -56,7 +56,8 @@ func (t *tx) capture(ctx context.Context, s *statement) (*capture.Capture, error
 	if err := s.check(ctx, t); err != nil {
 		return nil, err
 	}
-	return capture.New(s.describe(ctx, t), t.followed, &t.driver.server), nil
+	s.capture = capture.New(s.describe(ctx, t), t.followed, &t.driver.server)
+	return s.capture, nil
 }
 
 // telling returns the context of On functions. It carries the transaction of the statement, and no

@@ -95,6 +95,9 @@ type hook struct {
 }
 
 func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (ent.Value, error) {
+	if callOf(ctx).repeats(h, m) {
+		return next.Mutate(ctx, m) // a hook changed its kind, as soft deletes do
+	}
 	cl, err := h.ob.learn(ctx, m)
 	if err != nil {
 		return nil, adapter.CausesEvents(opOf(m), m.Type(), err)

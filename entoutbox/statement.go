@@ -24,8 +24,10 @@ type statement struct {
 	fns       []adapter.Mapper
 	named     bool // not only OnAll asks for the type
 	returned  bool // RETURNING names the rows
-	rows      []reflect.Value
-	owners    []*Outbox // of the events so far
+	bulk      int  // the number of mutations, if mappers want to know which row is whose
+	capture   *capture.Capture
+	rows      []reflect.Value // in the order in which the database named them
+	owners    []*Outbox       // of the events so far
 }
 
 // statement returns what is to be captured of a statement, nil if it causes no events.
@@ -83,6 +85,7 @@ func (s *statement) collect(d *driver) {
 		for _, m := range c.mappers {
 			if of == nil {
 				of = d.bulk(c, s)
+				s.bulk = len(of)
 			}
 			s.named = true
 			s.add(c.hook.ob, s.mutationMapper(m, of))
@@ -141,6 +144,11 @@ func (s *statement) describe(ctx context.Context, t *tx) capture.Statement {
 	st.Scan = func(rows *capture.Answer) (_ []reflect.Value, err error) {
 		s.rows, err = s.entity.entities(ctx, t.driver, rows, s.driverFor(t))
 		return s.rows, err
+	}
+	for range s.bulk {
+		if s.bulk > 1 && !s.returned { // rows are read in any order, so the database is asked
+			st.Models = append(st.Models, capture.Model{Recorder: new(core.Recorder)})
+		}
 	}
 	if !s.named {
 		st.LeftOut = s.client.outboxes[0].own.LeftOut(ctx, s.entity.goType, s.entity.name)

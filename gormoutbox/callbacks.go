@@ -136,7 +136,7 @@ func (o *Outbox) enter(op core.Op) func(db *gorm.DB) {
 		if o.begin(db); db.Error != nil {
 			return
 		}
-		if err := o.checkTransaction(db); err != nil {
+		if err := o.checkTransaction(db, op); err != nil {
 			_ = db.AddError(adapter.CausesEvents(op, stmt.Schema.Table, err))
 		}
 	}
@@ -209,7 +209,7 @@ func rollBackOwn(db *gorm.DB) {
 	}
 }
 
-func (o *Outbox) checkTransaction(db *gorm.DB) error {
+func (o *Outbox) checkTransaction(db *gorm.DB, op core.Op) error {
 	stmt := db.Statement
 	has, err := o.hasRecorder(stmt.Schema)
 	if err != nil {
@@ -223,6 +223,9 @@ func (o *Outbox) checkTransaction(db *gorm.DB) error {
 		stmt.Context = Context(stmt.Context, db)
 	}
 	causes := maps || has && (hooks || anyRecorded(stmt))
+	if causes {
+		stmt.Settings.Store(awaitedKey{o, stmt}, op)
+	}
 	switch tx, ok := unwrapped(db).(*txPool); {
 	case !ok && causes:
 		var found core.Tx

@@ -18,62 +18,46 @@
 // saved without the event and without an error, which only a test can find
 // (outboxtest.RequireNothingRecorded).
 //
-// Second, a function derives events from the saved model (see On and OnContext). Third, the model's
+// Second, a function derives events from the stored rows (see On and OnContext). Third, the model's
 // own hook AfterCreate(tx *gorm.DB) error calls Publish. Fourth, any other code of the transaction
 // calls Publish.
 //
 // # Captured statements
 //
 // Recorded events and On functions see every statement of GORM's create, update, delete and save
-// methods on a model value: batches element by element, associations, soft deletes, UpdateColumn,
-// and statements with SkipHooks too. An event without an AggregateID gets the primary key of its
-// element. Several primary keys are joined by commas, and bytes are written in hex. AggregateType
-// is filled in only if the model has a method AggregateType() string.
+// methods on a model: batches, conditions, associations, soft deletes, UpdateColumn, gorm.G, and
+// statements with SkipHooks too. An On function is called once for each row that the statement
+// inserted, updated or deleted, with the row as the database stored it (deleted: as it was).
+// Recorded events go out with their row; if the statement did not change it, they stay recorded and
+// RowsAffected says so. The database itself names the rows, so nothing depends on what the model in
+// memory says. An event without an AggregateID gets the primary key of its row. Several primary
+// keys are joined by commas, and bytes are written in hex. AggregateType is filled in only if the
+// model has a method AggregateType() string. In detail:
 //
-// A statement reports events only if the database said which rows it changed: their keys came back
-// in RETURNING, or as many rows were affected as there are models. Any other statement is refused
-// with core.ErrNoAggregateID, for On functions and for recorded events. The plugin refuses it
-// before it is executed if it can. Otherwise the error comes after it, and the transaction must not
-// commit. For On functions there are two ways out: ResolveRows reads the rows that a statement is
-// about to change, and Config.AllowKeyless lets the statement pass without events. In detail:
-//
-//   - Updates and deletes of one model by its key tell which row they change, with further
-//     conditions too (an optimistic lock). So do those of a slice of models, but not with further
-//     conditions. Where(...).Delete(&Order{}), Delete(&Order{}, id), conditions joined by OR and
-//     the updates and deletes of gorm.G do not.
-//   - A statement that found no row causes no event. Recorded events stay recorded. MySQL and
-//     MariaDB do not count a row that already has the new values: the plugin then looks for the
-//     row. If it exists, the update counts as on other databases (RowsAffected is 1). If some rows
-//     of a slice have the new values, these databases do not tell which: use ResolveRows.
-//   - Update with gorm.Expr, or of a model given by value, leaves the old values in the model. On
-//     functions get the new ones with clause.Returning{} or ResolveRows, and the statement is
-//     refused without. So is an upsert whose DoUpdates have an expression.
-//   - MySQL has no RETURNING (MariaDB has it for inserts). There an upsert is refused if the table
-//     has unique keys besides its primary key. Otherwise the rows are read once more for On
-//     functions, because an existing row keeps the values that were not set. MySQL refuses
-//     SAVEPOINT as a prepared statement: with PrepareStmt use Transaction or SavePoint, not
-//     Exec("SAVEPOINT ...").
 //   - OnConflict makes OpUpsert, because not every database tells a new row from an existing one.
-//     With DoNothing, PostgreSQL and SQLite tell it for one model, and for a batch with keys of its
-//     own if all were inserted. A batch with generated keys is refused: insert one by one, or with
-//     clause.Returning{}, after which the slice has only the inserted elements. MySQL and MariaDB
-//     do not tell, so DoNothing is refused there, unless keys are generated and the table has no
-//     other unique key.
-//   - Children that GORM saves along with a parent are OpCreate if their key was generated.
-//     Children with a key are looked up first. An existing child that does not change causes no
-//     event, and its recorded events stay recorded, because GORM saves only its foreign key, unless
-//     FullSaveAssociations is set. Children are captured before their parent if GORM saves them
-//     after it.
-//   - Raw SQL, Table(...) without a model, and Create from a map are not seen or refused. Use
-//     Publish there.
+//     With DoNothing, the rows that were inserted are OpCreate.
+//   - A row counts as changed if the statement found it, even if it had the new values already.
+//     Save of a parent stores each loaded has-many child by an upsert, so each is told as OpUpsert.
+//   - An update of the key names only the new key.
+//   - The rows are told right after their statement, before After hooks and has-many children.
+//     Events that those record on the model go out after them.
+//   - If several rows changed and nobody can say which of them is the row of a model with recorded
+//     events, the error is core.ErrNoAggregateID, and the transaction does not commit: a condition
+//     with a model without a key, or a DoNothing batch with generated keys, partly inserted.
+//     Events with an AggregateID of their own need nobody to say it.
+//   - An update or delete of more than 100,000 rows is refused with core.ErrTooManyRows.
+//   - Raw SQL, Table(...) without a model, cascades and changes by triggers are not seen. Use
+//     Publish there. In a dry run nothing is published.
+//   - MySQL refuses SAVEPOINT as a prepared statement: with PrepareStmt use Transaction or
+//     SavePoint, not Exec("SAVEPOINT ...").
 //
 // A Recorder keeps events for the value on which they were recorded. Saving a copy while they wait
 // is refused with core.ErrRecorderCopied (see core.Recorder). A model with a Recorder in a named
 // field, where its events would be lost, is refused with core.ErrHiddenRecorder.
 //
-// Events need a transaction. GORM opens one for each single statement by itself, unless
-// SkipDefaultTransaction is set. Then a statement that would have to write events is refused with
-// core.ErrNoTransaction before it is executed.
+// Events need a transaction. GORM opens one for each single statement by itself. If
+// SkipDefaultTransaction is set, the plugin opens one for a statement that may cause events. It
+// ends after the hooks, so that the error of a hook rolls the row back.
 //
 // # Tracked transactions
 //

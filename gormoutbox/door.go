@@ -3,6 +3,7 @@ package gormoutbox
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -47,9 +48,28 @@ type statementKey struct {
 	stmt *gorm.Statement
 }
 
+// awaitedKey keeps the operation of a statement that may cause events until through is called.
+type awaitedKey statementKey
+
+// refusePast refuses to commit rows that were changed without the door.
+func (o *Outbox) refusePast(db *gorm.DB, op core.Op) {
+	if db.Error != nil || db.RowsAffected <= 0 || !o.maps(db.Statement) && !anyRecorded(db.Statement) {
+		return
+	}
+	err := adapter.CausesEvents(op, db.Statement.Schema.Table, errors.New("another plugin has replaced gorm:create, "+
+		"gorm:update or gorm:delete and sends statements of its own: the rows that they changed are not known"))
+	if tx, terr := trackedTx(db.Statement.Context, db); terr == nil {
+		if tx, ok := tx.(capture.Tx); ok {
+			tx.RefuseCommit(err)
+		}
+	}
+	_ = db.AddError(err)
+}
+
 // through replaces the callback of GORM that sends a statement.
 func (o *Outbox) through(op core.Op, send func(*gorm.DB)) func(*gorm.DB) {
 	return func(db *gorm.DB) {
+		db.Statement.Settings.Delete(awaitedKey{o, db.Statement})
 		s, err := o.watch(db, op)
 		switch {
 		case err != nil:
@@ -186,6 +206,8 @@ func (s *statement) send(send func(*gorm.DB)) {
 		if err := s.capture.Tell(contextWith(stmt.Context, s.session, s.tx), s.publish); err != nil {
 			_ = s.db.AddError(err)
 		}
+	} else {
+		s.ob.refusePast(s.db, s.op)
 	}
 	returned = true
 }
@@ -196,6 +218,9 @@ func (s *statement) publish(events []core.Event) error {
 
 // tellRecorded reports what hooks and associations have recorded since the statement was sent.
 func (o *Outbox) tellRecorded(db *gorm.DB) {
+	if op, past := db.Statement.Settings.LoadAndDelete(awaitedKey{o, db.Statement}); past {
+		o.refusePast(db, op.(core.Op))
+	}
 	v, ok := db.Statement.Settings.LoadAndDelete(statementKey{o, db.Statement})
 	s, _ := v.(*statement)
 	if !ok || s.late != nil {

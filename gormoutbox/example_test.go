@@ -151,21 +151,18 @@ func ExampleOn() {
 	// order.create 2 {"ID":2,"Status":"paid"}
 }
 
-// Statements that name no row pass too, because the rows are read before they are changed. Without
-// ResolveRows such statements are refused before they are executed.
-func ExampleResolveRows() {
+// Statements that name no row are told too: the function is called for each row that they changed.
+func ExampleOn_condition() {
 	db, ob := example()
-	gormoutbox.On(ob, func(op core.Op, o *Order) []core.Event { return []core.Event{{Type: "order." + op.String()}} })
-	expire := func() error {
-		return db.Model(&Order{}).Where("status = ?", "open").Update("status", "expired").Error
-	}
-	fmt.Println(errors.Is(expire(), core.ErrNoAggregateID))
-
-	gormoutbox.On(ob, func(core.Op, *Order) []core.Event { return nil })
-	fmt.Println(expire()) // one event for each order that was open
-	// Output:
-	// true
-	// <nil>
+	must(db.Create(&[]Order{{Status: "open"}, {Status: "paid"}, {Status: "open"}}).Error)
+	gormoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
+		return []core.Event{{Type: "order." + op.String(), Data: o}}
+	})
+	must(db.Model(&Order{}).Where("status = ?", "open").Update("status", "expired").Error)
+	must(ob.Drain(context.Background()))
+	// On a database that keeps its rows, this prints
+	// order.update 1 {"ID":1,"Status":"expired"}
+	// order.update 3 {"ID":3,"Status":"expired"}
 }
 
 // A function that reads other data, or can fail, gets the context of the statement.

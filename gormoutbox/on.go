@@ -7,17 +7,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// On registers fn, which derives events from a change of a model of type T. fn gets the model as it
-// was saved, with generated keys. fn runs within the transaction, once for each element of a
-// statement, and must not change the model. For OpDelete and for updates through Model(...) the
-// model has only the values that the caller put into it, perhaps only its key. With ResolveRows, fn
-// gets the rows themselves for statements that name no model. If GORM leaves fields out of a
-// statement (zero values of Updates(&model), Select and Omit), those fields have the values of the
-// model; with ResolveRows, fn gets the row after an update. All functions of one type are called,
-// in the order of registration. On can be called at any time. Mistakes (a nil argument, a T that is
-// no struct) are reported by db.Use, and after that by every Publish and by Run. A panic of fn goes
-// on to the program, and the transaction does not commit: RunInTx, db.Transaction and the plugin
-// (for the transaction of a single statement) roll it back.
+// On registers fn, which derives events from a change of a model of type T. fn is called once for
+// each row that a statement inserted, updated or deleted, with the row as the database stored it
+// (deleted: as it was; softly deleted: as it is now). It is read into a new model, for which
+// AfterFind does not run. fn runs within the transaction. All functions of one type are called, in
+// the order of registration. On can be called at any time. Mistakes (a nil argument, a T that is no
+// struct) are reported by db.Use, and after that by every Publish and by Run. A panic of fn goes on
+// to the program, and the transaction does not commit: RunInTx, db.Transaction and the plugin (for
+// the transaction of a single statement) roll it back.
 func On[T any](ob *Outbox, fn func(op core.Op, model *T) []core.Event) {
 	adapter.On(ob.mappers(), fn)
 }

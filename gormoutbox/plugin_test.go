@@ -52,10 +52,6 @@ func TestUseReportsMistakes(t *testing.T) {
 			"Publisher and Outbox", "Prefix and Outbox", "Schema and Outbox", "AutoCreate and Outbox",
 			"RejectUntracked and Outbox",
 		}},
-		"bound": {
-			"sqlite", gormoutbox.Plugin(gormoutbox.Config{MaxResolvedRows: -1}),
-			[]string{"MaxResolvedRows is -1"},
-		},
 		"on": {"sqlite", on, []string{
 			"On[struct {}] was given a nil function",
 			"On[string]: the type must be the model's struct",

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"io"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -18,8 +17,9 @@ import (
 // a Repository accepts them like its own.
 //
 // A statement affects as many rows as it has VALUES, and otherwise one row. With WHERE 1 = 0 it
-// affects none. Rows are numbered from 1, and LastInsertId and RETURNING of one column give the
-// number. Every other query returns no rows.
+// affects none. Rows are numbered from 1, and LastInsertId gives the number. RETURNING of an INSERT
+// gives the inserted values, and the number as the column "id", or as the first column that was not
+// inserted. Every other query returns no rows: an UPDATE or DELETE with RETURNING finds none.
 func OpenDB(d core.Dialect) (*sql.DB, error) { return sqltx.OpenDB(&nothing{}, d) }
 
 // nothing is a driver whose connections store nothing.
@@ -75,15 +75,8 @@ func (s nothingStmt) Exec([]driver.Value) (driver.Result, error) {
 	return inserted{s.of.number(s.rows()), s.rows()}, nil
 }
 
-var returning = regexp.MustCompile("RETURNING\\s+[\"`]?(\\w+)[\"`]?\\s*$")
-
-func (s nothingStmt) Query([]driver.Value) (driver.Rows, error) {
-	column := returning.FindStringSubmatch(s.query)
-	if column == nil {
-		return &numbers{}, nil
-	}
-	first := s.of.number(s.rows())
-	return &numbers{column[1], first, first + s.rows()}, nil
+func (s nothingStmt) Query(args []driver.Value) (driver.Rows, error) {
+	return returned(s.query, args, s.of.number), nil
 }
 
 type inserted struct{ first, rows int64 }
@@ -91,20 +84,20 @@ type inserted struct{ first, rows int64 }
 func (r inserted) LastInsertId() (int64, error) { return r.first, nil }
 func (r inserted) RowsAffected() (int64, error) { return r.rows, nil }
 
-// numbers has the rows of RETURNING.
-type numbers struct {
-	column    string
-	next, end int64
+// answer has the rows of RETURNING.
+type answer struct {
+	columns []string
+	rows    [][]driver.Value
 }
 
-func (r *numbers) Columns() []string { return []string{r.column} }
-func (r *numbers) Close() error      { return nil }
+func (a *answer) Columns() []string { return a.columns }
+func (a *answer) Close() error      { return nil }
 
-func (r *numbers) Next(dest []driver.Value) error {
-	if r.next == r.end {
+func (a *answer) Next(dest []driver.Value) error {
+	if len(a.rows) == 0 {
 		return io.EOF
 	}
-	dest[0] = r.next
-	r.next++
+	copy(dest, a.rows[0])
+	a.rows = a.rows[1:]
 	return nil
 }

@@ -68,8 +68,18 @@ func TestGORMCaptureAssociations(t *testing.T) {
 		fixture.NoError(t, g.Session(&gorm.Session{FullSaveAssociations: true}).Save(o).Error)
 		g.wantRows(t, "placed", "line.a", "line.b") // no new event was recorded
 		// GORM stores the lines of an order by an upsert.
-		fixture.SameSet(t, "On saw", ops, []string{"a upsert", "b upsert", "a upsert", "b upsert"})
+		want := []string{"a upsert", "b upsert", "a upsert", "b upsert"}
+		fixture.SameSet(t, "On saw", ops, g.again(want, "a upsert", "b upsert"))
 	})
+}
+
+// again adds to want what MariaDB and MySQL say once more of a Save that changes nothing: they count
+// no row, so GORM stores everything a second time.
+func (g *gormEnv) again(want []string, more ...string) []string {
+	if g.db.Dialect != core.MySQL {
+		return want
+	}
+	return append(want, more...)
 }
 
 func TestGORMCaptureSave(t *testing.T) {
@@ -265,7 +275,7 @@ func TestGORMSkipDefaultTransactionOfSession(t *testing.T) {
 		g.wantRows(t, "placed", "as.usual")
 		pool, err := g.DB.DB()
 		fixture.NoError(t, err)
-		fixture.Must(t, pool.Stats().InUse == 0, "%d connections are in use", pool.Stats().InUse)
+		fixture.Await(t, "the connections are free", func() bool { return pool.Stats().InUse == 0 })
 	})
 }
 

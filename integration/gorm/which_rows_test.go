@@ -106,8 +106,8 @@ func TestGORMUpdateWithPartOfAKey(t *testing.T) {
 	})
 }
 
-// MariaDB and MySQL do not count a row that had these values already. The update of one model by
-// its key has its event all the same.
+// A row that was found has its event on every database, although MariaDB and MySQL do not count it
+// if it had these values already.
 func TestGORMUnchangedRow(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
@@ -115,19 +115,24 @@ func TestGORMUnchangedRow(t *testing.T) {
 		p := &products(t, g, "p")[0]
 		fixture.NoError(t, g.Save(p).Error)
 		fixture.NoError(t, g.Model(p).Update("stock", p.Stock).Error)
-		g.wantRows(t, "product.p.update", "product.p.update")
+		want := g.again([]string{"product.p.update", "product.p.update"}, "product.p.upsert")
+		g.wantRows(t, want...)
 
 		o := &gOrder{Status: "paid"}
 		fixture.NoError(t, g.Create(o).Error)
 		o.Record(fixture.Happened{Name: "paid.again"})
 		res := g.Model(o).Update("status", "paid")
 		fixture.NoError(t, res.Error)
-		if res.RowsAffected != 1 || len(o.Recorded()) != 0 {
+		found := int64(1)
+		if g.db.Dialect == core.MySQL {
+			found = 0
+		}
+		if res.RowsAffected != found || len(o.Recorded()) != 0 {
 			t.Fatalf("%d rows affected, %d events left", res.RowsAffected, len(o.Recorded()))
 		}
 		o.Record(fixture.Happened{Name: "saved.again"})
 		fixture.NoError(t, g.Save(o).Error)
-		g.wantRows(t, "product.p.update", "product.p.update", "paid.again", "saved.again")
+		g.wantRows(t, append(want, "paid.again", "saved.again")...)
 		gone := &gOrder{ID: 99}
 		gone.Record(fixture.Happened{Name: "never"})
 		fixture.NoError(t, g.Model(gone).Update("status", "paid").Error)
@@ -187,8 +192,7 @@ func TestGORMConditionOfSeveralLines(t *testing.T) {
 		}
 		names := 0
 		for _, condition := range []string{
-			"stock = 90\nOR\nstock = 1", "stock = 90\tor stock = 1 -- either",
-			"stock = 90 OR\nstock = 1",
+			"stock = 90\nOR\nstock = 1", "stock = 90\tor stock = 1", "stock = 90 OR\nstock = 1",
 		} {
 			for _, model := range []any{&gProduct{ID: 1}, &all[0]} {
 				names++ // MariaDB counts only rows that had other values

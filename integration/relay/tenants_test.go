@@ -127,10 +127,11 @@ func TestOneProcessForManyDatabases(t *testing.T) {
 	publish(append(working, tenants[0]))
 
 	// At rest each database is asked a few times in a second at most.
-	const seconds, mostStatements = 3, 10
+	const mostStatements = 10
 	rec.Start()
-	<-time.After(seconds * time.Second)
-	idle := len(rec.Stop()) / seconds
+	began := time.Now()
+	<-time.After(3 * time.Second)
+	idle := int(float64(len(rec.Stop())) / time.Since(began).Seconds()) // a busy machine waits longer
 	t.Logf("at rest: %d statements in a second for %d outboxes", idle, len(working)+1)
 	fixture.Check(t, idle <= mostStatements*(len(working)+1), "%d statements in a second at rest", idle)
 	seen := map[string]bool{}

@@ -63,7 +63,7 @@ func (w written) expected(n int) (all []told) {
 type recording struct {
 	typ   string
 	table string
-	key   func() string // of the model's row
+	key   func() string // of the model's row; nil: the model has none, so it is the only row that changed
 	left  func() int    // how many events the model has still recorded
 
 	out bool // the event was seen in the outbox
@@ -159,8 +159,8 @@ func compare(writes []written, events []event, recs []*recording, published []st
 		}
 	}
 	for _, r := range recs {
-		if _, changed := want[r.id()]; changed && !r.out {
-			losses = append(losses, fmt.Sprintf("not sent: the recorded event of %s", r.id()))
+		if key, changed := r.row(want); changed && !r.out {
+			losses = append(losses, "not sent: the recorded event of "+r.table+" "+key)
 		}
 	}
 	for _, typ := range published {
@@ -175,17 +175,28 @@ func compare(writes []written, events []event, recs []*recording, published []st
 	return nil
 }
 
-func (r *recording) id() string { return fmt.Sprintf("%s%q", r.table, []string{r.key()}) }
+// row returns the key of the model's row, and whether it is among those that changed.
+func (r *recording) row(want map[string][]told) (key string, changed bool) {
+	if r.key != nil {
+		key = r.key()
+		_, changed = want[fmt.Sprintf("%s%q", r.table, []string{key})]
+		return key, changed
+	}
+	for _, t := range want {
+		key = t[0].row["id"]
+	}
+	return key, len(want) == 1
+}
 
 // compare compares an event that was recorded.
 func (r *recording) compare(e event, want map[string][]told) *fault {
-	switch _, changed := want[r.id()]; {
+	switch key, changed := r.row(want); {
 	case !changed:
-		return faultf("ghost", "the recorded event of %s went out, and its row was not changed", r.id())
+		return faultf("ghost", "the recorded event of %s %s went out, and its row was not changed", r.table, key)
 	case r.out:
-		return faultf("ghost", "the recorded event of %s went out twice", r.id())
-	case e.aggregate != r.key():
-		return faultf("identity", "the AggregateID of the recorded event of %s is %q", r.id(), e.aggregate)
+		return faultf("ghost", "the recorded event of %s %s went out twice", r.table, key)
+	case e.aggregate != key:
+		return faultf("identity", "the AggregateID of the recorded event of %s %s is %q", r.table, key, e.aggregate)
 	}
 	r.out = true
 	return nil

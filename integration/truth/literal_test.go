@@ -64,7 +64,8 @@ func literalOf(v reflect.Value) string {
 		for i := range v.Len() {
 			all = append(all, literalOf(v.Index(i)))
 		}
-		return "[]" + strings.ReplaceAll(v.Type().Elem().String(), "truth_test.", "") + "{" + strings.Join(all, ", ") + "}"
+		of := strings.ReplaceAll(v.Type().Elem().String(), "truth_test.", "")
+		return "[]" + of + "{" + strings.Join(all, ", ") + "}"
 	case reflect.Map:
 		var all []string
 		for _, k := range v.MapKeys() {

@@ -1,6 +1,7 @@
 package truth_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -26,7 +27,7 @@ type orm[H any] struct {
 	variants    []string // how the ORM is set up
 	open        func(t *testing.T, db testdb.DB, outbox bool, n *notes) (variants []H)
 	transaction func(h H, fn func(H) error) error
-	with        func(h H, ctx context.Context, bare bool) H
+	with        func(ctx context.Context, h H, bare bool) H
 	conn        func(h H) querier
 }
 
@@ -45,7 +46,8 @@ type call[H any] struct {
 	recs      []*recording
 	publish   func(H) error // on the side with the outbox
 	published string        // its type
-	refusable string        // why the outbox may refuse it
+	refusable bool          // docs say that the outbox may refuse it
+	nested    bool          // it sets a savepoint of its own
 }
 
 // notes are what the callbacks of an ORM note while a statement runs, and what they need for it.
@@ -74,6 +76,7 @@ var (
 	errRollBack = errors.New("roll back")
 	errPanic    = errors.New("panic of the program")
 	errStop     = errors.New("the oracle stops")
+	errPublish  = errors.New("Publish failed, or a query in its place")
 )
 
 // side is a database on which a program runs: the one with the outbox, or the plain one.
@@ -112,8 +115,8 @@ const (
 
 // outcome is what a caller sees of a statement, or of COMMIT.
 type outcome struct {
-	code, models, err string
-	rows              int64
+	kind, code, models, err string
+	rows                    int64
 }
 
 func openSide[H any](t *testing.T, o orm[H], db testdb.DB, outbox bool) *side[H] {
@@ -169,8 +172,8 @@ func (s *side[H]) run(ctx context.Context, h H, tx transaction) {
 			}
 			// The outbox begins a transaction where SkipDefaultTransaction leaves it out. So it
 			// rolls back what plain GORM has already committed when a later statement of the same
-			// call fails: the tables differ from here.
-			if st.bare && err != nil {
+			// call fails: the tables may differ from here.
+			if err != nil {
 				s.outcomes = append(s.outcomes, outcome{code: halfDone})
 				return
 			}
@@ -179,7 +182,7 @@ func (s *side[H]) run(ctx context.Context, h H, tx transaction) {
 	}
 	before := s.seen
 	err := s.caught(func() error {
-		return s.transaction(s.with(h, ctx, false), func(h H) error {
+		return s.transaction(s.with(ctx, h, false), func(h H) error {
 			for _, st := range tx.steps {
 				err := s.inTransaction(ctx, h, st)
 				switch {
@@ -201,7 +204,7 @@ func (s *side[H]) run(ctx context.Context, h H, tx transaction) {
 			}
 		})
 	})
-	s.outcomes = append(s.outcomes, outcome{code: endOfTransaction, err: s.errText(err)})
+	s.outcomes = append(s.outcomes, outcome{code: endOfTransaction, err: errText(err)})
 	if s.fault == nil {
 		s.ended(ctx, before, s.recs, err)
 	}
@@ -243,7 +246,7 @@ func (s *side[H]) inTransaction(ctx context.Context, h H, st step) error {
 			}
 		})
 	})
-	s.outcomes = append(s.outcomes, outcome{code: endOfSavepoint, err: s.errText(err)})
+	s.outcomes = append(s.outcomes, outcome{code: endOfSavepoint, err: errText(err)})
 	if err != nil {
 		s.seen, s.owed = before, owed
 		for _, r := range s.recs[recs:] {
@@ -261,29 +264,31 @@ func (s *side[H]) step(ctx context.Context, h H, st step, q querier) error {
 	s.notes.writes, s.notes.cancel = nil, nil
 	own, cancel := context.WithCancel(ctx)
 	defer cancel()
-	switch st.ctx {
-	case endedBefore:
+	switch {
+	case st.ctx == endedBefore:
 		cancel()
-	case endsAfter:
+	// If the context of a savepoint has ended, plain GORM cannot roll back to it, and goes on. The
+	// outbox does roll back, so that nothing is committed that was to be rolled back.
+	case st.ctx == endsAfter && !c.nested:
 		s.notes.cancel = cancel
 	}
-	o := outcome{code: c.code}
+	o := outcome{kind: k.name, code: c.code}
 	err := s.caught(func() (err error) {
 		if c.publish == nil {
-			o.rows, err = c.run(s.with(h, own, st.bare))
+			o.rows, err = c.run(s.with(own, h, st.bare))
 			return err
 		}
 		if !s.outbox { // it fails where Publish does: in a transaction of PostgreSQL that is broken
 			_, err = countChanges(ctx, q)
 			return err
 		}
-		return s.transaction(s.with(h, ctx, false), c.publish)
+		return s.transaction(s.with(ctx, h, false), c.publish)
 	})
 	s.notes.cancel = nil
-	o.err = s.errText(err)
-	if c.publish != nil {
-		o.err = fmt.Sprint(err != nil)
+	if c.publish != nil && err != nil {
+		err = errPublish
 	}
+	o.err = errText(err)
 	for _, m := range c.models {
 		o.models += literal(m) + " "
 	}
@@ -293,10 +298,10 @@ func (s *side[H]) step(ctx context.Context, h H, st step, q querier) error {
 	}
 	if err != nil && c.publish == nil && strings.Contains(err.Error(), "outbox: ") {
 		s.refused = true
-		if c.refusable == "" || !errors.Is(err, core.ErrNoAggregateID) {
+		if !c.refusable || !errors.Is(err, core.ErrNoAggregateID) {
 			s.blame(k.name, faultf("refused", "%v", err))
+			return err
 		}
-		return err
 	}
 	if s.fault == nil {
 		s.blame(k.name, s.compare(ctx, q, k.name, c, err))
@@ -381,8 +386,8 @@ func (s *side[H]) ended(ctx context.Context, before seen, recs []*recording, err
 		return
 	}
 	if n := (seen{len(all), len(told)}); n != s.seen {
-		s.blame("end", faultf("end", "after the end with error %v there are %d changed rows and %d events, want %d and %d", err,
-			n.changes, n.events, s.seen.changes, s.seen.events))
+		s.blame("end", faultf("end", "%d changed rows and %d events are there after error %v, want %d and %d",
+			n.changes, n.events, err, s.seen.changes, s.seen.events))
 	}
 	if err == nil && s.owed != nil {
 		s.blame("end", faultf("loss", "committed, although %s", s.owed.text))
@@ -393,13 +398,12 @@ func (s *side[H]) ended(ctx context.Context, before seen, recs []*recording, err
 			want = 0
 		}
 		if n := r.left(); n != want {
-			s.blame("end", faultf("recorder", "%d events are recorded on %s, want %d", n, r.id(), want))
+			s.blame("end", faultf("recorder", "%d events are still recorded on a model, want %d", n, want))
 		}
 	}
 }
 
-// errText returns the text of an error without the name of the database.
-func (s *side[H]) errText(err error) string {
+func errText(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -411,14 +415,14 @@ type lockstep[H any] struct {
 	outbox, plain *side[H]
 	runs          map[string]int // by kind
 	steps         int
-	refusals      map[string]int // by reason
+	refused       int
 }
 
 func openLockstep[H any](t *testing.T, o orm[H], db testdb.DB, outbox bool) *lockstep[H] {
 	t.Helper()
 	return &lockstep[H]{
 		outbox: openSide(t, o, db, outbox), plain: openSide(t, o, db.Another(t), false),
-		runs: map[string]int{}, refusals: map[string]int{},
+		runs: map[string]int{},
 	}
 }
 
@@ -434,7 +438,7 @@ func (l *lockstep[H]) run(p program) (f *fault, at string) {
 	}
 	for _, tx := range p.txs {
 		a.run(ctx, a.handles[p.variant], tx)
-		l.count(tx)
+		l.count()
 		if a.fault != nil {
 			return a.fault, a.at
 		}
@@ -447,7 +451,7 @@ func (l *lockstep[H]) run(p program) (f *fault, at string) {
 		}
 		for i := range max(len(a.outcomes), len(b.outcomes)) {
 			if i == len(a.outcomes) || i == len(b.outcomes) || !equal(a.outcomes[i], b.outcomes[i]) {
-				return l.difference(tx, i)
+				return l.difference(i)
 			}
 		}
 		if n := len(a.outcomes); n > 0 && a.outcomes[n-1].code == halfDone {
@@ -476,42 +480,30 @@ func equal(with, without outcome) bool {
 	return with == without
 }
 
-func (l *lockstep[H]) count(tx transaction) {
-	n := 0
+func (l *lockstep[H]) count() {
 	for _, o := range l.outbox.outcomes {
-		if n < len(tx.steps) && !strings.HasPrefix(o.code, "end of ") {
-			l.runs[l.outbox.kinds[tx.steps[n].kind].name]++
+		if o.kind != "" {
+			l.runs[o.kind]++
 			l.steps++
-			n++
 		}
 	}
 	if l.outbox.refused {
-		l.refusals["refused"]++
+		l.refused++
 	}
 }
 
-func (l *lockstep[H]) difference(tx transaction, i int) (f *fault, at string) {
-	show := func(all []outcome) string {
-		if i >= len(all) {
-			return "nothing"
-		}
-		return fmt.Sprintf("%d rows, error %q, models %s", all[i].rows, all[i].err, all[i].models)
-	}
-	at, n := "end", 0
-	code := ""
+// difference says how the i-th outcomes differ.
+func (l *lockstep[H]) difference(i int) (f *fault, at string) {
+	with, without := outcome{err: "nothing"}, outcome{err: "nothing"}
 	if i < len(l.outbox.outcomes) {
-		code = l.outbox.outcomes[i].code
+		with = l.outbox.outcomes[i]
 	}
-	for _, o := range l.outbox.outcomes[:min(i, len(l.outbox.outcomes))] {
-		if !strings.HasPrefix(o.code, "end of ") {
-			n++
-		}
+	if i < len(l.plain.outcomes) {
+		without = l.plain.outcomes[i]
 	}
-	if n < len(tx.steps) && !strings.HasPrefix(code, "end of ") {
-		at = l.outbox.kinds[tx.steps[n].kind].name
-	}
-	return faultf("difference", "%s\nwith the outbox %s\nwithout         %s", code, show(l.outbox.outcomes),
-		show(l.plain.outcomes)), at
+	show := func(o outcome) string { return fmt.Sprintf("%d rows, error %q, models %s", o.rows, o.err, o.models) }
+	return faultf("difference", "%s\nwith the outbox %s\nwithout         %s", with.code, show(with), show(without)),
+		cmp.Or(with.kind, "end")
 }
 
 // text returns a program as code.

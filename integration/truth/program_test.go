@@ -167,8 +167,8 @@ func (p program) text(variant string, code func(step) string) string {
 				line += " // " + strings.Join(notes, ", ")
 			}
 			if s.savepoint {
-				line = "db.Transaction(func(db) error { // a savepoint\n" + in + "\t" + line + "\n" + in + "\t" + names[s.end] +
-					"\n" + in + "})"
+				const text = "db.Transaction(func(db) error { // a savepoint\n%[1]s\t%[2]s\n%[1]s\t%[3]s\n%[1]s})"
+				line = fmt.Sprintf(text, in, line, names[s.end])
 			}
 			b.WriteString(in + line + "\n")
 		}

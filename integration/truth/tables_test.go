@@ -1,6 +1,7 @@
 package truth_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -49,9 +50,21 @@ var tables = []table{
 		[]string{"1,'a',1,1", "2,'b',2,1", "3,'c',1,2", "4,'d',3,1"},
 	},
 	{"tags", []string{"id serial", "name text", "qty int"}, []string{"1,'a',1", "2,'b',2"}},
-	{"parts", []string{"id serial", "name text", "qty int", "parent_id int null"}, []string{"1,'a',1,1", "2,'b',2,NULL"}},
-	{"locks", []string{"id serial", "name text", "qty int", "version int"}, []string{"1,'a',1,1", "2,'b',2,2", "3,'c',1,1"}},
-	{"flags", []string{"id serial", "name text", "qty int", "deleted int"}, []string{"1,'a',1,0", "2,'b',2,0", "3,'c',1,1"}},
+	{
+		"parts",
+		[]string{"id serial", "name text", "qty int", "parent_id int null"},
+		[]string{"1,'a',1,1", "2,'b',2,NULL"},
+	},
+	{
+		"locks",
+		[]string{"id serial", "name text", "qty int", "version int"},
+		[]string{"1,'a',1,1", "2,'b',2,2", "3,'c',1,1"},
+	},
+	{
+		"flags",
+		[]string{"id serial", "name text", "qty int", "deleted int"},
+		[]string{"1,'a',1,0", "2,'b',2,0", "3,'c',1,1"},
+	},
 	{"hooks", []string{"id serial", "name text", "qty int"}, []string{"1,'a',1", "2,'b',2"}},
 	{"parents_tags", []string{"parent_id int key", "tag_id int key"}, []string{"1,1", "1,2"}},
 }
@@ -87,16 +100,14 @@ func tableOf(name string) (table, bool) {
 
 func (t table) ddl(d core.Dialect) string {
 	types := map[core.Dialect]map[string]string{
-		core.Postgres: {"serial": "BIGSERIAL PRIMARY KEY", "int": "BIGINT", "text": "VARCHAR(64)", "time": "TIMESTAMPTZ"},
-		core.MySQL: {
-			"serial": "BIGINT AUTO_INCREMENT PRIMARY KEY", "int": "BIGINT", "text": "VARCHAR(64)", "time": "DATETIME(3)",
-		},
-		core.SQLite: {"serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "int": "BIGINT", "text": "TEXT", "time": "DATETIME"},
+		core.Postgres: {"serial": "BIGSERIAL PRIMARY KEY", "text": "VARCHAR(64)", "time": "TIMESTAMPTZ"},
+		core.MySQL:    {"serial": "BIGINT AUTO_INCREMENT PRIMARY KEY", "text": "VARCHAR(64)", "time": "DATETIME(3)"},
+		core.SQLite:   {"serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "text": "TEXT", "time": "DATETIME"},
 	}[d]
 	var lines []string
 	for _, c := range t.columns {
 		words := strings.Fields(c)
-		line := words[0] + " " + types[words[1]]
+		line := words[0] + " " + cmp.Or(types[words[1]], "BIGINT")
 		if !slices.Contains(words, "null") && words[1] != "serial" {
 			line += " NOT NULL"
 		}
@@ -243,7 +254,9 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-func query[T any](ctx context.Context, q querier, text string, scan func(*sql.Rows) (T, error)) (all []T, err error) {
+func query[T any](
+	ctx context.Context, q querier, text string, scan func(*sql.Rows) (T, error),
+) (all []T, err error) {
 	rows, err := q.QueryContext(context.WithoutCancel(ctx), text)
 	if err != nil {
 		return nil, err

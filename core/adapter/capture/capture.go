@@ -34,6 +34,7 @@ type Capture struct {
 	unordered bool                 // that is not the order of the models
 	by        *unique              // the key by which rows are looked for; nil: the primary key
 	foreign   bool                 // the row is found by another key than the model's
+	strict    bool                 // each key must have a row of its own
 	extra     int                  // columns after those of the statement, for the filter alone
 	filter    func(row []any) bool // tells whether a returned row is one that was changed; nil: all are
 	told      []row                // each row once, as it was in the end
@@ -81,6 +82,14 @@ func (c *Capture) refuse(err error) {
 // Exec executes a statement that returns no rows to the ORM. RowsAffected of the result is what it
 // would be without the capture.
 func (c *Capture) Exec(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
+	res, err := c.exec(ctx, s, text, args)
+	if err != nil {
+		c.told = nil // what is refused is not told
+	}
+	return res, err
+}
+
+func (c *Capture) exec(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
 	c.ended = ctx.Err() != nil
 	if c.read(text, args); c.params != len(args) && c.tx.Dialect() != core.SQLite {
 		return c.unread(s.Send(ctx, text, args))
@@ -122,6 +131,9 @@ func (c *Capture) Query(ctx context.Context, s Session, text string, args []any)
 	}
 	if a == nil {
 		a = &Answer{Columns: []string{}}
+	}
+	if err != nil {
+		c.told = nil
 	}
 	return a, err
 }
@@ -180,7 +192,7 @@ func (c *Capture) returning(ctx context.Context, s Session, text string, args []
 	}
 	own := len(a.Columns) - len(columns)
 	if own < 0 {
-		return nil, fmt.Errorf("outbox: %s of %s returned %d columns, less than it was asked for", c.st.Op, c.st.Of,
+		return &Answer{}, fmt.Errorf("outbox: %s of %s returned %d columns, less than it was asked for", c.st.Op, c.st.Of,
 			len(a.Columns))
 	}
 	c.sent = true

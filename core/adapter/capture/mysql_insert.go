@@ -287,8 +287,8 @@ func (c *Capture) inserted(ctx context.Context, s Session, in insert) (sql.Resul
 		return c.upsertedOne(ctx, s, in, keys[0])
 	case c.st.DoNothing:
 		return c.insertedSome(ctx, s, in, keys, generated)
-	case in.onUpdate && generated > 0:
-		if err := c.findBy(ctx, s, in); err != nil {
+	case in.onUpdate:
+		if err := c.findBy(ctx, s, in, generated); err != nil {
 			return nil, err
 		}
 	}
@@ -311,21 +311,28 @@ func (c *Capture) inserted(ctx context.Context, s Session, in insert) (sql.Resul
 	return res, err
 }
 
-// findBy decides how the rows of an upsert with generated keys are found: by the only other unique
-// key of the table. Without one, every row is new.
-func (c *Capture) findBy(ctx context.Context, s Session, in insert) error {
+// findBy decides how the rows of an upsert of several rows are found. A row with a key of its own is
+// found by it: InnoDB looks there first. A row with a generated key is found by the only other
+// unique key of the table. Without one, it is new.
+func (c *Capture) findBy(ctx context.Context, s Session, in insert, generated int) error {
 	others, err := c.on.others(ctx, s, in.table)
 	if err != nil {
 		c.release()
 		return err
 	}
-	if len(others) == 0 {
+	// If another row of VALUES has the key too, its row says nothing of the row that a third key
+	// has found.
+	c.strict = len(others) > 0 && generated == 0
+	if len(others) == 0 || generated == 0 {
 		return nil
 	}
 	var why error
-	if len(others) > 1 {
+	switch {
+	case generated < len(in.values):
+		why = errors.New("other rows give their keys")
+	case len(others) > 1:
 		why = errors.New("the table has several unique keys")
-	} else {
+	default:
 		why = in.findable(others[0])
 	}
 	if why != nil {
@@ -410,8 +417,11 @@ func (c *Capture) nameInserted(ctx context.Context, s Session, table string, key
 	if err := c.readBack(ctx, s, table, keys, upsert); err != nil {
 		return err
 	}
-	if len(c.rows) == len(distinct) {
+	switch {
+	case c.strict && len(c.rows) == len(keys), !c.strict && len(c.rows) == len(distinct):
 		return nil
+	case c.strict:
+		return c.missing(len(keys))
 	}
 	if upsert { // the database may take two texts for one key
 		if all, err := c.allThere(ctx, s, table, keys); all || err != nil {

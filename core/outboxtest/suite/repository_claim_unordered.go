@@ -2,7 +2,6 @@ package suite
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -155,12 +154,7 @@ func claimServed(f *fixture) {
 
 func claimOldestFirst(f *fixture) {
 	rows, marker := newRows(3, "topic", ""), newRow("marker", "")
-	for i := range rows {
-		// A delay begins when the statement reads the clock for its row. So the steps are long.
-		rows[i].Event.Delay = time.Duration(3-i) * 200 * time.Millisecond
-	}
-	marker.Event.Delay = 800 * time.Millisecond
-	f.commit(append(rows, marker)...)
+	f.commitDelayed(append(slices.Clone(rows), marker), []int{2, 1, 0, 3})
 	req := request(nodeA)
 	req.Only = []string{"marker"}
 	f.eventually("the marker is due", func() bool { return len(f.claim(req)) > 0 })
@@ -174,14 +168,8 @@ func claimOldestFirst(f *fixture) {
 // come before rows that wait longer, whatever its id.
 func claimInOrder(f *fixture) {
 	a, b, marker := newRows(9, "a", ""), newRows(4, "b", ""), newRow("marker", "")
-	for i := range a {
-		a[i].Event.Delay = time.Duration(30*((i*4)%9)) * time.Millisecond
-	}
-	for i := range b {
-		b[i].Event.Delay = time.Duration(100-30*i) * time.Millisecond
-	}
-	marker.Event.Delay = 300 * time.Millisecond
-	f.commit(append(slices.Concat(a, b), marker)...)
+	turns := []int{0, 4, 8, 3, 7, 2, 6, 1, 5, 3, 2, 1, 0, 9}
+	f.commitDelayed(append(slices.Concat(a, b), marker), turns)
 	req := request(nodeA)
 	req.Only = []string{"marker"}
 	f.eventually("the marker is due", func() bool { return len(f.claim(req)) > 0 })
@@ -190,10 +178,12 @@ func claimInOrder(f *fixture) {
 	for _, c := range f.claim(req) {
 		got[c.Event.Topic] = append(got[c.Event.Topic], c.ID)
 	}
-	for _, rows := range [][]core.NewRow{a, b} {
-		slices.SortFunc(rows, func(x, y core.NewRow) int { return cmp.Compare(x.Event.Delay, y.Event.Delay) })
-		topic := rows[0].Event.Topic
-		f.must(slices.Equal(got[topic], newIDs(rows)), "topic %s: claimed %s, want %s", topic, got[topic], newIDs(rows))
+	want := map[string][]core.RowID{"a": make([]core.RowID, len(a)), "b": make([]core.RowID, len(b))}
+	for i, row := range slices.Concat(a, b) {
+		want[row.Event.Topic][turns[i]] = row.ID
+	}
+	for topic, want := range want {
+		f.must(slices.Equal(got[topic], want), "topic %s: claimed %s, want %s", topic, got[topic], want)
 	}
 }
 

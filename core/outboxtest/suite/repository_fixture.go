@@ -170,6 +170,25 @@ func (f *fixture) tryCommit(req core.InsertRequest) ([]core.Inserted, error) {
 	return places, tx.Commit()
 }
 
+// commitDelayed commits rows that become due in the order of their turns. A delay begins when the
+// database reads its clock for the row. So the insert must not take longer than the time between
+// two turns, and is repeated with more time until it does not.
+func (f *fixture) commitDelayed(rows []core.NewRow, turns []int) {
+	f.Helper()
+	for step := 10 * time.Millisecond; ; step *= 2 {
+		for i := range rows {
+			rows[i].Event.Delay = time.Duration(turns[i]) * step
+		}
+		tx, start := f.begin(), time.Now()
+		f.insertIn(tx, rows...)
+		if time.Since(start) < step {
+			f.check(tx.Commit())
+			return
+		}
+		f.check(tx.Rollback())
+	}
+}
+
 // request is a claim by node with wide limits.
 func request(node string) core.ClaimRequest {
 	return core.ClaimRequest{

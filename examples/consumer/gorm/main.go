@@ -20,6 +20,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/examples/consumer/internal/payments"
@@ -55,7 +56,7 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	db, err := gorm.Open(sqlite.Dialector{DriverName: "sqlite", Conn: bank}, &gorm.Config{})
+	db, err := gorm.Open(sqlite.Dialector{DriverName: "sqlite", Conn: bank}, &gorm.Config{Logger: logger.Discard})
 	if err != nil {
 		return err
 	}

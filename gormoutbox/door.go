@@ -89,7 +89,7 @@ func (o *Outbox) through(op core.Op, send func(*gorm.DB)) func(*gorm.DB) {
 func (o *Outbox) watch(db *gorm.DB, op core.Op) (*statement, error) {
 	stmt := db.Statement
 	if db.Error != nil || db.DryRun || stmt.Schema == nil || ended(stmt) && !inTransaction(stmt.ConnPool) {
-		return nil, nil
+		return nil, nil //nolint:nilerr // GORM keeps the error, and sends nothing
 	}
 	has, err := o.hasRecorder(stmt.Schema)
 	if err != nil {
@@ -291,7 +291,7 @@ func (d *door) Send(ctx context.Context, text string, args []any) (sql.Result, e
 
 // Ask implements capture.Session.
 func (d *door) Ask(ctx context.Context, text string, args []any) (*capture.Answer, error) {
-	rows, err := d.Tx.QueryContext(ctx, text, args...)
+	rows, err := d.Tx.QueryContext(ctx, text, args...) //nolint:rowserrcheck // ReadAll checks it
 	var a *capture.Answer
 	if err == nil {
 		a, err = capture.ReadAll(rows)
@@ -303,7 +303,7 @@ func (d *door) Ask(ctx context.Context, text string, args []any) (*capture.Answe
 // Read implements capture.Session.
 func (d *door) Read(ctx context.Context, text string, args []any) (*capture.Answer, error) {
 	conn, _ := unprepared(d.Tx)
-	rows, err := conn.QueryContext(ctx, text, args...)
+	rows, err := conn.QueryContext(ctx, text, args...) //nolint:rowserrcheck // ReadAll checks it
 	if err != nil {
 		return nil, err
 	}
@@ -409,7 +409,7 @@ func (s *statement) columns() (quoted, names []string, keys int) {
 // scan makes models of rows as GORM's Find does. AfterFind does not run.
 func (s *statement) scan(rows *capture.Answer, names []string) ([]reflect.Value, error) {
 	rows.Columns = names
-	replay, done, err := rows.Replay(nil)
+	replay, done, err := rows.Replay(nil) //nolint:rowserrcheck // gorm.Scan checks it
 	if err != nil {
 		return nil, err
 	}
@@ -418,7 +418,8 @@ func (s *statement) scan(rows *capture.Answer, names []string) ([]reflect.Value,
 	model := s.db.Statement.Schema.ModelType
 	found := reflect.New(reflect.SliceOf(reflect.PointerTo(model)))
 	db := s.session.Model(reflect.New(model).Interface())
-	db.Statement.Schema, db.Statement.Dest, db.Statement.ReflectValue = s.db.Statement.Schema, found.Interface(), found.Elem()
+	db.Statement.Schema = s.db.Statement.Schema
+	db.Statement.Dest, db.Statement.ReflectValue = found.Interface(), found.Elem()
 	if gorm.Scan(replay, db, 0); db.Error != nil {
 		return nil, db.Error
 	}

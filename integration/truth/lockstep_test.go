@@ -76,7 +76,7 @@ var (
 	errRollBack = errors.New("roll back")
 	errPanic    = errors.New("panic of the program")
 	errStop     = errors.New("the oracle stops")
-	errPublish  = errors.New("Publish failed, or a query in its place")
+	errPublish  = errors.New("publish failed, or a query in its place")
 )
 
 // side is a database on which a program runs: the one with the outbox, or the plain one.
@@ -213,9 +213,9 @@ func (s *side[H]) run(ctx context.Context, h H, tx transaction) {
 // caught turns a panic of the program into an error. Any other panic is a fault.
 func (s *side[H]) caught(fn func() error) (err error) {
 	defer func() {
-		switch p := recover(); {
-		case p == nil:
-		case p == errPanic:
+		switch p := recover(); p {
+		case nil:
+		case any(errPanic):
 			err = errPanic
 		default:
 			s.fault = faultf("panic", "%v\n%s", p, debug.Stack())

@@ -183,7 +183,6 @@ func (p program) text(variant string, code func(step) string) string {
 type draw struct {
 	*rand.Rand
 	dialect core.Dialect
-	rec     int // recorded events so far
 }
 
 func (s step) draw(d core.Dialect) *draw {

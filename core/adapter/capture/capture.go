@@ -56,7 +56,8 @@ type row struct {
 
 // New begins the capture of a statement. tx refuses to commit from now on.
 func New(st Statement, tx Tx, on *Server) *Capture {
-	c := &Capture{st: st, tx: tx, on: on, lift: tx.RefuseCommit(adapter.ErrPanicked), saved: make([]core.Recorder, len(st.Models))}
+	c := &Capture{st: st, tx: tx, on: on, saved: make([]core.Recorder, len(st.Models))}
+	c.lift = tx.RefuseCommit(adapter.ErrPanicked)
 	for i := range st.Models {
 		if r := st.Models[i].Recorder; r != nil {
 			c.saved[i] = *r
@@ -177,9 +178,14 @@ func (c *Capture) failed(err error) {
 // it had without them.
 func (c *Capture) returning(ctx context.Context, s Session, text string, args []any, with string) (*Answer, error) {
 	bits, bitArgs := c.bits(c.params)
+	if len(args)+len(bitArgs) > c.mostParams() && len(bitArgs) > 0 {
+		c.release()
+		return nil, fmt.Errorf("%w: %s of %s has too many models with recorded events for the parameters of one "+
+			"statement: save them in batches", core.ErrTooManyRows, c.st.Op, c.st.Of)
+	}
 	columns := c.st.Columns
 	if bits != "" {
-		columns = append(columns[:len(columns):len(columns)], bits)
+		columns = append(slices.Clip(columns), bits)
 		args = slices.Insert(slices.Clone(args), c.params, bitArgs...)
 	}
 	a, err := s.Ask(ctx, text+with+strings.Join(columns, ", "), args)
@@ -192,8 +198,8 @@ func (c *Capture) returning(ctx context.Context, s Session, text string, args []
 	}
 	own := len(a.Columns) - len(columns)
 	if own < 0 {
-		return &Answer{}, fmt.Errorf("outbox: %s of %s returned %d columns, less than it was asked for", c.st.Op, c.st.Of,
-			len(a.Columns))
+		return &Answer{}, fmt.Errorf("outbox: %s of %s returned %d columns, less than it was asked for",
+			c.st.Op, c.st.Of, len(a.Columns))
 	}
 	c.sent = true
 	if len(a.Rows) == 0 {
@@ -302,6 +308,14 @@ func (c *Capture) bits(used int) (column string, args []any) {
 	return strings.Join(all, " || "), args
 }
 
+// mostParams is how many parameters a statement can have.
+func (c *Capture) mostParams() int {
+	if c.tx.Dialect() == core.SQLite {
+		return 32_766
+	}
+	return 65_535
+}
+
 func (c *Capture) placeholder(n int) string {
 	if c.tx.Dialect() == core.Postgres {
 		return "$" + strconv.Itoa(n)
@@ -373,7 +387,8 @@ func (c *Capture) tell(publish func(events []core.Event) error, first func() err
 // the statement was executed.
 func answered(err error) bool {
 	const interrupted = 9 // SQLite has stopped on the way
-	return sqlerr.State(err) != "" || sqlerr.MySQL(err) != 0 || sqlerr.SQLite(err) != 0 && sqlerr.SQLite(err) != interrupted
+	lite := sqlerr.SQLite(err)
+	return sqlerr.State(err) != "" || sqlerr.MySQL(err) != 0 || lite != 0 && lite != interrupted
 }
 
 // result is the result of a statement that was sent with RETURNING.
@@ -394,6 +409,7 @@ func (r result) LastInsertId() (int64, error) {
 		return r.id, nil
 	case core.Postgres:
 		return 0, errors.New("outbox: LastInsertId is not supported by this database")
+	case core.SQLite:
 	}
 	a, err := r.session.Read(r.ctx, "SELECT last_insert_rowid()", nil)
 	if err != nil {

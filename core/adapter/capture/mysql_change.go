@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,9 +13,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
-
-// most placeholders that a statement can have.
-const mostParams = 65_535
 
 // partOfKeys is how many keys one SELECT asks for.
 const partOfKeys = 1000
@@ -54,7 +52,7 @@ func (c *Capture) changed(ctx context.Context, s Session, text string, args []an
 		bound.args = append(bound.args, ch.where.args...)
 	}
 	bound.args = append(append(bound.args, inArgs...), ch.tail.args...)
-	if len(bound.args) > mostParams {
+	if len(bound.args) > c.mostParams() {
 		return nil, c.refuseBefore(fmt.Errorf("it would change %d rows, and their keys are too many for one statement",
 			len(keys.Rows)))
 	}
@@ -103,25 +101,25 @@ func (c *Capture) lockRows(ctx context.Context, s Session, ch change, whole bool
 	if whole {
 		columns = c.st.Columns
 		if bits, bitArgs := c.bits(0); bits != "" {
-			columns, args = append(columns[:len(columns):len(columns)], bits), bitArgs
+			columns, args = append(slices.Clip(columns), bits), bitArgs
 		}
 	} else if c.setsKey(ch) {
 		columns = append([]string{}, columns...)
 		for _, k := range c.st.Columns[:c.st.Keys] {
-			if set, ok := ch.sets[strings.ToLower(strings.Trim(k, "`"))]; ok {
-				columns, args = append(columns, set.text), append(args, set.args...)
+			if set, ok := ch.sets[bare(k)]; ok {
+				columns, args = append(columns, set.text+"\n"), append(args, set.args...)
 			} else {
 				columns = append(columns, k)
 			}
 		}
 	}
-	q.WriteString("SELECT " + strings.Join(columns, ", ") + " FROM " + ch.table.text)
+	q.WriteString("SELECT " + strings.Join(columns, ", ") + "\nFROM " + ch.table.text + "\n")
 	args = append(args, ch.table.args...)
 	if !where.empty() {
 		q.WriteString(" WHERE " + where.text)
 		args = append(args, where.args...)
 	}
-	q.WriteString("\n" + tail.text + " FOR UPDATE")
+	q.WriteString("\n" + tail.text + "\nFOR UPDATE")
 	a, err := s.Read(ctx, q.String(), append(args, tail.args...))
 	if err != nil {
 		c.failed(err)
@@ -137,7 +135,7 @@ func (c *Capture) lockRows(ctx context.Context, s Session, ch change, whole bool
 
 func (c *Capture) setsKey(ch change) bool {
 	for _, k := range c.st.Columns[:c.st.Keys] {
-		if _, ok := ch.sets[strings.ToLower(strings.Trim(k, "`"))]; ok {
+		if _, ok := ch.sets[bare(k)]; ok {
 			return true
 		}
 	}
@@ -153,8 +151,8 @@ func (c *Capture) unfound(ctx context.Context, s Session, text string, args []an
 		return nil, err
 	}
 	if n, err := res.RowsAffected(); err != nil || n > 0 {
-		err = fmt.Errorf("%w: %s of %s changed %d rows that came after it had looked for them: run the transaction again",
-			core.ErrNoAggregateID, c.st.Op, c.st.Of, n)
+		err = fmt.Errorf("%w: %s of %s changed %d rows that came after it had looked for them: "+
+			"run the transaction again", core.ErrNoAggregateID, c.st.Op, c.st.Of, n)
 		c.refuse(err)
 		return res, err
 	}
@@ -166,8 +164,8 @@ func (c *Capture) unfound(ctx context.Context, s Session, text string, args []an
 func (c *Capture) removed(res sql.Result, found *Answer) error {
 	n, err := res.RowsAffected()
 	if err == nil && n != int64(len(found.Rows)) {
-		err = fmt.Errorf("%w: delete of %s deleted %d rows of the table, and %d were to be deleted", core.ErrNoAggregateID,
-			c.st.Of, n, len(found.Rows))
+		err = fmt.Errorf("%w: delete of %s deleted %d rows of the table, and %d were to be deleted",
+			core.ErrNoAggregateID, c.st.Of, n, len(found.Rows))
 	}
 	if err == nil {
 		err = c.name(found, 0, len(found.Columns) > len(c.st.Columns))
@@ -238,7 +236,7 @@ func (c *Capture) readBack(ctx context.Context, s Session, table string, keys []
 	bits, bitArgs := c.bits(0)
 	columns := c.st.Columns
 	if bits != "" {
-		columns = append(columns[:len(columns):len(columns)], bits)
+		columns = append(slices.Clip(columns), bits)
 	}
 	all := &Answer{}
 	for from := 0; from < len(keys); from += partOfKeys {
@@ -265,7 +263,7 @@ func (c *Capture) readKeys(
 		}
 		return q
 	}
-	args = append(args[:len(args):len(args)], inArgs...)
+	args = append(slices.Clip(args), inArgs...)
 	index := "PRIMARY"
 	if c.by != nil {
 		index = "`" + c.by.name + "`"

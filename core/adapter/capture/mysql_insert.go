@@ -176,6 +176,7 @@ func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []
 			return c.execReturning(ctx, s, text, args)
 		}
 		return c.changed(ctx, s, text, args)
+	case core.OpCreate, core.OpUpsert:
 	}
 	if c.st.Keys == 0 {
 		if mariaDB && c.st.Op == core.OpCreate && !c.st.DoNothing {
@@ -254,7 +255,7 @@ func (c *Capture) skipped(ctx context.Context, s Session, in insert) (*Answer, e
 	}
 	last := textOf(before.Rows[0][0])
 	columns := c.st.Columns
-	c.st.Columns = append(columns[:len(columns):len(columns)], "LAST_INSERT_ID()")
+	c.st.Columns = append(slices.Clip(columns), "LAST_INSERT_ID()")
 	c.filter = func(row []any) bool {
 		now := textOf(row[len(row)-1])
 		moved := now != last
@@ -263,8 +264,9 @@ func (c *Capture) skipped(ctx context.Context, s Session, in insert) (*Answer, e
 	}
 	c.extra = 1
 	defer func() { c.st.Columns = columns }()
-	text := in.end.text + ", " + k + " = IF(LAST_INSERT_ID(LAST_INSERT_ID() + 1), " + k + ", " + k + ")\n" + in.rest.text
-	return c.returning(ctx, s, text, append(in.end.args[:len(in.end.args):len(in.end.args)], in.rest.args...), "\n, ")
+	text := in.end.text + ", " + k + " = IF(LAST_INSERT_ID(LAST_INSERT_ID() + 1), " + k + ", " + k + ")\n"
+	text += in.rest.text
+	return c.returning(ctx, s, text, append(slices.Clip(in.end.args), in.rest.args...), "\n, ")
 }
 
 // inserted executes an INSERT whose rows RETURNING cannot name.
@@ -336,8 +338,8 @@ func (c *Capture) findBy(ctx context.Context, s Session, in insert, generated in
 		why = in.findable(others[0])
 	}
 	if why != nil {
-		return c.refuseBefore(fmt.Errorf("it is an upsert of several rows with generated keys, and %w: insert models one by one",
-			why))
+		return c.refuseBefore(fmt.Errorf("it is an upsert of several rows with generated keys, and %w: "+
+			"insert models one by one", why))
 	}
 	c.by = others[0].quoted()
 	return nil
@@ -464,7 +466,7 @@ func (c *Capture) upsertedOne(ctx context.Context, s Session, in insert, key []a
 		_, _ = rand.Read(b[:])
 		mark = binary.BigEndian.Uint64(b[:]) | 1<<63 // no row has such an id
 		text += ", " + k + " = IF(LAST_INSERT_ID(?), " + k + ", " + k + ")"
-		args = append(args[:len(args):len(args)], mark)
+		args = append(slices.Clip(args), mark)
 	case c.st.Counted:
 		text += ", " + k + " = LAST_INSERT_ID(" + k + ")"
 	}

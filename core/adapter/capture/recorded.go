@@ -49,8 +49,9 @@ func (c *Capture) takeAll() error {
 		}
 		c.taken = append(c.taken, taken{m.Value, r.key, events})
 		if !known && !adapter.Named(events) {
-			return fmt.Errorf("%w: event %q was recorded on a model, and %s of %s changed %d rows without saying which "+
-				"is the model's: set AggregateID", core.ErrNoAggregateID, events[0].Type, c.st.Op, c.st.Of, len(c.told))
+			return fmt.Errorf("%w: event %q was recorded on a model, and %s of %s changed %d rows without saying "+
+				"which is the model's: set AggregateID", core.ErrNoAggregateID, events[0].Type, c.st.Op, c.st.Of,
+				len(c.told))
 		}
 	}
 	return nil
@@ -67,8 +68,8 @@ func (c *Capture) putBack() (err error) {
 		*m.Recorder = c.saved[i]
 		for _, e := range m.Recorder.Recorded() {
 			if !slices.ContainsFunc(c.taken, func(t taken) bool { return t.has(e) }) {
-				err = fmt.Errorf("%w: event %q was recorded on a model that RETURNING has replaced by another, and %s of "+
-					"%s did not change its row", core.ErrNoAggregateID, e.Type, c.st.Op, c.st.Of)
+				err = fmt.Errorf("%w: event %q was recorded on a model that RETURNING has replaced by another, and "+
+					"%s of %s did not change its row", core.ErrNoAggregateID, e.Type, c.st.Op, c.st.Of)
 			}
 		}
 	}

@@ -154,11 +154,10 @@ func (p piece) empty() bool { return strings.TrimSpace(p.text) == "" }
 // change is an UPDATE or DELETE in its parts.
 type change struct {
 	table piece
-	head  piece // up to WHERE
-	set   piece // of an UPDATE: the assignments
-	where piece // without the word WHERE
-	tail  piece // ORDER BY and LIMIT
-	sets  map[string]piece
+	head  piece            // up to WHERE
+	where piece            // without the word WHERE
+	tail  piece            // ORDER BY and LIMIT
+	sets  map[string]piece // the assignments of an UPDATE, by their columns
 }
 
 // parseChange splits an UPDATE or a DELETE FROM.
@@ -178,10 +177,8 @@ func parseChange(op core.Op, text string, args []any) (c change, err error) {
 	find := func(from int, words ...string) (int, token) {
 		for i := from; i < len(all); i++ {
 			if all[i].kind == word && all[i].depth == 0 {
-				for _, w := range words {
-					if all[i].text == w {
-						return i, all[i]
-					}
+				if slices.Contains(words, all[i].text) {
+					return i, all[i]
 				}
 			}
 		}
@@ -202,7 +199,7 @@ func parseChange(op core.Op, text string, args []any) (c change, err error) {
 	} else if all[0].text != "UPDATE" {
 		return c, fmt.Errorf("%w: it begins with %s", errText, all[0].text)
 	}
-	for first < len(all) && all[first].kind == word && (all[first].text == "IGNORE" || all[first].text == "LOW_PRIORITY") {
+	for first < len(all) && slices.Contains([]string{"IGNORE", "LOW_PRIORITY"}, all[first].text) {
 		first++
 	}
 	if first >= len(all) {
@@ -215,10 +212,15 @@ func parseChange(op core.Op, text string, args []any) (c change, err error) {
 			return c, errText
 		}
 		after = set
-		c.set = cut(token{at: set.end, argument: set.argument}, where)
+		if where.at < set.at {
+			return c, errText
+		}
 		if c.sets, err = assignments(all[at+1:], text, args, where); err != nil {
 			return c, err
 		}
+	}
+	if after.at < all[first].at || tail.at < after.at {
+		return c, errText
 	}
 	c.table = cut(all[first], after)
 	for _, t := range all[first:] {
@@ -267,14 +269,14 @@ func assignments(all []token, text string, args []any, end token) (map[string]pi
 			return nil, errText
 		}
 		from := all[j+1]
-		for j++; j < len(all) && all[j].at < end.at && !(all[j].kind == comma && all[j].depth == 0); {
+		for j++; j < len(all) && all[j].at < end.at && (all[j].kind != comma || all[j].depth > 0); {
 			j++
 		}
 		to := end
 		if j < len(all) && all[j].at < end.at {
 			to = all[j]
 		}
-		sets[strings.ToLower(strings.Trim(text[column.at:column.end], "`"))] = piece{text[from.at:to.at], args[from.argument:to.argument]}
+		sets[bare(text[column.at:column.end])] = piece{text[from.at:to.at], args[from.argument:to.argument]}
 		i = j + 1
 	}
 	return sets, nil
@@ -315,14 +317,8 @@ func twice(p piece) (piece, error) {
 			}
 		}
 	}
-	for i := len(insert) - 1; i >= 0; i-- {
-		// the ends of nested subqueries come in any order
-		at := insert[i]
-		for j := range i {
-			if insert[j] > at {
-				insert[j] += len(lockInShare)
-			}
-		}
+	slices.Sort(insert)
+	for _, at := range slices.Backward(insert) {
 		p.text = p.text[:at] + lockInShare + p.text[at:]
 	}
 	return p, nil

@@ -17,8 +17,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// call is one mutation that passes through one hook. It is in the context of the statements that the
-// mutation causes.
+// call is one mutation that passes through one hook. It is in the context of the statements that
+// the mutation causes.
 type call struct {
 	hook     *hook
 	client   *client
@@ -135,9 +135,9 @@ func (d *driver) lost(s *statement) *call {
 	return nil
 }
 
-// bulk returns the calls whose entities a statement stores, or changes. Ent passes the entities of a
-// CreateBulk through the hooks one within the other, each with the context of the bulk, and executes
-// the INSERT in the context of the last one.
+// bulk returns the calls whose entities a statement stores, or changes. Ent passes the entities of
+// a CreateBulk through the hooks one within the other, each with the context of the bulk, and
+// executes the INSERT in the context of the last one.
 func (d *driver) bulk(c *call, s *statement) []*call {
 	rows := 1
 	if s.verb == "INSERT" {

@@ -137,8 +137,11 @@ func (e *entity) key(model reflect.Value) (string, error) {
 }
 
 // entities makes entities of rows, as the query for all of them does. The rows never pass through
-// the driver of the client, which may have a cache or a log. drv becomes the driver of the entities.
-func (e *entity) entities(ctx context.Context, d *driver, rows *capture.Answer, drv dialect.Driver) ([]reflect.Value, error) {
+// the driver of the client, which may have a cache or a log. drv becomes the driver of the
+// entities.
+func (e *entity) entities(
+	ctx context.Context, d *driver, rows *capture.Answer, drv dialect.Driver,
+) ([]reflect.Value, error) {
 	rows.Columns = e.columns
 	found, err := all(ctx, e.typed, &replayer{Driver: d, rows: rows})
 	if err != nil {
@@ -154,8 +157,8 @@ func (e *entity) entities(ctx context.Context, d *driver, rows *capture.Answer, 
 	return models, nil
 }
 
-// learn makes the driver of a mutation know its client and the outbox of its hook. It is an error if
-// that driver is not one of this package.
+// learn makes the driver of a mutation know its client and the outbox of its hook. It is an error
+// if that driver is not one of this package.
 func (o *Outbox) learn(ctx context.Context, m ent.Mutation) (*client, error) {
 	id, ok := identityOf(m)
 	if !ok {

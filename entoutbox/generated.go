@@ -53,8 +53,8 @@ func setDriver(v reflect.Value, drv dialect.Driver) error {
 	return nil
 }
 
-// identity is the same for all clients that are made of one: its transactions, its Debug clients and
-// those of its mutations share the hooks.
+// identity is the same for all clients that are made of one: its transactions, its Debug clients
+// and those of its mutations share the hooks.
 type identity struct {
 	config reflect.Type
 	hooks  uintptr

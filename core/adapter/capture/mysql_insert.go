@@ -305,7 +305,7 @@ func (c *Capture) inserted(ctx context.Context, s Session, in insert) (sql.Resul
 		keys, err = c.generated(ctx, s, keys)
 	}
 	if err == nil {
-		err = c.nameInserted(ctx, s, in.table, keys, in.onUpdate)
+		err = c.nameInserted(ctx, s, in, keys)
 	}
 	if err != nil {
 		c.refuse(err)
@@ -322,9 +322,7 @@ func (c *Capture) findBy(ctx context.Context, s Session, in insert, generated in
 		c.release()
 		return err
 	}
-	// If another row of VALUES has the key too, its row says nothing of the row that a third key
-	// has found.
-	c.strict = len(others) > 0 && generated == 0
+	c.others = others
 	if len(others) == 0 || generated == 0 {
 		return nil
 	}
@@ -408,29 +406,60 @@ func lastInsertID(ctx context.Context, s Session) (id, step uint64, err error) {
 }
 
 // nameInserted names the rows with these keys. A key can be there twice in an upsert.
-func (c *Capture) nameInserted(ctx context.Context, s Session, table string, keys [][]any, upsert bool) error {
-	distinct := map[string]bool{}
-	for i, key := range keys {
-		if c.given() == len(keys) { // the models may not have the keys yet
+func (c *Capture) nameInserted(ctx context.Context, s Session, in insert, keys [][]any) error {
+	upsert := in.onUpdate
+	if c.given() == len(keys) { // the models may not have the keys yet
+		for i, key := range keys {
 			c.st.Models[i].Keys = [][]any{key}
 		}
-		distinct[fmt.Sprint(key...)] = true
 	}
-	if err := c.readBack(ctx, s, table, keys, upsert); err != nil {
+	if err := c.readBack(ctx, s, in.table, keys, upsert); err != nil {
 		return err
 	}
-	switch {
-	case c.strict && len(c.rows) == len(keys), !c.strict && len(c.rows) == len(distinct):
+	if len(c.rows) == len(keys) {
 		return nil
-	case c.strict:
-		return c.missing(len(keys))
 	}
-	if upsert { // the database may take two texts for one key
-		if all, err := c.allThere(ctx, s, table, keys); all || err != nil {
+	if upsert { // a key can be there twice, and the database may take two texts for one key
+		all, err := c.allThere(ctx, s, in.table, keys)
+		if err == nil && all && len(c.others) > 0 && c.by == nil {
+			all, err = c.noneElsewhere(ctx, s, in, keys)
+		}
+		if all || err != nil {
 			return err
 		}
 	}
-	return c.missing(len(distinct))
+	return c.missing(len(keys))
+}
+
+// noneElsewhere reports whether no row of VALUES has found another row by another unique key. The
+// row with its own key may be there because of another row of VALUES.
+func (c *Capture) noneElsewhere(ctx context.Context, s Session, in insert, keys [][]any) (bool, error) {
+	for _, u := range c.others {
+		if in.findable(u) != nil {
+			return false, nil
+		}
+		rows, err := in.of(u.columns)
+		if err != nil {
+			return false, err
+		}
+		for from := 0; from < len(rows); from += partOfKeys {
+			var found []string
+			var args []any
+			for i := from; i < min(from+partOfKeys, len(rows)); i++ {
+				c.by = u.quoted()
+				is, isArgs := c.in(rows[i : i+1])
+				c.by = nil
+				own, ownArgs := c.in(keys[i : i+1])
+				found = append(found, "("+is+" AND NOT "+own+")")
+				args = append(append(args, isArgs...), ownArgs...)
+			}
+			a, err := s.Read(ctx, "SELECT COUNT(*) FROM "+in.table+" WHERE "+strings.Join(found, " OR "), args)
+			if err != nil || textOf(a.Rows[0][0]) != "0" {
+				return false, err
+			}
+		}
+	}
+	return true, nil
 }
 
 // allThere reports whether each key has a row.

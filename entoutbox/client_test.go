@@ -28,6 +28,31 @@ func TestEntityRead(t *testing.T) {
 	}
 }
 
+// A table without its schema is found if there is only one of that name.
+func TestDriverFind(t *testing.T) {
+	a, b, c := &entity{name: "A"}, &entity{name: "B"}, &entity{name: "C"}
+	one := newClient(identity{hooks: 1}, nil, map[string]*entity{"s.a": a, "s.b": b, "r.b": c})
+	two := newClient(identity{hooks: 2}, nil, map[string]*entity{"a": c})
+	d := &driver{}
+	if cl, e := d.find("a", nil); cl != nil || e != nil {
+		t.Error("a type without clients")
+	}
+	d.clients.Store(&[]*client{one, two})
+	for _, want := range []struct {
+		table string
+		of    *identity
+		c     *client
+		e     *entity
+	}{
+		{"s.a", nil, one, a}, {"a", nil, one, a}, {"a", &two.of, two, c}, {"a", &one.of, one, a}, {"b", nil, nil, nil},
+		{"s.b", nil, one, b}, {"r.b", &two.of, one, c}, {"x", nil, nil, nil},
+	} {
+		if cl, e := d.find(want.table, want.of); cl != want.c || e != want.e {
+			t.Errorf("%s: %v, %v", want.table, cl, e)
+		}
+	}
+}
+
 type valued struct{ n int64 }
 
 func (v valued) Value() (sqldriver.Value, error) { return v.n, nil }

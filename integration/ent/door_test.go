@@ -226,6 +226,32 @@ func TestEntTexts(t *testing.T) {
 	})
 }
 
+// What no database can name is refused before it runs.
+func TestEntRefused(t *testing.T) {
+	t.Parallel()
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		tellOrders(e)
+		e.plainOrder(t, "a")
+		text := "random() = random() + 1 OR 1 = 1"
+		switch e.db.Dialect {
+		case core.MySQL:
+			text = "RAND() < 2"
+		case core.SQLite:
+			text = "random() <> 0.5"
+		}
+		err := e.Order.Update().SetCents(1).Where(func(s *entsql.Selector) { s.Where(entsql.ExprP(text)) }).
+			Exec(t.Context())
+		if e.db.Dialect != core.MySQL {
+			fixture.NoError(t, err)
+			e.wantRows(t, "update.a 1")
+			return
+		}
+		fixture.WantError(t, err, core.ErrNoAggregateID)
+		e.wantRows(t)
+		e.WantCount(t, "e_orders WHERE cents = 0", 1)
+	})
+}
+
 // commentingDriver is a driver around the outbox's that adds comments.
 type commentingDriver struct{ dialect.Driver }
 

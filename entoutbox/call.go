@@ -1,10 +1,15 @@
 package entoutbox
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"reflect"
+	"runtime"
 	"slices"
+	"strings"
+	"time"
 
 	"entgo.io/ent"
 
@@ -13,24 +18,26 @@ import (
 )
 
 // call is one mutation that passes through one hook. It is in the context of the statements that
-// the mutation causes, and they note in it what they changed.
+// the mutation causes.
 type call struct {
 	hook     *hook
+	client   *client
 	mutation ent.Mutation
 	within   *call // the call in whose context this one was made, nil for none
 	op       core.Op
-	id       string // id of the entity, "" when it is not known before the mutation
-	hasID    bool   // the type of the mutation has an id
 	mappers  []Mapper
-	wasDone  bool // the mutation was executed before, by an earlier Save of its builder
 
-	tx     *tx  // nil for a call that captures nothing
-	byKeys bool // resolve captures it
+	// For calls with mappers. The rest is guarded by driver.mu.
+	root      root
+	goroutine string
+	wasDone   bool // the mutation was executed before, by an earlier Save of its builder
+	seen      bool // a statement of the mutation was sent
+}
 
-	// The rest is guarded by tx.mu.
-	seen  bool      // a statement was executed in the context of the call
-	did   []*effect // changes made by its statements
-	group *group    // set for a create, from its INSERT on
+// root tells whether calls may belong to one bulk, whose hooks all get the context of the bulk.
+type root struct {
+	done   <-chan struct{}
+	within *call
 }
 
 type callKey struct{}
@@ -40,9 +47,18 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-func newCall(ctx context.Context, h *hook, m ent.Mutation) *call {
-	within := callOf(ctx)
-	return &call{hook: h, mutation: m, within: within, op: opOf(m), mappers: h.mappersFor(m, within)}
+func newCall(ctx context.Context, h *hook, cl *client, m ent.Mutation) *call {
+	c := &call{hook: h, client: cl, mutation: m, within: callOf(ctx), op: opOf(m)}
+	c.root = root{ctx.Done(), c.within}
+	if c.within != nil && c.within.mutation == m {
+		c.root, c.op = c.within.root, c.within.op
+	}
+	for _, mapper := range h.mappers {
+		if mapper.takes(m) {
+			c.mappers = append(c.mappers, mapper)
+		}
+	}
+	return c
 }
 
 func opOf(m ent.Mutation) core.Op {
@@ -56,9 +72,9 @@ func opOf(m ent.Mutation) core.Op {
 	}
 }
 
-// context returns ctx with c, for the statements of the mutation.
-func (c *call) context(ctx context.Context) context.Context {
-	return context.WithValue(ctx, callKey{}, c)
+// is reports whether the mutation is one of a type.
+func (c *call) is(cl *client, e *entity) bool {
+	return c.client.of == cl.of && c.mutation.Type() == e.name
 }
 
 // repeats reports whether c, or a call around it, is the same mutation in the same hook.
@@ -71,204 +87,177 @@ func (c *call) repeats(h *hook, m ent.Mutation) bool {
 	return false
 }
 
-// identify reports whether the changed entity is known, or will be after a create.
-func (c *call) identify() bool {
-	c.id, c.hasID = idOf(c.mutation)
-	return c.op == core.OpCreate || c.id != ""
-}
-
-// begin adds the call to the open calls of its transaction.
-func (c *call) begin(t *tx) {
-	c.wasDone, _ = doneOf(c.mutation)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c.tx = t
-	t.open = append(t.open, c)
-}
-
-// end removes the call from the open calls. If it is the last call whose entity one INSERT stored,
-// it publishes the events of all of them. If the mutation or its capture failed after a row may
-// have been changed, end makes the transaction fail, because otherwise the row could be committed
-// without its event.
-func (c *call) end(ctx context.Context, err error) error {
-	failed := err != nil && c.stored()
-	if failed {
-		c.tx.followed.RefuseCommit(err)
+// hooks returns the calls of the same mutation, one for each hook around it, the outermost first.
+func (c *call) hooks() (all []*call) {
+	for w := c; w != nil && w.mutation == c.mutation; w = w.within {
+		all = append(all, w)
 	}
-	published := false
-	defer func() {
-		if !published { // a payload panicked
-			c.tx.followed.RefuseCommit(adapter.ErrPanicked)
+	slices.Reverse(all)
+	return all
+}
+
+// open adds a call to the open ones of the driver.
+func (d *driver) open(c *call) {
+	c.goroutine = goroutine()
+	c.wasDone = doneOf(c.mutation)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls = append(d.calls, c)
+}
+
+// close removes a call. It reports whether its mutation was executed without a statement that was
+// taken for its own.
+func (d *driver) close(c *call) (lost bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := slices.Index(d.calls, c); i >= 0 {
+		d.calls = slices.Delete(d.calls, i, i+1)
+	}
+	changed := c.op == core.OpCreate || c.op == core.OpDelete
+	return changed && !c.seen && !c.wasDone && opOf(c.mutation) == c.op && doneOf(c.mutation)
+}
+
+// lost returns the call of a statement that does not have its context, because a hook did not pass
+// its context on.
+func (d *driver) lost(s *statement) *call {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	id := ""
+	for _, c := range slices.Backward(d.calls) {
+		insert := c.op == core.OpCreate
+		if c.seen || !c.is(s.client, s.entity) || insert != (s.verb == "INSERT") {
+			continue
 		}
-	}()
-	perr := c.publish(ctx, c.leave(failed))
-	if published = true; perr != nil {
-		c.tx.followed.RefuseCommit(perr)
-	}
-	if err != nil {
-		return err // not wrapped, because callers look at its type
-	}
-	return perr
-}
-
-func (c *call) leave(failed bool) []core.Event {
-	t := c.tx
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if failed && c.group != nil {
-		c.group.failed = true
-	}
-	if i := slices.Index(t.open, c); i >= 0 {
-		t.open = slices.Delete(t.open, i, i+1)
-	}
-	return c.group.end(c)
-}
-
-// stored reports whether the mutation may have changed a row.
-func (c *call) stored() bool {
-	executed := c.executed()
-	c.tx.mu.Lock()
-	defer c.tx.mu.Unlock()
-	if c.op == core.OpCreate || c.op == core.OpUpsert {
-		return executed && (c.group == nil || !c.group.insert.undone.Load())
-	}
-	return executed && c.changed() != 0
-}
-
-// executed reports whether the mutation itself was executed. A hook may have answered in its place.
-func (c *call) executed() bool {
-	if done, told := doneOf(c.mutation); told && !c.wasDone {
-		return done
-	}
-	c.tx.mu.Lock()
-	defer c.tx.mu.Unlock()
-	return c.seen || c.group != nil
-}
-
-// capture asks the mappers for the events of a mutation that returned v, and records them.
-func (c *call) capture(ctx context.Context, v ent.Value) error {
-	if c.byKeys || !c.executed() {
-		return nil // a hook acted in its place, and its mutations have events of their own
-	}
-	changes, err := c.changes()
-	if err != nil || !changes {
-		return err
-	}
-	if n, ok := v.(int); ok && n == 0 && c.op != core.OpCreate && c.op != core.OpUpsert {
-		return nil
-	}
-	if c.op == core.OpUpsert {
-		if v, err = c.reload(ctx, v); err != nil {
-			return err
+		if id = cmp.Or(id, goroutine()); c.goroutine == id {
+			return c
 		}
 	}
-	events, err := c.events(ctx, v)
-	if err != nil || len(events) == 0 {
-		return err
-	}
-	if c.keep(events) {
-		return nil
-	}
-	return c.publish(ctx, events)
+	return nil
 }
 
-func (c *call) publish(ctx context.Context, events []core.Event) error {
-	if len(events) == 0 {
-		return nil
+// bulk returns the calls whose entities a statement stores, or changes. Ent passes the entities of
+// a CreateBulk through the hooks one within the other, each with the context of the bulk, and
+// executes the INSERT in the context of the last one.
+func (d *driver) bulk(c *call, s *statement) []*call {
+	rows := 1
+	if s.verb == "INSERT" {
+		rows = s.write.rows()
 	}
-	return c.hook.ob.own.Publish(ctx, c.tx.core, events...)
-}
-
-var errContextLost = errors.New("outbox: a hook did not pass its context on")
-
-// changes reports whether the database said that the row of the mutation was changed. It also
-// decides whether a create was an upsert.
-func (c *call) changes() (bool, error) {
-	c.tx.mu.Lock()
-	defer c.tx.mu.Unlock()
-	if c.op != core.OpCreate {
-		if !c.seen {
-			return false, c.unknown(errContextLost)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c.seen = true
+	calls := []*call{c}
+	at := slices.Index(d.calls, c)
+	for _, o := range slices.Backward(d.calls[:max(at, 0)]) {
+		if len(calls) == rows {
+			break
 		}
-		return c.changed() != 0, nil
-	}
-	if c.group == nil {
-		return false, c.unknown(errContextLost)
-	}
-	return c.group.insert.changes(c)
-}
-
-func (c *call) unknown(why error) error {
-	return adapter.Errorf("%w: %s of %s was executed, and nobody can tell which rows it changed: %w",
-		core.ErrNoAggregateID, c.op, c.mutation.Type(), why)
-}
-
-func (c *call) events(ctx context.Context, v ent.Value) ([]core.Event, error) {
-	id := c.aggregateID()
-	ctx = core.ContextWithTx(context.WithValue(c.context(ctx), opKey{}, c.op), c.tx.core)
-	var all []core.Event
-	for _, mapper := range c.mappers {
-		events, err := mapper.fn(ctx, c.mutation, v)
-		if err != nil {
-			return nil, err
+		if o.hook == c.hook && o.op == core.OpCreate && !o.seen && o.root == c.root && o.mutation != c.mutation &&
+			o.goroutine == c.goroutine && o.is(s.client, s.entity) {
+			o.seen = true
+			calls = append(calls, o)
 		}
-		for _, e := range events {
-			if e.AggregateID == "" {
-				if e.AggregateID = id; id == "" && c.hasID {
-					return nil, fmt.Errorf("%w: upserts of %s in bulk do not tell the ids on %s: set AggregateID of "+
-						"event %q",
-						core.ErrNoAggregateID, c.mutation.Type(), c.tx.driver.Dialect(), e.Type)
-				}
+	}
+	slices.Reverse(calls)
+	return calls
+}
+
+// mutationMapper makes an On function of one of OnMutation.
+func (s *statement) mutationMapper(m Mapper, of []*call) adapter.Mapper {
+	var known map[any]ent.Mutation // by entity
+	return func(ctx context.Context, _ core.Op, model any) ([]core.Event, error) {
+		if known == nil {
+			known = s.mutations(of)
+		}
+		mutation := known[model]
+		if mutation == nil {
+			return nil, fmt.Errorf("%w: %s of %s stored several entities, and nobody can tell which mutation stored which: "+
+				"use On, which needs no mutation", core.ErrNoAggregateID, s.op, s.entity.name)
+		}
+		return m.fn(ctx, mutation, model)
+	}
+}
+
+// mutations finds the mutation of each row.
+func (s *statement) mutations(of []*call) map[any]ent.Mutation {
+	known := map[any]ent.Mutation{}
+	rows := 1
+	if s.verb == "INSERT" {
+		rows = s.write.rows()
+	}
+	switch {
+	case len(of) != rows: // the hook has seen only some of a bulk
+	case rows == 1:
+		for _, row := range s.rows {
+			known[row.Interface()] = of[0].mutation
+		}
+	default:
+		inOrder := s.inOrder(of)
+		for i, row := range s.rows {
+			switch n := s.capture.ModelOf(row); {
+			case n >= 0:
+				known[row.Interface()] = of[n].mutation
+			case inOrder:
+				known[row.Interface()] = of[i].mutation
+			default:
+				known[row.Interface()] = s.mutationLike(of, row)
 			}
-			all = append(all, e)
 		}
 	}
-	return all, nil
+	return known
 }
 
-// aggregateID returns the id of the entity, "" when it has none or its id is not known.
-func (c *call) aggregateID() string {
-	if c.guessedID() {
-		return c.id
-	}
-	if c.op == core.OpCreate || c.op == core.OpUpsert {
-		if id, _ := idOf(c.mutation); id != "" {
-			return id
+// inOrder reports whether the rows have the order of the mutations, as those of RETURNING have.
+func (s *statement) inOrder(of []*call) bool {
+	return len(s.rows) == len(of) && (s.returned || s.op == core.OpCreate && !s.doNothing)
+}
+
+// mutationLike returns the mutation that has set the id of a row, or else all its values, nil if
+// several have. Values that the database has changed find none.
+func (s *statement) mutationLike(of []*call, row reflect.Value) (found ent.Mutation) {
+	row = row.Elem()
+	likely := 0
+	for _, c := range of {
+		if id, own := rawID(c.mutation); own && s.entity.id != nil {
+			if reflect.DeepEqual(id.Interface(), row.FieldByIndex(s.entity.id).Interface()) {
+				found, likely = c.mutation, 1 // the last one, if the statement has it twice
+			}
+		} else if hasValues(row, c.mutation) {
+			found = c.mutation
+			likely++
 		}
 	}
-	return c.id
+	if likely != 1 {
+		return nil
+	}
+	return found
 }
 
-// guessedID reports whether the id in the mutation is a guess. In an upsert of several rows on
-// MySQL, Ent counts up from the first id, which is wrong for rows that existed already.
-func (c *call) guessedID() bool {
-	return c.op == core.OpUpsert && c.id == "" && c.many() && c.tx.driver.dialect == core.MySQL
+// hasValues reports whether an entity has the values that a mutation sets.
+func hasValues(entity reflect.Value, m ent.Mutation) bool {
+	for _, name := range m.Fields() {
+		bare := strings.ReplaceAll(name, "_", "")
+		f := entity.FieldByNameFunc(func(n string) bool { return strings.EqualFold(n, bare) })
+		set, _ := m.Field(name)
+		if f.Kind() == reflect.Pointer && !f.IsNil() {
+			f = f.Elem()
+		}
+		if _, clock := set.(time.Time); clock || !f.IsValid() || !f.CanInterface() {
+			continue // the database rounds times
+		}
+		if !reflect.DeepEqual(f.Interface(), set) {
+			return false
+		}
+	}
+	return true
 }
 
-func (c *call) many() bool {
-	c.tx.mu.Lock()
-	defer c.tx.mu.Unlock()
-	return c.group != nil && c.group.insert.rows > 1
-}
-
-// reload reads the entity of an upsert. Ent returns the given values, but an existing row may have
-// kept or computed other ones. The read also proves that the row has this id.
-func (c *call) reload(ctx context.Context, v ent.Value) (ent.Value, error) {
-	if c.guessedID() {
-		return v, nil
-	}
-	id, ok := rawID(c.mutation)
-	if !ok {
-		return v, nil
-	}
-	stored, ok, err := entityOf(c.context(ctx), c.mutation, id)
-	if err != nil {
-		return nil, adapter.Errorf("%w: the upsert of %s %s cannot be read back: another row may have been changed in "+
-			"its place, or an interceptor hides it: %w",
-			core.ErrNoAggregateID, c.mutation.Type(), idText(id.Interface()), err)
-	}
-	if !ok {
-		return v, nil
-	}
-	return stored, nil
+// goroutine names the goroutine. Bulks can run at the same time with equal contexts, such as
+// context.Background().
+func goroutine() string {
+	var b [64]byte
+	text := b[:runtime.Stack(b[:], false)] // goroutine 7 [running]:
+	text = bytes.TrimPrefix(text, []byte("goroutine "))
+	id, _, _ := bytes.Cut(text, []byte(" "))
+	return string(id)
 }

@@ -3,9 +3,8 @@ package entoutbox
 import "github.com/ormoutbox/ormoutbox/core/adapter"
 
 // Config configures the outbox. It has every setting of core.Config except the Repository. Its
-// other settings say where the tables are (AutoCreate, Schema, Prefix), name an existing outbox to
-// share (Outbox), and decide about mutations that do not say which rows they change (AllowKeyless,
-// MaxResolvedRows). Config is the same for every ORM. The zero value is usable: events are inserted
-// into the existing tables, and another process relays them. New and Open report mistakes. Ent's
-// migration can create the tables too, without AutoCreate: see package entschema.
+// other settings say where the tables are (AutoCreate, Schema, Prefix), and name an existing outbox
+// to share (Outbox). Config is the same for every ORM. The zero value is usable: events are
+// inserted into the existing tables, and another process relays them. New and Open report mistakes.
+// Ent's migration can create the tables too, without AutoCreate: see package entschema.
 type Config = adapter.Config

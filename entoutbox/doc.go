@@ -14,61 +14,49 @@
 // mutation (see On and OnMutation). Second, the code calls Outbox.Publish. Generated entities
 // cannot embed a Recorder.
 //
-// # Generated code
-//
-// Generate the client with the feature sql/execquery:
-//
-//	//go:generate go run -mod=mod entgo.io/ent/cmd/ent generate --feature sql/execquery ./schema
-//
-// Then *ent.Tx, clients of a transaction and mutations have a method ExecContext, through which
-// this package finds their transaction. Clients generated without it work within WithTx, or RunInTx
-// of a Transactor, because there the context carries the transaction. Publish then takes nil for
-// it.
-//
 // # Captured statements
 //
-// On functions see the creates, updates and deletes of a client with the hook, entity by entity,
-// after they were executed.
+// On is called once for each row that a statement inserted, updated or deleted, with the entity as
+// the database stored it (deleted: as it was). The driver sees the statements after every hook and
+// policy, and the database names the rows: by RETURNING, and by locked reads with the statement's
+// own condition on MySQL and MariaDB.
 //
-//   - Everything needs a transaction: client.Tx, client.BeginTx or WithTx. A single
-//     client.Order.Create().Save runs in none. A transaction that Ent begins by itself for an
-//     entity with edges has committed before a hook can write. In both cases, mutations of On
-//     functions are refused with core.ErrNoTransaction before they are executed.
-//   - An event is written if, and only if, the database said that its row was changed. A hook that
-//     answers in place of a mutation causes the events of its own mutations. If a hook or an On
-//     function fails after the row was saved, the transaction does not commit: COMMIT rolls back
-//     and returns the error, unless the change was rolled back to a savepoint before.
-//   - An upsert (OnConflict) is OpUpsert, never OpCreate, and v is read back by one more SELECT. An
-//     upsert that changed nothing causes no event: Ent returns sql.ErrNoRows for it. On PostgreSQL
-//     and SQLite, Ignore updates the existing row and reports it.
-//   - CreateBulk causes events in the order of the builders, in one statement. With DoNothing Ent
-//     does not tell which rows existed already, so it is refused with core.ErrNoAggregateID; see
-//     Config.AllowKeyless. A bulk with OnConflict that leaves some rows out fails with
-//     core.ErrNoAggregateID. On MySQL and MariaDB, Ent guesses the generated ids of an upsert in
-//     bulk: On functions have to set AggregateID, and v is the entity as it was given.
-//   - Updates and deletes of many (client.Order.Update().Where(...)) do not tell which rows they
-//     change. They are refused with core.ErrNoAggregateID, unless the On functions have the option
-//     ResolveRows. You can also change entities one by one, or use Publish.
-//   - The update or delete of one entity is refused with core.ErrNoAggregateID before it is
-//     executed if its condition was given as text with an OR outside of parentheses. Ent joins the
-//     id to such a condition by AND, and other rows would be changed.
-//   - An update that changed no row causes no event. MySQL and MariaDB do not count a row that
-//     already has the new values, unless clientFoundRows=true is in the DSN.
-//   - Hooks of the application must pass their context on, because the outbox recognises the
-//     statements of a mutation by the context. A hook that does not makes the mutation fail with
-//     core.ErrNoAggregateID.
-//   - Soft deletes by a hook that turns a delete into an update are seen once, as OpDelete.
-//   - A change that a hook rolls back to a savepoint causes no event.
-//   - v is what Ent returns: UpdateOne with Select leaves the other fields empty.
-//   - SQL that is run through ExecContext is not seen. Use Publish there.
+//   - Row and event commit together. Outside of a transaction, a statement that causes events gets
+//     one of its own; the error of its COMMIT is that of the statement. Hooks of the application
+//     run outside of it, as without the outbox. In the context of an On function, every client of
+//     the driver works in the transaction of the statement.
+//   - Edges are foreign keys of other rows. These rows change and are told: AddLines tells the
+//     lines, and not the order, unless a field of the order changes too. Join tables have no type.
+//   - An upsert (OnConflict) is OpUpsert, and DoNothing is OpCreate of the rows that were new. On
+//     PostgreSQL and SQLite, Ignore updates the existing row and reports it.
+//   - An update to equal values is an update. One that finds no row causes no event.
+//   - Soft deletes by a hook that turns a delete into an update are OpDelete, with the row as it is
+//     afterwards. A change that is rolled back to a savepoint causes no event.
+//   - If a hook of the application fails after the save, row and event stay, as Ent keeps the row.
+//     If an On function fails, the transaction does not commit: COMMIT rolls back and returns the
+//     error, unless the change was rolled back to a savepoint before.
+//   - Not seen are SQL that is run through ExecContext, cascades, and changes by triggers. Use
+//     Publish there.
 //
 // An event without an AggregateID gets the id of the entity: texts as they are, bytes in hex. On
 // functions have to set AggregateType.
 //
-// Hooks of the client that were registered before this one run around it: their errors come after
-// the events were recorded. After any error, roll the transaction back. Hooks that were registered
-// later run within it. Privacy policies and hooks of the schema run within it too, so this hook
-// sees what they deny or change.
+// Some statements are refused with core.ErrNoAggregateID, because nobody can tell which rows they
+// change: on MySQL and MariaDB conditions that are different each time they are read (RAND()), and
+// some upserts in bulk on tables with several unique keys. Functions of OnMutation need to know
+// whose mutation a row is: in a bulk whose rows the database stored only in part, with other
+// values, they are refused; On is not.
+//
+// # Generated code
+//
+// Publish(ctx, tx) needs a client that was generated with the feature sql/execquery:
+//
+//	//go:generate go run -mod=mod entgo.io/ent/cmd/ent generate --feature sql/execquery ./schema
+//
+// Then *ent.Tx, clients of a transaction and mutations have a method ExecContext, through which
+// Publish finds their transaction. With other clients, Publish takes nil within WithTx, or RunInTx
+// of a Transactor, because there the context carries the transaction. The functions of On need
+// neither.
 //
 // # Tracked transactions
 //

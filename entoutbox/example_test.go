@@ -163,17 +163,20 @@ func ExampleOpOf() {
 	// Output: true
 }
 
-// With ResolveRows, updates and deletes of many cause one event for each entity. Without it they
-// are refused.
-func ExampleResolveRows() {
-	_, ob := example()
-	entoutbox.On(ob, func(op core.Op, o *Order) []core.Event {
-		return []core.Event{{Type: "order." + op.String(), Data: o}}
-	}, entoutbox.ResolveRows())
-	// tx.Order.Update().Where(order.Status("open")).SetStatus("expired").Save(ctx)
+// OnAll sees the entities of every type, for an audit trail.
+func ExampleOnAll() {
+	client, ob := example()
+	entoutbox.OnAll(ob, func(_ context.Context, op core.Op, entity any) ([]core.Event, error) {
+		return []core.Event{{Type: op.String(), AggregateType: fmt.Sprintf("%T", entity), Data: entity}}, nil
+	})
+	client.Use(ob.Hook())
+	ctx := context.Background()
+	_, err := client.CreateOrder(ctx, "placed") // outside of transactions it gets one of its own
+	must(err, ob.Drain(ctx))
+	// Output: create 1 {"ID":1,"Status":"placed"}
 }
 
-// The hook writes the events in the transaction of the mutation. An event of a rolled-back
+// The hook lets the outbox know the client. An event of a rolled-back
 // transaction is not published.
 func ExampleOutbox_Hook() {
 	client, ob := example()

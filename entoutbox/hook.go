@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 
 	"entgo.io/ent"
 
@@ -15,10 +14,9 @@ import (
 
 // Mapper derives events from mutations of one type. Make it with OnMutation, and give it to Hook.
 type Mapper struct {
-	resolve bool                      // ResolveRows
-	takes   func(m ent.Mutation) bool // nil: it takes all mutations
-	fn      func(ctx context.Context, m ent.Mutation, v ent.Value) ([]core.Event, error)
-	err     error
+	takes func(m ent.Mutation) bool
+	fn    func(ctx context.Context, m ent.Mutation, v ent.Value) ([]core.Event, error)
+	err   error
 }
 
 // OnMutation makes a Mapper of fn. The type of fn's second parameter decides which mutations fn
@@ -26,33 +24,32 @@ type Mapper struct {
 //
 //	entoutbox.OnMutation(func(ctx context.Context, m *ent.OrderMutation, v ent.Value) ([]core.Event, error) { ... })
 //
-// fn runs in the transaction of the mutation, after it was executed. It runs once for each entity
-// of a bulk, and not when nothing was changed. v is the value that the mutation returned. After a
-// create, or the update of one entity, v is the stored entity (*ent.Order) with its generated id.
-// After the delete of one entity it is the number of rows. With ResolveRows v is the entity for
-// updates and deletes of many too: as it is after the update, or as it was before the delete.
-// OpOf(ctx) tells creates, updates, deletes and upserts apart. m.Client() reads in the same
-// transaction. An error of fn becomes the error of the mutation; roll the transaction back then.
+// fn is called once for each row of the mutation's type that a statement of the mutation inserted,
+// updated or deleted. v is the entity (*ent.Order) as the database stored it; deleted: as it was.
+// fn runs within the transaction, right after the statement, so m does not have the id of a new
+// entity yet: v has it. Each entity of a bulk comes with its own mutation. OpOf(ctx) tells creates,
+// updates, deletes and upserts apart. m.Client() reads in the same transaction with ctx. An error
+// of fn becomes the error of the mutation; roll the transaction back then.
 //
-// If the type is the interface ent.Mutation, fn gets the mutations of all types.
+// If the type is the interface ent.Mutation, fn gets the mutations of all types. Rows of other
+// types that a mutation changes because of an edge have no mutation: On sees them.
 func OnMutation[M ent.Mutation](
-	fn func(ctx context.Context, m M, v ent.Value) ([]core.Event, error), options ...OnOption,
+	fn func(ctx context.Context, m M, v ent.Value) ([]core.Event, error),
 ) Mapper {
 	if fn == nil {
 		return Mapper{err: fmt.Errorf("outbox: OnMutation[%s] was given a nil function", reflect.TypeFor[M]())}
 	}
 	return Mapper{
-		resolve: adapter.Resolves(options),
-		takes:   func(m ent.Mutation) bool { _, ok := m.(M); return ok },
+		takes: func(m ent.Mutation) bool { _, ok := m.(M); return ok },
 		fn: func(ctx context.Context, m ent.Mutation, v ent.Value) ([]core.Event, error) {
 			return fn(ctx, m.(M), v)
 		},
 	}
 }
 
-// OpOf returns the operation of the mutation for which an On function is called. ctx is the context
-// that the function got. An upsert (OnConflict) is OpUpsert, never OpCreate. Elsewhere OpOf returns
-// 0.
+// OpOf returns the operation of the row for which an On function is called. ctx is the context that
+// the function got. A create that may have updated its row (OnConflict) is OpUpsert, one that
+// passes over rows that exist (DoNothing) is OpCreate. Elsewhere OpOf returns 0.
 func OpOf(ctx context.Context) core.Op {
 	op, _ := ctx.Value(opKey{}).(core.Op)
 	return op
@@ -60,27 +57,24 @@ func OpOf(ctx context.Context) core.Op {
 
 type opKey struct{}
 
-// Hook returns a hook for client.Use (or client.Order.Use) that records the events of mutations, in
-// the transaction of the mutation. The events come from the functions of On and OnContext, and from
-// the mappers. A mutation that has one of them is refused before it is executed, with one of these
-// errors:
-//
-//   - core.ErrNoTransaction, if it is in no transaction;
-//   - core.ErrNoAggregateID, if it does not say which rows it changes (see ResolveRows);
-//   - core.ErrOtherDatabase, if it is in another database than the outbox.
-//
-// Other mutations pass.
+// Hook returns a hook for client.Use that lets the outbox know the client, and the mutations for
+// the mappers. The statements of the client then cause events, in their transaction: those of the
+// functions of On and OnContext, and those of the mappers. Outside of transactions, a statement
+// that causes events gets one of its own. A statement whose events could not be written is refused
+// before it is executed: with core.ErrOtherDatabase if the client is on another database than the
+// outbox, and with core.ErrNotInstalled if it is not on Driver.
 //
 // An event without an AggregateID gets the id of its entity. A nil function is reported by every
 // mutation, and by Publish and Run. A client that has several hooks of one outbox calls the
-// functions of On once, and the mappers of each hook.
+// functions of On once, and the mappers of each hook. client.Order.Use gives the mappers only the
+// mutations of one type; functions of On see all types from the first such mutation on.
 func (o *Outbox) Hook(mappers ...Mapper) ent.Hook {
 	h := &hook{ob: o, mappers: mappers}
 	for _, m := range mappers {
 		switch {
 		case m.err != nil:
 			o.own.Mappers.Fail(m.err)
-		case m.fn == nil:
+		case m.fn == nil || m.takes == nil:
 			o.own.Mappers.Fail(errors.New("outbox: Hook was given a Mapper that OnMutation did not make"))
 		}
 	}
@@ -100,77 +94,43 @@ type hook struct {
 	mappers []Mapper
 }
 
-// mappersFor returns the functions that a mutation is for. If a hook of the same outbox is around
-// this one, that hook calls the functions of On.
-func (h *hook) mappersFor(m ent.Mutation, within *call) (all []Mapper) {
-	for _, mapper := range h.mappers {
-		if mapper.takes(m) {
-			all = append(all, mapper)
-		}
-	}
-	for ; within != nil; within = within.within {
-		if within.hook.ob == h.ob && within.mutation == m {
-			return all
-		}
-	}
-	if mapper, ok := h.ob.mapperOf(m); ok {
-		all = append(all, mapper)
-	}
-	return all
-}
-
 func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (ent.Value, error) {
 	if callOf(ctx).repeats(h, m) {
 		return next.Mutate(ctx, m) // a hook changed its kind, as soft deletes do
 	}
-	c := newCall(ctx, h, m)
-	if len(c.mappers) == 0 {
-		return next.Mutate(c.context(ctx), m)
-	}
-	if !c.identify() {
-		if slices.ContainsFunc(c.mappers, func(mapper Mapper) bool { return mapper.resolve }) {
-			return c.resolve(ctx, next)
-		}
-		if err := h.ob.keyless(ctx, m, "does not say which rows it changes"); err != nil {
-			return nil, err
-		}
-		return next.Mutate(c.context(ctx), m)
-	}
-	t, err := h.ob.txOfMutation(ctx, m)
+	cl, err := h.ob.learn(ctx, m)
 	if err != nil {
-		return nil, adapter.CausesEvents(c.op, m.Type(), err)
+		return nil, adapter.CausesEvents(opOf(m), m.Type(), err)
 	}
-	return c.run(ctx, t, func(ctx context.Context) (ent.Value, error) { return next.Mutate(ctx, m) })
-}
-
-// run executes the mutation and captures it. If the mutation fails or panics after it has changed a
-// row, run makes the transaction fail.
-func (c *call) run(ctx context.Context, t *tx,
-	execute func(context.Context) (ent.Value, error),
-) (v ent.Value, err error) {
-	c.begin(t)
-	returned := false
+	c := newCall(ctx, h, cl, m)
+	ctx = context.WithValue(ctx, callKey{}, c)
+	if len(c.mappers) == 0 {
+		return next.Mutate(ctx, m)
+	}
+	cl.driver.open(c)
+	closed := false
 	defer func() {
-		if !returned {
-			_ = c.end(ctx, adapter.ErrPanicked)
+		if !closed {
+			cl.driver.close(c)
 		}
 	}()
-	if v, err = execute(c.context(ctx)); err == nil {
-		if err = c.capture(ctx, v); err != nil {
-			v = nil
-		}
+	v, err := next.Mutate(ctx, m)
+	closed = true
+	if lost := cl.driver.close(c); lost && err == nil {
+		return nil, h.lost(ctx, c)
 	}
-	returned = true
-	return v, c.end(ctx, err)
+	return v, err
 }
 
-// keyless returns an error if Config.AllowKeyless does not allow a mutation that has mappers and
-// does not say which rows it changes.
-func (o *Outbox) keyless(ctx context.Context, m ent.Mutation, why string) error {
-	if o.own.AllowsKeyless(ctx, m.Type(), opOf(m), m.Type()) {
-		return nil
+// lost is the error of a mutation whose statement was sent on another goroutine with another
+// context. In a transaction, COMMIT is refused.
+func (h *hook) lost(ctx context.Context, c *call) error {
+	err := fmt.Errorf("%w: %s of %s was executed without its context, so that its events are not known: a hook did not "+
+		"pass its context on", core.ErrNoAggregateID, c.op, c.mutation.Type())
+	if conn, ok := c.mutation.(Conn); ok {
+		if t, terr := find(ctx, conn); terr == nil {
+			t.followed.RefuseCommit(err)
+		}
 	}
-	return adapter.UnknownRows(opOf(m), m.Type(), why+", and On functions are registered for them",
-		"change entities one by one, register On with entoutbox.ResolveRows(), call Publish, or set "+
-			"Config.AllowKeyless")
+	return err
 }

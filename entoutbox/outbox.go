@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
@@ -24,8 +25,9 @@ type Outbox struct {
 	// Run, Drain and what operators do are the same for every ORM.
 	adapter.Operations
 
-	own    *adapter.Outbox
-	driver *driver
+	own     *adapter.Outbox
+	driver  *driver
+	clients sync.Map // those that the driver knows, by identity
 }
 
 // New returns the outbox of the database of drv. drv is the result of entsql.Open or entsql.OpenDB,

@@ -19,6 +19,11 @@ import (
 // Code that needs a database or a generated client is tested in the module "integration", on
 // PostgreSQL, MariaDB and SQLite.
 
+// fakeDriver has only what Ent requires, and no pool.
+type fakeDriver struct{ dialect.Driver }
+
+func (*fakeDriver) Dialect() string { return dialect.Postgres }
+
 var errDown = errors.New("the database is down")
 
 // down is a database that cannot be reached.
@@ -110,7 +115,7 @@ func TestWithoutTransaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var none *fakeMutation
+	var none *Tx
 	for name, err := range map[string]error{
 		"Publish of nil":        ob.Publish(t.Context(), nil, core.Event{Type: "x"}),
 		"Publish of the driver": ob.Publish(t.Context(), ob.Driver().(entoutbox.Conn), core.Event{Type: "x"}),

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 
+	"entgo.io/ent/dialect"
+
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
@@ -36,8 +38,9 @@ func TxOf(ctx context.Context, conn Conn) (core.Tx, error) {
 // probe is in a context that the generated code passes to the driver. The driver writes its answer
 // into the probe.
 type probe struct {
-	seen bool
-	tx   *tx
+	seen   bool
+	driver *driver
+	tx     *tx
 }
 
 type probeKey struct{}
@@ -69,9 +72,22 @@ func find(ctx context.Context, conn Conn) (*tx, error) {
 	return nil, errNotWrapped
 }
 
-// answer recognises a probe, even if drivers in between have added comments. It writes the
-// transaction into the probe, nil for none.
-func answer(ctx context.Context, query string, t *tx) bool {
+// driverBelow returns the driver of this package on which a client works.
+func driverBelow(ctx context.Context, drv dialect.Driver) (*driver, error) {
+	var p probe
+	err := drv.Exec(context.WithValue(ctx, probeKey{}, &p), probeQuery, []any{}, nil)
+	switch {
+	case p.driver != nil:
+		return p.driver, nil
+	case err != nil:
+		return nil, adapter.Errorf("%w: %w", errNotWrapped, err)
+	}
+	return nil, errNotWrapped
+}
+
+// answer recognises a probe, even if drivers in between have added comments. It writes the driver
+// and the transaction into the probe, nil for none.
+func (d *driver) answer(ctx context.Context, query string, t *tx) bool {
 	if !strings.Contains(query, probeMark) {
 		return false
 	}
@@ -79,7 +95,7 @@ func answer(ctx context.Context, query string, t *tx) bool {
 	if !ok {
 		return false
 	}
-	p.seen, p.tx = true, t
+	p.seen, p.driver, p.tx = true, d, t
 	return true
 }
 

@@ -19,9 +19,9 @@ type Tx interface {
 
 // WithTx runs fn in a transaction that begin begins: client.Tx, or a function that calls
 // client.BeginTx. It commits when fn returns nil, and rolls back when fn returns an error or
-// panics. The context given to fn carries the transaction. Publish finds it there, and mutations of
-// tx with that context are captured even when the client was generated without the feature
-// sql/execquery.
+// panics. The context given to fn carries the transaction, and Publish finds it there. The root
+// client is not in the transaction: what it changes by mistake commits by itself, as without
+// WithTx.
 //
 // Within a transaction of the same client, fn runs in a savepoint, with the tx of that transaction.
 // If that transaction is over, the error wraps core.ErrNoTransaction. If the context carries

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
@@ -22,8 +22,8 @@ type tx struct {
 	followed   *sqltx.Tx
 	core       core.Tx // the tracked transaction, for Publish
 
-	mu   sync.Mutex
-	open []*call // calls that Hook has begun and not ended, oldest first
+	own   bool        // begun for a single statement
+	ended atomic.Bool // Commit or Rollback was called
 }
 
 // follow sets the tracked transaction after it has begun.
@@ -36,40 +36,37 @@ func (t *tx) follow(followed *sqltx.Tx) {
 
 // Exec implements dialect.Tx.
 func (t *tx) Exec(ctx context.Context, query string, args, v any) error {
-	c := callOf(ctx)
-	in, err := c.begins(ctx, query, v != nil)
+	if t.driver.answer(ctx, query, t) {
+		return nil
+	}
+	s, argv, err := t.driver.statementOf(ctx, query, args)
 	if err != nil {
 		return err
 	}
+	if s != nil {
+		return t.exec(ctx, s, query, argv, v)
+	}
+	return t.send(ctx, query, args, v)
+}
+
+// send executes a statement as it is.
+func (t *tx) send(ctx context.Context, query string, args, v any) error {
 	if err := t.followed.Before(ctx, query); err != nil {
 		return err
 	}
-	var own sql.Result
-	res, ok := v.(*sql.Result)
-	if v == nil && c != nil { // generated code does not read the result
-		res, ok, v = &own, true, &own
-	}
-	err = t.Tx.Exec(ctx, query, args, v)
+	err := t.Tx.Exec(ctx, query, args, v)
 	t.followed.Observe(query, nil, err)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		res = &own
-	}
-	c.executes(in, *res)
-	return nil
+	return err
 }
 
 // Query implements dialect.Tx.
 func (t *tx) Query(ctx context.Context, query string, args, v any) error {
-	c := callOf(ctx)
-	in, err := c.begins(ctx, query, true)
-	if err == nil {
-		query, err = t.locking(ctx, query)
-	}
+	s, argv, err := t.driver.statementOf(ctx, query, args)
 	if err != nil {
 		return err
+	}
+	if s != nil {
+		return t.query(ctx, s, query, argv, v)
 	}
 	if err := t.followed.Before(ctx, query); err != nil {
 		return err
@@ -80,22 +77,15 @@ func (t *tx) Query(ctx context.Context, query string, args, v any) error {
 		if rows, ok = r.ColumnScanner.(*sql.Rows); !ok {
 			t.followed.Unseen() // an error during the reading of these rows is not seen
 		}
-		if in != nil {
-			in.asks = true
-			r.ColumnScanner = counting{r.ColumnScanner, &in.returned}
-		}
 	}
 	t.followed.Observe(query, rows, err)
-	if err == nil {
-		c.reads(in)
-	}
 	return err
 }
 
 // ExecContext runs a statement of the application. It also answers a probe, which asks for the
 // transaction.
 func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if answer(ctx, query, t) {
+	if t.driver.answer(ctx, query, t) {
 		return driverResult{}, nil
 	}
 	e, ok := t.Tx.(executor)
@@ -125,10 +115,16 @@ func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.
 }
 
 // Commit commits, unless an event could not be written: then it rolls back.
-func (t *tx) Commit() error { return t.followed.Commit() }
+func (t *tx) Commit() error {
+	t.ended.Store(true)
+	return t.followed.Commit()
+}
 
 // Rollback rolls back.
-func (t *tx) Rollback() error { return t.followed.Rollback() }
+func (t *tx) Rollback() error {
+	t.ended.Store(true)
+	return t.followed.Rollback()
+}
 
 // connOf returns the connection for the outbox's own statements in a transaction of Ent. The
 // statements do not pass through loggers, but the commit and the rollback do.

@@ -35,11 +35,12 @@ func TestEntOn(t *testing.T) {
 		}))
 		key := fmt.Sprint(" ", id)
 		e.wantRows(t, "Order.create"+key, `create "a"`+key, "Item.create 1", "Order.update"+key, `update "b"`+key,
-			"Order.delete"+key, `delete ""`+key)
+			"Order.delete"+key, `delete "b"`+key)
 	})
 }
 
-func TestEntOnResolves(t *testing.T) {
+// Updates and deletes of many are told row by row, with the whole entity.
+func TestEntOnOfMany(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		entoutbox.OnContext(e.ob, func(ctx context.Context, op core.Op, o *entclient.Order) ([]core.Event, error) {
@@ -47,7 +48,7 @@ func TestEntOnResolves(t *testing.T) {
 				return nil, errors.New("no transaction in the context")
 			}
 			return []core.Event{{Type: fmt.Sprintf("%s %s %s", op, o.Name, o.Status)}}, nil
-		}, entoutbox.ResolveRows())
+		})
 		e.Use(e.ob.Hook())
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
@@ -56,7 +57,7 @@ func TestEntOnResolves(t *testing.T) {
 			_, err := tx.Order.Delete().Exec(t.Context())
 			return err
 		}))
-		e.wantRows(t, "create a placed 1", "create b placed 2", "update b paid 2", "delete a placed 1",
+		e.wantRowsInAnyOrder(t, "create a placed 1", "create b placed 2", "update b paid 2", "delete a placed 1",
 			"delete b paid 2")
 	})
 }

@@ -22,88 +22,51 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// The capture suite over Ent.
+// The capture suite over Ent, with functions of On and of OnMutation.
 func TestCaptureSuiteEnt(t *testing.T) {
-	testdb.Every(t, func(t *testing.T, db testdb.DB) {
-		refused := entRefuses
-		if db.Dialect == core.MySQL {
-			refused += entRefusesOnMariaDB
-		}
-		suite.TestCapture(t, adapters.CaptureHarness(db, refused, entCapture))
-	})
+	testdb.EveryWay(t, []testdb.Way[bool]{{Name: "On"}, {Name: "OnMutation", Of: true}},
+		func(t *testing.T, db testdb.DB, mutations bool) {
+			const refused = "" // see the cases of section "Skip" in upsert_test.go
+			suite.TestCapture(t, adapters.CaptureHarness(db, refused,
+				func(
+					t *testing.T, db testdb.DB, tables *adapters.CaptureTables, _ suite.CaptureOptions,
+				) suite.CaptureORM {
+					return entCapture(t, db, tables, mutations)
+				}))
+		})
 }
 
-const entRefuses = `
-it does not say which rows it changes: ResolveRows
-	Update/a condition
-	Update/a condition on one row
-	Update/a slice
-	Update/a slice and a condition
-	Update/a slice and OR
-	Update/a slice with one that is gone
-	Update/a slice with one of them twice
-	Delete/a condition
-	Delete/a condition on one row
-	Delete/a slice
-	Delete/a slice and a condition
-	Delete/a slice and OR
-	Delete/a slice with one that is gone
-	Delete/a slice with one of them twice
-	Update/an expression on a slice
-Ent joins the id to a text by AND, which does not bind OR
-	Update/one with OR in its condition
-	Update/one with OR on a line of its own
-	Delete/one with OR in its condition
-	Delete/one with OR on a line of its own
-some may be there, and the database does not say which
-	Skip/a batch of new ones
-	Skip/a batch of which all are there
-	Skip/a batch with one that is there
-`
-
-const entRefusesOnMariaDB = `
-Ent guesses the ids of rows that were there
-	Upsert/a batch/On
-	Upsert/some columns of a batch/On
-the row has another id than the entity
-	Upsert/of one that is there under another key
-`
-
-func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
-	o suite.CaptureOptions,
-) suite.CaptureORM {
+func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, mutations bool) suite.CaptureORM {
 	t.Helper()
 	ob, err := entoutbox.New(entsql.OpenDB(adapters.EntDialect(db), db.Open(t)), entoutbox.Config{AutoCreate: true})
 	fixture.NoError(t, err)
 	client := entclient.NewClient(entclient.Driver(ob.Driver()))
-	var options []entoutbox.OnOption
-	if o.Resolve {
-		options = append(options, entoutbox.ResolveRows())
+	ofItem := func(ctx context.Context, op core.Op, i *entclient.Item) ([]core.Event, error) {
+		return suite.CaptureEventInContext(ctx, op, suite.CaptureRow{
+			Key: strconv.Itoa(i.ID), Name: i.Name, Note: i.Note, Stock: i.Stock,
+		})
 	}
-	event := func(ctx context.Context, row suite.CaptureRow) ([]core.Event, error) {
-		return suite.CaptureEventInContext(ctx, entoutbox.OpOf(ctx), row)
+	ofDocument := func(ctx context.Context, op core.Op, d *entclient.Document) ([]core.Event, error) {
+		return suite.CaptureEventInContext(ctx, op, suite.CaptureRow{
+			Key: d.ID, Name: d.Name, Note: d.Note, Stock: d.Stock,
+		})
 	}
-	client.Use(ob.Hook(
-		entoutbox.OnMutation(func(ctx context.Context, m *entclient.ItemMutation, v ent.Value) ([]core.Event, error) {
-			if i, ok := v.(*entclient.Item); ok {
-				return event(ctx, suite.CaptureRow{
-					Key: strconv.Itoa(i.ID), Name: i.Name, Note: i.Note,
-					Stock: i.Stock,
-				})
-			}
-			id, _ := m.ID()
-			return event(ctx, suite.CaptureRow{Key: strconv.Itoa(id)})
-		}, options...),
-		entoutbox.OnMutation(func(
-			ctx context.Context, m *entclient.DocumentMutation, v ent.Value,
-		) ([]core.Event, error) {
-			if d, ok := v.(*entclient.Document); ok {
-				return event(ctx, suite.CaptureRow{Key: d.ID, Name: d.Name, Note: d.Note, Stock: d.Stock})
-			}
-			id, _ := m.ID()
-			return event(ctx, suite.CaptureRow{Key: id})
-		}, options...),
-	))
+	if mutations {
+		client.Use(ob.Hook(
+			entoutbox.OnMutation(func(ctx context.Context, _ *entclient.ItemMutation, v ent.Value) ([]core.Event, error) {
+				return ofItem(ctx, entoutbox.OpOf(ctx), v.(*entclient.Item))
+			}),
+			entoutbox.OnMutation(func(
+				ctx context.Context, _ *entclient.DocumentMutation, v ent.Value,
+			) ([]core.Event, error) {
+				return ofDocument(ctx, entoutbox.OpOf(ctx), v.(*entclient.Document))
+			}),
+		))
+	} else {
+		entoutbox.OnContext(ob, ofItem)
+		entoutbox.OnContext(ob, ofDocument)
+		client.Use(ob.Hook())
+	}
 	return tables.ORM(suite.CaptureORM{
 		RunInTx: func(ctx context.Context, fn func(context.Context) error) error {
 			return entoutbox.WithTx(ctx, client.Tx, func(_ context.Context, tx *entclient.Tx) error {

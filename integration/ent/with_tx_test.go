@@ -23,7 +23,9 @@ func TestEntWithTx(t *testing.T) {
 		fixture.NoError(t, entoutbox.WithTx(t.Context(), begin, func(ctx context.Context, tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(ctx))
 			// The root client is not in the transaction, whatever the context says.
-			fixture.WantError(t, e.Order.Create().SetName("aside").Exec(ctx), core.ErrNoTransaction)
+			if e.db.Dialect != core.SQLite { // which has one writer
+				fixture.NoError(t, e.Order.Create().SetName("aside").Exec(ctx))
+			}
 			fixture.WantError(t, entoutbox.WithTx(ctx, e.Tx, func(ctx context.Context, inner *entclient.Tx) error {
 				fixture.Check(t, inner == tx, "another transaction in the savepoint")
 				fixture.NoError(t, inner.Item.Create().SetName("ghost").Exec(ctx))
@@ -52,9 +54,15 @@ func TestEntWithTx(t *testing.T) {
 		}()
 		_, err := entoutbox.FromContext[*entclient.Tx](t.Context())
 		fixture.WantError(t, err, core.ErrNoTransaction)
-		e.wantRows(t, "Order.create 1", "said")
-		e.WantHot(t, "Order.create", "said")
-		e.WantCount(t, "e_orders", 1)
+		if e.db.Dialect == core.SQLite {
+			e.wantRows(t, "Order.create 1", "said")
+			e.WantHot(t, "Order.create", "said")
+			e.WantCount(t, "e_orders", 1)
+		} else {
+			e.wantRowsInAnyOrder(t, "Order.create 1", "Order.create 2", "said -")
+			e.WantHot(t, "Order.create", "Order.create", "said")
+			e.WantCount(t, "e_orders", 2)
+		}
 		e.WantCount(t, "capture_items", 0)
 	})
 }

@@ -18,9 +18,19 @@ type Answer struct {
 	Rows    [][]any           // as the driver gave them
 }
 
+// Rows are rows that a statement returned, such as *sql.Rows.
+type Rows interface {
+	Columns() ([]string, error)
+	ColumnTypes() ([]*sql.ColumnType, error)
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+	Close() error
+}
+
 // ReadAll reads rows to their end and closes them. After an error the result has the rows before
 // it.
-func ReadAll(rows *sql.Rows) (_ *Answer, err error) {
+func ReadAll(rows Rows) (_ *Answer, err error) {
 	defer func() {
 		// ORMs look at the driver's own error, so it is not wrapped.
 		if cerr := rows.Close(); err == nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -207,9 +208,7 @@ func (c *Capture) insertReturning(
 	res := result{ctx: ctx, session: s, rows: int64(len(a.Rows)), dialect: core.MySQL}
 	if c.st.Counted && len(c.rows) > 0 {
 		keys, _ := in.of(c.st.Columns[:1])
-		at := slices.IndexFunc(keys, func(key []any) bool {
-			return key == nil || key[0] == Literal("0") || key[0] == int64(0)
-		})
+		at := slices.IndexFunc(keys, c.generates)
 		switch {
 		case len(keys) == 0 && !slices.Contains(in.columns, bare(c.st.Columns[0])):
 			at = 0
@@ -219,6 +218,11 @@ func (c *Capture) insertReturning(
 		res.id, _ = strconv.ParseInt(c.rows[at].key, 10, 64)
 	}
 	return res, nil
+}
+
+// generates reports whether the database generates a key of VALUES.
+func (c *Capture) generates(key []any) bool {
+	return key == nil || len(key) == 1 && c.st.Counted && (key[0] == int64(0) || key[0] == Literal("0"))
 }
 
 // queryMySQL executes a statement of MariaDB that has a RETURNING.
@@ -279,10 +283,8 @@ func (c *Capture) inserted(ctx context.Context, s Session, in insert) (sql.Resul
 	}
 	generated := 0
 	for i, k := range keys {
-		if len(k) == 1 && c.st.Counted && (k[0] == int64(0) || k[0] == Literal("0")) {
+		if c.generates(k) {
 			keys[i] = nil
-		}
-		if keys[i] == nil {
 			generated++
 		}
 	}
@@ -491,6 +493,9 @@ func (c *Capture) upsertedOne(ctx context.Context, s Session, in insert, key []a
 	var mark uint64
 	text, args := in.end.text, in.end.args
 	switch {
+	case c.st.DoNothing && c.st.Counted && key == nil: // else the row is new, and sets LAST_INSERT_ID
+		text += ", " + k + " = IF(LAST_INSERT_ID(" + k + " | ?), " + k + ", " + k + ")"
+		args = append(args[:len(args):len(args)], foundRow)
 	case c.st.DoNothing:
 		var b [8]byte
 		_, _ = rand.Read(b[:])
@@ -504,12 +509,12 @@ func (c *Capture) upsertedOne(ctx context.Context, s Session, in insert, key []a
 	if err != nil {
 		return nil, err
 	}
-	out := upserted{Result: res}
+	out := upserted{Result: res, noted: strings.Contains(in.sets[bare(k)].text, "LAST_INSERT_ID")}
 	var last uint64
 	if c.st.DoNothing || c.st.Counted {
 		last, _, err = lastInsertID(ctx, s)
 	}
-	if err == nil && mark != 0 && last == mark {
+	if err == nil && c.st.DoNothing && (mark != 0 && last == mark || mark == 0 && last >= foundRow) {
 		c.release()
 		c.sent = false // the row was there
 		return out, nil
@@ -564,11 +569,21 @@ func (c *Capture) nameUpserted(ctx context.Context, s Session, in insert, key []
 	return c.missing(1)
 }
 
+// foundRow is added to the id of a row that a DO NOTHING has found. No row has such an id.
+const foundRow = uint64(1) << 63
+
 // upserted is the result of an INSERT that notes its row in LAST_INSERT_ID. Without that the driver
-// has no id if no row was changed.
-type upserted struct{ sql.Result }
+// has no id if no row was changed, unless the ORM itself notes the row.
+type upserted struct {
+	sql.Result
+	noted bool
+}
 
 func (r upserted) LastInsertId() (int64, error) {
+	if r.noted {
+		id, err := r.Result.LastInsertId()
+		return id & math.MaxInt64, err // without foundRow
+	}
 	if n, err := r.RowsAffected(); err != nil || n == 0 {
 		return 0, err
 	}

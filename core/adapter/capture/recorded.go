@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
@@ -113,4 +114,26 @@ func (c *Capture) given() int {
 		}
 	}
 	return n
+}
+
+// ModelOf returns the number of the model of a row that Scan has made, -1 if the database was not
+// asked: RETURNING has the order of the models, and models without a Recorder are not asked for. If
+// a statement had the row several times, it is the last one.
+func (c *Capture) ModelOf(row reflect.Value) int {
+	for _, r := range c.told {
+		if r.model.Pointer() != row.Pointer() {
+			continue
+		}
+		bit := strings.LastIndexByte(r.of, '1')
+		for i := range c.st.Models {
+			if c.st.Models[i].Recorder == nil {
+				continue
+			}
+			if bit == 0 {
+				return i
+			}
+			bit--
+		}
+	}
+	return -1
 }

@@ -1,0 +1,66 @@
+package entoutbox
+
+import (
+	"context"
+	"errors"
+	"reflect"
+
+	entsql "entgo.io/ent/dialect/sql"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// resetVars resets the variables of sql.WithVar. Ent does so after a statement outside of
+// transactions, and not in one, so that the next user of the connection would have them.
+func (t *tx) resetVars(ctx context.Context) error {
+	var errs []error
+	for _, name := range varsOf(ctx) {
+		query := ""
+		switch t.driver.dialect {
+		case core.Postgres:
+			query = "RESET " + name
+		case core.MySQL:
+			query = "SET " + name + " = NULL"
+		default:
+			continue
+		}
+		errs = append(errs, t.send(context.Background(), query, []any{}, nil))
+	}
+	return errors.Join(errs...)
+}
+
+// varsOf returns the names of the variables that a context carries.
+func varsOf(ctx context.Context) (names []string) {
+	if varsKey == nil {
+		return nil
+	}
+	vars := reflect.ValueOf(ctx.Value(varsKey))
+	if vars.Kind() != reflect.Struct || vars.NumField() == 0 || vars.Field(0).Kind() != reflect.Slice {
+		return nil
+	}
+	seen := map[string]bool{}
+	for i := range vars.Field(0).Len() {
+		if name := vars.Field(0).Index(i).Field(0).String(); !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// varsKey is the key of the variables, which Ent does not export.
+var varsKey = func() (key any) {
+	entsql.VarFromContext(spyingContext{context.Background(), &key}, "")
+	return key
+}()
+
+// spyingContext notes which key is asked for.
+type spyingContext struct {
+	context.Context
+	key *any
+}
+
+func (c spyingContext) Value(key any) any {
+	*c.key = key
+	return c.Context.Value(key)
+}

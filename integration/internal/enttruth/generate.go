@@ -1,0 +1,11 @@
+// Package enttruth is a client that Ent generated on the tables of the oracle, with the feature
+// sql/upsert.
+package enttruth
+
+import stdsql "database/sql"
+
+//go:generate go run entgo.io/ent/cmd/ent@v0.14.5 generate --feature sql/execquery,sql/upsert ./schema
+
+// Ent sometimes writes a tx.go without this import, which does not compile. It always finds the
+// import in a file that it does not write: https://github.com/ent/ent/issues/4513.
+var _ stdsql.Result

@@ -66,8 +66,8 @@ func newDoor(event *bun.QueryEvent) *door {
 		stands(d, q, core.OpDelete)
 	case *bun.MergeQuery:
 		stands(d, q, core.OpUpsert)
-		d.refused = adapter.UnknownRows(d.op, d.table.Name, "is a MERGE, which does not say which rows it changes",
-			"call Publish")
+		d.refused = fmt.Errorf("%w: a MERGE into %s does not say which rows it changes: call Publish",
+			core.ErrNoAggregateID, d.table.Name)
 	default:
 		return nil
 	}

@@ -52,16 +52,16 @@ var (
 	ErrHiddenRecorder = errors.New("outbox: hidden recorder")
 
 	// ErrNoAggregateID: an event needs the primary key of the row that an ORM statement changed,
-	// and the statement does not tell which rows it changed. Adapters return the error before the
-	// statement where they can. If they can only return it after the statement, its transaction
-	// does not commit. Change loaded models by their keys, register On with ResolveRows, call
-	// Publish, or set AllowKeyless.
+	// and the database cannot name it (docs/rows.md has the list). Adapters return the error before
+	// the statement where they can. If they can only return it after the statement, its transaction
+	// does not commit. Name the AggregateID of a recorded event, change models by their keys or one
+	// by one, or call Publish.
 	ErrNoAggregateID = errors.New("outbox: no aggregate id")
 
-	// ErrTooManyRows: an ORM statement would change more rows than MaxResolvedRows of its adapter,
-	// and an On function with ResolveRows would have to see each of them. Nothing was changed.
-	// Change fewer rows at a time, raise the limit, or call Publish.
-	ErrTooManyRows = errors.New("outbox: too many rows to resolve")
+	// ErrTooManyRows: an update or a delete of an ORM would change more than 100,000 rows whose
+	// events are to be told, or a statement has more models with recorded events than it can have
+	// parameters. Change fewer rows at a time, or call Publish.
+	ErrTooManyRows = errors.New("outbox: too many rows for the events of one statement")
 
 	// ErrCommitUnknown: COMMIT was sent and its answer was lost, or a statement may have ended the
 	// transaction before. The transaction may or may not have committed. Its events are published

@@ -27,20 +27,8 @@ type Config struct {
 	// PartitionEvery is for a table with partitions on PostgreSQL; see sqloutbox.Config.
 	PartitionEvery time.Duration
 	// Outbox is an existing outbox on the same database, which this adapter shares. Of the other
-	// fields, only Logger, AllowKeyless and MaxResolvedRows may be set with it, because the outbox
-	// has its other settings already.
+	// fields, only Logger may be set with it, because the outbox has its other settings already.
 	Outbox *core.Outbox
-
-	// AllowKeyless lets a statement pass that does not say which rows it changes, although its
-	// model has On functions. The statement causes no event, and the first one of each type is
-	// logged as a warning. If the model has recorded events, the statement is still refused, so
-	// that they are not lost. Default: the statement is refused with core.ErrNoAggregateID. See
-	// ResolveRows of the adapter.
-	AllowKeyless bool
-	// MaxResolvedRows is the most rows that one statement may change for On functions with
-	// ResolveRows. A statement that would change more is refused with core.ErrTooManyRows. Default:
-	// 1000.
-	MaxResolvedRows int
 
 	// Publisher is where Run sends events. Nil: this process only inserts.
 	Publisher core.Publisher
@@ -111,19 +99,13 @@ type Config struct {
 	Tracer *core.Tracer
 }
 
-const defaultMaxResolvedRows = 1000
-
 // beside are the fields that may be set together with Outbox.
-var beside = map[string]bool{"Outbox": true, "Logger": true, "AllowKeyless": true, "MaxResolvedRows": true}
+var beside = map[string]bool{"Outbox": true, "Logger": true}
 
 // Validate reports at once every problem of c that can be found without the database. Open calls
 // it.
 func (c Config) Validate() error {
 	var problems []error
-	if c.MaxResolvedRows < 0 {
-		problems = append(problems, fmt.Errorf("outbox: config: MaxResolvedRows is %d: it must not be negative",
-			c.MaxResolvedRows))
-	}
 	if c.Outbox != nil {
 		v := reflect.ValueOf(c)
 		for i := range v.NumField() {

@@ -65,12 +65,11 @@ func TestOpenReportsMistakes(t *testing.T) {
 		cfg  adapter.Config
 		want []string
 	}{
-		"bound":  {adapter.Config{MaxResolvedRows: -1}, []string{"MaxResolvedRows is -1"}},
 		"prefix": {adapter.Config{Prefix: "a b"}, []string{"Prefix"}},
 		"an outbox and its settings": {
 			adapter.Config{
 				Outbox: shared.Operations().Outbox(), Publisher: core.NewRouter(), Workers: 3,
-				AutoCreate: true, AllowKeyless: true,
+				AutoCreate: true,
 			},
 			[]string{"Publisher and Outbox", "Workers and Outbox", "AutoCreate and Outbox"},
 		},
@@ -87,9 +86,6 @@ func TestOpenReportsMistakes(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%v, want %q in it", err, want)
 				}
-			}
-			if err != nil && strings.Contains(err.Error(), "AllowKeyless") {
-				t.Errorf("%v: AllowKeyless may be set beside Outbox", err)
 			}
 			if ob.Opened() || ob.Operations().Outbox() != nil {
 				t.Error("it has an outbox all the same")

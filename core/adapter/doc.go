@@ -27,9 +27,5 @@
 //
 // # Which rows did a statement change?
 //
-// An event is written for a row only if the database said that this row was changed: its key came
-// back in RETURNING, or as many rows were affected as the statement names. An adapter refuses every
-// other statement with an error of UnknownRows. It refuses before the statement is executed if it
-// can; otherwise it keeps the transaction from committing. ResolveRows finds and locks the rows
-// first; Config.AllowKeyless lets the statement pass without events.
+// The database names the rows. Package capture asks it.
 package adapter

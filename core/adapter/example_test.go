@@ -21,10 +21,10 @@ func capture(ctx context.Context, own *adapter.Outbox, tx core.Tx, model any) er
 		return err
 	}
 	if key.Text() == "" {
-		return adapter.UnknownRows(core.OpCreate, typ.Name(), "has no key", "set the key")
+		return fmt.Errorf("%w: %s has no key", core.ErrNoAggregateID, typ.Name())
 	}
 	var c adapter.Captured
-	fns, _ := own.Mappers.Of(typ)
+	fns, _ := own.Mappers.For(typ)
 	for _, fn := range fns {
 		if err := c.Map(ctx, fn, core.OpCreate, v, key.Text()); err != nil {
 			return err
@@ -62,7 +62,7 @@ func ExampleNew() {
 	}
 	adapter.On(&own.Mappers, func(op core.Op, o *order) []core.Event {
 		return []core.Event{{Type: "order." + op.String()}}
-	}, adapter.ResolveRows())
+	})
 	adapter.OnContext(&own.Mappers, func(context.Context, core.Op, *order) ([]core.Event, error) { return nil, nil })
 
 	o := &order{ID: 7}
@@ -103,10 +103,4 @@ func ExampleRecorderOf() {
 	r, ok := adapter.RecorderOf(reflect.ValueOf(o))
 	fmt.Println(ok, r == &o.Recorder)
 	// Output: true true
-}
-
-// An adapter reads the rows of a statement first if a function asks for it.
-func ExampleResolves() {
-	fmt.Println(adapter.Resolves([]adapter.OnOption{adapter.ResolveRows()}), adapter.Resolves(nil))
-	// Output: true false
 }

@@ -18,11 +18,10 @@ type Mapper func(ctx context.Context, op core.Op, model any) ([]core.Event, erro
 // Mappers keeps the On functions of an outbox, in the order of registration. The zero value is ready
 // for use. It is safe for use by several goroutines.
 type Mappers struct {
-	mu      sync.RWMutex
-	all     []mapper
-	byType  map[reflect.Type]mapped // made when a type is asked for
-	resolve map[reflect.Type]bool
-	err     error
+	mu     sync.RWMutex
+	all    []mapper
+	byType map[reflect.Type]mapped // made when a type is asked for
+	err    error
 }
 
 // mapper is one registration.
@@ -38,39 +37,18 @@ type mapped struct {
 	named bool // one of them was registered for this type itself
 }
 
-// OnOption changes how On and OnContext of an adapter register a function. ResolveRows of the
-// adapter makes one.
-type OnOption func(*onOptions)
-
-type onOptions struct{ resolve bool }
-
-// ResolveRows is the option of that name. Each adapter documents its cost.
-func ResolveRows() OnOption { return func(o *onOptions) { o.resolve = true } }
-
-// Resolves reports whether ResolveRows is among options.
-func Resolves(options []OnOption) bool {
-	var o onOptions
-	for _, set := range options {
-		if set != nil {
-			set(&o)
-		}
-	}
-	return o.resolve
-}
-
 // On registers fn for models of type T, a struct. Err returns a mistake. A nil m does nothing.
-func On[T any](m *Mappers, fn func(op core.Op, model *T) []core.Event, options ...OnOption) {
+func On[T any](m *Mappers, fn func(op core.Op, model *T) []core.Event) {
 	if fn == nil {
-		OnContext[T](m, nil, options...)
+		OnContext[T](m, nil)
 		return
 	}
-	OnContext(m, func(_ context.Context, op core.Op, model *T) ([]core.Event, error) { return fn(op, model), nil },
-		options...)
+	OnContext(m, func(_ context.Context, op core.Op, model *T) ([]core.Event, error) { return fn(op, model), nil })
 }
 
 // OnContext is On for functions that need the context of the statement or can return an error.
 func OnContext[T any](
-	m *Mappers, fn func(ctx context.Context, op core.Op, model *T) ([]core.Event, error), options ...OnOption,
+	m *Mappers, fn func(ctx context.Context, op core.Op, model *T) ([]core.Event, error),
 ) {
 	if m == nil {
 		return
@@ -82,14 +60,6 @@ func OnContext[T any](
 	case typ.Kind() != reflect.Struct:
 		m.Fail(fmt.Errorf("outbox: On[%s]: the type must be the model's struct", typ))
 	default:
-		if Resolves(options) {
-			m.mu.Lock()
-			if m.resolve == nil {
-				m.resolve = map[reflect.Type]bool{}
-			}
-			m.resolve[typ] = true
-			m.mu.Unlock()
-		}
 		m.add(mapper{of: typ, fn: func(ctx context.Context, op core.Op, model any) ([]core.Event, error) {
 			return fn(ctx, op, model.(*T))
 		}})
@@ -141,15 +111,6 @@ func (m *Mappers) Err() error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.err
-}
-
-// Of returns the functions for models of type t, in the order of registration, or nil if there are
-// none. resolve says that one of them was registered with ResolveRows.
-func (m *Mappers) Of(t reflect.Type) (fns []Mapper, resolve bool) {
-	fns, _ = m.For(t)
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return fns, m.resolve[t]
 }
 
 // For returns the functions for models of type t, in the order of registration, or nil if there are

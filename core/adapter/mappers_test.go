@@ -28,13 +28,23 @@ func TestMappers(t *testing.T) {
 	})
 	adapter.OnContext(&m, func(context.Context, core.Op, *order) ([]core.Event, error) {
 		return []core.Event{{Type: "second", AggregateID: "own", AggregateType: "own"}}, nil
-	}, nil, adapter.ResolveRows())
-	fns, resolve := m.Of(reflect.TypeFor[order]())
-	if len(fns) != 2 || !resolve {
-		t.Fatalf("%d functions, resolve %t", len(fns), resolve)
+	})
+	fns, named := m.For(reflect.TypeFor[order]())
+	if len(fns) != 2 || !named {
+		t.Fatalf("%d functions, named: %t", len(fns), named)
 	}
-	if fns, resolve := m.Of(reflect.TypeFor[invoice]()); fns != nil || resolve {
+	if fns, named := m.For(reflect.TypeFor[invoice]()); fns != nil || named {
 		t.Errorf("%d functions for another type", len(fns))
+	}
+	adapter.OnAll(&m, func(context.Context, core.Op, any) ([]core.Event, error) { return nil, nil }, &invoice{})
+	if fns, _ := m.For(reflect.TypeFor[order]()); len(fns) != 3 {
+		t.Errorf("%d functions after OnAll", len(fns))
+	}
+	if fns, _ := m.For(reflect.TypeFor[invoice]()); fns != nil {
+		t.Error("OnAll has a type that was left out")
+	}
+	if fns, named := m.For(reflect.TypeFor[struct{}]()); len(fns) != 1 || named {
+		t.Errorf("%d functions of a type that only OnAll asks for, named: %t", len(fns), named)
 	}
 	var c adapter.Captured
 	for _, fn := range fns {

@@ -25,7 +25,7 @@ type Outbox struct {
 	cfg     Config
 	dialect core.Dialect                // written before core
 	core    atomic.Pointer[core.Outbox] // nil until Open
-	warned  sync.Map                    // the types that AllowsKeyless has logged
+	warned  sync.Map                    // the types that LeftOut has logged
 	install string                      // what the program has to do before Open
 }
 

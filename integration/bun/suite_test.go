@@ -25,9 +25,9 @@ func TestCaptureSuiteBun(t *testing.T) {
 	inBunWays(t, testdb.EveryWay, only, func(t *testing.T, db testdb.DB, way adapters.BunWay) {
 		suite.TestCapture(t, adapters.CaptureHarness(db, bunRefuses,
 			func(
-				t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o suite.CaptureOptions,
+				t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 			) suite.CaptureORM {
-				return bunCapture(t, db, tables, way, o)
+				return bunCapture(t, db, tables, way)
 			}))
 	})
 }
@@ -167,7 +167,6 @@ func bRow(key string, c BColumns) suite.CaptureRow {
 }
 
 func bunCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, way adapters.BunWay,
-	_ suite.CaptureOptions,
 ) suite.CaptureORM {
 	t.Helper()
 	ob, err := bunoutbox.New(adapters.OpenBun(t, db, way), bunoutbox.Config{AutoCreate: true})

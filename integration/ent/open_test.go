@@ -85,7 +85,7 @@ func TestEntOpenRefuses(t *testing.T) {
 			return drv, nothingOpen(drv == nil, err)
 		},
 		"configuration": func() (any, error) {
-			drv, _, err := entoutbox.Open(t.Context(), "sqlite", dsn, entoutbox.Config{MaxResolvedRows: -1})
+			drv, _, err := entoutbox.Open(t.Context(), "sqlite", dsn, entoutbox.Config{Prefix: "a b"})
 			return drv, nothingOpen(drv == nil, err)
 		},
 	} {

@@ -29,7 +29,7 @@ func TestCaptureSuiteEnt(t *testing.T) {
 			const refused = "" // see the cases of section "Skip" in upsert_test.go
 			suite.TestCapture(t, adapters.CaptureHarness(db, refused,
 				func(
-					t *testing.T, db testdb.DB, tables *adapters.CaptureTables, _ suite.CaptureOptions,
+					t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 				) suite.CaptureORM {
 					return entCapture(t, db, tables, mutations)
 				}))

@@ -24,9 +24,9 @@ func TestCaptureSuiteGORM(t *testing.T) {
 			refused := gormRefuses
 			suite.TestCapture(t, adapters.CaptureHarness(db, refused,
 				func(
-					t *testing.T, db testdb.DB, tables *adapters.CaptureTables, o suite.CaptureOptions,
+					t *testing.T, db testdb.DB, tables *adapters.CaptureTables,
 				) suite.CaptureORM {
-					return gormCapture(t, db, tables, prepare, o)
+					return gormCapture(t, db, tables, prepare)
 				}))
 		})
 }
@@ -174,7 +174,6 @@ func gRow(id int64, c GColumns) suite.CaptureRow {
 }
 
 func gormCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, prepare bool,
-	_ suite.CaptureOptions,
 ) suite.CaptureORM {
 	t.Helper()
 	gdb, err := gorm.Open(adapters.GORMDialector(db, db.Open(t)),

@@ -50,7 +50,6 @@ type Capture struct {
 type row struct {
 	model reflect.Value
 	key   string
-	first any    // its first column
 	of    string // one character for each model with a Recorder: '1' if this is its row
 }
 
@@ -271,7 +270,7 @@ func (c *Capture) name(a *Answer, own int, bits bool) error {
 	}
 	c.rows = make([]row, len(models))
 	for i, m := range models {
-		r := row{model: m, first: a.Rows[i][own]}
+		r := row{model: m}
 		if r.key, err = c.st.Key(m); err != nil {
 			return err
 		}

@@ -273,8 +273,8 @@ func (captureModels) unkeyed() []CaptureModel {
 	return []CaptureModel{{CaptureRow: CaptureRow{Name: "nobody"}}}
 }
 
-// captureResolveCases must all cause events of On functions. ResolveRows is for such statements.
-func captureResolveCases() []captureCase {
+// captureConditionCases must all cause events of On functions.
+func captureConditionCases() []captureCase {
 	var cases []captureCase
 	for _, do := range []struct {
 		name string

@@ -138,7 +138,7 @@ func TestCaptureWithMistake(t *testing.T) {
 	suite.TestCapture(t, suite.CaptureHarness{
 		Statements: 1000, // with few, some mistakes are not met
 		Refused:    refusedModels(),
-		Open: func(t *testing.T, o suite.CaptureOptions) suite.CaptureORM {
+		Open: func(*testing.T) suite.CaptureORM {
 			w := &captureWorld{wrong: captureMistakes[name].wrong}
 			return suite.CaptureORM{
 				RunInTx: w.runInTx, Exec: w.exec, Hidden: w.storeHidden, Insert: w.insert, Rows: w.rows, Reset: w.reset,

@@ -23,40 +23,33 @@ func (panickingPayload) MarshalJSON() ([]byte, error) { panic(notePayloadPanics)
 // goroutine. That goes on, and the rows are not committed without their events, even if the program
 // recovers within the transaction. Statements after it work.
 func capturePanics(t *testing.T, h CaptureHarness) {
-	for _, resolve := range []bool{false, true} {
-		f := &captureFixture{T: t, options: CaptureOptions{Resolve: resolve}}
-		f.CaptureORM = h.Open(t, f.options)
-		for _, note := range []string{notePanics, noteEnds, notePayloadPanics} {
-			for _, inside := range []bool{false, true} {
-				for _, of := range []func(m captureModels) CaptureStatement{
-					func(m captureModels) CaptureStatement {
-						return CaptureStatement{Do: CaptureCreate, Models: m.fresh("d")}
-					},
-					func(m captureModels) CaptureStatement {
-						return CaptureStatement{Do: CaptureCreate, Models: m.fresh("d", "e"), Slice: true}
-					},
-					func(m captureModels) CaptureStatement {
-						return CaptureStatement{Do: CaptureUpdate, ByKey: true, Models: m.loaded("b")}
-					},
-					func(m captureModels) CaptureStatement {
-						s := CaptureStatement{Do: CaptureUpdate, Where: &CaptureWhere{
-							Text: "note = 'old'", Holds: func(r CaptureRow) bool { return r.Note == oldNote },
-						}}
-						if !resolve {
-							s.ByKey, s.Models = true, m.loaded("a")
-						}
-						return s
-					},
-				} {
-					s := of(captureModels{rows: f.reset(false, captureStock(false)...)})
-					if s.Mapped = true; s.Do == CaptureUpdate {
-						s.Set, s.Note = CaptureSetNote, note
-					}
-					for i := range s.Models {
-						s.Models[i].Note = note
-					}
-					f.panics(s, note, inside)
+	f := &captureFixture{T: t, CaptureORM: h.Open(t)}
+	for _, note := range []string{notePanics, noteEnds, notePayloadPanics} {
+		for _, inside := range []bool{false, true} {
+			for _, of := range []func(m captureModels) CaptureStatement{
+				func(m captureModels) CaptureStatement {
+					return CaptureStatement{Do: CaptureCreate, Models: m.fresh("d")}
+				},
+				func(m captureModels) CaptureStatement {
+					return CaptureStatement{Do: CaptureCreate, Models: m.fresh("d", "e"), Slice: true}
+				},
+				func(m captureModels) CaptureStatement {
+					return CaptureStatement{Do: CaptureUpdate, ByKey: true, Models: m.loaded("b")}
+				},
+				func(captureModels) CaptureStatement {
+					return CaptureStatement{Do: CaptureUpdate, Where: &CaptureWhere{
+						Text: "note = 'old'", Holds: func(r CaptureRow) bool { return r.Note == oldNote },
+					}}
+				},
+			} {
+				s := of(captureModels{rows: f.reset(false, captureStock(false)...)})
+				if s.Mapped = true; s.Do == CaptureUpdate {
+					s.Set, s.Note = CaptureSetNote, note
 				}
+				for i := range s.Models {
+					s.Models[i].Note = note
+				}
+				f.panics(s, note, inside)
 			}
 		}
 	}

@@ -7,11 +7,11 @@ import (
 )
 
 // captureRandom runs random statements. Each statement must either cause its events or be refused.
-func captureRandom(t *testing.T, h CaptureHarness, options CaptureOptions) {
+func captureRandom(t *testing.T, h CaptureHarness) {
 	seed := cmp.Or(h.Seed, rand.Uint64())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	f := &captureFixture{T: t, CaptureORM: h.Open(t, options), options: options}
+	f := &captureFixture{T: t, CaptureORM: h.Open(t)}
 	told, refused, lacks := 0, 0, 0
 	for n := range cmp.Or(h.Statements, 200) {
 		own := r.IntN(2) == 0

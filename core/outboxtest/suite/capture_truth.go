@@ -14,7 +14,6 @@ import (
 type truth struct {
 	statement CaptureStatement
 	*captured
-	resolve bool
 }
 
 // change is a row that differs before and after the statement. A zero before or after means that
@@ -168,11 +167,6 @@ func (t *truth) payload(e CapturedEvent, c change) string {
 	want := c.after
 	if want.Key == "" {
 		want = c.before
-		// The model has the values that the program, or RETURNING, has put into it.
-		if s := t.statement; !t.resolve || s.ByKey || s.Returning == CaptureReturnsKey ||
-			s.Returning == CaptureReturnsNote {
-			want, row = CaptureRow{Key: want.Key}, CaptureRow{Key: row.Key}
-		}
 	}
 	if row != want {
 		return fmt.Sprintf("the event %s says %+v, and the row is %+v", e.Type, row, want)

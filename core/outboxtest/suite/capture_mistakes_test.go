@@ -48,13 +48,13 @@ var captureMistakes = map[string]struct {
 		wrongCapture{hide: func(s suite.CaptureStatement) bool {
 			return len(s.Models) == 0 || !s.ByKey && s.Do >= suite.CaptureUpdate
 		}},
-		[]string{"Update/a condition/On", "Resolve/delete by a condition/On", "Random"},
+		[]string{"Update/a condition/On", "Conditions/delete by a condition/On", "Random"},
 	},
 	"the payload is the model as it was": {
 		wrongCapture{stale: true},
 		[]string{
 			"Update/an expression on one/On", "Upsert/some columns of one that is there/On",
-			"Resolve/update by a condition/On",
+			"Conditions/update by a condition/On",
 		},
 	},
 	"the key is that of the model": {
@@ -83,7 +83,7 @@ var captureMistakes = map[string]struct {
 	},
 	"an error comes late, and the transaction commits": {
 		wrongCapture{refuseLate: true},
-		[]string{"Random", "RandomResolve"},
+		[]string{"Random"},
 	},
 	"the error has no name": {
 		wrongCapture{refuse: true, unnamed: true},

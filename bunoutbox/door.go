@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync/atomic"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/schema"
@@ -115,7 +116,7 @@ func (d *door) ExecContext(ctx context.Context, query string, args ...any) (sql.
 		return d.was.NewRaw("?", bun.Safe(query)).Exec(ctx)
 	}
 	var res sql.Result
-	err := d.capture(ctx, func(c *capture.Capture, s session) (err error) {
+	err := d.capture(ctx, true, func(c *capture.Capture, s session) (err error) {
 		res, err = c.Exec(ctx, s, query, args)
 		if err == nil && s.Dialect() == core.SQLite { // later, the id would be that of an event
 			id, ierr := res.LastInsertId()
@@ -142,7 +143,7 @@ func (d *door) QueryContext(ctx context.Context, query string, args ...any) (*sq
 	}
 	var a *capture.Answer
 	var failed error // which may come when the rows are read
-	err := d.capture(ctx, func(c *capture.Capture, s session) error {
+	err := d.capture(ctx, false, func(c *capture.Capture, s session) error {
 		a, failed = c.Query(ctx, s, query, args)
 		return failed
 	})
@@ -171,7 +172,10 @@ func (d *door) run(ctx context.Context, text string) error {
 }
 
 // session runs the statements of a capture.
-type session struct{ inPool }
+type session struct {
+	inPool
+	exec bool // Bun wants no rows
+}
 
 var _ capture.Session = session{}
 
@@ -182,16 +186,41 @@ func (s session) Send(ctx context.Context, text string, args []any) (sql.Result,
 
 // Ask implements capture.Session.
 func (s session) Ask(ctx context.Context, text string, args []any) (*capture.Answer, error) {
-	rows, err := s.QueryContext(ctx, text, args...) //nolint:rowserrcheck // ReadAll checks it
+	if !s.exec || len(args) > 0 {
+		return answer(s.QueryContext(ctx, text, args...)) //nolint:rowserrcheck // ReadAll checks it
+	}
+	// Bun writes the values into the text. Without rows, its driver would not prepare it.
+	a, err := answer(s.QueryOnce(ctx, text)) //nolint:rowserrcheck // ReadAll checks it
+	if a != nil {
+		local(a)
+	}
+	return a, err
+}
+
+func answer(rows *sql.Rows, err error) (*capture.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
 	return capture.ReadAll(rows)
 }
 
+// local gives times the location that they have from prepared statements of pgx.
+func local(a *capture.Answer) {
+	for i, typ := range a.Types {
+		if typ.DatabaseTypeName() != "TIMESTAMPTZ" {
+			continue
+		}
+		for _, row := range a.Rows {
+			if at, ok := row[i].(time.Time); ok {
+				row[i] = at.Local()
+			}
+		}
+	}
+}
+
 // Read implements capture.Session.
 func (s session) Read(ctx context.Context, text string, args []any) (*capture.Answer, error) {
-	return s.Ask(ctx, text, args)
+	return answer(s.QueryContext(ctx, text, args...)) //nolint:rowserrcheck // ReadAll checks it
 }
 
 // inPool is the transaction of a statement, whose pool its *bun.DB knows.
@@ -215,7 +244,9 @@ func (t laterInPool) Pool() *sql.DB { return t.pool }
 // capture sends the statement and reports what it changed. In a transaction of the program, On
 // functions run when the connection is free again, so that they can use the bun.Tx. Otherwise
 // everything happens while the connection is held, in a transaction that begins and ends there.
-func (d *door) capture(ctx context.Context, send func(c *capture.Capture, s session) error) (err error) {
+func (d *door) capture(
+	ctx context.Context, exec bool, send func(c *capture.Capture, s session) error,
+) (err error) {
 	if d.sent.Swap(true) {
 		return errTwice
 	}
@@ -247,7 +278,7 @@ func (d *door) capture(ctx context.Context, send func(c *capture.Capture, s sess
 		}
 		last := d.parts[len(d.parts)-1]
 		c = capture.New(d.statement(ctx), tx, &last.ob.server)
-		err := send(c, session{tx})
+		err := send(c, session{tx, exec})
 		switch own, ok := core.TxFromContext(ctx); {
 		case err != nil:
 			return err

@@ -24,6 +24,9 @@ type trackingConn struct {
 	state   func() txState  // asks the driver for the state; nil if the driver does not tell
 	asked   bool            // whether the driver tells the state was looked up
 	textTx  bool            // in a transaction that was begun by a text
+	mode    any             // the argument with which pgx does not prepare a statement
+	// whether mode was looked up
+	modeAsked bool
 	// the driver found its connection dead when a transaction was about to begin
 	dead     bool
 	prepared prepared

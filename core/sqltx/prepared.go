@@ -197,15 +197,23 @@ func isPgdriver(conn driver.Conn) bool {
 
 // pgxMode returns how pgx executes statements, 0 if that is not known.
 func pgxMode(pgx reflect.Value) int64 {
+	if mode := pgxModeOf(pgx); mode.IsValid() {
+		return mode.Int()
+	}
+	return 0
+}
+
+// pgxModeOf is pgxMode with its type, or the zero Value.
+func pgxModeOf(pgx reflect.Value) reflect.Value {
 	config := called(method(pgx, "Config"))
 	if !config.IsValid() || config.Kind() != reflect.Pointer || config.IsNil() {
-		return 0
+		return reflect.Value{}
 	}
 	mode := config.Elem().FieldByName("DefaultQueryExecMode")
 	if !mode.IsValid() || !mode.CanInt() {
-		return 0
+		return reflect.Value{}
 	}
-	return mode.Int()
+	return mode
 }
 
 // pgxProcess returns the process id that the server told pgx.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +141,60 @@ func TestBunStoredRows(t *testing.T) {
 				[]string{`create IT'S \' ( " X/7 d3`}},
 			{"a delete by key", b.NewDelete().Model(&bDoc{ID: "d2"}).WherePK(), []string{"delete /7 d2"}},
 		})
+	})
+}
+
+// bTypes has a column of each type.
+type bTypes struct {
+	bun.BaseModel `bun:"table:b_types"`
+	ID            int64 `bun:",pk"`
+	N             int32
+	At            time.Time `bun:"type:timestamp"`
+	Zoned         time.Time
+	Perhaps       *time.Time
+	Bytes         []byte
+	Yes           bool
+	Float         float64
+	Object        map[string]any
+	Unset         *string
+	Text          string
+}
+
+// The row of a function is the one that a SELECT of the program reads, whatever it was told by.
+func TestBunTypes(t *testing.T) {
+	t.Parallel()
+	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+		b.create(t, (*bTypes)(nil))
+		var told *bTypes
+		bunoutbox.On(b.ob, func(_ core.Op, m *bTypes) []core.Event {
+			told = m
+			return nil
+		})
+		at := time.Date(2026, 3, 4, 5, 6, 7, 8000, time.UTC)
+		m := &bTypes{
+			ID: 1, At: at, Zoned: at, Perhaps: &at, Bytes: []byte{0, 1, '\'', '\\'}, Yes: true, Float: 1.5,
+			Object: map[string]any{"a": "it's \\ \"b\""}, Text: "it's \\ ( ?",
+		}
+		var row bTypes
+		for name, q := range map[string]bunQuery{
+			"insert":           b.NewInsert().Model(m),
+			"update":           b.NewUpdate().Model(m).WherePK(),
+			"update returning": b.NewUpdate().Model(&row).Set("n = 1").Where("id = 1").Returning("*"),
+			"set":              b.NewUpdate().Model((*bTypes)(nil)).Set("n = 2").Where("id = 1"),
+		} {
+			told = nil
+			_, err := b.Plain.ExecContext(t.Context(), "DELETE FROM b_types")
+			fixture.NoError(t, err)
+			if name != "insert" {
+				b.exec(t, t.Context(), b.bare.NewInsert().Model(m))
+			}
+			b.exec(t, t.Context(), q)
+			var stored bTypes
+			fixture.NoError(t, b.bare.NewSelect().Model(&stored).Where("id = 1").Scan(t.Context()))
+			if told == nil || !reflect.DeepEqual(*told, stored) {
+				t.Errorf("%s: told %+v, stored %+v", name, told, stored)
+			}
+		}
 	})
 }
 

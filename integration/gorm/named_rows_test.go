@@ -63,6 +63,21 @@ func TestGORMStatementsThatNameNoRows(t *testing.T) {
 			return tx.Session(&gorm.Session{AllowGlobalUpdate: true}).Model(&gProduct{}).Update("stock", 0).Error
 		}, []string{"a.0.update", "b.0.update", "c.0.update"}, []string{"1", "2", "3"}},
 		"none": {func(tx *gorm.DB) error { return tx.Delete(&gProduct{}, 77).Error }, nil, nil},
+		"a condition that is never true": {func(tx *gorm.DB) error { // MariaDB answers it without columns
+			return nothing(tx.Unscoped().Where("id IN ?", []int{}).Delete(&gProduct{}))
+		}, nil, nil},
+		"a condition that is never true, with RETURNING": {func(tx *gorm.DB) error {
+			return nothing(tx.Unscoped().Clauses(clause.Returning{}).Where("id IN ?", []int{}).Delete(&[]gProduct{}))
+		}, nil, nil},
+		"a condition that is never true, in a transaction": {func(tx *gorm.DB) error {
+			return tx.Transaction(func(tx *gorm.DB) error {
+				err := tx.Unscoped().Where("name = 'b'").Delete(&gProduct{}).Error
+				if err != nil {
+					return err
+				}
+				return nothing(tx.Unscoped().Where("name = ? AND id IN ?", "a", []int{}).Delete(&gProduct{}))
+			})
+		}, []string{"b.1.delete"}, []string{"2"}},
 		"generics: update": {func(tx *gorm.DB) error {
 			_, err := gorm.G[gProduct](tx).Where("name = ?", "b").Update(tx.Statement.Context, "stock", 6)
 			return err

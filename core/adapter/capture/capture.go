@@ -198,8 +198,7 @@ func (c *Capture) returning(ctx context.Context, s Session, text string, args []
 	}
 	own := len(a.Columns) - len(columns)
 	if own < 0 {
-		return &Answer{}, fmt.Errorf("outbox: %s of %s returned %d columns, less than it was asked for",
-			c.st.Op, c.st.Of, len(a.Columns))
+		return &Answer{Columns: []string{}}, c.unanswered(ctx, s, a)
 	}
 	c.sent = true
 	if len(a.Rows) == 0 {
@@ -211,6 +210,22 @@ func (c *Capture) returning(ctx context.Context, s Session, text string, args []
 		return a.part(0, own), err
 	}
 	return a.part(0, own), nil
+}
+
+// unanswered judges an answer with too few columns. MariaDB answers without any if it sees that the
+// condition of a DELETE is never true, as of IN (NULL).
+func (c *Capture) unanswered(ctx context.Context, s Session, a *Answer) error {
+	if len(a.Columns) == 0 && c.tx.Dialect() == core.MySQL {
+		n, err := s.Read(ctx, "SELECT ROW_COUNT()", nil)
+		if err == nil && len(n.Rows) == 1 && textOf(n.Rows[0][0]) == "0" {
+			c.release()
+			return nil
+		}
+	}
+	err := fmt.Errorf("outbox: %s of %s returned %d columns, less than it was asked for", c.st.Op, c.st.Of,
+		len(a.Columns))
+	c.refuse(err)
+	return err
 }
 
 // name makes models of the returned rows.

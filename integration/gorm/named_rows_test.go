@@ -1,6 +1,7 @@
 package gorm_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -112,6 +113,35 @@ func TestGORMStatementsThatNameNoRows(t *testing.T) {
 			})
 		})
 	}
+}
+
+type gKeyless struct {
+	PersonID, AddressID int
+	DeletedAt           gorm.DeletedAt
+}
+
+func (gKeyless) TableName() string { return "g_keyless" }
+
+// What OnAll leaves out works as without it.
+func TestGORMOnAllAndTablesWithoutAKey(t *testing.T) {
+	t.Parallel()
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		fixture.NoError(t, g.AutoMigrate(&gKeyless{}))
+		gormoutbox.OnAll(g.ob, func(context.Context, core.Op, any) ([]core.Event, error) { return nil, nil })
+		fixture.NoError(t, g.Create(&[]gKeyless{{PersonID: 1, AddressID: 1}, {PersonID: 1, AddressID: 2}}).Error)
+		for _, s := range []struct {
+			name string
+			run  func() *gorm.DB
+		}{
+			{"update", func() *gorm.DB { return g.Model(&gKeyless{}).Where("address_id = 1").Update("address_id", 3) }},
+			{"soft delete", func() *gorm.DB { return g.Where("address_id = 3").Delete(&gKeyless{}) }},
+			{"delete", func() *gorm.DB { return g.Unscoped().Where("address_id = 3").Delete(&gKeyless{}) }},
+		} {
+			tx := s.run()
+			fixture.Check(t, tx.Error == nil && tx.RowsAffected == 1, "%s: %d rows, %v", s.name, tx.RowsAffected, tx.Error)
+		}
+		g.WantCount(t, "g_keyless", 1)
+	})
 }
 
 // An update or delete of very many rows is refused, because all of them would be in memory.

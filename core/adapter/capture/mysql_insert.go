@@ -162,17 +162,16 @@ func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []
 		c.release()
 		return nil, err
 	}
-	returning := mariaDB && (c.st.Op == core.OpCreate && !c.st.DoNothing || c.st.Op == core.OpDelete)
+	deletes := strings.HasPrefix(strings.ToUpper(strings.TrimSpace(text)), "DELETE") // no soft delete
+	returning := mariaDB && (c.st.Op == core.OpCreate && !c.st.DoNothing || deletes)
 	if c.st.Keys == 0 && !returning && c.st.LeftOut != nil {
 		c.st.LeftOut()
 		c.release()
 		return s.Send(ctx, text, args)
 	}
 	switch c.st.Op {
-	case core.OpUpdate:
-		return c.changed(ctx, s, text, args)
-	case core.OpDelete: // an UPDATE, if it is a soft delete
-		if word := strings.ToUpper(strings.TrimSpace(text)); mariaDB && strings.HasPrefix(word, "DELETE") {
+	case core.OpUpdate, core.OpDelete:
+		if mariaDB && deletes {
 			return c.execReturning(ctx, s, text, args)
 		}
 		return c.changed(ctx, s, text, args)

@@ -209,7 +209,7 @@ func (s *statement) mutations(of []*call) map[any]ent.Mutation {
 
 // inOrder reports whether the rows have the order of the mutations, as those of RETURNING have.
 func (s *statement) inOrder(of []*call) bool {
-	return len(s.rows) == len(of) && (s.returned || s.op == core.OpCreate && !s.doNothing)
+	return len(s.rows) == len(of) && s.returned
 }
 
 // mutationLike returns the mutation that has set the id of a row, or else all its values, nil if

@@ -170,6 +170,34 @@ func TestEntCaptureUpsertOfAnotherRow(t *testing.T) {
 	})
 }
 
+// If a table has several unique keys, MySQL cannot name the rows of an upsert in bulk.
+func TestEntCaptureUpsertWithSeveralUniqueKeys(t *testing.T) {
+	t.Parallel()
+	eachEnt(t, func(t *testing.T, e *entEnv) {
+		e.Use(e.ob.Hook(onOrders()))
+		_, err := e.Plain.ExecContext(t.Context(), "CREATE UNIQUE INDEX again ON e_orders (status, name)")
+		fixture.NoError(t, err)
+		e.plainOrder(t, "b")
+		names := []string{"a", "b", "c"}
+		orders, err := e.Order.MapCreateBulk(names,
+			func(c *entclient.OrderCreate, i int) { c.SetName(names[i]).SetCents(i) }).Save(t.Context())
+		fixture.Check(t, entclient.IsConstraintError(err) && orders == nil, "%v", err)
+		err = e.Order.MapCreateBulk(names, func(c *entclient.OrderCreate, i int) { c.SetName(names[i]).SetCents(i) }).
+			OnConflict(entsql.ConflictColumns(order.FieldName)).UpdateNewValues().Exec(t.Context())
+		if e.db.Name == "mysql" {
+			fixture.WantError(t, err, core.ErrNoAggregateID)
+			e.wantRows(t)
+			e.WantCount(t, "e_orders", 1)
+			return
+		}
+		fixture.NoError(t, err)
+		got := e.cents(t)
+		fixture.Check(t, len(got) == 3 && got["upsert.a"] == 0 && got["upsert.b"] == 1 && got["upsert.c"] == 2,
+			"the events are %v", got)
+		e.WantCount(t, "e_orders", 3)
+	})
+}
+
 func onDocuments() entoutbox.Mapper {
 	return entoutbox.OnMutation(func(
 		ctx context.Context, _ *entclient.DocumentMutation, _ ent.Value,

@@ -253,6 +253,14 @@ func (c *Capture) queryMySQL(ctx context.Context, s Session, text string, args [
 // skipped executes a DO NOTHING with a RETURNING, which returns the rows that were there too. Such
 // a row moves LAST_INSERT_ID on by one.
 func (c *Capture) skipped(ctx context.Context, s Session, in insert) (*Answer, error) {
+	return c.noting(ctx, s, in, "\n, ", func(_ []any, found bool) bool { return !found })
+}
+
+// noting executes an INSERT of MariaDB that notes in LAST_INSERT_ID which rows it has found. keep is
+// called for each row that is returned, and tells whether it is one of the changed ones.
+func (c *Capture) noting(
+	ctx context.Context, s Session, in insert, with string, keep func(row []any, found bool) bool,
+) (*Answer, error) {
 	k := c.st.Columns[0]
 	before, err := s.Read(ctx, "SELECT LAST_INSERT_ID()", nil)
 	if err != nil {
@@ -266,13 +274,13 @@ func (c *Capture) skipped(ctx context.Context, s Session, in insert) (*Answer, e
 		now := textOf(row[len(row)-1])
 		moved := now != last
 		last = now
-		return !moved
+		return keep(row, moved)
 	}
 	c.extra = 1
 	defer func() { c.st.Columns = columns }()
 	text := in.end.text + ", " + k + " = IF(LAST_INSERT_ID(LAST_INSERT_ID() + 1), " + k + ", " + k + ")\n"
 	text += in.rest.text
-	return c.returning(ctx, s, text, append(slices.Clip(in.end.args), in.rest.args...), "\n, ")
+	return c.returning(ctx, s, text, append(slices.Clip(in.end.args), in.rest.args...), with)
 }
 
 // inserted executes an INSERT whose rows RETURNING cannot name.
@@ -296,8 +304,11 @@ func (c *Capture) inserted(ctx context.Context, s Session, in insert) (sql.Resul
 	case c.st.DoNothing:
 		return c.insertedSome(ctx, s, in, keys, generated)
 	case in.onUpdate:
-		if err := c.findBy(ctx, s, in, generated); err != nil {
+		switch named, err := c.findBy(ctx, s, in, generated); {
+		case err != nil:
 			return nil, err
+		case !named:
+			return c.upsertedReturning(ctx, s, in)
 		}
 	}
 	res, err := c.sendInsert(ctx, s, in.end.text, in.end.args)
@@ -322,15 +333,15 @@ func (c *Capture) inserted(ctx context.Context, s Session, in insert) (sql.Resul
 // findBy decides how the rows of an upsert of several rows are found. A row with a key of its own is
 // found by it: InnoDB looks there first. A row with a generated key is found by the only other
 // unique key of the table. Without one, it is new.
-func (c *Capture) findBy(ctx context.Context, s Session, in insert, generated int) error {
+func (c *Capture) findBy(ctx context.Context, s Session, in insert, generated int) (named bool, err error) {
 	others, err := c.on.others(ctx, s, in.table)
 	if err != nil {
 		c.release()
-		return err
+		return false, err
 	}
 	c.others = others
 	if len(others) == 0 || generated == 0 {
-		return nil
+		return true, nil
 	}
 	var why error
 	switch {
@@ -341,12 +352,36 @@ func (c *Capture) findBy(ctx context.Context, s Session, in insert, generated in
 	default:
 		why = in.findable(others[0])
 	}
-	if why != nil {
-		return c.refuseBefore(fmt.Errorf("it is an upsert of several rows with generated keys, and %w: "+
-			"insert models one by one", why))
+	if why == nil {
+		c.by = others[0].quoted()
+		return true, nil
 	}
-	c.by = others[0].quoted()
-	return nil
+	if mariaDB, err := c.on.isMariaDB(ctx, s); mariaDB || err != nil {
+		return false, err
+	}
+	return false, c.refuseBefore(fmt.Errorf("it is an upsert of several rows with generated keys, and %w: "+
+		"insert models one by one", why))
+}
+
+// upsertedReturning executes an upsert of several rows on MariaDB whose rows only RETURNING can name.
+// The database then does not say how many rows were affected: each new row counts as one, and each
+// that was found as two, as if it had got other values.
+func (c *Capture) upsertedReturning(ctx context.Context, s Session, in insert) (sql.Result, error) {
+	r := result{ctx: ctx, session: s, dialect: c.tx.Dialect()}
+	a, err := c.noting(ctx, s, in, "\nRETURNING ", func(row []any, found bool) bool {
+		r.rows++
+		switch {
+		case found:
+			r.rows++
+		case r.id == 0:
+			r.id, _ = strconv.ParseInt(textOf(row[0]), 10, 64)
+		}
+		return true
+	})
+	if a == nil || err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // findable says why the rows of an upsert would not be found by a unique key, or nil.

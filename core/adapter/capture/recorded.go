@@ -116,12 +116,15 @@ func (c *Capture) given() int {
 	return n
 }
 
-// ModelOf returns the number of the model of a row that Scan has made, -1 if the database was not
-// asked: RETURNING has the order of the models, and models without a Recorder are not asked for. If
-// a statement had the row several times, it is the last one.
-func (c *Capture) ModelOf(row reflect.Value) int {
+// ModelOf returns the number of the model of a row that Scan has made, -1 if that is not known:
+// RETURNING has the order of the models, and elsewhere the database is asked for models with a
+// Recorder. If a statement had the row several times, it is the last one.
+func (c *Capture) ModelOf(of reflect.Value) int {
+	if !c.unordered && len(c.rows) == c.given() {
+		return slices.IndexFunc(c.rows, func(r row) bool { return r.model.Pointer() == of.Pointer() })
+	}
 	for _, r := range c.told {
-		if r.model.Pointer() != row.Pointer() {
+		if r.model.Pointer() != of.Pointer() {
 			continue
 		}
 		bit := strings.LastIndexByte(r.of, '1')

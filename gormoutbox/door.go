@@ -170,7 +170,7 @@ func (s *statement) keyValues(model reflect.Value) []any {
 		return nil
 	}
 	values, set := make([]any, len(stmt.Schema.PrimaryFields)), false
-	for i, f := range stmt.Schema.PrimaryFields {
+	for i, f := range keyFields(stmt.Schema) {
 		v, zero := f.ValueOf(stmt.Context, model.Elem())
 		values[i], set = v, set || !zero
 	}
@@ -378,6 +378,21 @@ func toItself(set clause.Set) bool {
 	return len(set) == 1 && set[0].Value == any(set[0].Column)
 }
 
+// keyFields are the fields of the primary key. One that the database counts comes first.
+func keyFields(s *schema.Schema) []*schema.Field {
+	counted := s.PrioritizedPrimaryField
+	if counted == nil || !counted.AutoIncrement || s.PrimaryFields[0] == counted {
+		return s.PrimaryFields
+	}
+	fields := []*schema.Field{counted}
+	for _, f := range s.PrimaryFields {
+		if f != counted {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
 // columns returns the columns to read, quoted, and their names. The key comes first. Only On
 // functions need the others.
 func (s *statement) columns() (quoted, names []string, keys int) {
@@ -389,7 +404,7 @@ func (s *statement) columns() (quoted, names []string, keys int) {
 		}
 		quoted, names = append(quoted, stmt.Quote(c)), append(names, f.DBName)
 	}
-	for _, f := range stmt.Schema.PrimaryFields {
+	for _, f := range keyFields(stmt.Schema) {
 		add(f)
 	}
 	keys = len(names)

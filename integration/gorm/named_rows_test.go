@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
 // mapRows makes an event of each row of a product. Its type has the stored values.
@@ -226,5 +227,73 @@ func TestGORMRecordersOfASlice(t *testing.T) {
 		fixture.NoError(t, g.Model(&gOrder{}).Where("id = ?", 1).Updates(change).Error)
 		g.wantRows(t, "paid.shipped", "named")
 		fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"), []string{"1", "2"})
+	})
+}
+
+type gLocal struct {
+	Locale string `gorm:"primaryKey;size:10"`
+	ID     uint   `gorm:"primaryKey;autoIncrement"`
+	Name   string `gorm:"size:50;unique"`
+}
+
+func (gLocal) TableName() string { return "g_locals" }
+
+// One column of a composite key is generated.
+func TestGORMGeneratedColumnOfAKey(t *testing.T) {
+	t.Parallel()
+	testdb.MariaDBAndMySQL(t, func(t *testing.T, db testdb.DB) {
+		g := openGORM(t, db, gormOptions{})
+		fixture.MustExec(t, g.Plain, "CREATE TABLE g_locals (id int unsigned AUTO_INCREMENT, locale varchar(10), "+
+			"name varchar(50) UNIQUE, PRIMARY KEY (id, locale))")
+		tell(g, func(l *gLocal) string { return l.Name })
+		doNothing := clause.OnConflict{DoNothing: true}
+		byName := clause.OnConflict{UpdateAll: true}
+		g.steps(t, []step{
+			{"one", func(db *gorm.DB) error {
+				return db.Create(&gLocal{Locale: "en", Name: "a"}).Error
+			}, []string{"a.create en,1"}},
+			{"two", func(db *gorm.DB) error {
+				return db.Create(&[]gLocal{{Locale: "en", Name: "b"}, {Locale: "de", Name: "c"}}).Error
+			}, []string{"b.create en,2", "c.create de,3"}},
+			{"do nothing, two", func(db *gorm.DB) error {
+				return db.Clauses(doNothing).Create(&[]gLocal{{Locale: "en", Name: "d"}, {Locale: "de", Name: "e"}}).Error
+			}, []string{"d.create en,4", "e.create de,5"}},
+			{"do nothing, one", func(db *gorm.DB) error {
+				return db.Clauses(doNothing).Create(&gLocal{Locale: "fr", Name: "f"}).Error
+			}, []string{"f.create fr,6"}},
+			{"upsert, one", func(db *gorm.DB) error {
+				return db.Clauses(byName).Create(&gLocal{Locale: "fr", Name: "g"}).Error
+			}, []string{"g.upsert fr,7"}},
+			{"update", func(db *gorm.DB) error {
+				return db.Model(&gLocal{Locale: "fr", ID: 7}).Update("name", "h").Error
+			}, []string{"h.update fr,7"}},
+		})
+	})
+}
+
+// A batch that passes over rows gives some keys and leaves others to the database.
+func TestGORMBatchDoNothingWithSomeKeys(t *testing.T) {
+	t.Parallel()
+	testdb.MariaDBAndMySQL(t, func(t *testing.T, db testdb.DB) {
+		g := openGORM(t, db, gormOptions{})
+		products(t, g, "a", "b", "c")
+		fixture.MustExec(t, g.Plain, "DELETE FROM g_products WHERE id = 2")
+		mapRows(g)
+		create := func(all ...gProduct) func(*gorm.DB) error {
+			return func(db *gorm.DB) error {
+				return db.Clauses(clause.OnConflict{DoNothing: true}).Create(&all).Error
+			}
+		}
+		g.steps(t, []step{
+			{"one is there", create(gProduct{ID: 1, Name: "x"}, gProduct{Name: "d"}), []string{"d.0.create 4"}},
+			{"none is there", create(gProduct{Name: "e"}, gProduct{ID: 2, Name: "b"}), []string{"b.0.create 2", "e.0.create 6"}},
+		})
+		g.forget(t)
+		fixture.MustExec(t, g.Plain, "DELETE FROM g_products WHERE id = 2")
+		fixture.MustExec(t, g.Plain, "CREATE UNIQUE INDEX by_name ON g_products (name(50))")
+		g.steps(t, []step{
+			{"another key is there", create(gProduct{Name: "e"}, gProduct{ID: 2, Name: "b"}), []string{"b.0.create 2"}},
+			{"all are there", create(gProduct{Name: "e"}, gProduct{ID: 2, Name: "b"}), nil},
+		})
 	})
 }

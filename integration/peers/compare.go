@@ -107,7 +107,7 @@ func (s *session) compare(ctx context.Context) (result, error) {
 	}
 	for _, test := range slices.Sorted(maps.Keys(found)) {
 		d := *found[test]
-		if d.reason = s.pair.suite.exceptions[test]; d.reason != "" {
+		if d.reason = s.pair.suite.excepted(test); d.reason != "" {
 			r.excepted = append(r.excepted, d)
 		} else {
 			r.differing = append(r.differing, d)

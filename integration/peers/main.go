@@ -1,21 +1,22 @@
 // Command peers runs the test suites of GORM, Bun and Ent on our adapters. What these suites assert,
-// users rely on. So a suite has to pass the same tests with an OnAll function for every model as it
+// users rely on. So a suite must pass the same tests with an OnAll function for every model as it
 // passes without the outbox.
 //
-//	make test-peers PEERS=DIR                                # with the test servers up
-//	go run ./integration/peers -suite GORM -database sqlite  # some; the servers are those of the environment
+//	make test-peers PEERS=DIR                                # starts the servers
+//	go run ./integration/peers -suite GORM -database sqlite  # one, on servers of the environment
 //	go run ./integration/peers -share 3/10                   # some, by turns
 //	go run ./integration/peers -get                          # only gets the sources
 //
-// DIR has archives of the suites' sources. A suite without an archive is fetched by git. The sources
-// are unpacked into .peers, and small files of ours (below suites) are put between the suite and its
-// database. Each suite runs three times on each database: plain, with a function that returns
-// nothing, and with one that returns one event for each row. Each run has a database of its own. What
-// differs from the plain run is repeated twice, beside the plain suite, and counts if it differs each
-// time.
+// DIR has archives of the suites' sources. If the archive of a suite is missing, git fetches the
+// sources. The command unpacks them into .peers and puts small files of ours, those below suites,
+// between the suite and its database.
 //
-// The command exits with 0 if nothing differs, with 1 if something does or a suite cannot be run, and
-// with 2 if it was called wrongly.
+// Each suite runs three times on each database: plain, with a function that returns nothing, and
+// with one that returns one event for each row. Each run has a database of its own. A run that
+// differs is repeated twice, each time beside a plain one. A test counts if it differs each time.
+//
+// The command exits with 0 if nothing differs, with 1 if something does or a suite cannot be run,
+// and with 2 if it was called wrongly.
 package main
 
 import (
@@ -162,7 +163,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	opts := options{share: share{1, 1}}
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&opts.archives, "archives", "", "`folder` with archives of the suites' sources (default: git fetches them)")
+	flags.StringVar(&opts.archives, "archives", "",
+		"`folder` with archives of the suites' sources (default: git fetches them)")
 	flags.StringVar(&opts.root, "root", "", "`folder` of the repository (default: where go.work is)")
 	flags.StringVar(&opts.dir, "dir", "", "`folder` that keeps sources and logs (default: .peers in the repository)")
 	flags.StringVar(&opts.suite, "suite", "", "run only this suite: GORM, Bun or Ent")

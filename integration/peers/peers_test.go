@@ -13,8 +13,8 @@ import (
 
 func TestVerdicts(t *testing.T) {
 	got := verdicts([]byte("\x16=== RUN   TestA\n2026/11/28 no end of line\x16--- PASS: TestA (0.01s)\n" +
-		"\x16=== RUN   TestB/x\n--- FAIL: TestA (0.00s)\n\x16    --- FAIL: TestB/x (0.00s)\n\x16--- FAIL: TestB (0.00s)\n" +
-		"\x16--- SKIP: TestC (0.00s)\n"))
+		"\x16=== RUN   TestB/x\n--- FAIL: TestA (0.00s)\n\x16    --- FAIL: TestB/x (0.00s)\n" +
+		"\x16--- FAIL: TestB (0.00s)\n\x16--- SKIP: TestC (0.00s)\n"))
 	want := map[string]string{"TestA": "PASS", "TestB/x": "FAIL", "TestB": "FAIL", "TestC": "SKIP"}
 	if !maps.Equal(got, want) {
 		t.Fatalf("%v, want %v", got, want)

@@ -17,7 +17,8 @@ func report(w io.Writer, results []result) {
 	fmt.Fprintln(table, "suite\tdatabase\ttests\tsubtests\tplain\tnothing\tevents\trows told\tdiffering\texcepted")
 	for _, r := range results {
 		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", r.pair.suite.name, r.pair.database.name, r.tests,
-			r.subtests, r.plain, r.with[nothing].passed, r.with[events].passed, r.with[events].told, len(r.differing), len(r.excepted))
+			r.subtests, r.plain, r.with[nothing].passed, r.with[events].passed, r.with[events].told,
+			len(r.differing), len(r.excepted))
 	}
 	_ = table.Flush()
 	for _, r := range results {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,6 +74,8 @@ func (s *session) run(ctx context.Context, m mode, attempt int) (o outcome, err 
 		return outcome{}, err
 	}
 	o.verdicts = verdicts(out)
+	only := regexp.MustCompile(d.only)
+	maps.DeleteFunc(o.verdicts, func(test, _ string) bool { return !only.MatchString(test) })
 	if panicked.Match(out) || ctx.Err() != nil {
 		o.ended = errors.New("it did not run to its end")
 	}

@@ -143,7 +143,8 @@ func (s *suite) prepare(dir string) error {
 		if err != nil {
 			return err
 		}
-		name := filepath.Join(dir, filepath.FromSlash(s.folder), "peers_"+strings.TrimSuffix(file, ".go.txt")+"_test.go")
+		name := "peers_" + strings.TrimSuffix(file, ".go.txt") + "_test.go"
+		name = filepath.Join(dir, filepath.FromSlash(s.folder), name)
 		changed := strings.Replace(string(text), "package PACKAGE\n", "package "+s.pkg+"\n", 1)
 		if err := os.WriteFile(name, []byte(changed), 0o644); err != nil {
 			return err

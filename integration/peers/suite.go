@@ -2,6 +2,7 @@ package main
 
 import (
 	"embed"
+	"regexp"
 )
 
 // small are our files that stand between a suite and its database. They are no Go files here,
@@ -24,10 +25,22 @@ type suite struct {
 	edits      []edit
 	databases  []database
 	cgo        bool   // its driver of SQLite is C
-	skip       string // tests that no run has, an expression, with the reason beside it
+	skip       string // tests that are never run, an expression
 	waits      string // why it does not run unless it is named
-	// exceptions are tests that may fail with the outbox, with their reasons.
-	exceptions map[string]string
+	exceptions []exception
+}
+
+// exception are tests that may fail with the outbox.
+type exception struct{ tests, reason string }
+
+// excepted returns why a test may fail with the outbox, or "".
+func (s *suite) excepted(test string) string {
+	for _, e := range s.exceptions {
+		if regexp.MustCompile(e.tests).MatchString(test) {
+			return e.reason
+		}
+	}
+	return ""
 }
 
 // edit replaces a text in a file of the suite.
@@ -37,7 +50,8 @@ type edit struct{ file, from, to string }
 type database struct {
 	name   string
 	server string // the variable with the address of its server, "" for SQLite
-	run    string // the tests of this database, an expression, "" for all
+	run    string // the tests that are run, an expression, "" for all
+	only   string // those of them that count, likewise
 	// env returns the variables of a run on a database that was made for it.
 	env func(dsn, dir string) []string
 }
@@ -95,16 +109,21 @@ var bunSuite = suite{
 		{"internal/dbtest/db_test.go", "sql.OpenDB(pgdriver.", "peersConnect(pgdriver."},
 		{"internal/dbtest/db_test.go", "sql.Open(", "peersOpen("},
 	},
-	// LISTEN is sent and not awaited, and loses a race as soon as the pool has a connection.
-	skip:  "^TestListener",
+	// TestListener sends LISTEN and does not wait for it, and so loses a race. TestPostgresCopy panics,
+	// which ends the suite, because pgdriver wants its own connection of sql.Conn.Raw.
+	skip: "^(TestListener|TestPostgresCopy)",
+	exceptions: []exception{
+		{"^TestDatabaseInspector|^TestAutoMigrator", "it looks at all tables of the database, and the outbox has some"},
+		{"/testNilDriverValue$", "the stored row cannot be read into the model, by Bun itself neither"},
+	},
 	waits: "bunoutbox has no OnAll yet",
 	// The tests without a database and those that open PostgreSQL by themselves belong to pg.
 	databases: []database{
 		{name: "pg", server: postgresServer, env: bunOn("pg", "PG")},
-		{name: "pgx", server: postgresServer, env: bunOn("pgx", "PG")},
-		{name: "mariadb", server: mariadbServer, env: bunOn("mariadb", "MARIADB")},
-		{name: "mysql8", server: mysqlServer, env: bunOn("mysql8", "MYSQL")},
-		{name: "sqlite", env: bunOn("sqlite", "")},
+		{name: "pgx", server: postgresServer, only: "/pgx(/|$)", env: bunOn("pgx", "PG")},
+		{name: "mariadb", server: mariadbServer, only: "/mariadb(/|$)", env: bunOn("mariadb", "MARIADB")},
+		{name: "mysql8", server: mysqlServer, only: "/mysql8(/|$)", env: bunOn("mysql8", "MYSQL")},
+		{name: "sqlite", only: "/sqlite(/|$)", env: bunOn("sqlite", "")},
 	},
 }
 
@@ -131,8 +150,12 @@ var entSuite = suite{
 	edits: []edit{
 		{"entc/integration/integration_test.go", "enttest.Open(t, ", "peersOpen(t, "},
 		{"entc/integration/integration_test.go", `{"10.5": 4306, "10.2": 4307, "10.3": 4308}`, `{"server": 0}`},
-		{"entc/integration/integration_test.go", "{\n\t\t\"10\": 5430,\n\t\t\"11\": 5431,\n\t\t\"12\": 5432,\n\t\t\"13\": 5433,\n" +
-			"\t\t\"14\": 5434,\n\t\t\"15\": 5435,\n\t\t\"16\": 5436,\n\t\t\"17\": 5437,\n\t}", `{"server": 0}`},
+		{
+			"entc/integration/integration_test.go",
+			"{\n\t\t\"10\": 5430,\n\t\t\"11\": 5431,\n\t\t\"12\": 5432,\n\t\t\"13\": 5433,\n" +
+				"\t\t\"14\": 5434,\n\t\t\"15\": 5435,\n\t\t\"16\": 5436,\n\t\t\"17\": 5437,\n\t}",
+			`{"server": 0}`,
+		},
 	},
 	waits: "entoutbox has no OnAll yet",
 	// On MySQL 9 the suite itself panics (error 6575).

@@ -34,6 +34,7 @@ type Capture struct {
 	unordered bool                 // that is not the order of the models
 	by        *unique              // the key by which rows are looked for; nil: the primary key
 	foreign   bool                 // the row is found by another key than the model's
+	rest      [][]any              // of each row of VALUES, the columns of the key after one that is counted
 	others    []unique             // the other unique keys of the table, if they matter
 	extra     int                  // columns after those of the statement, for the filter alone
 	filter    func(row []any) bool // tells whether a returned row is one that was changed; nil: all are

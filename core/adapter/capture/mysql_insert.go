@@ -222,7 +222,7 @@ func (c *Capture) insertReturning(
 
 // generates reports whether the database generates a key of VALUES.
 func (c *Capture) generates(key []any) bool {
-	return key == nil || len(key) == 1 && c.st.Counted && (key[0] == int64(0) || key[0] == Literal("0"))
+	return key == nil || len(key) > 0 && c.st.Counted && (key[0] == int64(0) || key[0] == Literal("0"))
 }
 
 // queryMySQL executes a statement of MariaDB that has a RETURNING.
@@ -283,11 +283,21 @@ func (c *Capture) noting(
 	return c.returning(ctx, s, text, append(slices.Clip(in.end.args), in.rest.args...), with)
 }
 
+var errNotCounted = errors.New("the database makes its key, and not by counting")
+
 // inserted executes an INSERT whose rows RETURNING cannot name.
 func (c *Capture) inserted(ctx context.Context, s Session, in insert) (sql.Result, error) {
 	keys, err := in.of(c.st.Columns[:c.st.Keys])
 	if err != nil {
 		return nil, c.refuseBefore(err)
+	}
+	if c.st.Counted && c.st.Keys > 1 { // the first column may be generated, and not the others
+		if c.rest, err = in.of(c.st.Columns[1:c.st.Keys]); err != nil {
+			return nil, c.refuseBefore(err)
+		}
+		if slices.ContainsFunc(c.rest, func(k []any) bool { return k == nil }) {
+			return nil, c.refuseBefore(errNotCounted)
+		}
 	}
 	generated := 0
 	for i, k := range keys {
@@ -298,7 +308,7 @@ func (c *Capture) inserted(ctx context.Context, s Session, in insert) (sql.Resul
 	}
 	switch {
 	case generated > 0 && !c.st.Counted:
-		return nil, c.refuseBefore(errors.New("the database makes its key, and not by counting"))
+		return nil, c.refuseBefore(errNotCounted)
 	case len(keys) == 1 && in.onUpdate:
 		return c.upsertedOne(ctx, s, in, keys[0])
 	case c.st.DoNothing:
@@ -426,11 +436,20 @@ func (c *Capture) generated(ctx context.Context, s Session, keys [][]any) ([][]a
 	all := make([][]any, len(keys))
 	for i, k := range keys {
 		if all[i] = k; k == nil {
-			all[i] = []any{first}
+			all[i] = c.counted(i, first)
 			first += step
 		}
 	}
 	return all, nil
+}
+
+// counted is the key of a row of VALUES with a generated id.
+func (c *Capture) counted(row int, id uint64) []any {
+	key := []any{id}
+	if c.rest != nil {
+		key = append(key, c.rest[row]...)
+	}
+	return key
 }
 
 // lastInsertID asks the database, because a trigger clears the id that the driver got.
@@ -571,7 +590,7 @@ func (c *Capture) nameUpserted(ctx context.Context, s Session, in insert, key []
 	}
 	own := key
 	if own == nil {
-		own = []any{last}
+		own = c.counted(0, last)
 	}
 	if c.given() == 1 {
 		c.st.Models[0].Keys = append(c.st.Models[0].Keys, own)
@@ -580,7 +599,7 @@ func (c *Capture) nameUpserted(ctx context.Context, s Session, in insert, key []
 		return err
 	}
 	if c.st.Counted && key != nil {
-		if err := look([]any{last}); err != nil || len(c.rows) > 0 {
+		if err := look(c.counted(0, last)); err != nil || len(c.rows) > 0 {
 			return err
 		}
 	}
@@ -630,19 +649,11 @@ func (r upserted) LastInsertId() (int64, error) {
 func (c *Capture) insertedSome(
 	ctx context.Context, s Session, in insert, keys [][]any, generated int,
 ) (sql.Result, error) {
-	if generated > 0 && generated < len(keys) {
-		return nil, c.refuseBefore(errors.New("it gives some keys and leaves others to the database"))
-	}
-	there := map[string]bool{}
-	if generated == 0 {
-		a, err := c.readKeys(ctx, s, in.table, c.st.Columns[:c.st.Keys], nil, keys, false)
-		if err != nil {
-			c.release()
-			return nil, err
-		}
-		for _, key := range a.Rows {
-			there[fmt.Sprint(key...)] = true
-		}
+	given := slices.DeleteFunc(slices.Clone(keys), func(k []any) bool { return k == nil })
+	there, err := c.present(ctx, s, in.table, given)
+	if err != nil {
+		c.release()
+		return nil, err
 	}
 	res, err := c.sendInsert(ctx, s, in.end.text, in.end.args)
 	if err != nil {
@@ -662,7 +673,7 @@ func (c *Capture) insertedSome(
 		return fail(err)
 	}
 	if generated > 0 {
-		if keys, err = c.generated(ctx, s, keys); err != nil {
+		if keys, err = c.generatedSome(ctx, s, in.table, keys, given, there, n); err != nil {
 			return fail(err)
 		}
 	}
@@ -679,4 +690,48 @@ func (c *Capture) insertedSome(
 		return fail(c.missing(int(n)))
 	}
 	return res, nil
+}
+
+// present returns the keys of rows that a plain read sees.
+func (c *Capture) present(ctx context.Context, s Session, table string, keys [][]any) (map[string]bool, error) {
+	there := map[string]bool{}
+	if len(keys) == 0 {
+		return there, nil
+	}
+	a, err := c.readKeys(ctx, s, table, c.st.Columns[:c.st.Keys], nil, keys, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range a.Rows {
+		there[fmt.Sprint(key...)] = true
+	}
+	return there, nil
+}
+
+// generatedSome returns the keys that a DO NOTHING may have inserted: those given, and the ids of its
+// block if it has used any. A given key above them would have moved the block.
+func (c *Capture) generatedSome(
+	ctx context.Context, s Session, table string, keys, given [][]any, before map[string]bool, n int64,
+) ([][]any, error) {
+	if len(given) == 0 {
+		return c.generated(ctx, s, keys)
+	}
+	after, err := c.present(ctx, s, table, given)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(after)-len(before)) == n {
+		return given, nil // LAST_INSERT_ID is of another statement
+	}
+	first, _, err := lastInsertID(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range given {
+		if id, err := strconv.ParseInt(textOf(key[0]), 10, 64); err != nil || id > 0 && uint64(id) >= first {
+			return nil, fmt.Errorf("%w: %s of %s gives the key %v, and leaves lower keys to the database",
+				core.ErrNoAggregateID, c.st.Op, c.st.Of, key[0])
+		}
+	}
+	return c.generated(ctx, s, keys)
 }

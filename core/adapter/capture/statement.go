@@ -20,7 +20,8 @@ type Statement struct {
 	Keys    int
 	// Models are the models that the statement was given, in the order of the rows of an INSERT.
 	Models []Model
-	// Counted says that the database generates the key by counting, if the statement gives none.
+	// Counted says that the database generates the first column of the key by counting, if the
+	// statement does not give it.
 	Counted bool
 	// DoNothing says that an INSERT passes over rows that exist.
 	DoNothing bool

@@ -187,10 +187,10 @@ func (s session) Send(ctx context.Context, text string, args []any) (sql.Result,
 // Ask implements capture.Session.
 func (s session) Ask(ctx context.Context, text string, args []any) (*capture.Answer, error) {
 	if !s.exec || len(args) > 0 {
-		return answer(s.QueryContext(ctx, text, args...)) //nolint:rowserrcheck // ReadAll checks it
+		return answer(s.QueryContext(ctx, text, args...))
 	}
 	// Bun writes the values into the text. Without rows, its driver would not prepare it.
-	a, err := answer(s.QueryOnce(ctx, text)) //nolint:rowserrcheck // ReadAll checks it
+	a, err := answer(s.QueryOnce(ctx, text))
 	if a != nil {
 		local(a)
 	}
@@ -220,7 +220,7 @@ func local(a *capture.Answer) {
 
 // Read implements capture.Session.
 func (s session) Read(ctx context.Context, text string, args []any) (*capture.Answer, error) {
-	return answer(s.QueryContext(ctx, text, args...)) //nolint:rowserrcheck // ReadAll checks it
+	return answer(s.QueryContext(ctx, text, args...))
 }
 
 // inPool is the transaction of a statement, whose pool its *bun.DB knows.
@@ -287,7 +287,7 @@ func (d *door) capture(
 				return ob.own.Publish(ctx, tx, events...)
 			})
 		case ok && v.Same(own):
-			inOn = ctx // it lives longer
+			inOn = ctx //nolint:fatcontext // it lives longer
 		default:
 			var later core.Tx
 			later, end = v.Later(d.run)

@@ -171,8 +171,8 @@ func (s *statement) mutationMapper(m Mapper, of []*call) adapter.Mapper {
 		}
 		mutation := known[model]
 		if mutation == nil {
-			return nil, fmt.Errorf("%w: %s of %s stored several entities, and nobody can tell which mutation stored which: "+
-				"use On, which needs no mutation", core.ErrNoAggregateID, s.op, s.entity.name)
+			return nil, fmt.Errorf("%w: %s of %s stored several entities, and nobody can tell which mutation stored "+
+				"which: use On, which needs no mutation", core.ErrNoAggregateID, s.op, s.entity.name)
 		}
 		return m.fn(ctx, mutation, model)
 	}

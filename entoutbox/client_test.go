@@ -44,8 +44,14 @@ func TestDriverFind(t *testing.T) {
 		c     *client
 		e     *entity
 	}{
-		{"s.a", nil, one, a}, {"a", nil, one, a}, {"a", &two.of, two, c}, {"a", &one.of, one, a}, {"b", nil, nil, nil},
-		{"s.b", nil, one, b}, {"r.b", &two.of, one, c}, {"x", nil, nil, nil},
+		{"s.a", nil, one, a},
+		{"a", nil, one, a},
+		{"a", &two.of, two, c},
+		{"a", &one.of, one, a},
+		{"b", nil, nil, nil},
+		{"s.b", nil, one, b},
+		{"r.b", &two.of, one, c},
+		{"x", nil, nil, nil},
 	} {
 		if cl, e := d.find(want.table, want.of); cl != want.c || e != want.e {
 			t.Errorf("%s: %v, %v", want.table, cl, e)

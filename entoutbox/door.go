@@ -122,7 +122,7 @@ func notNil(args []any) []any {
 
 // replay returns rows that were read already.
 func replay(a *capture.Answer) (entsql.ColumnScanner, error) {
-	rows, done, err := a.Replay(nil)
+	rows, done, err := a.Replay(nil) //nolint:rowserrcheck // Ent checks it
 	if err != nil {
 		done()
 		return nil, err
@@ -201,7 +201,7 @@ func (d *driver) begun(ctx context.Context, fn func(t *tx) error) error {
 	returned := false
 	defer func() {
 		if !returned { // a function of the program panicked
-			t.resetVars(ctx)
+			_ = t.resetVars(ctx)
 			_ = t.Rollback()
 		}
 	}()

@@ -63,7 +63,7 @@ type OrderMutation struct {
 
 type OrderQuery struct {
 	config
-	inters []ent.Interceptor
+	inters []ent.Interceptor //nolint:unused // the outbox looks for it, as generated code has it
 }
 
 func NewClient(drv dialect.Driver) *Client {
@@ -133,6 +133,7 @@ func (m *OrderMutation) ID() (int, bool) {
 	}
 	return *m.id, true
 }
+
 func (m *OrderMutation) Client() *Client {
 	return &Client{config: m.config, Order: &OrderClient{m.config}}
 }

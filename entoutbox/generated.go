@@ -39,7 +39,7 @@ func driverOfCode(v reflect.Value) (dialect.Driver, bool) {
 	if !ok {
 		return nil, false
 	}
-	drv, ok := field(config, "driver").Interface().(dialect.Driver)
+	drv, ok := reflect.TypeAssert[dialect.Driver](field(config, "driver"))
 	return drv, ok && drv != nil
 }
 

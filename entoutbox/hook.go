@@ -125,8 +125,8 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 // lost is the error of a mutation whose statement was sent on another goroutine with another
 // context. In a transaction, COMMIT is refused.
 func (h *hook) lost(ctx context.Context, c *call) error {
-	err := fmt.Errorf("%w: %s of %s was executed without its context, so that its events are not known: a hook did not "+
-		"pass its context on", core.ErrNoAggregateID, c.op, c.mutation.Type())
+	err := fmt.Errorf("%w: %s of %s was executed without its context, so that its events are not known: "+
+		"a hook did not pass its context on", core.ErrNoAggregateID, c.op, c.mutation.Type())
 	if conn, ok := c.mutation.(Conn); ok {
 		if t, terr := find(ctx, conn); terr == nil {
 			t.followed.RefuseCommit(err)

@@ -26,8 +26,11 @@ func TestReadWrite(t *testing.T) {
 		"INSERT INTO `t` (`a`) VALUES (?) ON DUPLICATE KEY UPDATE `a` = VALUES(`a`), `id` = LAST_INSERT_ID(`t`.`id`)": {
 			"INSERT", "t", core.OpUpsert, false, 1,
 		},
-		`INSERT INTO "s"."t" DEFAULT VALUES`:                                 {"INSERT", "s.t", core.OpCreate, false, 1},
-		"INSERT INTO `t` VALUES ()":                                          {"INSERT", "t", core.OpCreate, false, 1},
+		`INSERT INTO "s"."t" DEFAULT VALUES`: {
+			"INSERT", "s.t", core.OpCreate, false,
+			1,
+		},
+		"INSERT INTO `t` VALUES ()": {"INSERT", "t", core.OpCreate, false, 1},
 		`INSERT INTO "t" ("a") VALUES (?), (?) ON CONFLICT ("a") DO NOTHING`: {"INSERT", "t", core.OpCreate, true, 2},
 		`INSERT INTO "t" ("a") VALUES (?) ON CONFLICT ("a") DO UPDATE SET "a" = (SELECT (1)), "b" = (2)`: {
 			"INSERT", "t", core.OpUpsert, false, 1,

@@ -56,8 +56,8 @@ var varsKey = func() (key any) {
 
 // spyingContext notes which key is asked for.
 type spyingContext struct {
-	context.Context
-	key *any
+	context.Context //nolint:containedctx // it is a context
+	key             *any
 }
 
 func (c spyingContext) Value(key any) any {

@@ -24,15 +24,18 @@ func TestVisitOrBegin(t *testing.T) {
 		},
 		"fails": {
 			func(*sqltx.VisitedTx) error { return reason }, reason,
-			[]string{"BEGIN", "INSERT", "ROLLBACK"}, core.RolledBack,
+			[]string{"BEGIN", "INSERT", "ROLLBACK"},
+			core.RolledBack,
 		},
 		"panics": {
 			func(*sqltx.VisitedTx) error { panic(reason) }, reason,
-			[]string{"BEGIN", "INSERT", "ROLLBACK"}, core.RolledBack,
+			[]string{"BEGIN", "INSERT", "ROLLBACK"},
+			core.RolledBack,
 		},
 		"refuses": {
 			func(v *sqltx.VisitedTx) error { v.RefuseCommit(reason); return nil }, reason,
-			[]string{"BEGIN", "INSERT", "ROLLBACK"}, core.RolledBack,
+			[]string{"BEGIN", "INSERT", "ROLLBACK"},
+			core.RolledBack,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -95,8 +95,10 @@ func TestBunErrorsOfTheClient(t *testing.T) {
 		}
 		for name, q := range map[string]bunQuery{
 			"a nil model": b.NewDelete().Model((*bDoc)(nil)).Where("id = 'd1'").Returning("stars"),
-			"the wrong type": withDest{b.NewUpdate().Model(doc("d2")).Set("stars = 8").WherePK().Returning("title"),
-				new(int)},
+			"the wrong type": withDest{
+				b.NewUpdate().Model(doc("d2")).Set("stars = 8").WherePK().Returning("title"),
+				new(int),
+			},
 		} {
 			if _, err := q.Exec(t.Context()); err == nil {
 				t.Errorf("%s: no error", name)
@@ -128,17 +130,25 @@ func TestBunStoredRows(t *testing.T) {
 	t.Parallel()
 	eachDocs(t, []string{"d1"}, func(t *testing.T, b *bunEnv) {
 		b.steps(t, []step{
-			{"Column", b.NewUpdate().Model(&bDoc{ID: "d1", Stars: 8}).Column("stars").WherePK(),
-				[]string{"update title of d1/8 d1"}},
-			{"OmitZero", b.NewUpdate().Model(&bDoc{ID: "d1", Title: "t"}).OmitZero().WherePK(),
-				[]string{"update t/8 d1"}},
+			{
+				"Column", b.NewUpdate().Model(&bDoc{ID: "d1", Stars: 8}).Column("stars").WherePK(),
+				[]string{"update title of d1/8 d1"},
+			},
+			{
+				"OmitZero", b.NewUpdate().Model(&bDoc{ID: "d1", Title: "t"}).OmitZero().WherePK(),
+				[]string{"update t/8 d1"},
+			},
 			{"Set", b.NewUpdate().Model(&bDoc{ID: "d1"}).Set("stars = stars + 1").WherePK(), []string{"update t/9 d1"}},
-			{"Value", b.NewUpdate().Model(&bDoc{ID: "d1"}).Column("stars").Value("stars", "? + 1", 3).WherePK(),
-				[]string{"update t/4 d1"}},
+			{
+				"Value", b.NewUpdate().Model(&bDoc{ID: "d1"}).Column("stars").Value("stars", "? + 1", 3).WherePK(),
+				[]string{"update t/4 d1"},
+			},
 			{"the key", b.NewUpdate().Model(&bDoc{ID: "d1"}).Set("id = 'd0'").WherePK(), []string{"update t/4 d0"}},
 			{"ExcludeColumn", b.NewInsert().Model(doc("d2")).ExcludeColumn("title", "stars"), []string{"create /7 d2"}},
-			{"Value of an insert", b.NewInsert().Model(doc("d3")).Value("title", "UPPER(?)", `it's \' ( " x`),
-				[]string{`create IT'S \' ( " X/7 d3`}},
+			{
+				"Value of an insert", b.NewInsert().Model(doc("d3")).Value("title", "UPPER(?)", `it's \' ( " x`),
+				[]string{`create IT'S \' ( " X/7 d3`},
+			},
 			{"a delete by key", b.NewDelete().Model(&bDoc{ID: "d2"}).WherePK(), []string{"delete /7 d2"}},
 		})
 	})

@@ -69,7 +69,8 @@ func TestEntCaptureDoNothing(t *testing.T) {
 					tx.Order.Create().SetName("a").OnConflict().DoNothing(),
 				} {
 					id, err := create.ID(t.Context())
-					fixture.Check(t, id == 1 && err == nil, "Ent tells the id %d of the row that was there: %v", id, err)
+					fixture.Check(t, id == 1 && err == nil, "Ent tells the id %d of the row that was there: %v", id,
+						err)
 				}
 				return tx.Order.Create().SetName("b").OnConflict().DoNothing().Exec(t.Context())
 			}))
@@ -147,8 +148,9 @@ func TestEntCaptureUpsertOfAnotherRow(t *testing.T) {
 		})
 		e.Use(e.ob.Hook())
 		for id, name := range map[string]string{"1": "ada", "2": "bob"} {
-			_, err := e.Plain.ExecContext(t.Context(), "INSERT INTO capture_documents (id, name, note, stock) VALUES ('"+
-				id+"', '"+name+"', '', 1)")
+			_, err := e.Plain.ExecContext(t.Context(),
+				"INSERT INTO capture_documents (id, name, note, stock) VALUES ('"+
+					id+"', '"+name+"', '', 1)")
 			fixture.NoError(t, err)
 		}
 		create := func(id, name string, stock int64) *entclient.DocumentCreate {

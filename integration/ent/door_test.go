@@ -46,7 +46,7 @@ func TestEntContextOfOn(t *testing.T) {
 			if op != core.OpCreate || o.Name != "a" {
 				return []core.Event{{Type: op.String() + " " + o.Name}}, nil
 			}
-			kept = ctx
+			kept = ctx //nolint:fatcontext // the test uses it later
 			if n, err := e.Order.Query().Where(order.Name(o.Name)).Count(ctx); n != 1 || err != nil {
 				return nil, fmt.Errorf("%d orders, %w", n, err)
 			}
@@ -56,7 +56,7 @@ func TestEntContextOfOn(t *testing.T) {
 			if err := e.Item.Create().SetName("of " + o.Name).Exec(ctx); err != nil {
 				return nil, err
 			}
-			undone, err := e.Client.Tx(ctx) // a savepoint
+			undone, err := e.Tx(ctx) // a savepoint
 			if err != nil {
 				return nil, err
 			}
@@ -125,7 +125,7 @@ func TestEntVariables(t *testing.T) {
 		e.pool().SetMaxOpenConns(1)
 		inside := ""
 		entoutbox.OnContext(e.ob, func(ctx context.Context, _ core.Op, o *entclient.Order) ([]core.Event, error) {
-			rows, err := e.Client.QueryContext(ctx, read)
+			rows, err := e.QueryContext(ctx, read)
 			if err != nil {
 				return nil, err
 			}
@@ -145,7 +145,8 @@ func TestEntVariables(t *testing.T) {
 			fixture.Check(t, (order == "a") == (err == nil), "%s: %v", order, err)
 			var after string
 			fixture.NoError(t, e.pool().QueryRowContext(t.Context(), read).Scan(&after))
-			fixture.Check(t, inside == "7" && after == "", "%s: %q in the transaction, %q after it", order, inside, after)
+			fixture.Check(t, inside == "7" && after == "", "%s: %q in the transaction, %q after it", order, inside,
+				after)
 		}
 		e.WantCount(t, "e_orders", 1)
 	})
@@ -218,7 +219,8 @@ func TestEntTexts(t *testing.T) {
 		tellOrders(e)
 		e.Order.Create().SetName("a").ExecX(t.Context())
 		drv := e.ob.Driver()
-		fixture.NoError(t, drv.Exec(t.Context(), "/* app=shop */ UPDATE e_orders SET cents = 1 -- comment", []any{}, nil))
+		fixture.NoError(t, drv.Exec(t.Context(), "/* app=shop */ UPDATE e_orders SET cents = 1 -- comment", []any{},
+			nil))
 		err := drv.Exec(t.Context(), "WITH x AS (SELECT 1) UPDATE e_orders SET cents = 2", []any{}, nil)
 		fixture.WantError(t, err, core.ErrNoAggregateID)
 		e.wantRows(t, "create.a 1", "update.a 1")
@@ -443,7 +445,8 @@ func TestEntCreateWithinABulk(t *testing.T) {
 					return tx.Order.CreateBulk(tx.Order.Create().SetName("a"), tx.Order.Create().SetName("b")).
 						Exec(t.Context())
 				}))
-				e.wantRowsInAnyOrder(t, "create.a 1", "create.b 2", "create.of b 3", "create.of b too 4", "create.of a 5",
+				e.wantRowsInAnyOrder(t, "create.a 1", "create.b 2", "create.of b 3", "create.of b too 4",
+					"create.of a 5",
 					"create.of a too 6")
 			})
 		})

@@ -53,7 +53,9 @@ func entCapture(t *testing.T, db testdb.DB, tables *adapters.CaptureTables, muta
 	}
 	if mutations {
 		client.Use(ob.Hook(
-			entoutbox.OnMutation(func(ctx context.Context, _ *entclient.ItemMutation, v ent.Value) ([]core.Event, error) {
+			entoutbox.OnMutation(func(ctx context.Context, _ *entclient.ItemMutation, v ent.Value) ([]core.Event,
+				error,
+			) {
 				return ofItem(ctx, entoutbox.OpOf(ctx), v.(*entclient.Item))
 			}),
 			entoutbox.OnMutation(func(

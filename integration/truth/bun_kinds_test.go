@@ -338,7 +338,8 @@ func bunUpdates() []kind[bunHandle] {
 		}},
 		{name: "update by a subquery", draw: func(d *draw) bunCall {
 			w := d.line()
-			return bunStatement(code(`db.NewUpdate().Model(&bChild{}).Set("qty = qty + 1").Where("qty IN", tags where %s)`, w),
+			return bunStatement(code(
+				`db.NewUpdate().Model(&bChild{}).Set("qty = qty + 1").Where("qty IN", tags where %s)`, w),
 				func(db bunHandle) *updateQuery {
 					return db.NewUpdate().Model((*bChild)(nil)).Set("qty = qty + 1").Where("qty IN (?)",
 						db.NewSelect().Model((*bTag)(nil)).Column("qty").Where(w.text, w.args...))

@@ -74,7 +74,7 @@ type (
 // bunHandle is the database or a transaction, with the context of statements.
 type bunHandle struct {
 	bun.IDB
-	ctx context.Context //nolint:containedctx // an application has it beside the handle
+	ctx context.Context
 	ob  *bunoutbox.Outbox
 }
 

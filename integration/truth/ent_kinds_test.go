@@ -173,9 +173,10 @@ func entCreates(add adding) {
 	})
 	add("create k of a parent", func(d *draw) entCall {
 		v, of := d.entChild(), d.id()
-		return gives(fmt.Sprintf("Child.Create(%s).SetParentID(%d)", v, of), func(h *entHandle) (*enttruth.Child, error) {
-			return h.newChild(v).SetParentID(of).Save(h.ctx)
-		})
+		return gives(fmt.Sprintf("Child.Create(%s).SetParentID(%d)", v, of),
+			func(h *entHandle) (*enttruth.Child, error) {
+				return h.newChild(v).SetParentID(of).Save(h.ctx)
+			})
 	})
 	add("create p, bulk", func(d *draw) entCall {
 		v := many(d, d.entParent)
@@ -326,9 +327,10 @@ func entUpdates(add adding) {
 	})
 	add("update s", func(d *draw) entCall {
 		qty := d.qty()
-		return gives(fmt.Sprintf("Soft.Update().Where(DeletedAtIsNil()).SetQty(%d)", qty), func(h *entHandle) (int, error) {
-			return h.Soft.Update().Where(soft.DeletedAtIsNil()).SetQty(qty).Save(h.ctx)
-		})
+		return gives(fmt.Sprintf("Soft.Update().Where(DeletedAtIsNil()).SetQty(%d)", qty),
+			func(h *entHandle) (int, error) {
+				return h.Soft.Update().Where(soft.DeletedAtIsNil()).SetQty(qty).Save(h.ctx)
+			})
 	})
 }
 
@@ -390,7 +392,8 @@ func entDeletes(add adding) {
 		})
 	})
 	add("delete all", func(*draw) entCall {
-		return gives("Tag.Delete()", func(h *entHandle) (int, error) { return h.Tag.Delete().Where(tag.IDGT(0)).Exec(h.ctx) })
+		return gives("Tag.Delete()",
+			func(h *entHandle) (int, error) { return h.Tag.Delete().Where(tag.IDGT(0)).Exec(h.ctx) })
 	})
 	add("delete where edges", func(d *draw) entCall {
 		return gives("Child.Delete().Where(HasParent())", func(h *entHandle) (int, error) {

@@ -34,7 +34,7 @@ func TestEnt(t *testing.T) {
 type entHandle struct {
 	*enttruth.Client
 	tx   *enttruth.Tx
-	ctx  context.Context //nolint:containedctx // of one step
+	ctx  context.Context
 	pool *sql.DB
 	ob   *entoutbox.Outbox // nil without the outbox
 }

@@ -549,7 +549,7 @@ func (c *Capture) upsertedOne(ctx context.Context, s Session, in insert, key []a
 	switch {
 	case c.st.DoNothing && c.st.Counted && key == nil: // else the row is new, and sets LAST_INSERT_ID
 		text += ", " + k + " = IF(LAST_INSERT_ID(" + k + " | ?), " + k + ", " + k + ")"
-		args = append(args[:len(args):len(args)], foundRow)
+		args = append(slices.Clip(args), foundRow)
 	case c.st.DoNothing:
 		var b [8]byte
 		_, _ = rand.Read(b[:])

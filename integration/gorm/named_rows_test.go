@@ -257,10 +257,8 @@ func TestGORMGeneratedColumnOfAKey(t *testing.T) {
 				return db.Create(&[]gLocal{{Locale: "en", Name: "b"}, {Locale: "de", Name: "c"}}).Error
 			}, []string{"b.create en,2", "c.create de,3"}},
 			{"do nothing, two", func(db *gorm.DB) error {
-				return db.Clauses(doNothing).Create(&[]gLocal{
-					{Locale: "en", Name: "d"},
-					{Locale: "de", Name: "e"},
-				}).Error
+				two := []gLocal{{Locale: "en", Name: "d"}, {Locale: "de", Name: "e"}}
+				return db.Clauses(doNothing).Create(&two).Error
 			}, []string{"d.create en,4", "e.create de,5"}},
 			{"do nothing, one", func(db *gorm.DB) error {
 				return db.Clauses(doNothing).Create(&gLocal{Locale: "fr", Name: "f"}).Error
@@ -290,10 +288,9 @@ func TestGORMBatchDoNothingWithSomeKeys(t *testing.T) {
 		}
 		g.steps(t, []step{
 			{"one is there", create(gProduct{ID: 1, Name: "x"}, gProduct{Name: "d"}), []string{"d.0.create 4"}},
-			{
-				"none is there", create(gProduct{Name: "e"}, gProduct{ID: 2, Name: "b"}),
-				[]string{"b.0.create 2", "e.0.create 6"},
-			},
+			{"none is there", create(gProduct{Name: "e"}, gProduct{ID: 2, Name: "b"}), []string{
+				"b.0.create 2", "e.0.create 6",
+			}},
 		})
 		g.forget(t)
 		fixture.MustExec(t, g.Plain, "DELETE FROM g_products WHERE id = 2")

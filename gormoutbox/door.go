@@ -262,7 +262,7 @@ func (d *door) ExecContext(ctx context.Context, query string, args ...any) (sql.
 	if !d.is(query) {
 		return d.Tx.ExecContext(ctx, query, args...)
 	}
-	d.s.begin(false)
+	d.s.begin()
 	return d.s.capture.Exec(ctx, d, query, args)
 }
 
@@ -272,7 +272,7 @@ func (d *door) QueryContext(ctx context.Context, query string, args ...any) (*sq
 	if !d.is(query) {
 		return d.Tx.QueryContext(ctx, query, args...)
 	}
-	d.s.begin(true)
+	d.s.begin()
 	a, failed := d.s.capture.Query(ctx, d, query, args)
 	if failed != nil && len(a.Rows) == 0 {
 		return nil, failed
@@ -321,7 +321,7 @@ func (d *door) observe(text string, err error) {
 }
 
 // begin begins the capture with the statement as GORM has built it.
-func (s *statement) begin(returns bool) {
+func (s *statement) begin() {
 	stmt := s.db.Statement
 	for i := range s.models {
 		m := &s.models[i]
@@ -334,7 +334,7 @@ func (s *statement) begin(returns bool) {
 		}
 	}
 	st := capture.Statement{
-		Op: s.op, Of: stmt.Schema.Table, Models: s.models, Returns: returns, On: s.mappers, Key: s.key,
+		Op: s.op, Of: stmt.Schema.Table, Models: s.models, On: s.mappers, Key: s.key,
 	}
 	if s.op == core.OpCreate {
 		st.Op, st.DoNothing = insertOp(stmt)

@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -148,9 +149,7 @@ func TestGORMOnAllAndTablesWithoutAKey(t *testing.T) {
 
 // An update or delete of very many rows is refused, because all of them would be in memory.
 func TestGORMTooManyRows(t *testing.T) {
-	if testing.Short() {
-		t.Skip("stores many rows")
-	}
+	longtest.Mark(t)
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
 		const many = 100_001

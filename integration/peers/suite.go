@@ -116,7 +116,6 @@ var bunSuite = suite{
 		{"^TestDatabaseInspector|^TestAutoMigrator", "it looks at all tables of the database, and the outbox has some"},
 		{"/testNilDriverValue$", "the stored row cannot be read into the model, by Bun itself neither"},
 	},
-	waits: "bunoutbox has no OnAll yet",
 	// The tests without a database and those that open PostgreSQL by themselves belong to pg.
 	databases: []database{
 		{name: "pg", server: postgresServer, env: bunOn("pg", "PG")},
@@ -157,7 +156,6 @@ var entSuite = suite{
 			`{"server": 0}`,
 		},
 	},
-	waits: "entoutbox has no OnAll yet",
 	// On MySQL 9 the suite itself panics (error 6575).
 	databases: []database{
 		{name: "sqlite", run: "^TestSQLite$", env: entOn},

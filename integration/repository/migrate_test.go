@@ -136,6 +136,20 @@ func TestMigrateSchema(t *testing.T) {
 	}
 }
 
+// With NO_BACKSLASH_ESCAPES a backslash in a text of ours is one more character.
+func TestCheckWithoutBackslashEscapes(t *testing.T) {
+	t.Parallel()
+	db := testdb.MariaDB(t)
+	db.DSN += "&interpolateParams=true&sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES'"
+	repo, err := sqloutbox.New(db.Open(t), sqloutbox.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(repo.Migrate(t.Context()), repo.Check(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
 // schemaOf returns the database of a MariaDB DSN.
 func schemaOf(db testdb.DB) string {
 	_, name, _ := strings.Cut(db.DSN, ")/")

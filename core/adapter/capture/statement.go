@@ -25,8 +25,6 @@ type Statement struct {
 	Counted bool
 	// DoNothing says that an INSERT passes over rows that exist.
 	DoNothing bool
-	// Returns says that the text ends in a RETURNING of its own.
-	Returns bool
 	// ReadText is for ORMs that do not say some of the above: the text says what an INSERT does with
 	// rows that exist, whether it has a RETURNING, and how the table is called. Op is then OpCreate
 	// for every INSERT, and Columns are not qualified.

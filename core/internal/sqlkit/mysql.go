@@ -28,7 +28,7 @@ func (mysql) tableOptions() string { return " ENGINE = InnoDB" }
 
 func (mysql) catalog(p Plan, table string) catalog {
 	return catalog{
-		columns: `SELECT column_name, column_type, COALESCE(collation_name LIKE '%\\_bin', 1)
+		columns: `SELECT column_name, column_type, COALESCE(RIGHT(collation_name, 4) = '_bin', 1)
 FROM information_schema.columns
 WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`,
 		collations: true,

@@ -149,6 +149,9 @@ type conn struct {
 	end dialect.Tx
 }
 
+// SQLTx is for sqltx, which asks the driver for the state of the transaction.
+func (c conn) SQLTx() *sql.Tx { return c.Tx }
+
 func (c conn) Commit() error   { return c.end.Commit() }
 func (c conn) Rollback() error { return c.end.Rollback() }
 

@@ -65,9 +65,14 @@ func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 
 // wrapStatement makes the transaction tracked that GORM is about to begin for a statement.
 func (o *Outbox) wrapStatement(db *gorm.DB) {
-	if db.Error == nil && !db.DryRun {
-		db.Statement.ConnPool = o.wrap(db.Statement.ConnPool)
+	if db.Error != nil || db.DryRun {
+		return
 	}
+	if err := checkAround(db.Statement.ConnPool); err != nil {
+		_ = db.AddError(err)
+		return
+	}
+	db.Statement.ConnPool = o.wrap(db.Statement.ConnPool)
 }
 
 // observe shows the statement to its transaction if it ran as a prepared statement, because a
@@ -152,7 +157,9 @@ func (o *Outbox) begin(db *gorm.DB) {
 	if err != nil || inTransaction(stmt.ConnPool) || ended(stmt) || !has && !o.maps(stmt) && !hooksMayRecord(stmt) {
 		return
 	}
-	o.wrapStatement(db)
+	if o.wrapStatement(db); db.Error != nil {
+		return
+	}
 	tx := db.Begin()
 	if tx.Error != nil {
 		_ = db.AddError(tx.Error)

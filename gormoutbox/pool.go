@@ -3,6 +3,8 @@ package gormoutbox
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -60,6 +62,38 @@ func wrapPool(p gorm.ConnPool, d core.Dialect, o *Outbox) gorm.ConnPool {
 		return &pool{ConnPool: p, dialect: d, ob: o}
 	}
 	return p
+}
+
+// checkAround refuses the pool of another plugin that stands around one of this package, as that of
+// gorm.io/sharding does. It would pass GORM's COMMIT of a single statement on to the transaction of
+// the program. The statement caches of GORM do not.
+func checkAround(conn gorm.ConnPool) error {
+	outer, foreign := conn, false
+	for {
+		switch c := conn.(type) {
+		case *pool, *txPool:
+			if foreign {
+				return fmt.Errorf("%w: the %T of another plugin stands around the transaction, and would commit it "+
+					"with each statement: use a *gorm.DB without that plugin", core.ErrUntracked, outer)
+			}
+			return nil
+		case *gorm.PreparedStmtDB:
+			conn = c.ConnPool
+		case *gorm.PreparedStmtTX:
+			conn = c.Tx
+		default:
+			v := reflect.Indirect(reflect.ValueOf(conn))
+			if v.Kind() != reflect.Struct {
+				return nil
+			}
+			inner := v.FieldByName("ConnPool")
+			if !inner.IsValid() || !inner.CanInterface() {
+				return nil
+			}
+			conn, _ = reflect.TypeAssert[gorm.ConnPool](inner)
+			foreign = true
+		}
+	}
 }
 
 // BeginTx begins a tracked transaction.

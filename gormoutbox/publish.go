@@ -2,6 +2,7 @@ package gormoutbox
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"reflect"
@@ -120,4 +121,30 @@ func TxOf(ctx context.Context, tx *gorm.DB) (core.Tx, error) {
 		return nil, fmt.Errorf("%w: use db.Transaction or db.Begin and give what it gives you", core.ErrNoTransaction)
 	}
 	return sqltx.TxOf(ctx, conn)
+}
+
+// SQLTx returns the *sql.Tx of tx, for libraries that want one. Without a transaction it returns an
+// error wrapping core.ErrNoTransaction, and one wrapping core.ErrUntracked if the transaction is not
+// one of database/sql. End the transaction through GORM only. If the pool was not opened with
+// sqltx.Connector, nobody sees what is done through the result: the database is asked before COMMIT
+// whether it still has the transaction, and the poller publishes the events.
+func SQLTx(tx *gorm.DB) (*sql.Tx, error) {
+	ctx := context.Background()
+	if tx != nil {
+		ctx = contextOf(tx)
+	}
+	own, err := TxOf(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	conn, _ := unprepared(tx.Statement.ConnPool)
+	if t, ok := own.(*txPool); ok {
+		t.Unseen()
+		conn, _ = t.Conn().(gorm.ConnPool)
+	}
+	sqlTx, ok := conn.(*sql.Tx)
+	if !ok {
+		return nil, fmt.Errorf("%w: the transaction is a %T", core.ErrUntracked, conn)
+	}
+	return sqlTx, nil
 }

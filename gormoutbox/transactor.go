@@ -66,7 +66,10 @@ func contextWith(ctx context.Context, db *gorm.DB, tx core.Tx) context.Context {
 	return sqltx.ContextWithTx(context.WithValue(ctx, ctxKey{}, db), tx, "gormoutbox")
 }
 
-type transactor struct{ db *gorm.DB }
+type transactor struct {
+	db      *gorm.DB
+	checked atomic.Bool // no other plugin has a pool around that of a transaction
+}
 
 // Validate implements the interface of core.CheckTransactor.
 func (r *transactor) Validate() error {
@@ -130,6 +133,13 @@ func (r *transactor) inside(ctx context.Context, gtx *gorm.DB, fn func(context.C
 	if !tx.Tracked() {
 		return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end cannot be heard",
 			core.ErrUntracked, r.db.ConnPool)
+	}
+	if !r.checked.Load() { // plugins put their pools around that of a statement when it is built
+		built := gtx.Session(&gorm.Session{NewDB: true, DryRun: true}).Exec("SELECT 1")
+		if err := checkAround(built.Statement.ConnPool); err != nil {
+			return err
+		}
+		r.checked.Store(true)
 	}
 	// Without a callback, Commit would not report an unknown outcome.
 	tx.OnOutcome(func(core.Outcome) {})

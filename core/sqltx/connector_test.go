@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
@@ -432,59 +430,109 @@ func TestConnectionsThatDiedUnused(t *testing.T) {
 	}
 }
 
-// go-sql-driver/mysql waits for the answer of ROLLBACK for ever. The tracker does not.
-func TestRollbackOfADatabaseThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newFake()
-		db := d.open(t, sqltx.Connector(d, core.MySQL))
-		for name, end := range map[string]func() error{
-			"rollback": func() error {
-				tx, err := db.BeginTx(t.Context(), nil)
+// A transaction that was not ended may be open: the next BEGIN on its connection would commit it on
+// MySQL and MariaDB.
+func TestConnectionWhoseTransactionDidNotEnd(t *testing.T) {
+	notPrepared := &mysqlError{Number: 1047, Message: "WSREP has not yet prepared node for application use"}
+	deadlock := &mysqlError{Number: 1213, Message: "Deadlock found when trying to get lock"}
+	for name, c := range map[string]struct {
+		statement string
+		fails     error
+		text      bool
+		kept      bool
+	}{
+		"ROLLBACK":             {statement: "ROLLBACK", fails: notPrepared},
+		"COMMIT":               {statement: "COMMIT", fails: notPrepared},
+		"ROLLBACK as text":     {statement: "ROLLBACK", fails: notPrepared, text: true},
+		"COMMIT as text":       {statement: "COMMIT", fails: notPrepared, text: true},
+		"COMMIT of a deadlock": {statement: "COMMIT", fails: deadlock, kept: true},
+		"ROLLBACK that works":  {statement: "ROLLBACK", kept: true},
+	} {
+		for _, pinned := range []bool{false, true} {
+			d := newFake()
+			db := d.open(t, sqltx.Connector(d, core.MySQL))
+			conn, err := db.Conn(t.Context())
+			must(t, err)
+			end := func() error { _, err := conn.ExecContext(t.Context(), c.statement); return err }
+			if c.text {
+				_, err = conn.ExecContext(t.Context(), "BEGIN")
 				must(t, err)
-				d.hangs = true
-				return tx.Rollback()
-			},
-			"commit that is refused": func() error {
-				tx, err := db.BeginTx(t.Context(), nil)
+			} else {
+				tx, err := conn.BeginTx(t.Context(), nil)
 				must(t, err)
-				refused := errors.New("refused")
-				exec := func(ctx context.Context, query string) error {
-					_, err := tx.ExecContext(ctx, query)
-					return err
+				if end = tx.Commit; c.statement == "ROLLBACK" {
+					end = tx.Rollback
 				}
-				must(t, sqltx.Visit(t.Context(), exec, func(v *sqltx.VisitedTx) error {
-					v.RefuseCommit(refused)
-					return nil
-				}))
-				d.hangs = true
-				if err = tx.Commit(); !errors.Is(err, refused) {
-					t.Error(err)
+			}
+			d.fail[c.statement] = c.fails
+			if err := end(); !errors.Is(err, c.fails) {
+				t.Errorf("%s: %v, want the error of the server", name, err)
+			}
+			if pinned {
+				next, err := conn.BeginTx(t.Context(), nil)
+				if errors.Is(err, driver.ErrBadConn) == c.kept {
+					t.Errorf("%s, the next BEGIN on the connection: %v", name, err)
 				}
-				return err
-			},
-		} {
-			since := time.Now()
-			wantErr(t, end(), context.DeadlineExceeded, "%s", name)
-			if waited := time.Since(since); waited != 5*time.Second {
-				t.Errorf("%s waited %s", name, waited)
+				if err == nil {
+					must(t, next.Rollback())
+				}
 			}
-			if open := db.Stats().OpenConnections; open != 0 {
-				t.Errorf("%s: the pool keeps the connection, whose next answer is that of ROLLBACK", name)
+			_ = conn.Close()
+			if open := db.Stats().OpenConnections; open != 0 != c.kept {
+				t.Errorf("%s (pinned: %t): the pool has %d connections", name, pinned, open)
 			}
-			d.hangs = false
 		}
-	})
+	}
 }
 
-// A driver may leave statements without arguments to Prepare.
-func TestRollbackOfADriverThatPrepares(t *testing.T) {
+// After a failover the address of the database may lead to another server, and the old one takes
+// only reads.
+func TestConnectionToAServerThatBecameReadOnly(t *testing.T) {
+	for _, c := range []struct {
+		dialect  core.Dialect
+		fails    error
+		readOnly bool // the program wants it
+		kept     bool
+	}{
+		{dialect: core.Postgres, fails: pgError("25006")},
+		{dialect: core.Postgres, fails: pgError("25006"), readOnly: true, kept: true},
+		{dialect: core.Postgres, fails: pgError("23505"), kept: true},
+		{dialect: core.MySQL, fails: &mysqlError{Number: 1290, Message: "--read-only"}},
+		{dialect: core.MySQL, fails: &mysqlError{Number: 1836, Message: "read-only mode"}},
+	} {
+		d := newFake()
+		db := d.open(t, sqltx.Connector(d, c.dialect))
+		d.fail["INSERT"] = c.fails
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: c.readOnly})
+		must(t, err)
+		if _, err = tx.ExecContext(t.Context(), "INSERT"); !errors.Is(err, c.fails) {
+			t.Errorf("%v: %v", c.fails, err)
+		}
+		must(t, tx.Rollback())
+		if open := db.Stats().OpenConnections; open != 0 != c.kept {
+			t.Errorf("%v (read only: %t): the pool has %d connections", c.fails, c.readOnly, open)
+		}
+		if c.readOnly {
+			continue
+		}
+		if _, err = db.ExecContext(t.Context(), "INSERT"); !errors.Is(err, c.fails) {
+			t.Errorf("%v: %v", c.fails, err)
+		}
+		if open := db.Stats().OpenConnections; open != 0 != c.kept {
+			t.Errorf("%v, without a transaction: the pool has %d connections", c.fails, open)
+		}
+	}
+}
+
+// A driver below may do something of its own at the end of a transaction: go-txdb rolls back to a
+// savepoint, a tracing driver ends its span.
+func TestRollbackIsHeardByTheDriverBelow(t *testing.T) {
 	d := newFake()
-	d.skip = true
 	db := d.open(t, sqltx.Connector(d, core.MySQL))
 	tx, err := db.BeginTx(t.Context(), nil)
 	must(t, err)
 	must(t, tx.Rollback())
-	if got := d.statements(); !slices.Contains(got, "ROLLBACK") || db.Stats().OpenConnections != 1 {
-		t.Errorf("sent %q, %d connections are open", got, db.Stats().OpenConnections)
+	if d.rollbacks != 1 {
+		t.Errorf("the driver heard of %d rollbacks; it was asked for %q", d.rollbacks, d.statements())
 	}
 }

@@ -6,10 +6,13 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/mark"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // trackingConn implements every optional interface of a driver.Conn. Where the driver lacks one, it
@@ -27,8 +30,12 @@ type trackingConn struct {
 	mode    any             // the argument with which pgx does not prepare a statement
 	// whether mode was looked up
 	modeAsked bool
-	// the driver found its connection dead when a transaction was about to begin
-	dead     bool
+	// the pool must not use the connection again: the driver found it dead when a transaction was
+	// about to begin, or its server takes no writes any more
+	dead bool
+	// the end of a transaction failed, so that the transaction may be open
+	unended  bool
+	readOnly bool // the transaction was asked for as one
 	prepared prepared
 }
 
@@ -51,7 +58,7 @@ func (c *trackingConn) Raw() driver.Conn { return c.inner }
 // before has set.
 func (c *trackingConn) before(ctx context.Context, query string) (guarded bool, err error) {
 	if c.tracker == nil {
-		return false, nil
+		return false, c.gone()
 	}
 	opaque, err := c.tracker.Before(query)
 	if err == nil {
@@ -88,6 +95,8 @@ func (c *trackingConn) outside(ctx context.Context) error {
 // after shows the tracker a statement with its result. It is called when the rows of the statement,
 // if any, have been read.
 func (c *trackingConn) after(ctx context.Context, query string, err error, guarded bool) {
+	// After a failover, the address may lead to another server, and this one stays without writes.
+	c.dead = c.dead || !c.readOnly && sqlerr.ReadOnly(err)
 	switch {
 	case c.tracker == nil:
 		c.noteText(query, err)
@@ -130,6 +139,9 @@ func (c *trackingConn) Begin() (driver.Tx, error) {
 }
 
 func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if c.unended {
+		return nil, driver.ErrBadConn
+	}
 	c.prepared.prepareNext(ctx, c)
 	tx, err := beginInner(ctx, c.inner, opts)
 	if err != nil {
@@ -139,7 +151,7 @@ func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 		return nil, err
 	}
 	c.lose()
-	c.tracker, c.refused = NewTracker(c.dialect), new(refusedCommits)
+	c.tracker, c.refused, c.readOnly = NewTracker(c.dialect), new(refusedCommits), opts.ReadOnly
 	if p, ok := ctx.Value(probeKey{}).(*probe); ok {
 		p.seen, p.tracker, p.dialect = true, c.tracker, c.dialect
 	}
@@ -329,6 +341,9 @@ func (c *trackingConn) ResetSession(ctx context.Context) error {
 }
 
 func (c *trackingConn) IsValid() bool {
+	if c.dead || c.unended {
+		return false
+	}
 	if v, ok := c.inner.(driver.Validator); ok {
 		return v.IsValid()
 	}
@@ -369,20 +384,36 @@ func (t *trackingTx) Commit() error {
 		return t.rollbackInstead(err)
 	}
 	if c, ok := t.inner.(interface{ CommitOutcome() (core.Outcome, error) }); ok {
-		return t.tracker.End(c.CommitOutcome())
+		outcome, err := c.CommitOutcome()
+		t.conn.ended(err)
+		return t.tracker.End(outcome, err)
 	}
 	return t.tracker.Commit(t.commit)
 }
 
 // commit sends COMMIT. SQLite leaves the transaction open when it refuses COMMIT (busy, a deferred
-// foreign key), and not every driver ends it. The pool would then reuse a connection with an open
-// transaction.
+// foreign key), and not every driver ends it.
 func (t *trackingTx) commit() error {
 	err := t.inner.Commit()
 	if err != nil && t.conn.dialect == core.SQLite {
-		_ = t.conn.exec(context.Background(), "ROLLBACK") // refused if the transaction has ended
+		t.conn.ended(t.conn.exec(context.Background(), "ROLLBACK"))
+	} else {
+		t.conn.ended(err)
 	}
 	return err
+}
+
+// ended takes the error of the statement that was to end a transaction. If the transaction may be
+// open, the pool must not use the connection again: on MySQL and MariaDB the next BEGIN would commit
+// it. A node that its Galera cluster has cut off refuses even ROLLBACK.
+func (c *trackingConn) ended(err error) {
+	const deadlock = 1213 // the server has rolled back
+	switch {
+	case err == nil, c.driverState() == stateNone, sqlerr.MySQL(err) == deadlock,
+		c.dialect == core.SQLite && strings.Contains(err.Error(), "no transaction is active"):
+	default:
+		c.unended = true
+	}
 }
 
 // aborted returns an error if COMMIT would roll back or has nothing to commit. In that case
@@ -412,6 +443,9 @@ func (c *trackingConn) aborted() error {
 // gone returns an error if no statement may be sent in the transaction any more.
 func (c *trackingConn) gone() error {
 	if c.tracker == nil {
+		if c.unended {
+			return driver.ErrBadConn
+		}
 		return nil
 	}
 	_, err := c.tracker.Before("")
@@ -431,6 +465,7 @@ func (c *trackingConn) driverState() txState {
 func (t *trackingTx) Rollback() error {
 	defer t.leave()
 	err := t.rollback()
+	t.conn.ended(err)
 	t.tracker.RolledBack()
 	return err
 }
@@ -438,14 +473,14 @@ func (t *trackingTx) Rollback() error {
 // rollbackTimeout is how long MySQL may take to answer ROLLBACK.
 const rollbackTimeout = 5 * time.Second
 
-// rollback sends ROLLBACK. Rollback of go-sql-driver/mysql waits for the answer without limit
-// (unless the DSN has a readTimeout). A database that hangs would hold each caller that waits for
-// the end of the transaction. After rollbackTimeout, the pool closes the connection, and the
-// database rolls back when it notices that. The drivers of PostgreSQL end the wait with the context
-// of the transaction.
+// rollback rolls back. Rollback of go-sql-driver/mysql waits for the answer without limit (unless
+// the DSN has a readTimeout), so that driver gets a text. A database that hangs would hold each
+// caller that waits for the end of the transaction. After rollbackTimeout, the pool closes the
+// connection, and the database rolls back when it notices that. The drivers of PostgreSQL end the
+// wait with the context of the transaction. A driver around go-sql-driver must hear of the rollback.
 func (t *trackingTx) rollback() error {
 	e, ok := t.conn.inner.(driver.ExecerContext)
-	if !ok || t.conn.dialect != core.MySQL {
+	if !ok || !isMySQLDriver(reflect.TypeOf(e)) {
 		return t.inner.Rollback()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)

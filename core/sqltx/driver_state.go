@@ -1,7 +1,10 @@
 package sqltx
 
 import (
+	"context"
+	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"reflect"
 )
 
@@ -51,7 +54,7 @@ func stateOf(conn driver.Conn) func() txState {
 		if f := v.FieldByName("txnStatus"); f.Kind() == reflect.Uint8 {
 			return func() txState { return postgresState(byte(f.Uint())) }
 		}
-	case "github.com/go-sql-driver/mysql":
+	case mysqlDriver:
 		if f := v.FieldByName("status"); f.Kind() == reflect.Uint16 {
 			return func() txState {
 				// SERVER_STATUS_IN_TRANS of the latest answer without an error
@@ -64,6 +67,64 @@ func stateOf(conn driver.Conn) func() txState {
 		}
 	}
 	return nil
+}
+
+const mysqlDriver = "github.com/go-sql-driver/mysql"
+
+// isMySQLDriver reports whether a type is the connection of go-sql-driver/mysql.
+func isMySQLDriver(t reflect.Type) bool {
+	return t != nil && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == mysqlDriver
+}
+
+// stateInTx is stateOf for a transaction on a connection that is not tracked. It asks only
+// go-sql-driver/mysql: the other databases say themselves that a transaction is gone. A node of a
+// Galera cluster does not if it executes a prepared statement meanwhile.
+func stateInTx(ctx context.Context, conn TxConn) txState {
+	tx, ok := conn.(*sql.Tx)
+	if of, in := conn.(interface{ SQLTx() *sql.Tx }); in {
+		tx, ok = of.SQLTx(), true
+	}
+	if !ok || tx == nil {
+		return stateUnknown
+	}
+	own := connOfTx(tx)
+	if !isMySQLDriver(reflect.TypeOf(own)) {
+		return stateUnknown
+	}
+	state := stateUnknown
+	// database/sql converts arguments while it holds the connection.
+	_, _ = tx.ExecContext(ctx, "", held(func() {
+		if ask := stateOf(own); ask != nil {
+			state = ask()
+		}
+	}))
+	return state
+}
+
+// held is an argument that is called when a statement is about to be sent, and prevents that.
+type held func()
+
+// Value implements driver.Valuer.
+func (h held) Value() (driver.Value, error) {
+	h()
+	return nil, errHeld
+}
+
+var errHeld = errors.New("sqltx: this statement is not to be sent")
+
+// connOfTx returns the driver's connection of a transaction. database/sql keeps it in fields that it
+// does not export; where they are others some day, the result is nil.
+func connOfTx(tx *sql.Tx) driver.Conn {
+	held := reflect.ValueOf(tx).Elem().FieldByName("dc")
+	if held.Kind() != reflect.Pointer || held.IsNil() || held.Type().Elem().Kind() != reflect.Struct {
+		return nil
+	}
+	f := held.Elem().FieldByName("ci")
+	if !f.IsValid() || f.Type() != reflect.TypeFor[driver.Conn]() {
+		return nil
+	}
+	conn, _ := reflect.TypeAssert[driver.Conn](reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem())
+	return conn
 }
 
 // pgxStatus finds PgConn.TxStatus behind pgx's connection for database/sql.

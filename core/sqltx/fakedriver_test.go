@@ -19,15 +19,14 @@ type fakeDriver struct {
 	log       []string
 	fail      map[string]error // by statement; "COMMIT" and "ROLLBACK" too
 	rowsFail  error            // comes with the first row
-	skip      bool             // ErrSkip for ROLLBACK, and for statements with arguments as go-sql-driver/mysql does
+	skip      bool             // ErrSkip for statements with arguments, as go-sql-driver/mysql does
 	plain     bool             // connections have no optional interface at all
 	checked   int              // calls of the connection's CheckNamedValue
 	converted int              // calls of the statement's ColumnConverter
 	reset     int
 	valid     bool
 	closed    bool
-	hangs     bool          // a statement waits for the end of its context, and Tx.Rollback for hung
-	hung      chan struct{} // nil: for ever
+	rollbacks int // calls of Rollback
 }
 
 func newFake() *fakeDriver { return &fakeDriver{fail: map[string]error{}, valid: true} }
@@ -102,12 +101,8 @@ func (c *fakeFullConn) Ping(context.Context) error         { return c.d.run("PIN
 func (c *fakeFullConn) IsValid() bool                      { return c.d.valid }
 func (c *fakeFullConn) ResetSession(context.Context) error { c.d.reset++; return nil }
 
-func (c *fakeFullConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if c.d.hangs {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	if c.d.skip && (len(args) > 0 || query == "ROLLBACK") {
+func (c *fakeFullConn) ExecContext(_ context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.d.skip && len(args) > 0 {
 		return nil, driver.ErrSkip
 	}
 	return driver.RowsAffected(1), c.d.run(query)
@@ -157,9 +152,7 @@ type fakeTx struct{ d *fakeDriver }
 func (t fakeTx) Commit() error { return t.d.run("COMMIT") }
 
 func (t fakeTx) Rollback() error {
-	if t.d.hangs {
-		<-t.d.hung
-	}
+	t.d.rollbacks++
 	return t.d.run("ROLLBACK")
 }
 

@@ -111,6 +111,9 @@ func (t *Tx) Commit() error {
 	if t.tracker.Doubt() != nil {
 		t.tracker.Resolve(executor(t.run).ask(ctx, t.dialect))
 	}
+	if t.dialect == core.MySQL && stateInTx(ctx, t.conn) == stateNone {
+		t.tracker.Observe("COMMIT", nil) // the server has ended it, and said so to nobody
+	}
 	t.stop()
 	if !t.ending.CompareAndSwap(false, true) {
 		return sql.ErrTxDone

@@ -69,15 +69,17 @@ func (c *trackingConn) inTextTx() bool {
 
 // noteText notes a text that begins or ends such a transaction.
 func (c *trackingConn) noteText(query string, err error) {
-	if err != nil {
-		return
-	}
 	query = strings.TrimLeft(query, " \t\r\n;")
 	is := func(word string) bool { return len(query) >= len(word) && strings.EqualFold(query[:len(word)], word) }
+	ends := is("COMMIT") || is("END") || is("ABORT") ||
+		is("ROLLBACK") && !strings.Contains(strings.ToUpper(query), " TO ")
 	switch {
+	case err != nil && ends && c.dialect == core.MySQL: // SQLite lets the program try again
+		c.ended(err)
+	case err != nil:
 	case is("BEGIN"), is("START TRANSACTION"):
 		c.textTx = true
-	case is("COMMIT"), is("END"), is("ABORT"), is("ROLLBACK") && !strings.Contains(strings.ToUpper(query), " TO "):
+	case ends:
 		c.textTx = false
 	}
 }

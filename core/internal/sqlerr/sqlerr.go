@@ -195,6 +195,13 @@ func Unavailable(err error) bool {
 	return lostConnection(err)
 }
 
+// ReadOnly reports whether a server takes no writes: a standby, or a server that was set read-only.
+// A transaction that was begun as read-only gets the same error on PostgreSQL.
+func ReadOnly(err error) bool {
+	n := MySQL(err)
+	return n == 1290 || n == 1836 || State(err) == "25006"
+}
+
 // lostConnection recognises drivers that report a lost connection only in a text.
 func lostConnection(err error) bool {
 	return walk(err, func(e error) int {

@@ -55,7 +55,14 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 		if c.KeyID.IsZero() || c.KeyID != lane {
 			lane, before, broken = c.KeyID, RowID{}, false
 		}
-		if it := r.inflight.find(c.ID); it != nil && it.state != itemFailed && it.state != itemReleasing {
+		it := r.inflight.find(c.ID)
+		if it != nil && it.state == itemReserved {
+			// Its transaction has committed, although nobody has said so: the row is cold now.
+			r.fellBack(it, FallbackUnknown)
+			r.forget(it)
+			it = nil
+		}
+		if it != nil && it.state != itemFailed && it.state != itemReleasing {
 			// This process held the row and lost the lease. An acknowledged row is only marked. A
 			// row that is being published goes on under the new claim.
 			it.lease.claimNo, it.lease.deadline, it.lease.lost = c.ClaimNo, deadline, false
@@ -66,7 +73,7 @@ func (r *relay) admit(rows []Claimed, deadline time.Time) {
 			before = c.ID
 			continue
 		}
-		it := claimedItem(c, r.dests.get(c.Event.Topic), deadline, now)
+		it = claimedItem(c, r.dests.get(c.Event.Topic), deadline, now)
 		it.dest.refusals.claimed(it.id, it.attempts)
 		it.place.head, it.place.after = before.IsZero(), before
 		// the claim may have shortened the run: there may be more rows

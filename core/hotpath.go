@@ -109,9 +109,9 @@ func (r *relay) waits(items []*item) {
 	}
 }
 
-// claimedAs notes the claim under which reserved rows are inserted: rows that wait together share
+// claimedAs notes the claim under which reserved rows are sent now: rows that wait together share
 // one.
-func (r *relay) claimedAs(items []*item, claimNo int64) {
+func (r *relay) claimedAs(items []*item, claimNo int64, deadline time.Time) {
 	if r == nil || items == nil {
 		return
 	}
@@ -119,7 +119,7 @@ func (r *relay) claimedAs(items []*item, claimNo int64) {
 	defer r.unlock()
 	for _, it := range items {
 		if it != nil && it.state == itemReserved {
-			it.lease.claimNo = claimNo
+			it.lease.claimNo, it.lease.deadline = claimNo, deadline
 		}
 	}
 }

@@ -42,7 +42,10 @@ var itemTransitions = []itemTransition{
 		itemReserved, itemReleasing,
 		"the outcome of its transaction is unknown, the destination is stopped, or the relay ends",
 	},
-	{itemReserved, itemGone, "it was rolled back, nothing was inserted, or the lease is over or nearly so"},
+	{
+		itemReserved, itemGone,
+		"it was rolled back, nothing was inserted, the lease is over or nearly so, or a claim has returned the row",
+	},
 	{itemWaiting, itemReady, "it is unordered, or the first of its key and the event before it is known to be out"},
 	{itemWaiting, itemFailed, "it is not published: the row cannot be read, its holders died again and again, " +
 		"or it is a replayed event without room"},

@@ -182,7 +182,7 @@ func (o *Outbox) deferral(ctx context.Context, r *relay, items []*item, rows []N
 	return Deferral{
 		Sending: func(claimNo int64) {
 			start = time.Now()
-			r.claimedAs(items, claimNo)
+			r.claimedAs(items, claimNo, start.Add(o.cfg.HotLease))
 		},
 		Done: func(places []Inserted, err error) {
 			deadline := start.Add(o.cfg.HotLease)

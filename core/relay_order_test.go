@@ -207,6 +207,75 @@ func TestLaneDoesNotWaitForWhatNeverComes(t *testing.T) {
 	}
 }
 
+// A COMMIT may get no answer although the server has committed: the network swallows it, or a pooler
+// hangs. The event and those behind it must not wait for the answer.
+func TestCommitWithoutAnAnswer(t *testing.T) {
+	for _, deferred := range []bool{false, true} {
+		for _, key := range []string{"", "k"} {
+			for _, alone := range []bool{true, false} {
+				bubble(t, fmt.Sprintf("deferred %t, key %q, alone %t", deferred, key, alone), func(t *testing.T) {
+					var cfg core.Config
+					if !alone { // the other process claims the event
+						cfg.PollInterval, cfg.MaxPollInterval = time.Hour, time.Hour
+					}
+					w, repo, ob := newDeferring(t, cfg)
+					w.run()
+					other := join(t, repo.Repository, w.pub, core.Config{})
+					if !alone {
+						other.run()
+					}
+					told := make(chan struct{})
+					tx, err := repo.Begin(t.Context())
+					must(t, err)
+					tx.OnOutcome(func(core.Outcome) { <-told })
+					must(t, errOf(ob.Publish(t.Context(), tx, core.Event{Type: "a", Key: key})))
+					var kept []keptInsert
+					if deferred {
+						kept, repo.waiting = repo.waiting, nil
+						kept[0].d.Sending(kept[0].req.ClaimNo)
+						_, err := repo.Repository.Insert(t.Context(), tx, kept[0].req)
+						must(t, err)
+					} else {
+						must(t, repo.send(t.Context(), tx, true))
+					}
+					tx.FailCommit(outboxtest.CommitAnswerLost)
+					ended := make(chan error, 1)
+					go func() { ended <- tx.Commit() }()
+					synctest.Wait() // the server has committed
+					for range 3 {
+						must(t, repo.Transactor().RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+							if err := errOf(ob.Publish(ctx, tx, core.Event{Type: "a", Key: key})); err != nil {
+								return err
+							}
+							return repo.send(ctx, tx, true)
+						}))
+					}
+					time.Sleep(2 * time.Minute)
+					for _, r := range repo.Rows() {
+						if r.Status != outboxtest.StatusDone {
+							t.Errorf("event %d is %s, held by %s", r.KeySeq, r.Status, r.ClaimedBy)
+						}
+					}
+					if deferred {
+						kept[0].d.Done(nil, core.ErrCommitUnknown)
+					}
+					close(told)
+					<-ended
+					time.Sleep(2 * time.Minute)
+					if key != "" {
+						inOrder(t, w.pub.Accepted())
+					}
+					equal(t, len(w.pub.Accepted()), 4, "copies of 4 events")
+					noError(t, w.stop())
+					if other.stop != nil {
+						noError(t, other.stop())
+					}
+				})
+			}
+		}
+	}
+}
+
 // A refusal counts once, even if the relay has to write it more than once.
 func TestRefusalWhoseAnswerWasLostCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,14 +3,28 @@ package core
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Recorder is embedded in a model to record events of it. An adapter writes the recorded events in
 // the transaction that saves the model. The zero value is ready for use.
 //
 // An event gets its id when it is recorded, and stays recorded until its transaction is known to
-// have committed. A transaction that is run again publishes the event again under the same id, so
-// nothing is doubled.
+// have committed. A rollback puts the Recorder back to what it held when the transaction, or the
+// savepoint, began. Events that were recorded before stay, with their ids. Events that were recorded
+// within it are gone, as the rows are. So a transaction may be run again, whether the methods of the
+// model are called before it or in it:
+//
+//	err := retry(func() error {
+//		return db.Transaction(func(tx *gorm.DB) error {
+//			payment.Settle() // records
+//			return tx.Save(payment).Error
+//		})
+//	})
+//
+// The transaction knows a Recorder from the first statement that saves its model while events wait,
+// even one that fails. What was recorded in a transaction that ended before such a statement stays
+// recorded: save the model right after the method that records, or load it anew in each try.
 //
 // A Recorder cannot know whether an adapter takes its events. Where the outbox was not installed on
 // the database handle that saves the model, the row is written without the events and without an
@@ -49,9 +63,18 @@ type recorded struct {
 type recordedEvent struct {
 	event Event
 	no    int
+	mark  RecorderMark
 	owner *Recorder
 	batch int // the HandOver after which the event is in an open transaction; 0: it is in none
 }
+
+// RecorderMark is a moment between two calls of Record in this process. Marks grow. For adapters.
+type RecorderMark uint64
+
+var recorderClock atomic.Uint64
+
+// MarkRecorders returns the present mark. It is for adapters, when a transaction begins.
+func MarkRecorders() RecorderMark { return RecorderMark(recorderClock.Load()) }
 
 // Record records an Event, or any value with an EventType method. Such a value becomes the Data of
 // an event of that type. Any other value is recorded too and refused when the model is saved, so
@@ -85,7 +108,8 @@ func (r *Recorder) Record(events ...any) {
 		}
 		l.last++
 		r.n = l.last
-		l.events = append(l.events, recordedEvent{event: e, no: r.n, owner: r})
+		mark := RecorderMark(recorderClock.Add(1))
+		l.events = append(l.events, recordedEvent{event: e, no: r.n, mark: mark, owner: r})
 	}
 }
 
@@ -180,6 +204,27 @@ func (r *Recorder) Adopt() {
 			e.owner = r
 		}
 	})
+}
+
+// UndoRecorded returns a function that removes the events that were recorded on r after a mark. It is for
+// adapters: a transaction that r has joined calls it when changes are rolled back, with the mark at
+// which they began, on any goroutine.
+func UndoRecorded(r *Recorder) func(to RecorderMark) {
+	var logs []*recorded
+	for l := r.log(); l != nil; {
+		logs = append(logs, l)
+		l.mu.Lock()
+		next := l.before.log()
+		l.mu.Unlock()
+		l = next
+	}
+	return func(to RecorderMark) {
+		for _, l := range logs {
+			l.mu.Lock()
+			l.keep(func(e *recordedEvent) bool { return e.owner != r || e.mark <= to })
+			l.mu.Unlock()
+		}
+	}
 }
 
 func (r *Recorder) outboxRecorder() *Recorder { return r }

@@ -164,6 +164,9 @@ func (c *nativeCore) Tracked() bool { return true }
 // OnOutcome implements core.Tx.
 func (c *nativeCore) OnOutcome(fn func(core.Outcome)) { c.of.tracker.OnOutcome(fn) }
 
+// OnRollback does what that of sqltx.Tracker.OnRollback does.
+func (c *nativeCore) OnRollback(key any, fn func(to core.RecorderMark)) { c.of.tracker.OnRollback(key, fn) }
+
 // Err implements core.Tx.
 func (c *nativeCore) Err() error {
 	t := c.of

@@ -40,6 +40,8 @@ type Tracker struct {
 	gone      error // the server has rolled back: nothing more may be sent
 	aborted   error
 	done      bool
+	began     core.RecorderMark
+	undo      map[any]func(core.RecorderMark)
 
 	// The result of reading the latest text in Before, for Observe.
 	text string
@@ -48,13 +50,14 @@ type Tracker struct {
 }
 
 type savepoint struct {
-	name sqltext.Name
-	mark int // len(callbacks) when the savepoint was set
+	name  sqltext.Name
+	mark  int // len(callbacks) when the savepoint was set
+	began core.RecorderMark
 }
 
 // NewTracker returns the Tracker of a transaction that has just begun.
 func NewTracker(d core.Dialect) *Tracker {
-	t := &Tracker{dialect: d, text: noText}
+	t := &Tracker{dialect: d, text: noText, began: core.MarkRecorders()}
 	switch d {
 	case core.Postgres:
 		t.syntax = sqltext.Postgres
@@ -79,6 +82,18 @@ func (t *Tracker) OnOutcome(fn func(core.Outcome)) {
 	}
 	t.callbacks = append(t.callbacks, fn)
 	t.mu.Unlock()
+}
+
+// OnRollback makes fn be called for each known rollback: of the transaction, and to a savepoint. fn
+// gets the mark at which the changes began that are rolled back. A second function of the same key
+// replaces the first one.
+func (t *Tracker) OnRollback(key any, fn func(to core.RecorderMark)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.undo == nil {
+		t.undo = map[any]func(core.RecorderMark){}
+	}
+	t.undo[key] = fn
 }
 
 // Err returns an error wrapping core.ErrTxAborted if a statement failed in a way after which the
@@ -205,7 +220,7 @@ func (t *Tracker) Observe(query string, err error) {
 	}
 	switch kind {
 	case sqltext.Savepoint:
-		t.savepoints = append(t.savepoints, savepoint{name: name, mark: len(t.callbacks)})
+		t.savepoints = append(t.savepoints, savepoint{name: name, mark: len(t.callbacks), began: core.MarkRecorders()})
 	case sqltext.Release:
 		t.release(name)
 	case sqltext.RollbackTo:
@@ -303,6 +318,17 @@ func (t *Tracker) rollbackTo(name sqltext.Name) {
 		t.savepoints[i].mark = min(t.savepoints[i].mark, mark)
 	}
 	t.call(dropped, outcome)
+	t.rolledBack(outcome, t.savepoints[last].began)
+}
+
+// rolledBack tells those who asked for it with OnRollback. It comes after the callbacks.
+func (t *Tracker) rolledBack(o core.Outcome, to core.RecorderMark) {
+	if o != core.RolledBack {
+		return
+	}
+	for _, fn := range t.undo {
+		fn(to)
+	}
 }
 
 // Commit runs commit, which must send COMMIT, and reports the outcome. Its error is that of commit.
@@ -394,6 +420,8 @@ func (t *Tracker) end(o core.Outcome) {
 	fns := t.callbacks
 	t.callbacks, t.savepoints = nil, nil
 	t.call(fns, o)
+	t.rolledBack(o, t.began)
+	t.undo = nil
 }
 
 // call runs callbacks without the lock, so that they may register others. The caller holds the lock

@@ -579,3 +579,31 @@ func TestTrackerExecutedComment(t *testing.T) {
 		equal(t, tr.heard["a"], core.Unknown, "%s: heard %v", query, tr.heard)
 	}
 }
+
+// A rollback tells the mark at which the changes began that are rolled back.
+func TestTrackerTellsWhatIsRolledBack(t *testing.T) {
+	began := core.MarkRecorders()
+	tr := sqltx.NewTracker(core.Postgres)
+	var told []core.RecorderMark
+	tr.OnRollback("a", func(core.RecorderMark) { t.Error("a function that was replaced was called") })
+	tr.OnRollback("a", func(to core.RecorderMark) { told = append(told, to) })
+	record := func() core.RecorderMark {
+		new(core.Recorder).Record(core.Event{Type: "a"})
+		return core.MarkRecorders()
+	}
+	first := record()
+	tr.Observe("SAVEPOINT a", nil)
+	second := record()
+	tr.Observe("SAVEPOINT b", nil)
+	record()
+	tr.Observe("ROLLBACK TO b", nil)
+	tr.Observe("ROLLBACK TO a", nil)
+	tr.RolledBack()
+	tr.RolledBack()
+	if want := []core.RecorderMark{second, first, began}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+	tr = sqltx.NewTracker(core.Postgres)
+	tr.OnRollback("a", func(core.RecorderMark) { t.Error("a commit is no rollback") })
+	must(t, tr.End(core.Committed, nil))
+}

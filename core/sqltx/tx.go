@@ -189,6 +189,9 @@ func (t *Tx) Tracked() bool { return true }
 // OnOutcome implements core.Tx.
 func (t *Tx) OnOutcome(fn func(core.Outcome)) { t.tracker.OnOutcome(fn) }
 
+// OnRollback does what Tracker.OnRollback does.
+func (t *Tx) OnRollback(key any, fn func(to core.RecorderMark)) { t.tracker.OnRollback(key, fn) }
+
 // Err implements core.Tx.
 func (t *Tx) Err() error {
 	t.catchUp(context.Background())

@@ -162,6 +162,9 @@ func (t *VisitedTx) Tracked() bool { return true }
 // OnOutcome implements core.Tx.
 func (t *VisitedTx) OnOutcome(fn func(core.Outcome)) { t.tracker.OnOutcome(fn) }
 
+// OnRollback does what Tracker.OnRollback does.
+func (t *VisitedTx) OnRollback(key any, fn func(to core.RecorderMark)) { t.tracker.OnRollback(key, fn) }
+
 // Err implements core.Tx. After the visit it returns an error wrapping core.ErrNoTransaction.
 func (t *VisitedTx) Err() error {
 	if t.ended {

@@ -50,6 +50,13 @@ func (t *wrappedTx) OnOutcome(fn func(core.Outcome)) {
 	}
 }
 
+// OnRollback does what Tracker.OnRollback does.
+func (t *wrappedTx) OnRollback(key any, fn func(to core.RecorderMark)) {
+	if t.tracker != nil {
+		t.tracker.OnRollback(key, fn)
+	}
+}
+
 // RefuseCommit does what Tx.RefuseCommit does. Without a connection of Connector it does nothing.
 func (t *wrappedTx) RefuseCommit(err error) (lift func()) {
 	if t.refused == nil {

@@ -379,3 +379,36 @@ func TestBunContextOfTheStatementEnds(t *testing.T) {
 		b.wantRows(t)
 	})
 }
+
+// A rollback puts a Recorder back to what it held when the transaction, or the savepoint, began. So
+// the usual loop around a transaction publishes one event for one call that lasts.
+func TestBunRecorderAfterRollback(t *testing.T) {
+	t.Parallel()
+	eachBunEnv(t, nil, func(t *testing.T, b *bunEnv) {
+		o := newBOrder("before")
+		save := func(ctx context.Context, tx bun.Tx) error {
+			o.ID = 0
+			o.Record(fixture.Happened{Name: "paid"})
+			_, err := tx.NewInsert().Model(o).Exec(ctx)
+			return err
+		}
+		for i := range 3 {
+			err := b.ob.RunInTx(t.Context(), func(ctx context.Context, tx bun.Tx) error {
+				fixture.WantError(t, b.ob.RunInTx(ctx, func(ctx context.Context, tx bun.Tx) error {
+					return errors.Join(save(ctx, tx), errReason)
+				}), errReason)
+				if err := save(ctx, tx); err != nil || i == 2 {
+					return err
+				}
+				return errReason
+			})
+			if i == 2 {
+				fixture.NoError(t, err)
+				continue
+			}
+			fixture.WantError(t, err, errReason)
+			fixture.Check(t, len(o.Recorded()) == 1, "%d events are recorded", len(o.Recorded()))
+		}
+		fixture.SameSet(t, "events", b.Column(t, "event_type"), []string{"before", "paid"})
+	})
+}

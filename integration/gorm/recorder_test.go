@@ -131,3 +131,77 @@ func TestGORMRecorderWithoutThePlugin(t *testing.T) {
 		}
 	})
 }
+
+// A rollback puts a Recorder back to what it held when the transaction, or the savepoint, began. So
+// the usual loop around a transaction publishes one event for one call that lasts.
+func TestGORMRecorderAfterRollback(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		taken := &gProduct{ID: 7, Name: "taken"}
+		fixture.NoError(t, g.Create(taken).Error)
+		for name, try := range map[string]func(tx *gorm.DB, o *gOrder, last bool) error{
+			"rolled back": func(tx *gorm.DB, o *gOrder, last bool) error {
+				o.Record(fixture.Happened{Name: "paid"})
+				if err := tx.Save(o).Error; err != nil || last {
+					return err
+				}
+				return boom
+			},
+			"several statements": func(tx *gorm.DB, o *gOrder, last bool) error {
+				if err := tx.Save(o).Error; err != nil {
+					return err
+				}
+				o.Record(fixture.Happened{Name: "paid"})
+				if err := tx.Model(o).Update("status", "paid").Error; err != nil || last {
+					return err
+				}
+				return boom
+			},
+			"a statement that fails": func(tx *gorm.DB, o *gOrder, last bool) error {
+				o.Record(fixture.Happened{Name: "paid"})
+				if last {
+					return tx.Save(o).Error
+				}
+				return tx.Table("no_such_table").Create(o).Error
+			},
+			"a savepoint": func(tx *gorm.DB, o *gOrder, last bool) error {
+				err := tx.Transaction(func(tx *gorm.DB) error {
+					o.Record(fixture.Happened{Name: "undone"})
+					return errors.Join(tx.Save(o).Error, boom)
+				})
+				fixture.WantError(t, err, boom)
+				o.ID = 0
+				o.Record(fixture.Happened{Name: "paid"})
+				if err := tx.Save(o).Error; err != nil || last {
+					return err
+				}
+				return boom
+			},
+		} {
+			o := newOrder("before")
+			id := o.Recorded()[0].ID
+			for i := range 3 {
+				o.ID = 0
+				err := g.Transaction(func(tx *gorm.DB) error { return try(tx, o, i == 2) })
+				if got := o.Recorded(); i < 2 && (err == nil || len(got) != 1 || got[0].ID != id) {
+					t.Errorf("%s, try %d: %v; recorded are %v", name, i, err, got)
+				}
+				if i == 2 {
+					fixture.NoError(t, err)
+				}
+			}
+			fixture.SameSet(t, name, g.Column(t, "event_type"), []string{"before", "paid"})
+			fixture.MustExec(t, g.Plain, "DELETE FROM outbox_event")
+		}
+
+		unseen := newOrder()
+		fixture.WantError(t, g.Transaction(func(*gorm.DB) error {
+			unseen.Record(fixture.Happened{Name: "seen by no statement"})
+			return boom
+		}), boom)
+		if n := len(unseen.Recorded()); n != 1 {
+			t.Errorf("%d events are recorded on a model that no statement saved, want 1", n)
+		}
+	})
+}

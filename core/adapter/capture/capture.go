@@ -61,6 +61,7 @@ func New(st Statement, tx Tx, on *Server) *Capture {
 	for i := range st.Models {
 		if r := st.Models[i].Recorder; r != nil {
 			c.saved[i] = *r
+			tx.OnRollback(r, core.UndoRecorded(r))
 		}
 	}
 	return c

@@ -47,6 +47,7 @@ func (c *Capture) takeAll() error {
 		if len(events) == 0 {
 			continue
 		}
+		c.tx.OnRollback(m.Recorder, core.UndoRecorded(m.Recorder)) // it may have had no events before
 		c.taken = append(c.taken, taken{m.Value, r, events})
 		if !known && !adapter.Named(events) {
 			return fmt.Errorf("%w: event %q was recorded on a model, and %s of %s changed %d rows without saying "+

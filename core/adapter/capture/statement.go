@@ -78,4 +78,6 @@ type Tx interface {
 	// RefuseCommit makes Commit roll back and return err, until lift is called or the changes so
 	// far are rolled back to a savepoint.
 	RefuseCommit(err error) (lift func())
+	// OnRollback is that of sqltx.Tracker.
+	OnRollback(key any, fn func(to core.RecorderMark))
 }

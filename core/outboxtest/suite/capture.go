@@ -41,10 +41,11 @@ type CaptureORM struct {
 	// RunInTx runs fn in a transaction of the ORM. The context of fn carries the transaction for
 	// Exec, under a key of the harness. Exec runs its statement with another context.
 	RunInTx func(ctx context.Context, fn func(ctx context.Context) error) error
-	// Exec runs a statement in the transaction that ctx carries. left returns the types of the
-	// events that are still recorded on its models, during or after the transaction. An error
-	// wrapping errors.ErrUnsupported says that the ORM has no such statement, and why. Then nothing
-	// was executed, and the case says so in its log.
+	// Exec makes the models of a statement, records their events, and runs the statement in the
+	// transaction that ctx carries. left returns the types of the events that are still recorded on
+	// its models, during or after the transaction. An error wrapping errors.ErrUnsupported says that
+	// the ORM has no such statement, and why. Then nothing was executed, and the case says so in its
+	// log.
 	Exec func(ctx context.Context, s CaptureStatement) (left func() []string, err error)
 	// Hidden stores a model that has a core.Recorder in a named field. Nil: the ORM has no
 	// recorders.

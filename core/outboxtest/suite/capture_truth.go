@@ -119,8 +119,12 @@ func (t *truth) problems() (all []string) {
 			continue
 		}
 		want, _ := t.changeOf(m, changes)
-		if waits := slices.Contains(t.left, m.Record); waits != (t.err != nil || want == "") {
+		waits := slices.Contains(t.left, m.Record)
+		switch {
+		case t.err == nil && waits != (want == ""):
 			add("after the transaction %s is still recorded: %v", m.Record, waits)
+		case sqlerr.UniqueViolation(t.err) && waits:
+			add("%s was recorded in a transaction that was rolled back, and is still recorded", m.Record)
 		}
 	}
 	return all

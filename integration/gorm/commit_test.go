@@ -329,7 +329,8 @@ func TestGORMDeadlockVictimIgnored(t *testing.T) {
 		}
 		g.RunRelay(t)
 		// A snapshot would not know the table of the deadlock.
-		victim, o := g.Begin(&sql.TxOptions{Isolation: sql.LevelReadCommitted}), newOrder("ghost")
+		o := newOrder("ghost")
+		victim := g.Begin(&sql.TxOptions{Isolation: sql.LevelReadCommitted})
 		defer victim.Rollback()
 		fixture.NoError(t, victim.Create(o).Error)
 		err := adapters.BecomeVictim(t.Context(), t, g.db,

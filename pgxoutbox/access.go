@@ -37,6 +37,9 @@ func (a access) InTx(ctx context.Context, fn func(q sqloutbox.Querier) error) er
 	})
 }
 
+// Reset closes the connections, for sqloutbox.Pool.
+func (a access) Reset() { a.pool.Reset() }
+
 // With implements sqloutbox.Pool.
 func (a access) With(settings map[string]string) sqloutbox.Querier {
 	return prepared{pool: a.pool, first: settingsText(settings)}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -69,6 +70,12 @@ func OpenPool(ctx context.Context, config *pgxpool.Config, cfg OpenConfig) (*Poo
 	if config == nil {
 		return nil, nil, errors.New("pgxoutbox: OpenPool was given a nil *pgxpool.Config")
 	}
+	config = config.Copy()
+	next := config.ConnConfig.OnPgError
+	config.ConnConfig.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		// After a failover the address may lead to another server: this connection is closed.
+		return err.Code != readOnlyServer && (next == nil || next(conn, err))
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("pgxoutbox: open the pool: %w", err)
@@ -81,3 +88,6 @@ func OpenPool(ctx context.Context, config *pgxpool.Config, cfg OpenConfig) (*Poo
 	}
 	return own, ob, nil
 }
+
+// readOnlyServer is the error code of a server that takes no writes.
+const readOnlyServer = "25006"

@@ -133,7 +133,7 @@ func (p *partitions) lastIn(ctx context.Context, part partition, low, high core.
 }
 
 func (p *partitions) scan(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
-	return wrap(what, p.planned(ctx, fn))
+	return p.wrap(what, p.planned(ctx, fn))
 }
 
 // blockedText is the question whether a partition has a row that keeps it from being dropped.

@@ -3,6 +3,8 @@ package sqloutbox
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
@@ -29,17 +31,28 @@ type runner interface {
 	migrate(ctx context.Context, plan sqlkit.Plan) error
 	// same reports whether a transaction of this pool was begun on the same one.
 	same(begunOn any) bool
+	// reconnect closes the idle connections.
+	reconnect()
 }
 
 // single runs one statement as a transaction of its own, and repeats it if other transactions made
 // it fail.
 func (p pool) single(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
-	return wrap(what, sqlkit.Retry(ctx, func() error { return fn(p.each()) }))
+	return p.wrap(what, sqlkit.Retry(ctx, func() error { return fn(p.each()) }))
 }
 
 // inTx runs several statements as a transaction of its own.
 func (p pool) inTx(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
-	return wrap(what, p.transaction(ctx, fn))
+	return p.wrap(what, p.transaction(ctx, fn))
+}
+
+// wrap is the function wrap. If the server takes no writes any more, it also lets the pool connect
+// anew: after a failover the address of the database may lead to another server.
+func (p pool) wrap(what string, err error) error {
+	if sqlerr.ReadOnly(err) {
+		p.reconnect()
+	}
+	return wrap(what, err)
 }
 
 func wrap(what string, err error) error {
@@ -86,3 +99,19 @@ func (p sqlPool) migrate(ctx context.Context, plan sqlkit.Plan) error {
 }
 
 func (p sqlPool) same(begunOn any) bool { return begunOn == any(p.db) }
+
+// reconnectTimeout is for taking idle connections out of a pool.
+const reconnectTimeout = time.Second
+
+func (p sqlPool) reconnect() {
+	ctx, cancel := context.WithTimeout(context.Background(), reconnectTimeout)
+	defer cancel()
+	for range p.db.Stats().Idle {
+		conn, err := p.db.Conn(ctx)
+		if err != nil {
+			return
+		}
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
+		_ = conn.Close()
+	}
+}

@@ -164,7 +164,7 @@ func either(without, with string) word {
 // a second, or read and sort all open rows. It would also plan the long statements again for each
 // call, which takes longer than many a claim. On other databases the statements name their index.
 func (p *postgres) scan(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
-	return wrap(what, p.planned(ctx, fn))
+	return p.wrap(what, p.planned(ctx, fn))
 }
 
 // read has a fixed plan too: its order must be that of the index.

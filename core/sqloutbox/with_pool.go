@@ -24,7 +24,8 @@ type Querier interface {
 // Pool is a pool of connections to PostgreSQL that is not a *sql.DB. It is for authors of adapters
 // of drivers without database/sql. It is used by several goroutines at once. Errors of the server
 // must have the method SQLState() string in their chain. A Pool must be comparable. Two values that
-// stand for the same connections must be equal.
+// stand for the same connections must be equal. If it has a method Reset(), that is called when the
+// server takes no writes any more: it closes the connections.
 type Pool interface {
 	// Every statement is a transaction of its own. Query holds its connection until the rows are
 	// closed.
@@ -89,6 +90,12 @@ func (p foreignPool) planned(ctx context.Context, fn func(q sqlkit.Querier) erro
 
 func (p foreignPool) migrate(ctx context.Context, plan sqlkit.Plan) error {
 	return sqlkit.MigrateIn(ctx, p.inTx, plan)
+}
+
+func (p foreignPool) reconnect() {
+	if r, ok := p.Pool.(interface{ Reset() }); ok {
+		r.Reset()
+	}
 }
 
 func (p foreignPool) same(begunOn any) bool { return begunOn == any(p.Pool) }

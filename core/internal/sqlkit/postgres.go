@@ -36,7 +36,9 @@ func (postgres) rebind(query string) string {
 	}
 }
 
-func (postgres) readOnly() string { return "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END" }
+func (postgres) readOnly() string {
+	return "SELECT CASE WHEN current_setting('transaction_read_only') = 'on' THEN 1 ELSE 0 END"
+}
 
 func (postgres) tableOptions() string { return "" }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // Checker is implemented by a Repository that can compare its tables with those it needs. Run calls
@@ -42,6 +44,8 @@ func (o *Outbox) checkTables(ctx context.Context) error {
 			return nil //nolint:nilerr // ctx has ended, so Run returns nil
 		case errors.Is(err, ErrNoTables):
 			return err
+		case sqlerr.PoolClosed(err):
+			return ErrPoolClosed
 		case errors.Is(err, ErrTablesDiffer):
 			o.cfg.Logger.ErrorContext(ctx, "outbox: the tables are not as they should be", "component", "outbox", "err",
 				errorText(err))

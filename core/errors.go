@@ -92,6 +92,10 @@ var (
 	// Their events are still in the table and will be published again.
 	ErrShutdownTimeout = errors.New("outbox: shutdown timed out")
 
+	// ErrPoolClosed: the program closed its database pool while Run still needed it. Events that were
+	// published and not marked yet are published again. Close the pool when Run has returned.
+	ErrPoolClosed = errors.New("outbox: the database pool was closed before Run returned")
+
 	// ErrNotInstalled: the outbox is not in use on the handle of the ORM that was given: a *gorm.DB
 	// without the plugin, a *bun.DB without the hook, an Ent client that does not use the driver of
 	// the outbox. Nothing was written. The text says what to do.

@@ -75,7 +75,7 @@ func (r *relay) poll(ctx context.Context) {
 		r.life.vitals.stamp(&r.life.vitals.turned)
 		news := r.db.news()
 		res, err := r.round(ctx, &idle)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || r.noPool(err) {
 			return
 		}
 		if err == nil && failures > 0 {

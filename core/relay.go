@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // relay is the background side of an Outbox: dispatcher, poller and janitor. The table is the only
@@ -58,6 +59,8 @@ type lifetime struct {
 	renewFails                    atomic.Bool // the last renewal failed
 	vitals                        vitals
 	pollFails                     atomic.Pointer[error] // the last error of several in a row
+	poolClosed                    chan struct{}         // closed when the pool is: nothing can be written any more
+	closePool                     func()                // closes that channel, once
 }
 
 // shutdownGrace is the part of Config.ShutdownTimeout in which publishers notice that their context
@@ -73,6 +76,8 @@ func newRelay(o *Outbox) *relay {
 	}
 	r.life.vitals.started = time.Now()
 	r.crew = newCrew(r.cfg, &r.mu)
+	r.life.poolClosed = make(chan struct{})
+	r.life.closePool = sync.OnceFunc(func() { close(r.life.poolClosed) })
 	//nolint:fatcontext // its parent is context.Background
 	r.life.publishes, r.life.cancelPublishes = context.WithCancel(context.Background())
 	r.life.writes, r.life.cancelWrites = context.WithCancel(context.Background())
@@ -97,8 +102,8 @@ func (r *relay) unlock() { r.notices.unlock(&r.mu) }
 // With Config.RelayedByLog and without a Publisher, Run only deletes what Retention says. Run
 // returns ErrNoPublisher without both, ErrRunning if it runs already, an error wrapping
 // ErrNoTables if the tables are missing, and ErrShutdownTimeout if a publisher did not return
-// although its context had ended. Run also logs the error that it returns, so that "go ob.Run(ctx)"
-// does not hide it.
+// although its context had ended, and ErrPoolClosed if the program closed the pool before. Run also
+// logs the error that it returns, so that "go ob.Run(ctx)" does not hide it.
 func (o *Outbox) Run(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -136,6 +141,8 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 	set := o.firstSettings(ctx)
 	r := o.acquire(set)
 	r.life.vitals.stamp(&r.life.vitals.turned)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { r.poll(ctx) })
 	wg.Go(func() { r.listen(ctx) })
@@ -144,12 +151,26 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 	if !o.cfg.DisableJanitor {
 		wg.Go(func() { r.janitor.clean(ctx) })
 	}
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-r.life.poolClosed:
+		stop()
+	}
 	ended := time.Now()
 	wg.Wait()
 	wg.Go(func() { r.endHeartbeat(ctx) })
 	defer wg.Wait()
 	return o.giveUp(r, time.Since(ended))
+}
+
+// noPool reports whether an error says that the program has closed the pool. Then no mark can be
+// written any more, and Run ends.
+func (r *relay) noPool(err error) bool {
+	if !sqlerr.PoolClosed(err) {
+		return false
+	}
+	r.life.closePool()
+	return true
 }
 
 // Drain publishes every event that is due now, and returns when the marks are written. It is for
@@ -273,11 +294,21 @@ func (r *relay) start() {
 // spent already.
 func (r *relay) shutdown(spent time.Duration) error {
 	left := max(r.cfg.ShutdownTimeout-spent, r.cfg.ShutdownTimeout/2)
-	abandon := time.AfterFunc(left, func() {
+	abandonNow := sync.OnceFunc(func() {
 		close(r.writer.abandon)
 		r.life.cancelWrites()
 	})
+	abandon := time.AfterFunc(left, abandonNow)
 	defer abandon.Stop()
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-r.life.poolClosed:
+			abandonNow()
+		case <-over:
+		}
+	}()
 	r.mu.Lock()
 	r.life.phase = phaseClosing
 	// an item that waits for another event of its key may wait for long, and another process can
@@ -295,6 +326,7 @@ func (r *relay) shutdown(spent time.Duration) error {
 	select {
 	case <-r.idleChan():
 	case <-deadline.C:
+	case <-r.writer.abandon:
 	}
 
 	r.mu.Lock()
@@ -330,7 +362,12 @@ func (r *relay) shutdown(spent time.Duration) error {
 		return fmt.Errorf("%w: %d publishes have not returned", ErrShutdownTimeout, stuck)
 	}
 	r.life.workers.Wait()
-	return nil
+	select {
+	case <-r.life.poolClosed:
+		return ErrPoolClosed
+	default:
+		return nil
+	}
 }
 
 // idleChan returns a channel that is closed when no item is held any more, except for items of open

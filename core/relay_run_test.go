@@ -1,8 +1,12 @@
 package core_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -218,4 +222,40 @@ func (s *slowAnswers) ClaimHeads(ctx context.Context, req core.ClaimRequest, aft
 	rows, next, err := s.Repository.ClaimHeads(ctx, req, after)
 	rows, err = s.answer(ctx, rows, err)
 	return rows, next, err
+}
+
+// A pool that the program has closed stays closed. Run says so once, and ends at once.
+func TestPoolClosedBeforeRun(t *testing.T) {
+	closed := errors.New("sql: database is closed")
+	for name, methods := range map[string][]outboxtest.Method{
+		"at rest":          {outboxtest.MethodClaimUnordered, outboxtest.MethodClaimHeads},
+		"marks are due":    {outboxtest.MethodMarkDone},
+		"at its beginning": {outboxtest.MethodClaimUnordered, outboxtest.MethodClaimHeads, outboxtest.MethodMarkDone},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			var logged bytes.Buffer
+			w := newWorld(t, core.Config{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+			fail := func() {
+				for _, m := range methods {
+					w.faulty.Fail(outboxtest.Fault{Method: m, Err: closed, Times: -1})
+				}
+			}
+			ended := make(chan error, 1)
+			if name == "at its beginning" {
+				fail()
+			}
+			go func() { ended <- w.ob.Run(t.Context()) }()
+			synctest.Wait()
+			fail()
+			since := time.Now()
+			w.publish(core.Event{Type: "a"})
+			wantErr(t, <-ended, core.ErrPoolClosed, "Run")
+			if waited := time.Since(since); waited > 10*time.Second {
+				t.Errorf("Run ended after %s", waited)
+			}
+			if n := strings.Count(logged.String(), "level="); n != 1 {
+				t.Errorf("%d lines were logged:\n%s", n, logged.String())
+			}
+		})
+	}
 }

@@ -147,6 +147,9 @@ func (r *relay) writeMarks() {
 // heldBack logs that no mark can be written, and returns how long to wait for the next try.
 func (r *relay) heldBack(rows, failures int, err error) time.Duration {
 	wait := errorPause(failures, r.random())
+	if r.noPool(err) {
+		return wait
+	}
 	r.cfg.Logger.Warn("outbox: cannot write marks, publishing is held back", "component", "outbox", "rows", rows,
 		"failures", failures, "next_try", wait, "err", errorText(err))
 	return wait

@@ -202,6 +202,18 @@ func ReadOnly(err error) bool {
 	return n == 1290 || n == 1836 || State(err) == "25006"
 }
 
+// PoolClosed reports whether the pool was closed by the program. database/sql and pgx say so only in
+// a text.
+func PoolClosed(err error) bool {
+	return walk(err, func(e error) int {
+		switch e.Error() {
+		case "sql: database is closed", "closed pool":
+			return 1
+		}
+		return 0
+	}) != 0
+}
+
 // lostConnection recognises drivers that report a lost connection only in a text.
 func lostConnection(err error) bool {
 	return walk(err, func(e error) int {

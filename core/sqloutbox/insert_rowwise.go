@@ -8,6 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // insert writes the key rows and then the events. After a refused statement the earlier ones stay,
@@ -28,7 +29,7 @@ func (w *rowwise) insert(ctx context.Context, tx core.Tx, b *batch) error {
 			return err
 		}
 		if n != int64(len(rows)) { // MariaDB: the statement found no transaction
-			return fmt.Errorf("%w: the database has ended it", core.ErrTxAborted)
+			return sqlkit.ErrEnded
 		}
 		written += len(rows)
 		return nil
@@ -67,7 +68,7 @@ func (b *batch) upsertKeys(ctx context.Context, tx core.Tx, statements *inserts)
 			return err
 		}
 		if read != len(lanes) {
-			return fmt.Errorf("%w: the database has ended it", core.ErrTxAborted)
+			return sqlkit.ErrEnded
 		}
 	}
 	return nil

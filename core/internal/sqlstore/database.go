@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
@@ -83,7 +82,7 @@ func (m *mysql) guarded(ctx context.Context, tx core.Tx) (bool, error) {
 // driver for affected rows changes neither number.
 func (*mysql) inserted(n int64) (bool, error) {
 	if n == 0 {
-		return false, fmt.Errorf("%w: the database has ended it", core.ErrTxAborted)
+		return false, sqlkit.ErrEnded
 	}
 	return n == 1, nil
 }

@@ -173,14 +173,20 @@ FROM pg_catalog.pg_replication_slots s, (SELECT CASE WHEN pg_is_in_recovery() TH
 	return &s, nil
 }
 
-// openKeys returns the keys that have rows which block them.
-func (d *database) openKeys(ctx context.Context, skipDead bool) ([]core.KeyID, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	rows, err := d.pool.Query(ctx, d.text(`SELECT DISTINCT lane FROM {event}
+// openKeys returns the keys that have rows which block them. They may be many, so that the timeouts of
+// the role do not hold.
+func (d *database) openKeys(ctx context.Context, skipDead bool) (keys []core.KeyID, err error) {
+	err = pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if err := untimed(ctx, tx); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, d.text(`SELECT DISTINCT lane FROM {event}
 WHERE status IN (0,2,3) AND lane IS NOT NULL AND (status <> 3 OR NOT $1::boolean) AND octet_length(lane) = 16`),
-		skipDead)
-	return readKeys(rows, err)
+			skipDead)
+		keys, err = readKeys(rows, err)
+		return err
+	})
+	return keys, err
 }
 
 // stillOpen returns those of the keys that have rows which block them.

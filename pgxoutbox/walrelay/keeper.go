@@ -121,6 +121,9 @@ func (k *keeper) look(ctx context.Context, done pglogrepl.LSN) error {
 			return err
 		}
 	}
+	if err := k.lookForStandbys(ctx); err != nil {
+		return err
+	}
 	// After the candidate: a publication that is right now had all events before it.
 	if err := k.published(ctx); err != nil {
 		return err

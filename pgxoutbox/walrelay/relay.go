@@ -32,6 +32,8 @@ type Relay struct {
 	running atomic.Bool
 	session atomic.Pointer[session]
 
+	repaired atomic.Pointer[repairPlace] // how far the latest repair has come
+
 	schema, name string // how the log names the table; set by checkPublication
 }
 
@@ -196,6 +198,9 @@ func (r *Relay) alone(ctx context.Context, fn func() error) error {
 		}
 		if !got {
 			return errStandBy
+		}
+		if err := untimed(ctx, tx); err != nil { // it is idle while the slot is made
+			return err
 		}
 		return fn()
 	})

@@ -1,6 +1,7 @@
 package walrelay
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -43,6 +44,9 @@ func (s *session) repair(ctx context.Context) (err error) {
 	if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+strings.ReplaceAll(snapshot, "'", "''")+"'"); err != nil {
 		return err
 	}
+	if err := untimed(ctx, tx); err != nil {
+		return err
+	}
 	if err := s.startReplication(ctx, s.conn, start); err != nil {
 		return slotError(err)
 	}
@@ -63,6 +67,9 @@ WHERE slot = $1::text AND epoch = $2::bigint`, s.cfg.Slot, b.epoch, start.String
 	if b.system != s.system {
 		s.repairTx.from = 0
 	}
+	if p := s.repaired.Load(); p != nil && p.epoch+1 == b.epoch && b.system == s.system {
+		s.repairTx.done = *p // nobody else has had the slot since this process read the table before
+	}
 	if b.spilled > start {
 		b.spilled = 0
 	}
@@ -70,8 +77,11 @@ WHERE slot = $1::text AND epoch = $2::bigint`, s.cfg.Slot, b.epoch, start.String
 	return s.begin(ctx, b, start)
 }
 
-// repairQuery selects the events of readers of the log whose transaction is not before $1, in an
-// order in which those of each key are in theirs.
+// repairOrder is an order in which the events of each key are in theirs.
+const repairOrder = `COALESCE(e.key_seq, (extract(epoch FROM e.created_at) * 1000000)::bigint)`
+
+// repairQuery selects the events of readers of the log whose transaction is not before %d, without
+// those of a place: see repairPlace.
 //
 // xmin is the lower half of a transaction id. A row that is older than 2^32 transactions may seem
 // to be newer, and is then published again; the other way round does not happen. The id may be that
@@ -80,17 +90,28 @@ WHERE slot = $1::text AND epoch = $2::bigint`, s.cfg.Slot, b.epoch, start.String
 const repairQuery = `SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type, ''),
   COALESCE(e.aggregate_id, ''), e.aggregate_version, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''), e.lane,
   COALESCE(e.key_seq, 0), e.payload, COALESCE(e.content_type, ''), e.headers::text, e.occurred_at, e.created_at,
-  COALESCE(e.replay_of, '00000000-0000-0000-0000-000000000000')
+  COALESCE(e.replay_of, '00000000-0000-0000-0000-000000000000'), ` + repairOrder + `
 FROM {event} e, (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) now,
   LATERAL (SELECT (now.next - (((now.next & 4294967295) - e.xmin::text::bigint) & 4294967295)) AS xid) x
-WHERE e.status = 1 AND e.claimed_by = '` + core.LogReader + `' AND x.xid >= $1::bigint
-ORDER BY COALESCE(e.key_seq, (extract(epoch FROM e.created_at) * 1000000)::bigint), e.id`
+WHERE e.status = 1 AND e.claimed_by = '` + core.LogReader + `' AND x.xid >= %d
+  AND NOT (x.xid < %d AND (` + repairOrder + `, e.id) <= (%d, '%s'::uuid))
+ORDER BY ` + repairOrder + `, e.id`
+
+// repairPlace is how far a repair has come. If it ends in an error, the next one goes on there: the
+// rows up to the place are published whose transactions had ended when the first one began.
+type repairPlace struct {
+	epoch int64  // of the session
+	ended uint64 // every transaction before it had ended when the table was read from its beginning
+	order int64
+	id    core.RowID
+}
 
 // repairRows are the rows that a repair publishes from the table.
 type repairRows struct {
 	tx   pgx.Tx
 	conn interface{ Release() }
 	from uint64
+	done repairPlace // what an earlier repair has published
 	read atomic.Bool // all rows were read
 }
 
@@ -107,39 +128,91 @@ func (r *repairRows) close() {
 	}
 }
 
+// repairPiece is how many rows are read at once.
+const repairPiece = 1000
+
 // readRepair puts the rows of a repair into the window.
 func (s *session) readRepair(ctx context.Context) error {
-	defer s.repairTx.close()
-	rows, err := s.repairTx.tx.Query(ctx, s.db.text(repairQuery), int64(s.repairTx.from))
-	if err != nil {
+	r := s.repairTx
+	defer r.close()
+	place := r.done
+	place.epoch = s.epoch
+	if place.ended == 0 {
+		if err := r.tx.QueryRow(ctx, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint").
+			Scan(&place.ended); err != nil {
+			return err
+		}
+	}
+	if _, err := r.tx.Exec(ctx, "DECLARE repair NO SCROLL CURSOR FOR "+fmt.Sprintf(s.db.text(repairQuery), r.from,
+		r.done.ended, r.done.order, r.done.id)); err != nil {
 		return err
 	}
-	defer rows.Close()
 	n := 0
-	for rows.Next() {
-		row, err := scanRow(rows)
-		if err != nil {
+	for {
+		rows, err := s.readPiece(ctx, &place)
+		if err != nil || rows == nil {
 			return err
+		}
+		if n += *rows; *rows < repairPiece {
+			break
+		}
+	}
+	s.log.InfoContext(ctx, "outbox: what committed before the slot was made is published from the table", "events", n)
+	s.window.endRepair()
+	r.read.Store(true)
+	return nil
+}
+
+// readPiece puts the next rows into the window, and notes the place behind them. The result is nil if
+// ctx has ended.
+func (s *session) readPiece(ctx context.Context, place *repairPlace) (n *int, err error) {
+	rows, err := s.repairTx.tx.Query(ctx, fmt.Sprintf("FETCH %d FROM repair", repairPiece))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	read := 0
+	for rows.Next() {
+		row, order, err := scanRow(rows)
+		if err != nil {
+			return nil, err
 		}
 		for !s.window.hasRoom(time.Now()) {
 			if ctx.Err() != nil {
-				return nil
+				return nil, nil
 			}
 			sleep(ctx, tick/10)
 		}
 		s.window.addRepaired(row)
-		n++
+		// What an earlier repair has published up to its place stays published.
+		if p := (repairPlace{place.epoch, place.ended, order, row.ID}); p.after(s.repairTx.done) {
+			*place = p
+		}
+		read++
 	}
 	if err := rows.Err(); err != nil {
-		return err
+		return nil, err
 	}
-	s.log.InfoContext(ctx, "outbox: what committed before the slot was made is published from the table", "events", n)
-	s.window.endRepair()
-	s.repairTx.read.Store(true)
-	return nil
+	if at := *place; read > 0 {
+		s.window.repairedTo(func() { s.repaired.Store(&at) })
+	}
+	return &read, nil
 }
 
-func scanRow(rows pgx.Rows) (core.Claimed, error) {
+// after reports whether a place is behind another one.
+func (p repairPlace) after(o repairPlace) bool {
+	return p.order > o.order || p.order == o.order && bytes.Compare(p.id[:], o.id[:]) > 0
+}
+
+// untimed takes the timeouts of the role away from a transaction whose duration has no bound.
+func untimed(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings WHERE name IN ("+timeouts+")")
+	return err
+}
+
+const timeouts = "'statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout'"
+
+func scanRow(rows pgx.Rows) (row core.Claimed, order int64, err error) {
 	var r logRow
 	var id, replayOf [16]byte
 	var lane []byte
@@ -147,8 +220,8 @@ func scanRow(rows pgx.Rows) (core.Claimed, error) {
 	e := &r.row.Event
 	if err := rows.Scan(&id, &e.ID, &e.Type, &e.SchemaVersion, &e.Topic, &e.AggregateType, &e.AggregateID,
 		&e.AggregateVersion, &e.TenantID, &e.Key, &lane, &r.row.KeySeq, &e.Payload, &e.ContentType, &headers,
-		&e.OccurredAt, &r.created, &replayOf); err != nil {
-		return core.Claimed{}, fmt.Errorf("walrelay: read the table: %w", err)
+		&e.OccurredAt, &r.created, &replayOf, &order); err != nil {
+		return core.Claimed{}, 0, fmt.Errorf("walrelay: read the table: %w", err)
 	}
 	r.row.ID, r.row.ReplayOf = core.RowID(id), core.RowID(replayOf)
 	e.OccurredAt = e.OccurredAt.UTC()
@@ -158,7 +231,7 @@ func scanRow(rows pgx.Rows) (core.Claimed, error) {
 	if headers != nil {
 		r.setHeaders([]byte(*headers))
 	}
-	return r.event(time.Now()), nil
+	return r.event(time.Now()), order, nil
 }
 
 func hexKeys(keys []core.KeyID) []string {

@@ -34,6 +34,9 @@ type session struct {
 	unread     pglogrepl.LSN // the commit of the transaction that is being read
 	number     int           // events of it
 	relations  map[uint32]*relation
+	held       *pglogrepl.BeginMessage // of a transaction that may still run for others; nothing is read meanwhile
+	ended      snapshot
+	syncing    atomic.Bool // the server lets COMMIT wait for standbys
 	lastStatus time.Time
 }
 

@@ -49,7 +49,13 @@ func (r *Relay) dial(ctx context.Context) (conn *pgconn.PgConn, system string, e
 		return nil, "", replicationError(err)
 	}
 	conn.CustomData()[gathererOf] = gather
-	id, err := pglogrepl.IdentifySystem(ctx, conn)
+	// A slot is made when all transactions have ended that run now, however long that takes.
+	_, err = conn.Exec(ctx, "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN ("+timeouts+")").
+		ReadAll()
+	var id pglogrepl.IdentifySystemResult
+	if err == nil {
+		id, err = pglogrepl.IdentifySystem(ctx, conn)
+	}
 	if err != nil {
 		_ = conn.Close(ctx)
 		return nil, "", replicationError(err)

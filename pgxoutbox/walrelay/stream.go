@@ -87,7 +87,10 @@ func (s *session) again(ctx context.Context) error {
 
 // stream reads the log from one connection.
 func (s *session) stream(ctx context.Context) error {
-	s.relations, s.unread, s.number = map[uint32]*relation{}, 0, 0
+	s.relations, s.unread, s.number, s.held = map[uint32]*relation{}, 0, 0, nil
+	if err := s.lookForStandbys(ctx); err != nil {
+		return err
+	}
 	s.lastStatus = time.Time{}
 	s.window.open()
 	socket := s.conn.Conn()
@@ -105,10 +108,24 @@ func (s *session) stream(ctx context.Context) error {
 				return err
 			}
 		}
-		if !s.window.hasRoom(now) || s.repairTx != nil && !s.repairTx.read.Load() {
+		if s.held != nil {
+			ended, err := s.hasEnded(ctx, s.held.Xid)
+			if err != nil {
+				return err
+			}
+			if ended {
+				s.begins(s.held)
+				s.held = nil
+			}
+		}
+		if s.held != nil || !s.window.hasRoom(now) || s.repairTx != nil && !s.repairTx.read.Load() {
 			// The log waits on the server. It hears of this process all the same.
 			s.window.flush()
-			timer := time.NewTimer(tick)
+			wait := tick
+			if s.held != nil {
+				wait = heldTick
+			}
+			timer := time.NewTimer(wait)
 			select {
 			case <-s.window.signals.room:
 			case <-timer.C:
@@ -230,8 +247,10 @@ func (s *session) logical(data []byte, now time.Time) error {
 	}
 	switch m := m.(type) {
 	case *pglogrepl.BeginMessage:
-		s.unread, s.number = m.FinalLSN, 0
-		s.window.begin(m.FinalLSN)
+		if s.held = m; !s.syncing.Load() {
+			s.begins(m)
+			s.held = nil
+		}
 	case *pglogrepl.CommitMessage:
 		s.window.commit(m.CommitLSN, m.TransactionEndLSN)
 	case *pglogrepl.RelationMessage:
@@ -245,6 +264,12 @@ func (s *session) logical(data []byte, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// begins takes the beginning of a transaction that has committed.
+func (s *session) begins(m *pglogrepl.BeginMessage) {
+	s.unread, s.number = m.FinalLSN, 0
+	s.window.begin(m.FinalLSN)
 }
 
 func (s *session) insert(data []byte, now time.Time) error {

@@ -17,6 +17,7 @@ type entry struct {
 	event    *event
 	end      pglogrepl.LSN // of an entry without an event
 	repaired bool          // the events of a repair end here
+	passed   func()        // called when every event before it is answered; nil: nobody asks
 }
 
 // add enters an event.
@@ -24,7 +25,7 @@ func (u *unconfirmed) add(e *event) { u.entries.push(entry{event: e}) }
 
 // end notes that everything that was read so far is before a position.
 func (u *unconfirmed) end(at pglogrepl.LSN) {
-	if last := u.entries.last(); last != nil && last.event == nil && !last.repaired {
+	if last := u.entries.last(); last != nil && last.event == nil && !last.repaired && last.passed == nil {
 		last.end = max(last.end, at)
 	} else if last != nil || at > u.done {
 		u.entries.push(entry{end: at})
@@ -48,6 +49,8 @@ func (u *unconfirmed) advance() (events int) {
 			events++
 		case s.repaired:
 			u.repairing = false
+		case s.passed != nil:
+			s.passed()
 		default:
 			u.done = max(u.done, s.end)
 		}

@@ -125,6 +125,15 @@ func (w *window) addRepaired(row core.Claimed) {
 	w.enter(row, 0)
 }
 
+// repairedTo calls fn when the events of a repair that were entered so far are answered. fn must not
+// wait.
+func (w *window) repairedTo(fn func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unconfirmed.entries.push(entry{passed: fn})
+	w.advance()
+}
+
 // endRepair says that all events of a repair were entered.
 func (w *window) endRepair() {
 	w.mu.Lock()

@@ -118,7 +118,7 @@ func (d *door) ExecContext(ctx context.Context, query string, args ...any) (sql.
 	var res sql.Result
 	err := d.capture(ctx, true, func(c *capture.Capture, s session) (err error) {
 		res, err = c.Exec(ctx, s, query, args)
-		if err == nil && s.Dialect() == core.SQLite { // later, the id would be that of an event
+		if err == nil && d.op == core.OpCreate && s.Dialect() == core.SQLite { // later, it would be that of an event
 			id, ierr := res.LastInsertId()
 			res = inserted{res, id, ierr}
 		}

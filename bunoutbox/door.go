@@ -81,10 +81,12 @@ func stands[Q any, P interface {
 	query
 	Conn(db bun.IConn) P
 }](d *door, q P, op core.Op) {
-	was := *q // the only way to get the connection back
-	d.op, d.was = op, P(&was)
-	d.place = func() { q.Conn(d) }
-	d.remove = func() { *q = was }
+	d.op = op
+	d.place = func() {
+		was := *q // the only way to get the connection back
+		d.was, d.remove = P(&was), func() { *q = was }
+		q.Conn(d)
+	}
 }
 
 // join adds an outbox. It reports whether the statement may cause events.

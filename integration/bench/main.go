@@ -96,7 +96,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
 	o := options{
 		postgres: getenv("OUTBOX_TEST_POSTGRES"), mariadb: getenv("OUTBOX_TEST_MARIADB"),
-		mysql: getenv("OUTBOX_TEST_MYSQL"), kafka: getenv("OUTBOX_TEST_KAFKA"), debezium: getenv("OUTBOX_BENCH_DEBEZIUM"),
+		mysql: getenv("OUTBOX_TEST_MYSQL"), kafka: getenv("OUTBOX_TEST_KAFKA"),
+		debezium: getenv("OUTBOX_BENCH_DEBEZIUM"),
 		duration: 500 * time.Millisecond, events: 50_000, limit: 4 * time.Second, keys: 10_000,
 	}
 	var known []string

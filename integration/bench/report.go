@@ -243,11 +243,11 @@ func (t *Table) cell(r *Row, column string) string {
 	case t.Before == nil:
 		return show(column, v)
 	}
-	text := ""
+	var all []string
 	for _, suffix := range t.Before {
-		text += fmt.Sprintf("%.2f ", r.Medians[column+suffix])
+		all = append(all, fmt.Sprintf("%.2f", r.Medians[column+suffix]))
 	}
-	return text + fmt.Sprintf("%.2f", v)
+	return strings.Join(append(all, fmt.Sprintf("%.2f", v)), " ")
 }
 
 // line says when and where the figures were measured.

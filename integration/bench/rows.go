@@ -52,9 +52,11 @@ type rowsORM struct {
 
 // rowsConfig is the outbox of a client; nil: none.
 type rowsConfig struct {
-	prefix string
-	on     func(row any) []core.Event // nil: there is no function for the type
+	on func(row any) []core.Event // nil: there is no function for the type
 }
+
+// rowsPrefix is that of the tables of all outboxes of a database.
+const rowsPrefix = "rows_"
 
 var rowsORMs = []rowsORM{
 	{name: "GORM", ways: []string{""}, upsert: true, open: openRowsGORM},
@@ -91,7 +93,7 @@ func runRows(ctx context.Context, e *env) (err error) {
 		var some []competitor
 		for _, db := range all {
 			for i, way := range o.ways {
-				clients, closeClients, err := db.clients(ctx, o, i > 0)
+				clients, closeClients, err := db.clients(o, i > 0)
 				defer closeClients()
 				if err != nil {
 					return fmt.Errorf("%s, %s%s: %w", o.name, db.name, way, err)
@@ -106,7 +108,7 @@ func runRows(ctx context.Context, e *env) (err error) {
 		}
 	}
 	for _, db := range all {
-		if n, err := countOf(ctx, db.db, "SELECT count(*) FROM rows_event"); err != nil || n != db.events {
+		if n, err := countOf(ctx, db.db, "SELECT count(*) FROM "+rowsPrefix+"event"); err != nil || n != db.events {
 			return errors.Join(err, fmt.Errorf("%s: %d events are stored for %d rows", db.name, n, db.events))
 		}
 	}
@@ -118,19 +120,23 @@ type rowsStatement struct {
 	name string
 	rows int64
 	uses int64 // rows that are gone afterwards
-	run  func(ctx context.Context, c rowsClient, first, new int64) error
+	run  func(ctx context.Context, c rowsClient, first, fresh int64) error
 }
 
 // rowsStatements get the first code of rows that are there, and a new code.
 var rowsStatements = []rowsStatement{
-	{"create 1", 1, 0, func(ctx context.Context, c rowsClient, _, n int64) error { return c.create(ctx, codes(n, 1)) }},
+	{"create 1", 1, 0, func(ctx context.Context, c rowsClient, _, n int64) error {
+		return c.create(ctx, codes(n, 1))
+	}},
 	{"update 1 by key", 1, 0, func(ctx context.Context, c rowsClient, first, n int64) error {
 		return c.updateKey(ctx, rowID(first), n)
 	}},
 	{"by condition", 1, 0, func(ctx context.Context, c rowsClient, first, n int64) error {
 		return c.update(ctx, first, first, n)
 	}},
-	{"delete 1", 1, 1, func(ctx context.Context, c rowsClient, first, _ int64) error { return c.remove(ctx, rowID(first)) }},
+	{"delete 1", 1, 1, func(ctx context.Context, c rowsClient, first, _ int64) error {
+		return c.remove(ctx, rowID(first))
+	}},
 	{"create 100", rowsBatch, 0, func(ctx context.Context, c rowsClient, _, n int64) error {
 		return c.create(ctx, codes(n, rowsBatch))
 	}},
@@ -182,34 +188,20 @@ func (e *env) rowsRound(ctx context.Context, db *rowsDatabase, clients []rowsCli
 		if strings.HasPrefix(s.name, "upsert") && clients[0].upsert == nil {
 			continue
 		}
-		var took [rowsVariants][]float64 // microseconds
-		var spare [rowsVariants][]int64
+		var took [rowsVariants][]float64
+		var there [rowsVariants][]int64 // the codes of rows that are there
 		for turn := range rowsTurns {
 			for i := range clients {
 				v := (turn + i) % len(clients)
-				for spent := time.Duration(0); spent == 0 || spent < e.opts.duration/400; {
-					if len(spare[v]) == 0 {
-						first := db.code(rowsBatch)
-						if err := db.store(ctx, first); err != nil {
-							return nil, err
-						}
-						spare[v] = codes(first, rowsBatch)
-					}
-					next := db.code(s.rows)
-					start := time.Now()
-					err := s.run(ctx, clients[v], spare[v][0], next)
-					lasted := time.Since(start)
-					if err != nil {
-						return nil, fmt.Errorf("%s, variant %d: %w", s.name, v, err)
-					}
-					spent += lasted
-					if turn > 0 { // the first one warms up
-						took[v] = append(took[v], float64(lasted)/float64(time.Microsecond))
-					}
-					spare[v] = spare[v][s.uses:]
-					if v == rowsPublish {
-						db.events += s.rows
-					}
+				some, err := db.turn(ctx, s, clients[v], &there[v], e.opts.duration/400)
+				if err != nil {
+					return nil, fmt.Errorf("%s, variant %d: %w", s.name, v, err)
+				}
+				if v == rowsPublish {
+					db.events += s.rows * int64(len(some))
+				}
+				if turn > 0 { // the first one warms up
+					took[v] = append(took[v], some...)
 				}
 			}
 		}
@@ -221,6 +213,31 @@ func (e *env) rowsRound(ctx context.Context, db *rowsDatabase, clients []rowsCli
 		}
 	}
 	return f, nil
+}
+
+// turn runs a statement for some time, at least once, and returns the microseconds that each took.
+func (d *rowsDatabase) turn(ctx context.Context, s rowsStatement, c rowsClient, there *[]int64, length time.Duration,
+) (took []float64, err error) {
+	for spent := time.Duration(0); spent == 0 || spent < length; {
+		if len(*there) == 0 {
+			first := d.code(rowsBatch)
+			if err := d.store(ctx, first); err != nil {
+				return nil, err
+			}
+			*there = codes(first, rowsBatch)
+		}
+		fresh := d.code(s.rows)
+		start := time.Now()
+		err := s.run(ctx, c, (*there)[0], fresh)
+		lasted := time.Since(start)
+		if err != nil {
+			return nil, err
+		}
+		spent += lasted
+		took = append(took, float64(lasted)/float64(time.Microsecond))
+		*there = (*there)[s.uses:]
+	}
+	return took, nil
 }
 
 // code returns the first of n new codes.
@@ -244,7 +261,7 @@ func (d *rowsDatabase) store(ctx context.Context, first int64) error {
 }
 
 // clients opens a client for each variant. The caller calls closeAll, also after an error.
-func (d *rowsDatabase) clients(ctx context.Context, o rowsORM, tx bool) (all []rowsClient, closeAll func(), err error) {
+func (d *rowsDatabase) clients(o rowsORM, tx bool) (all []rowsClient, closeAll func(), err error) {
 	var pools []*sql.DB
 	closeAll = func() {
 		for _, p := range pools {
@@ -259,7 +276,7 @@ func (d *rowsDatabase) clients(ctx context.Context, o rowsORM, tx bool) (all []r
 		pools = append(pools, pool)
 		var cfg *rowsConfig
 		if v != rowsPlain {
-			cfg = &rowsConfig{prefix: "rows_"}
+			cfg = &rowsConfig{}
 		}
 		switch v {
 		case rowsNamed:
@@ -317,18 +334,19 @@ func (e *env) rowsDatabases(ctx context.Context) (all []*rowsDatabase, closeAll 
 		d.next = 1 << 20
 		all = append(all, d)
 	}
-	cfg := e.config.Copy()
-	cfg.RuntimeParams["synchronous_commit"] = "off"
-	simple := cfg.Copy()
+	simple := e.config.Copy()
 	simple.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	add("PostgreSQL", "pgx", stdlib.RegisterConnConfig(cfg), stdlib.RegisterConnConfig(simple), core.Postgres,
+	add("PostgreSQL", "pgx", stdlib.RegisterConnConfig(e.config), stdlib.RegisterConnConfig(simple), core.Postgres,
 		"BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY", "TEXT", "TIMESTAMPTZ")
 	lite, err := openSQLite()
 	if err != nil {
 		return nil, closeAll, err
 	}
 	errs = append(errs, lite.close)
-	dsn := strings.Replace(lite.dsn, "synchronous(FULL)", "synchronous(OFF)", 1)
+	dsn := lite.dsn
+	if !e.durable { // as the servers
+		dsn = strings.Replace(dsn, "synchronous(FULL)", "synchronous(OFF)", 1)
+	}
 	add("SQLite", "sqlite", dsn, dsn, core.SQLite, "INTEGER PRIMARY KEY AUTOINCREMENT", "TEXT", "DATETIME")
 	for _, server := range []struct{ name, dsn string }{{"MariaDB", e.opts.mariadb}, {"MySQL", e.opts.mysql}} {
 		if server.dsn == "" || err != nil {

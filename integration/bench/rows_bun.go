@@ -47,7 +47,7 @@ func openRowsBun(d *rowsDatabase, pool *sql.DB, cfg *rowsConfig, tx bool) (c row
 	}
 	db := bun.NewDB(pool, dialect)
 	if cfg != nil {
-		ob, err := bunoutbox.New(db, bunoutbox.Config{Prefix: cfg.prefix, AutoCreate: true})
+		ob, err := bunoutbox.New(db, bunoutbox.Config{Prefix: rowsPrefix, AutoCreate: true})
 		if err != nil {
 			return c, err
 		}

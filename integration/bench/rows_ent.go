@@ -21,7 +21,7 @@ func openRowsEnt(d *rowsDatabase, pool *sql.DB, cfg *rowsConfig, tx bool) (c row
 	drv := entsql.OpenDB(name[d.dialect], pool)
 	client := ent.NewClient(ent.Driver(drv))
 	if cfg != nil {
-		ob, err := entoutbox.New(drv, entoutbox.Config{Prefix: cfg.prefix, AutoCreate: true})
+		ob, err := entoutbox.New(drv, entoutbox.Config{Prefix: rowsPrefix, AutoCreate: true})
 		if err != nil {
 			return c, err
 		}

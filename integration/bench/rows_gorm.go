@@ -46,7 +46,7 @@ func openRowsGORM(d *rowsDatabase, pool *sql.DB, cfg *rowsConfig, _ bool) (c row
 	db, err := gorm.Open(dialector, &gorm.Config{Logger: logger.Discard})
 	if err == nil && cfg != nil {
 		var ob *gormoutbox.Outbox
-		ob, err = gormoutbox.New(db, gormoutbox.Config{Prefix: cfg.prefix, AutoCreate: true})
+		ob, err = gormoutbox.New(db, gormoutbox.Config{Prefix: rowsPrefix, AutoCreate: true})
 		if err == nil && cfg.on != nil {
 			gormoutbox.On(ob, func(_ core.Op, row *gormRow) []core.Event { return cfg.on(row) })
 		}
@@ -70,7 +70,8 @@ func openRowsGORM(d *rowsDatabase, pool *sql.DB, cfg *rowsConfig, _ bool) (c row
 			return db.WithContext(ctx).Model(&gormRow{ID: id}).Update("amount", amount).Error
 		},
 		update: func(ctx context.Context, from, to, amount int64) error {
-			return db.WithContext(ctx).Model(&gormRow{}).Where("code BETWEEN ? AND ?", from, to).Update("amount", amount).Error
+			return db.WithContext(ctx).Model(&gormRow{}).Where("code BETWEEN ? AND ?", from, to).
+				Update("amount", amount).Error
 		},
 		remove: func(ctx context.Context, id int64) error { return db.WithContext(ctx).Delete(&gormRow{ID: id}).Error },
 	}, err

@@ -25,6 +25,7 @@ PEERS      ?=
 SUITE      ?=
 DATABASE   ?=
 BENCHFLAGS ?=
+DURABLE    ?= 1
 MODEL      ?= small
 BENCH      ?= .
 BENCHTIME  ?= 1s
@@ -124,8 +125,8 @@ docs: ## build the documentation as a site in .site (needs Python 3)
 	@NO_MKDOCS_2_WARNING=1 .tools/docs/bin/mkdocs -q build --strict -f scripts/docs/mkdocs.yml; echo "the site is in .site/index.html"
 
 .PHONY: bench
-bench: ## measure against what people would use instead, on databases that sync every commit, half an hour (BENCHFLAGS=, e.g. -h)
-	@eval "$$(SERVICES_DURABLE=1 scripts/services up postgres mariadb kafka)"; status=0; \
+bench: ## measure against what people would use instead, on databases that sync every commit, half an hour (BENCHFLAGS=, e.g. -h; DURABLE=0)
+	@eval "$$(SERVICES_DURABLE=$(DURABLE) scripts/services up postgres mariadb mysql kafka)"; status=0; \
 	OUTBOX_BENCH_DEBEZIUM="$$(scripts/debezium/fetch)" go run ./integration/bench $(BENCHFLAGS) || status=$$?; \
 	echo "the databases still run durably: SERVICES_DURABLE=0 make services-up speeds tests up again"; \
 	exit $$status

@@ -81,10 +81,12 @@ func stands[Q any, P interface {
 	query
 	Conn(db bun.IConn) P
 }](d *door, q P, op core.Op) {
-	was := *q // the only way to get the connection back
-	d.op, d.was = op, P(&was)
-	d.place = func() { q.Conn(d) }
-	d.remove = func() { *q = was }
+	d.op = op
+	d.place = func() {
+		was := *q // the only way to get the connection back
+		d.was, d.remove = P(&was), func() { *q = was }
+		q.Conn(d)
+	}
 }
 
 // join adds an outbox. It reports whether the statement may cause events.
@@ -118,7 +120,7 @@ func (d *door) ExecContext(ctx context.Context, query string, args ...any) (sql.
 	var res sql.Result
 	err := d.capture(ctx, true, func(c *capture.Capture, s session) (err error) {
 		res, err = c.Exec(ctx, s, query, args)
-		if err == nil && s.Dialect() == core.SQLite { // later, the id would be that of an event
+		if err == nil && d.op == core.OpCreate && s.Dialect() == core.SQLite { // later, it would be that of an event
 			id, ierr := res.LastInsertId()
 			res = inserted{res, id, ierr}
 		}

@@ -18,8 +18,8 @@ func TestBenchRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long: make test-all runs it")
 	}
-	for _, name := range []string{"OUTBOX_TEST_POSTGRES", "OUTBOX_TEST_MARIADB", "OUTBOX_TEST_KAFKA"} {
-		if os.Getenv(name) == "" {
+	for _, server := range []string{"POSTGRES", "MARIADB", "MYSQL", "KAFKA"} {
+		if name := "OUTBOX_TEST_" + server; os.Getenv(name) == "" {
 			t.Fatal(name + " is not set: start the servers with `make services-up` and run the tests with " +
 				"`make test`, or `eval \"$(scripts/services env)\"` first")
 		}
@@ -84,7 +84,7 @@ func TestBenchRun(t *testing.T) {
 		"pgx + ordered event", oursName, nativeName, handName, pipedName, steadyHand, channelName, fastPathName,
 		"PostgreSQL, woken", "MariaDB, woken", "SQLite, polled", "SQLite, ordered",
 		"watermill-sql forwarder, best settings", "River, defaults", pollName, logName, debeziumName,
-		"published to Kafka, ordered",
+		"published to Kafka, ordered", "MySQL", "SQLite, autocommit", "MariaDB, transaction",
 	}
 	for _, name := range names {
 		if !strings.Contains(stdout.String(), "| "+name+" ") {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -141,6 +142,25 @@ func (e *env) onServer(ctx context.Context, statement string) error {
 	defer db.Close()
 	_, err = db.ExecContext(ctx, statement)
 	return err
+}
+
+// onMySQL makes a database on a server of MySQL or MariaDB, until drop is called.
+func (e *env) onMySQL(ctx context.Context, server string) (dsn string, drop func() error, err error) {
+	cfg, err := mysql.ParseDSN(server)
+	if err != nil {
+		return "", nil, err
+	}
+	admin, err := sql.Open("mysql", server)
+	if err == nil {
+		err = execAll(ctx, admin, "CREATE DATABASE "+e.name)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	cfg.DBName = e.name
+	return cfg.FormatDSN(), func() error {
+		return errors.Join(execAll(context.WithoutCancel(ctx), admin, "DROP DATABASE "+e.name), admin.Close())
+	}, nil
 }
 
 // exec runs statements one after the other, each in a transaction of its own.

@@ -34,6 +34,9 @@ type Table struct {
 	Title   string   `json:"title"`
 	Columns []string `json:"columns"`
 	Rows    []*Row   `json:"rows"`
+
+	// Before are the suffixes of the ratios that stand in the cell of a column before its own.
+	Before []string `json:"before,omitempty"`
 }
 
 // Row is one competitor: its figures in each round, and their medians.
@@ -198,11 +201,7 @@ func (s *Section) markdown() string {
 		for _, r := range t.Rows {
 			line := []string{r.Name}
 			for _, c := range t.Columns {
-				text := "–"
-				if v, ok := r.Medians[c]; ok {
-					text = show(c, v)
-				}
-				line = append(line, text)
+				line = append(line, t.cell(r, c))
 			}
 			lines = append(lines, line)
 		}
@@ -233,6 +232,22 @@ func (s *Section) markdown() string {
 		}
 	}
 	return b.String()
+}
+
+// cell returns the figures of a column.
+func (t *Table) cell(r *Row, column string) string {
+	v, ok := r.Medians[column]
+	switch {
+	case !ok:
+		return "–"
+	case t.Before == nil:
+		return show(column, v)
+	}
+	var all []string
+	for _, suffix := range t.Before {
+		all = append(all, fmt.Sprintf("%.2f", r.Medians[column+suffix]))
+	}
+	return strings.Join(append(all, fmt.Sprintf("%.2f", v)), " ")
 }
 
 // line says when and where the figures were measured.

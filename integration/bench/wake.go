@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
@@ -39,24 +37,13 @@ func runWake(ctx context.Context, e *env) (err error) {
 		"SQLite", "sqlite", lite.dsn, core.SQLite, "id INTEGER PRIMARY KEY, customer TEXT, amount INTEGER",
 	}}
 	if e.opts.mariadb != "" {
-		cfg, err := mysql.ParseDSN(e.opts.mariadb)
+		dsn, drop, err := e.onMySQL(ctx, e.opts.mariadb)
 		if err != nil {
 			return err
 		}
-		cfg.DBName = e.name
-		admin, err := sql.Open("mysql", e.opts.mariadb)
-		if err != nil {
-			return err
-		}
-		defer admin.Close()
-		if err := execAll(ctx, admin, "CREATE DATABASE "+e.name); err != nil {
-			return err
-		}
-		defer func() {
-			err = errors.Join(err, execAll(context.WithoutCancel(ctx), admin, "DROP DATABASE "+e.name))
-		}()
+		defer func() { err = errors.Join(err, drop()) }()
 		all = append(all, wakeDatabase{
-			"MariaDB", "mysql", cfg.FormatDSN(), core.MySQL,
+			"MariaDB", "mysql", dsn, core.MySQL,
 			"id BIGINT AUTO_INCREMENT PRIMARY KEY, customer VARCHAR(99), amount BIGINT",
 		})
 	}

@@ -201,11 +201,11 @@ func (c *Capture) removed(res sql.Result, found *Answer) error {
 }
 
 // in returns the condition that the key is one of these. Beyond some number of keys, integers stand
-// in the text.
+// in the text, and where the ORM writes values into its texts: nothing is prepared then.
 func (c *Capture) in(keys [][]any) (text string, args []any) {
 	var b strings.Builder
 	b.WriteString(tuple(c.keyColumns()) + " IN (")
-	inline := len(keys) > partOfKeys
+	inline := len(keys) > partOfKeys || c.params == 0
 	for i, key := range keys {
 		if i > 0 {
 			b.WriteByte(',')
@@ -277,6 +277,9 @@ func (c *Capture) readKeys(
 	ctx context.Context, s Session, table string, columns []string, args []any, keys [][]any, lock bool,
 ) (*Answer, error) {
 	in, inArgs := c.in(keys)
+	if len(args)+len(inArgs) == 0 && c.params > 0 { // else the answer is text, in which a FLOAT is rounded
+		in, inArgs = in+" AND 0 = ?", []any{0}
+	}
 	query := func(hint string) string {
 		q := "SELECT " + strings.Join(columns, ", ") + " FROM " + table + hint + " WHERE " + in
 		if lock {

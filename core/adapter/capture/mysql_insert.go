@@ -427,8 +427,14 @@ func (c *Capture) sendInsert(ctx context.Context, s Session, text string, args [
 	return res, nil
 }
 
+// lastID is the key that the database has generated for one row, or that an upsert has noted.
+const lastID = Literal("LAST_INSERT_ID()")
+
 // generated fills in the keys that the database has generated for one statement.
 func (c *Capture) generated(ctx context.Context, s Session, keys [][]any) ([][]any, error) {
+	if len(keys) == 1 { // nothing is to be counted
+		return [][]any{c.counted(0, lastID)}, nil
+	}
 	first, step, err := lastInsertID(ctx, s)
 	if err != nil {
 		return nil, err
@@ -444,7 +450,7 @@ func (c *Capture) generated(ctx context.Context, s Session, keys [][]any) ([][]a
 }
 
 // counted is the key of a row of VALUES with a generated id.
-func (c *Capture) counted(row int, id uint64) []any {
+func (c *Capture) counted(row int, id any) []any {
 	key := []any{id}
 	if c.rest != nil {
 		key = append(key, c.rest[row]...)
@@ -564,17 +570,17 @@ func (c *Capture) upsertedOne(ctx context.Context, s Session, in insert, key []a
 		return nil, err
 	}
 	out := upserted{Result: res, noted: strings.Contains(in.sets[bare(k)].text, "LAST_INSERT_ID")}
-	var last uint64
-	if c.st.DoNothing || c.st.Counted {
+	if c.st.DoNothing {
+		var last uint64
 		last, _, err = lastInsertID(ctx, s)
-	}
-	if err == nil && c.st.DoNothing && (mark != 0 && last == mark || mark == 0 && last >= foundRow) {
-		c.release()
-		c.sent = false // the row was there
-		return out, nil
+		if err == nil && (mark != 0 && last == mark || mark == 0 && last >= foundRow) {
+			c.release()
+			c.sent = false // the row was there
+			return out, nil
+		}
 	}
 	if err == nil {
-		err = c.nameUpserted(ctx, s, in, key, last)
+		err = c.nameUpserted(ctx, s, in, key)
 	}
 	if err != nil {
 		c.refuse(err)
@@ -584,13 +590,13 @@ func (c *Capture) upsertedOne(ctx context.Context, s Session, in insert, key []a
 
 // nameUpserted names the row of an upsert of one row: the row with its own key, else the row with
 // the generated or noted id, else the row that another unique key has found.
-func (c *Capture) nameUpserted(ctx context.Context, s Session, in insert, key []any, last uint64) error {
+func (c *Capture) nameUpserted(ctx context.Context, s Session, in insert, key []any) error {
 	look := func(key []any) error {
 		return c.readBack(ctx, s, in.table, [][]any{key}, !c.st.DoNothing)
 	}
 	own := key
 	if own == nil {
-		own = c.counted(0, last)
+		own = c.counted(0, lastID)
 	}
 	if c.given() == 1 {
 		c.st.Models[0].Keys = append(c.st.Models[0].Keys, own)
@@ -599,7 +605,7 @@ func (c *Capture) nameUpserted(ctx context.Context, s Session, in insert, key []
 		return err
 	}
 	if c.st.Counted && key != nil {
-		if err := look(c.counted(0, last)); err != nil || len(c.rows) > 0 {
+		if err := look(c.counted(0, lastID)); err != nil || len(c.rows) > 0 {
 			return err
 		}
 	}

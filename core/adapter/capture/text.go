@@ -37,6 +37,7 @@ var errText = errors.New("outbox: the text of the statement cannot be read")
 // tokens splits a text. Comments are left out.
 func tokens(d core.Dialect, text string) (all []token, err error) {
 	depth, params := 0, 0
+	all = make([]token, 0, len(text)/4)
 	for i := 0; i < len(text); {
 		c, from := text[i], i
 		t := token{kind: symbol, at: i, depth: depth, argument: params}

@@ -21,6 +21,18 @@ func (f OrderFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.OrderMutation", m)
 }
 
+// The RowFunc type is an adapter to allow the use of ordinary
+// function as Row mutator.
+type RowFunc func(context.Context, *ent.RowMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f RowFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.RowMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.RowMutation", m)
+}
+
 // The SecondRowFunc type is an adapter to allow the use of ordinary
 // function as SecondRow mutator.
 type SecondRowFunc func(context.Context, *ent.SecondRowMutation) (ent.Value, error)

@@ -2,8 +2,10 @@ package entoutbox
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 	"github.com/ormoutbox/ormoutbox/core/adapter/capture"
 )
@@ -19,10 +22,8 @@ import (
 // copies. Clients can have tables of their own, in other schemas.
 type client struct {
 	of       identity
-	driver   *driver
 	outboxes []*Outbox
 	tables   map[string]*entity // by name, without quotes
-	bare     map[string]*entity // by name without the schema; nil: several tables have it
 }
 
 // entity is a type of a client, with its table.
@@ -35,60 +36,47 @@ type entity struct {
 	id      []int         // the field of the id; nil: the type has none
 }
 
-func newClient(of identity, d *driver, tables map[string]*entity) *client {
-	c := &client{of: of, driver: d, tables: tables, bare: map[string]*entity{}}
-	for name, e := range tables {
-		name = name[strings.LastIndexByte(name, '.')+1:]
-		if _, again := c.bare[name]; again {
-			e = nil
-		}
-		c.bare[name] = e
-	}
-	return c
-}
-
 // errTextRead ends a query of which only the text is needed.
 var errTextRead = errors.New("outbox: the text has been read")
-
-// reader is a driver that keeps the text of a query.
-type reader struct {
-	dialect.Driver
-	text string
-}
-
-func (r *reader) Query(_ context.Context, query string, _, _ any) error {
-	r.text = query
-	return errTextRead
-}
 
 // readEntities finds out which table and which columns each type of a client has. Nothing in the
 // generated code says so, but the query for all its entities does.
 func readEntities(ctx context.Context, c reflect.Value, drv dialect.Driver) map[string]*entity {
 	tables := map[string]*entity{}
 	for i := range c.Elem().NumField() {
-		f := c.Elem().Type().Field(i)
-		if !f.IsExported() {
+		f, typed := c.Elem().Type().Field(i), c.Elem().Field(i)
+		if !f.IsExported() || entityOf(typed) == nil {
 			continue
 		}
-		typed := c.Elem().Field(i)
-		t := entityOf(typed)
-		if t == nil {
-			continue
-		}
-		r := &reader{Driver: drv}
-		if _, err := all(ctx, typed, r); !errors.Is(err, errTextRead) {
+		e := &entity{name: f.Name, goType: entityOf(typed), typed: typed}
+		text := ""
+		if _, err := all(ctx, typed, &reader{drv, func(query string) (*sql.Rows, error) {
+			text = query
+			return nil, errTextRead
+		}}); !errors.Is(err, errTextRead) || !e.read(text) {
 			continue // it cannot be used at all: a policy is missing
 		}
-		e := &entity{name: f.Name, goType: t, typed: typed}
-		if !e.read(r.text) {
-			continue
-		}
-		if id, ok := t.FieldByName("ID"); ok {
+		if id, ok := e.goType.FieldByName("ID"); ok {
 			e.id = id.Index
 		}
 		tables[unquote(e.table)] = e
 	}
-	return tables
+	return withBare(tables)
+}
+
+// withBare adds the names without the schema, unless several tables have one: Ent leaves the schema
+// out of the statements that clear edges.
+func withBare(tables map[string]*entity) map[string]*entity {
+	all := map[string]*entity{}
+	for name, e := range tables {
+		name = name[strings.LastIndexByte(name, '.')+1:]
+		if _, again := all[name]; again {
+			e = nil
+		}
+		all[name] = e
+	}
+	maps.Copy(all, tables)
+	return all
 }
 
 // read takes table and columns out of SELECT "t"."id", "t"."name" FROM "t".
@@ -106,24 +94,15 @@ func (e *entity) read(text string) bool {
 
 var unquote = strings.NewReplacer(`"`, "", "`", "").Replace
 
-// keys is how many columns the key has: one or none. Ent does not say which fields are the key of a
-// type without an id.
-func (e *entity) keys() int {
-	if e.id == nil {
-		return 0
-	}
-	return 1
-}
-
 // quoted returns the columns as RETURNING needs them.
 func (e *entity) quoted(drv *driver) []string {
+	quote := "`"
+	if drv.dialect == core.Postgres {
+		quote = `"`
+	}
 	all := make([]string, len(e.columns))
 	for i, c := range e.columns {
-		if drv.Dialect() == dialect.Postgres {
-			all[i] = e.table[strings.LastIndexByte(e.table, '.')+1:] + `."` + c + `"`
-		} else {
-			all[i] = "`" + c + "`"
-		}
+		all[i] = quote + c + quote
 	}
 	return all
 }
@@ -156,7 +135,7 @@ func (e *entity) entities(
 	ctx context.Context, d *driver, rows *capture.Answer, drv dialect.Driver,
 ) ([]reflect.Value, error) {
 	rows.Columns = e.columns
-	found, err := all(ctx, e.typed, &replayer{Driver: d, rows: rows})
+	found, err := all(ctx, e.typed, &reader{d, func(string) (*sql.Rows, error) { return replay(rows) }})
 	if err != nil {
 		return nil, err
 	}
@@ -172,71 +151,62 @@ func (e *entity) entities(
 
 // learn makes the driver of a mutation know its client and the outbox of its hook. It is an error
 // if that driver is not one of this package.
-func (o *Outbox) learn(ctx context.Context, m ent.Mutation) (*client, error) {
+func (o *Outbox) learn(ctx context.Context, m ent.Mutation) (identity, *driver, error) {
 	id, ok := identityOf(m)
 	if !ok {
-		return nil, fmt.Errorf("outbox: %T was generated by a version of Ent that is not known", m)
+		return id, nil, fmt.Errorf("outbox: %T was generated by a version of Ent that is not known", m)
 	}
-	if c, ok := o.clients.Load(id); ok {
-		return c.(*client), nil
+	if d, ok := o.clients.Load(id); ok {
+		return id, d.(*driver), nil
 	}
 	drv, ok := driverOfCode(reflect.ValueOf(m))
 	if !ok {
-		return nil, errNotWrapped
+		return id, nil, errNotWrapped
 	}
-	d, err := driverBelow(ctx, drv)
-	if err != nil {
-		return nil, err
-	}
-	c, err := d.learn(ctx, id, m, o)
+	p, err := ask(ctx, func(ctx context.Context) error { return drv.Exec(ctx, probeText, []any{}, nil) })
 	if err == nil {
-		o.clients.Store(id, c)
+		err = p.driver.learn(ctx, id, m, o)
 	}
-	return c, err
+	if err == nil {
+		o.clients.Store(id, p.driver)
+	}
+	return id, p.driver, err
 }
 
 // learn adds the client of a mutation to those of the driver, and an outbox to those of the client.
-func (d *driver) learn(ctx context.Context, id identity, m ent.Mutation, ob *Outbox) (*client, error) {
+func (d *driver) learn(ctx context.Context, id identity, m ent.Mutation, ob *Outbox) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var clients []*client
-	if known := d.clients.Load(); known != nil {
-		clients = slices.Clone(*known)
-	}
-	i := slices.IndexFunc(clients, func(c *client) bool { return c.of == id })
+	clients := slices.Clone(d.known())
+	i := slices.IndexFunc(clients, func(c client) bool { return c.of == id })
 	if i < 0 {
 		generated, ok := clientOf(m)
 		if !ok {
-			return nil, fmt.Errorf("outbox: %T has no client: it was generated by a version of Ent that is not known",
-				m)
+			return fmt.Errorf("outbox: %T has no client: it was generated by a version of Ent that is not known", m)
 		}
-		i, clients = len(clients), append(clients, newClient(id, d, readEntities(ctx, generated, d)))
+		i, clients = len(clients), append(clients, client{of: id, tables: readEntities(ctx, generated, d)})
 	}
-	c := *clients[i]
-	if !slices.Contains(c.outboxes, ob) {
-		c.outboxes = append(slices.Clone(c.outboxes), ob)
+	if !slices.Contains(clients[i].outboxes, ob) {
+		clients[i].outboxes = append(slices.Clip(clients[i].outboxes), ob)
 	}
-	clients[i] = &c
 	d.clients.Store(&clients)
-	return &c, nil
+	return nil
 }
 
-// find returns a type by the name of its table. of is the client to look in first, or nil. Ent leaves
-// the schema out of the statements that clear edges.
-func (d *driver) find(table string, of *identity) (c *client, e *entity) {
-	known := d.clients.Load()
-	if known == nil {
-		return nil, nil
+// known returns the clients with a hook of an outbox.
+func (d *driver) known() []client {
+	if known := d.clients.Load(); known != nil {
+		return *known
 	}
-	for _, one := range *known {
-		found := one.tables[table]
-		if found == nil && !strings.Contains(table, ".") {
-			found = one.bare[table]
+	return nil
+}
+
+// find returns a type by the name of its table, that of the client of a call if there is one.
+func (d *driver) find(table string, by *call) (c client, e *entity) {
+	for _, one := range d.known() {
+		if found := one.tables[table]; found != nil && (e == nil || by != nil && one.of == by.of) {
+			c, e = one, found
 		}
-		if found == nil || e != nil && (of == nil || one.of != *of) {
-			continue
-		}
-		c, e = one, found
 	}
 	return c, e
 }

@@ -31,29 +31,29 @@ func TestEntityRead(t *testing.T) {
 // A table without its schema is found if there is only one of that name.
 func TestDriverFind(t *testing.T) {
 	a, b, c := &entity{name: "A"}, &entity{name: "B"}, &entity{name: "C"}
-	one := newClient(identity{hooks: 1}, nil, map[string]*entity{"s.a": a, "s.b": b, "r.b": c})
-	two := newClient(identity{hooks: 2}, nil, map[string]*entity{"a": c})
+	one := client{of: identity{hooks: 1}, tables: withBare(map[string]*entity{"s.a": a, "s.b": b, "r.b": c, "q.b": a})}
+	two := client{of: identity{hooks: 2}, tables: withBare(map[string]*entity{"a": c, "r.a": b})}
 	d := &driver{}
-	if cl, e := d.find("a", nil); cl != nil || e != nil {
+	if _, e := d.find("a", nil); e != nil {
 		t.Error("a type without clients")
 	}
-	d.clients.Store(&[]*client{one, two})
+	d.clients.Store(&[]client{one, two})
 	for _, want := range []struct {
 		table string
-		of    *identity
-		c     *client
+		by    *call
+		c     client
 		e     *entity
 	}{
 		{"s.a", nil, one, a},
 		{"a", nil, one, a},
-		{"a", &two.of, two, c},
-		{"a", &one.of, one, a},
-		{"b", nil, nil, nil},
+		{"a", &call{of: two.of}, two, c},
+		{"a", &call{of: one.of}, one, a},
+		{"b", nil, client{}, nil},
 		{"s.b", nil, one, b},
-		{"r.b", &two.of, one, c},
-		{"x", nil, nil, nil},
+		{"r.b", &call{of: two.of}, one, c},
+		{"x", nil, client{}, nil},
 	} {
-		if cl, e := d.find(want.table, want.of); cl != want.c || e != want.e {
+		if cl, e := d.find(want.table, want.by); cl.of != want.c.of || e != want.e {
 			t.Errorf("%s: %v, %v", want.table, cl, e)
 		}
 	}
@@ -82,7 +82,7 @@ func ofID[T any](id T) (*entity, reflect.Value) {
 func TestEntityKey(t *testing.T) {
 	check := func(e *entity, model reflect.Value, want string, counted bool) {
 		t.Helper()
-		if got, err := e.key(model); got != want || err != nil || e.counted() != counted || e.keys() != 1 {
+		if got, err := e.key(model); got != want || err != nil || e.counted() != counted {
 			t.Errorf("%q, %v, counted %v, want %q", got, err, e.counted(), want)
 		}
 	}
@@ -110,31 +110,31 @@ func TestEntityKey(t *testing.T) {
 	}
 }
 
-// Generated mutations return the id in the type of the schema.
+// Generated mutations keep the id in the type of the schema.
 type (
-	intMutation  struct{ ent.Mutation }
-	textMutation struct{ ent.Mutation }
+	intMutation struct {
+		ent.Mutation
+		id *int
+	}
 	edgeMutation struct{ ent.Mutation }
 )
 
-func (*intMutation) ID() (int, bool)     { return 12, true }
-func (*textMutation) ID() (string, bool) { return "", false }
-
-func TestRawID(t *testing.T) {
-	if id, ok := rawID(&intMutation{}); !ok || id.Interface() != 12 {
-		t.Errorf("%v, %v", id, ok)
+func TestIDOf(t *testing.T) {
+	twelve := 12
+	if id := idOf(&intMutation{id: &twelve}); !id.IsValid() || id.Interface() != 12 {
+		t.Errorf("the id is %v", id)
 	}
-	if _, ok := rawID(&textMutation{}); ok {
+	if idOf(&intMutation{}).IsValid() {
 		t.Error("an id that is not known was found")
 	}
-	if _, ok := rawID(&edgeMutation{}); ok {
+	if idOf(&edgeMutation{}).IsValid() {
 		t.Error("an edge has an id")
 	}
 }
 
 func TestVarsOf(t *testing.T) {
 	ctx := entsql.WithVar(entsql.WithIntVar(entsql.WithVar(context.Background(), "a", "1"), "b.c", 2), "a", "3")
-	if got := varsOf(ctx); !reflect.DeepEqual(got, []string{"a", "b.c"}) {
+	if got := varsOf(ctx); !reflect.DeepEqual(got, []string{"a", "b.c", "a"}) {
 		t.Errorf("the variables are %q", got)
 	}
 	if got := varsOf(context.Background()); got != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"entgo.io/ent"
 
@@ -29,7 +30,8 @@ type Mapper struct {
 // fn runs within the transaction, right after the statement, so m does not have the id of a new
 // entity yet: v has it. Each entity of a bulk comes with its own mutation. OpOf(ctx) tells creates,
 // updates, deletes and upserts apart. m.Client() reads in the same transaction with ctx. An error
-// of fn becomes the error of the mutation; roll the transaction back then.
+// of fn becomes the error of the mutation; roll the transaction back then. Other hooks must pass
+// their context on to the next one.
 //
 // If the type is the interface ent.Mutation, fn gets the mutations of all types. Rows of other
 // types that a mutation changes because of an edge have no mutation: On sees them.
@@ -95,42 +97,46 @@ type hook struct {
 }
 
 func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (ent.Value, error) {
-	if callOf(ctx).repeats(h, m) {
+	c := callOf(ctx)
+	if c == nil || c.mutation != m {
+		c = newCall(ctx, m)
+		ctx = context.WithValue(ctx, callKey{}, c)
+	}
+	if slices.Contains(c.by, h) {
 		return next.Mutate(ctx, m) // a hook changed its kind, as soft deletes do
 	}
-	cl, err := h.ob.learn(ctx, m)
-	if err != nil {
+	var err error
+	if c.of, c.driver, err = h.ob.learn(ctx, m); err != nil {
 		return nil, adapter.CausesEvents(opOf(m), m.Type(), err)
 	}
-	c := newCall(ctx, h, cl, m)
-	ctx = context.WithValue(ctx, callKey{}, c)
-	if len(c.mappers) == 0 {
+	c.by = append(c.by, h)
+	if c.open || len(c.mappers(h.ob)) == 0 {
 		return next.Mutate(ctx, m)
 	}
-	cl.driver.open(c)
-	closed := false
+	c.driver.enter(c)
+	left := false
 	defer func() {
-		if !closed {
-			cl.driver.close(c)
+		if !left {
+			c.driver.leave(c)
 		}
 	}()
 	v, err := next.Mutate(ctx, m)
-	closed = true
-	if lost := cl.driver.close(c); lost && err == nil {
-		return nil, h.lost(ctx, c)
+	left = true
+	if lost := c.driver.leave(c); lost && err == nil {
+		return nil, c.lost(ctx)
 	}
 	return v, err
 }
 
-// lost is the error of a mutation whose statement was sent on another goroutine with another
-// context. In a transaction, COMMIT is refused.
-func (h *hook) lost(ctx context.Context, c *call) error {
+// lost is the error of a mutation whose statement was sent with another context. In a transaction,
+// COMMIT is refused.
+func (c *call) lost(ctx context.Context) error {
 	err := fmt.Errorf("%w: %s of %s was executed without its context, so that its events are not known: "+
 		"a hook did not pass its context on", core.ErrNoAggregateID, c.op, c.mutation.Type())
-	if conn, ok := c.mutation.(Conn); ok {
-		if t, terr := find(ctx, conn); terr == nil {
-			t.followed.RefuseCommit(err)
-		}
+	if p, _ := ask(ctx, func(ctx context.Context) error {
+		return c.below.Exec(ctx, probeText, []any{}, nil)
+	}); p.tx != nil {
+		p.tx.followed.RefuseCommit(err)
 	}
 	return err
 }

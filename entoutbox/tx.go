@@ -4,13 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/adapter/capture"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
@@ -26,92 +26,52 @@ type tx struct {
 	ended atomic.Bool // Commit or Rollback was called
 }
 
-// follow sets the tracked transaction after it has begun.
-func (t *tx) follow(followed *sqltx.Tx) {
-	t.followed, t.core = followed, followed
-	if _, ok := followed.Conn().(foreign); ok {
-		t.core = struct{ core.Tx }{followed} // it does not have all methods of *sqltx.Tx
-	}
-}
-
 // Exec implements dialect.Tx.
 func (t *tx) Exec(ctx context.Context, query string, args, v any) error {
-	if t.driver.answer(ctx, query, t) {
-		return nil
-	}
-	s, argv, err := t.driver.statementOf(ctx, query, args)
-	if err != nil {
-		return err
-	}
-	if s != nil {
-		return t.exec(ctx, s, query, argv, v)
-	}
-	return t.send(ctx, query, args, v)
-}
-
-// send executes a statement as it is.
-func (t *tx) send(ctx context.Context, query string, args, v any) error {
-	if err := t.followed.Before(ctx, query); err != nil {
-		return err
-	}
-	err := t.Tx.Exec(ctx, query, args, v)
-	t.followed.Observe(query, nil, err)
-	return err
+	return t.driver.run(ctx, t, query, args, v)
 }
 
 // Query implements dialect.Tx.
 func (t *tx) Query(ctx context.Context, query string, args, v any) error {
-	s, argv, err := t.driver.statementOf(ctx, query, args)
-	if err != nil {
-		return err
-	}
-	if s != nil {
-		return t.query(ctx, s, query, argv, v)
-	}
-	if err := t.followed.Before(ctx, query); err != nil {
-		return err
-	}
-	err = t.Tx.Query(ctx, query, args, v)
-	var rows *sql.Rows
-	if r, ok := v.(*entsql.Rows); ok && err == nil {
-		if rows, ok = r.ColumnScanner.(*sql.Rows); !ok {
-			t.followed.Unseen() // an error during the reading of these rows is not seen
+	return t.driver.run(ctx, t, query, args, v)
+}
+
+// send executes a statement as it is.
+func (t *tx) send(ctx context.Context, query string, args, v any) error {
+	_, err := seen(ctx, t, query, func() (rows *sql.Rows, err error) {
+		err = execOrQuery(ctx, t.Tx, query, args, v)
+		if r, ok := v.(*entsql.Rows); ok && err == nil {
+			if rows, ok = r.ColumnScanner.(*sql.Rows); !ok {
+				t.followed.Unseen() // an error during the reading of these rows is not seen
+			}
 		}
-	}
-	t.followed.Observe(query, rows, err)
+		return rows, err
+	})
 	return err
 }
 
-// ExecContext runs a statement of the application. It also answers a probe, which asks for the
-// transaction.
+// seen shows a statement to the tracked transaction.
+func seen[T any](ctx context.Context, t *tx, query string, run func() (T, error)) (none T, _ error) {
+	if err := t.followed.Before(ctx, query); err != nil {
+		return none, err
+	}
+	result, err := run()
+	rows, _ := any(result).(*sql.Rows)
+	t.followed.Observe(query, rows, err)
+	return result, err
+}
+
+// ExecContext runs a statement of the application.
 func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if t.driver.answer(ctx, query, t) {
+	if t.driver.probed(ctx, asks, t) != nil {
 		return driverResult{}, nil
 	}
-	e, ok := t.Tx.(executor)
-	if !ok {
-		return nil, errNoExec
-	}
-	if err := t.followed.Before(ctx, query); err != nil {
-		return nil, err
-	}
-	res, err := e.ExecContext(ctx, query, args...)
-	t.followed.Observe(query, nil, err)
-	return res, err
+	return seen(ctx, t, query, func() (sql.Result, error) { return execContext(ctx, t.Tx, query, args) })
 }
 
 // QueryContext is ExecContext for statements that return rows.
 func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	q, ok := t.Tx.(querier)
-	if !ok {
-		return nil, errNoQuery
-	}
-	if err := t.followed.Before(ctx, query); err != nil {
-		return nil, err
-	}
-	rows, err := q.QueryContext(ctx, query, args...)
-	t.followed.Observe(query, rows, err)
-	return rows, err
+	return seen(ctx, t, query, func() (*sql.Rows, error) { return queryContext(ctx, t.Tx, query, args) })
 }
 
 // Commit commits, unless an event could not be written: then it rolls back.
@@ -155,40 +115,27 @@ func (c conn) Rollback() error { return c.end.Rollback() }
 // foreign is a transaction of a driver that is not part of Ent.
 type foreign struct{ dialect.Tx }
 
-func (f foreign) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	var res entsql.Result
-	if args == nil {
-		args = []any{}
-	}
-	if err := f.Exec(ctx, query, args, &res); err != nil {
-		return nil, err
-	}
-	return res, nil
+func (f foreign) ExecContext(ctx context.Context, query string, args ...any) (res sql.Result, err error) {
+	err = f.Exec(ctx, query, notNil(args), &res)
+	return res, err
 }
 
 func (f foreign) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if q, ok := f.Tx.(querier); ok {
-		return q.QueryContext(ctx, query, args...)
-	}
 	var rows entsql.Rows
-	if args == nil {
-		args = []any{}
-	}
-	if err := f.Query(ctx, query, args, &rows); err != nil {
+	if err := f.Query(ctx, query, notNil(args), &rows); err != nil {
 		return nil, err
 	}
-	r, ok := rows.ColumnScanner.(*sql.Rows)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("outbox: the transaction %T returned rows of type %T", f.Tx,
-			rows.ColumnScanner), rows.Close())
+	a, err := capture.ReadAll(rows)
+	if err != nil {
+		return nil, err
 	}
-	return r, nil
+	return replay(a)
 }
-
-var errForeign = errors.New("outbox: the driver of Ent does not offer this")
 
 // QueryRowContext is never called, because a transaction on a foreign is never passed out as a
 // *sqltx.Tx.
 func (f foreign) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
 
-func (f foreign) PrepareContext(context.Context, string) (*sql.Stmt, error) { return nil, errForeign }
+func (f foreign) PrepareContext(context.Context, string) (*sql.Stmt, error) {
+	return nil, errors.New("outbox: the driver of Ent does not offer this")
+}

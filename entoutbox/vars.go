@@ -15,35 +15,25 @@ import (
 func (t *tx) resetVars(ctx context.Context) error {
 	var errs []error
 	for _, name := range varsOf(ctx) {
-		query := ""
 		switch t.driver.dialect {
 		case core.Postgres:
-			query = "RESET " + name
+			errs = append(errs, t.send(context.Background(), "RESET "+name, []any{}, nil))
 		case core.MySQL:
-			query = "SET " + name + " = NULL"
-		default:
-			continue
+			errs = append(errs, t.send(context.Background(), "SET "+name+" = NULL", []any{}, nil))
+		case core.SQLite:
 		}
-		errs = append(errs, t.send(context.Background(), query, []any{}, nil))
 	}
 	return errors.Join(errs...)
 }
 
 // varsOf returns the names of the variables that a context carries.
 func varsOf(ctx context.Context) (names []string) {
-	if varsKey == nil {
-		return nil
-	}
 	vars := reflect.ValueOf(ctx.Value(varsKey))
 	if vars.Kind() != reflect.Struct || vars.NumField() == 0 || vars.Field(0).Kind() != reflect.Slice {
 		return nil
 	}
-	seen := map[string]bool{}
 	for i := range vars.Field(0).Len() {
-		if name := vars.Field(0).Index(i).Field(0).String(); !seen[name] {
-			seen[name] = true
-			names = append(names, name)
-		}
+		names = append(names, vars.Field(0).Index(i).Field(0).String())
 	}
 	return names
 }
@@ -62,5 +52,5 @@ type spyingContext struct {
 
 func (c spyingContext) Value(key any) any {
 	*c.key = key
-	return c.Context.Value(key)
+	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 
-	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 	"github.com/ormoutbox/ormoutbox/core/adapter/capture"
 )
@@ -32,7 +31,7 @@ type entity struct {
 	table   string // as Ent writes it
 	goType  reflect.Type
 	typed   reflect.Value // client.Order
-	columns []string      // that of the id first, without quotes
+	columns []string      // that of the id first, as Ent writes them
 	id      []int         // the field of the id; nil: the type has none
 }
 
@@ -86,26 +85,13 @@ func (e *entity) read(text string) bool {
 		return false
 	}
 	for column := range strings.SplitSeq(list, ", ") {
-		e.columns = append(e.columns, unquote(column[strings.LastIndexByte(column, '.')+1:]))
+		e.columns = append(e.columns, column[strings.LastIndexByte(column, '.')+1:])
 	}
 	e.table, _, _ = strings.Cut(table, " ")
 	return true
 }
 
 var unquote = strings.NewReplacer(`"`, "", "`", "").Replace
-
-// quoted returns the columns as RETURNING needs them.
-func (e *entity) quoted(drv *driver) []string {
-	quote := "`"
-	if drv.dialect == core.Postgres {
-		quote = `"`
-	}
-	all := make([]string, len(e.columns))
-	for i, c := range e.columns {
-		all[i] = quote + c + quote
-	}
-	return all
-}
 
 // counted reports whether the database counts the ids.
 func (e *entity) counted() bool {
@@ -134,7 +120,10 @@ func (e *entity) key(model reflect.Value) (string, error) {
 func (e *entity) entities(
 	ctx context.Context, d *driver, rows *capture.Answer, drv dialect.Driver,
 ) ([]reflect.Value, error) {
-	rows.Columns = e.columns
+	rows.Columns = nil
+	for _, column := range e.columns {
+		rows.Columns = append(rows.Columns, unquote(column))
+	}
 	found, err := all(ctx, e.typed, &reader{d, func(string) (*sql.Rows, error) { return replay(rows) }})
 	if err != nil {
 		return nil, err
@@ -163,7 +152,7 @@ func (o *Outbox) learn(ctx context.Context, m ent.Mutation) (identity, *driver, 
 	if !ok {
 		return id, nil, errNotWrapped
 	}
-	p, err := ask(ctx, func(ctx context.Context) error { return drv.Exec(ctx, probeText, []any{}, nil) })
+	p, err := below(ctx, drv)
 	if err == nil {
 		err = p.driver.learn(ctx, id, m, o)
 	}

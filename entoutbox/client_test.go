@@ -14,9 +14,9 @@ import (
 
 func TestEntityRead(t *testing.T) {
 	for text, want := range map[string]entity{
-		`SELECT "t"."id", "t"."name" FROM "t"`:              {table: `"t"`, columns: []string{"id", "name"}},
-		"SELECT `t`.`oid` FROM `t`":                         {table: "`t`", columns: []string{"oid"}},
-		`SELECT "s"."t"."id", "s"."t"."order" FROM "s"."t"`: {table: `"s"."t"`, columns: []string{"id", "order"}},
+		`SELECT "t"."id", "t"."name" FROM "t"`:              {table: `"t"`, columns: []string{`"id"`, `"name"`}},
+		"SELECT `t`.`oid` FROM `t`":                         {table: "`t`", columns: []string{"`oid`"}},
+		`SELECT "s"."t"."id", "s"."t"."order" FROM "s"."t"`: {table: `"s"."t"`, columns: []string{`"id"`, `"order"`}},
 	} {
 		var e entity
 		if !e.read(text) || !reflect.DeepEqual(e, want) {

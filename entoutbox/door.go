@@ -3,6 +3,7 @@ package entoutbox
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"sync/atomic"
 
@@ -13,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// run executes a statement that causes events, and writes them.
-func (t *tx) run(ctx context.Context, s *statement, query string, args []any, v any) error {
+// capture executes a statement that causes events, and writes them.
+func (t *tx) capture(ctx context.Context, s *statement, query string, args []any, v any) error {
 	if err := s.check(ctx, t); err != nil {
 		return err
 	}
@@ -68,8 +69,8 @@ type session struct{ *tx }
 
 // Send implements capture.Session.
 func (s session) Send(ctx context.Context, text string, args []any) (res sql.Result, err error) {
-	res = driverResult{}
-	err = s.send(ctx, text, notNil(args), &res)
+	res = sqldriver.ResultNoRows // unless the driver says more
+	err = s.driver.send(ctx, s.tx, text, notNil(args), &res)
 	return res, err
 }
 
@@ -139,7 +140,7 @@ var savepoints atomic.Int64
 // nest sets a savepoint.
 func (t *tx) nest(ctx context.Context) (dialect.Tx, error) {
 	n := &nestedTx{tx: t, name: fmt.Sprintf("outbox_on_%d", savepoints.Add(1))}
-	return n, t.send(ctx, "SAVEPOINT "+n.name, []any{}, nil)
+	return n, t.driver.send(ctx, t, "SAVEPOINT "+n.name, []any{}, nil)
 }
 
 // Commit releases the savepoint.
@@ -152,7 +153,7 @@ func (n *nestedTx) end(how string) error {
 	if n.done.Swap(true) {
 		return sql.ErrTxDone
 	}
-	return n.send(context.Background(), how+n.name, []any{}, nil)
+	return n.driver.send(context.Background(), n.tx, how+n.name, []any{}, nil)
 }
 
 // begun runs a statement that causes events in a transaction of its own, because there is none.

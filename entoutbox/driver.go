@@ -3,6 +3,7 @@ package entoutbox
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -105,12 +106,11 @@ func (d *driver) Query(ctx context.Context, query string, args, v any) error {
 
 // run executes a statement, in a transaction if there is one. A statement that causes events gets a
 // transaction of its own.
-func (d *driver) run(ctx context.Context, t *tx, query string, args, v any) error {
+func (d *driver) run(ctx context.Context, t *tx, query string, args, v any) (err error) {
 	if d.probed(ctx, asks, t) != nil {
 		return nil
 	}
 	var s *statement
-	var err error
 	list, ok := args.([]any)
 	if ok { // else any driver refuses it
 		s, err = d.statement(ctx, query)
@@ -118,59 +118,84 @@ func (d *driver) run(ctx context.Context, t *tx, query string, args, v any) erro
 	switch {
 	case err != nil:
 		return err
-	case s != nil && t == nil:
-		return d.begun(ctx, func(t *tx) error { return t.run(ctx, s, query, list, v) })
-	case s != nil:
-		return t.run(ctx, s, query, list, v)
+	case s == nil:
+		return d.send(ctx, t, query, args, v)
 	case t == nil:
-		return execOrQuery(ctx, d.Driver, query, args, v)
+		return d.begun(ctx, func(t *tx) error { return t.capture(ctx, s, query, list, v) })
 	}
-	return t.send(ctx, query, args, v)
+	return t.capture(ctx, s, query, list, v)
 }
 
-func execOrQuery(ctx context.Context, on dialect.ExecQuerier, query string, args, v any) error {
-	if _, ok := v.(*entsql.Rows); ok {
-		return on.Query(ctx, query, args, v)
+// send executes a statement as it is.
+func (d *driver) send(ctx context.Context, t *tx, query string, args, v any) error {
+	into, reads := v.(*entsql.Rows)
+	_, err := seen(ctx, t, query, func() (rows *sql.Rows, err error) {
+		if !reads {
+			return nil, d.on(t).Exec(ctx, query, args, v)
+		}
+		if err = d.on(t).Query(ctx, query, args, v); err == nil && t != nil {
+			var ok bool
+			if rows, ok = into.ColumnScanner.(*sql.Rows); !ok {
+				t.followed.Unseen() // an error during the reading of these rows is not seen
+			}
+		}
+		return rows, err
+	})
+	return err
+}
+
+// on returns what executes statements.
+func (d *driver) on(t *tx) dialect.ExecQuerier {
+	if t == nil {
+		return d.Driver
 	}
-	return on.Exec(ctx, query, args, v)
+	return t.Tx
+}
+
+// seen shows a statement to the tracked transaction, if there is one.
+func seen[T any](ctx context.Context, t *tx, query string, run func() (T, error)) (none T, _ error) {
+	if t == nil {
+		return run()
+	}
+	if err := t.followed.Before(ctx, query); err != nil {
+		return none, err
+	}
+	result, err := run()
+	rows, _ := any(result).(*sql.Rows)
+	t.followed.Observe(query, rows, err)
+	return result, err
 }
 
 // ExecContext runs a statement of the application. Clients generated with the feature sql/execquery
 // use it.
 func (d *driver) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if t := d.routed(ctx); t != nil {
-		return t.ExecContext(ctx, query, args...)
-	}
-	if d.probed(ctx, asks, nil) != nil {
-		return driverResult{}, nil
-	}
-	return execContext(ctx, d.Driver, query, args)
+	return d.execContext(ctx, d.routed(ctx), query, args)
 }
 
 // QueryContext is ExecContext for statements that return rows.
 func (d *driver) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if t := d.routed(ctx); t != nil {
-		return t.QueryContext(ctx, query, args...)
-	}
-	return queryContext(ctx, d.Driver, query, args)
+	return d.queryContext(ctx, d.routed(ctx), query, args)
 }
 
-func execContext(ctx context.Context, on any, query string, args []any) (sql.Result, error) {
-	e, ok := on.(interface {
+func (d *driver) execContext(ctx context.Context, t *tx, query string, args []any) (sql.Result, error) {
+	if d.probed(ctx, asks, t) != nil {
+		return sqldriver.ResultNoRows, nil
+	}
+	e, ok := d.on(t).(interface {
 		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	})
 	if !ok {
 		return nil, errors.New("outbox: the driver of Ent below has no ExecContext")
 	}
-	return e.ExecContext(ctx, query, args...)
+	return seen(ctx, t, query, func() (sql.Result, error) { return e.ExecContext(ctx, query, args...) })
 }
 
-func queryContext(ctx context.Context, on any, query string, args []any) (*sql.Rows, error) {
-	q, ok := on.(interface {
+func (d *driver) queryContext(ctx context.Context, t *tx, query string, args []any) (*sql.Rows, error) {
+	q, ok := d.on(t).(interface {
 		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	})
 	if !ok {
 		return nil, errors.New("outbox: the driver of Ent below has no QueryContext")
 	}
-	return q.QueryContext(ctx, query, args...)
+	return seen(ctx, t, query, func() (*sql.Rows, error) { return q.QueryContext(ctx, query, args...) })
 }

@@ -100,22 +100,18 @@ func all(ctx context.Context, typed reflect.Value, drv dialect.Driver) (entities
 
 // entityOf returns the struct of the entities of a typed client, nil if it is not one.
 func entityOf(typed reflect.Value) reflect.Type {
-	if typed.Kind() != reflect.Pointer || typed.IsNil() {
+	t := typed.Type()
+	for _, method := range []string{"Query", "All"} {
+		m, ok := t.MethodByName(method)
+		if !ok || m.Type.NumOut() == 0 {
+			return nil
+		}
+		t = m.Type.Out(0)
+	}
+	if t.Kind() != reflect.Slice || t.Elem().Kind() != reflect.Pointer {
 		return nil
 	}
-	query, ok := typed.Type().MethodByName("Query")
-	if !ok || query.Type.NumIn() != 1 || query.Type.NumOut() != 1 {
-		return nil
-	}
-	read, ok := query.Type.Out(0).MethodByName("All")
-	if !ok || read.Type.NumIn() != 2 || read.Type.NumOut() != 2 || read.Type.Out(0).Kind() != reflect.Slice {
-		return nil
-	}
-	entity := read.Type.Out(0).Elem()
-	if entity.Kind() != reflect.Pointer || entity.Elem().Kind() != reflect.Struct {
-		return nil
-	}
-	return entity.Elem()
+	return t.Elem().Elem()
 }
 
 // doneOf returns the flag that generated code sets in a mutation when it was executed. It is false

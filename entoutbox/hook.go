@@ -96,7 +96,7 @@ type hook struct {
 	mappers []Mapper
 }
 
-func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (ent.Value, error) {
+func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (v ent.Value, err error) {
 	c := callOf(ctx)
 	if c == nil || c.mutation != m {
 		c = newCall(ctx, m)
@@ -105,7 +105,6 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 	if slices.Contains(c.by, h) {
 		return next.Mutate(ctx, m) // a hook changed its kind, as soft deletes do
 	}
-	var err error
 	if c.of, c.driver, err = h.ob.learn(ctx, m); err != nil {
 		return nil, adapter.CausesEvents(opOf(m), m.Type(), err)
 	}
@@ -114,18 +113,12 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 		return next.Mutate(ctx, m)
 	}
 	c.driver.enter(c)
-	left := false
 	defer func() {
-		if !left {
-			c.driver.leave(c)
+		if lost := c.driver.leave(c); lost && err == nil {
+			v, err = nil, c.lost(ctx)
 		}
 	}()
-	v, err := next.Mutate(ctx, m)
-	left = true
-	if lost := c.driver.leave(c); lost && err == nil {
-		return nil, c.lost(ctx)
-	}
-	return v, err
+	return next.Mutate(ctx, m)
 }
 
 // lost is the error of a mutation whose statement was sent with another context. In a transaction,
@@ -133,9 +126,7 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (en
 func (c *call) lost(ctx context.Context) error {
 	err := fmt.Errorf("%w: %s of %s was executed without its context, so that its events are not known: "+
 		"a hook did not pass its context on", core.ErrNoAggregateID, c.op, c.mutation.Type())
-	if p, _ := ask(ctx, func(ctx context.Context) error {
-		return c.below.Exec(ctx, probeText, []any{}, nil)
-	}); p.tx != nil {
+	if p, _ := below(ctx, c.below); p.tx != nil {
 		p.tx.followed.RefuseCommit(err)
 	}
 	return err

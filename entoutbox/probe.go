@@ -3,10 +3,11 @@ package entoutbox
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"reflect"
+
+	"entgo.io/ent/dialect"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
@@ -126,13 +127,10 @@ func ask(ctx context.Context, send func(ctx context.Context) error) (probe, erro
 	return p, errNotWrapped
 }
 
-// driverResult is the result of a statement that was not executed.
-type driverResult struct{}
-
-var _ sqldriver.Result = driverResult{}
-
-func (driverResult) LastInsertId() (int64, error) { return 0, nil }
-func (driverResult) RowsAffected() (int64, error) { return 0, nil }
+// below finds the driver, and the transaction, below one of generated code.
+func below(ctx context.Context, drv dialect.Driver) (probe, error) {
+	return ask(ctx, func(ctx context.Context) error { return drv.Exec(ctx, probeText, []any{}, nil) })
+}
 
 func isNil(v any) bool {
 	r := reflect.ValueOf(v)

@@ -119,7 +119,7 @@ func (s *statement) describe(ctx context.Context, t *tx) capture.Statement {
 	last := s.parts[len(s.parts)-1]
 	st := capture.Statement{
 		Op: s.op(), ReadText: true, Of: s.entity.name, On: last.fns, Key: s.entity.key,
-		Columns: s.entity.quoted(t.driver), Counted: s.entity.counted(),
+		Columns: s.entity.columns, Counted: s.entity.counted(),
 	}
 	if s.entity.id != nil { // Ent does not say which fields are the key of a type without an id
 		st.Keys = 1

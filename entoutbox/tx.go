@@ -36,42 +36,14 @@ func (t *tx) Query(ctx context.Context, query string, args, v any) error {
 	return t.driver.run(ctx, t, query, args, v)
 }
 
-// send executes a statement as it is.
-func (t *tx) send(ctx context.Context, query string, args, v any) error {
-	_, err := seen(ctx, t, query, func() (rows *sql.Rows, err error) {
-		err = execOrQuery(ctx, t.Tx, query, args, v)
-		if r, ok := v.(*entsql.Rows); ok && err == nil {
-			if rows, ok = r.ColumnScanner.(*sql.Rows); !ok {
-				t.followed.Unseen() // an error during the reading of these rows is not seen
-			}
-		}
-		return rows, err
-	})
-	return err
-}
-
-// seen shows a statement to the tracked transaction.
-func seen[T any](ctx context.Context, t *tx, query string, run func() (T, error)) (none T, _ error) {
-	if err := t.followed.Before(ctx, query); err != nil {
-		return none, err
-	}
-	result, err := run()
-	rows, _ := any(result).(*sql.Rows)
-	t.followed.Observe(query, rows, err)
-	return result, err
-}
-
 // ExecContext runs a statement of the application.
 func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if t.driver.probed(ctx, asks, t) != nil {
-		return driverResult{}, nil
-	}
-	return seen(ctx, t, query, func() (sql.Result, error) { return execContext(ctx, t.Tx, query, args) })
+	return t.driver.execContext(ctx, t, query, args)
 }
 
 // QueryContext is ExecContext for statements that return rows.
 func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return seen(ctx, t, query, func() (*sql.Rows, error) { return queryContext(ctx, t.Tx, query, args) })
+	return t.driver.queryContext(ctx, t, query, args)
 }
 
 // Commit commits, unless an event could not be written: then it rolls back.

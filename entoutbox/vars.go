@@ -17,9 +17,9 @@ func (t *tx) resetVars(ctx context.Context) error {
 	for _, name := range varsOf(ctx) {
 		switch t.driver.dialect {
 		case core.Postgres:
-			errs = append(errs, t.send(context.Background(), "RESET "+name, []any{}, nil))
+			errs = append(errs, t.driver.send(context.Background(), t, "RESET "+name, []any{}, nil))
 		case core.MySQL:
-			errs = append(errs, t.send(context.Background(), "SET "+name+" = NULL", []any{}, nil))
+			errs = append(errs, t.driver.send(context.Background(), t, "SET "+name+" = NULL", []any{}, nil))
 		case core.SQLite:
 		}
 	}

@@ -196,26 +196,25 @@ func (OutboxPause) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Pause{}} }
 func (OutboxGroup) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Group{}} }
 
 // outboxTables returns the tables that Ent would write into the generated package migrate.
-func outboxTables(t *testing.T) []*entmigrate.Table {
-	t.Helper()
+func outboxTables() []*entmigrate.Table {
 	var schemas []*load.Schema
 	for _, declared := range []ent.Interface{
 		OutboxEvent{}, OutboxKey{}, OutboxAudit{}, OutboxRelay{}, OutboxPlan{}, OutboxPause{}, OutboxGroup{},
 	} {
 		text, err := load.MarshalSchema(declared)
-		fixture.NoError(t, err)
+		must(err)
 		s, err := load.UnmarshalSchema(text)
-		fixture.NoError(t, err)
+		must(err)
 		schemas = append(schemas, s)
 	}
 	storage, err := gen.NewStorage("sql")
-	fixture.NoError(t, err)
+	must(err)
 	graph, err := gen.NewGraph(&gen.Config{
 		Package: "ent", Storage: storage, IDType: &field.TypeInfo{Type: field.TypeInt},
 	}, schemas...)
-	fixture.NoError(t, err)
+	must(err)
 	tables, err := graph.Tables()
-	fixture.NoError(t, err)
+	must(err)
 	return tables
 }
 
@@ -232,7 +231,7 @@ func openEntTables(t *testing.T, db testdb.DB) *entTables {
 	if db.Dialect == core.SQLite {
 		db.DSN += "&_pragma=foreign_keys(1)"
 	}
-	e := &entTables{pool: db.Open(t), tables: outboxTables(t)}
+	e := &entTables{pool: db.Open(t), tables: outboxTables()}
 	var err error
 	e.ob, err = entoutbox.New(entsql.OpenDB(adapters.EntDialect(db), e.pool), entoutbox.Config{})
 	fixture.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"log"
 	"reflect"
 
+	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/entoutbox/entschema"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/migrate"
 
@@ -278,7 +279,7 @@ func (c *NoteClient) UpdateOne(_m *Note) *NoteUpdateOne {
 }
 
 // UpdateOneID returns an update builder for the given id.
-func (c *NoteClient) UpdateOneID(id int) *NoteUpdateOne {
+func (c *NoteClient) UpdateOneID(id uuid.UUID) *NoteUpdateOne {
 	mutation := newNoteMutation(c.config, OpUpdateOne, withNoteID(id))
 	return &NoteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
 }
@@ -295,7 +296,7 @@ func (c *NoteClient) DeleteOne(_m *Note) *NoteDeleteOne {
 }
 
 // DeleteOneID returns a builder for deleting the given entity by its id.
-func (c *NoteClient) DeleteOneID(id int) *NoteDeleteOne {
+func (c *NoteClient) DeleteOneID(id uuid.UUID) *NoteDeleteOne {
 	builder := c.Delete().Where(note.ID(id))
 	builder.mutation.id = &id
 	builder.mutation.op = OpDeleteOne
@@ -312,12 +313,12 @@ func (c *NoteClient) Query() *NoteQuery {
 }
 
 // Get returns a Note entity by its id.
-func (c *NoteClient) Get(ctx context.Context, id int) (*Note, error) {
+func (c *NoteClient) Get(ctx context.Context, id uuid.UUID) (*Note, error) {
 	return c.Query().Where(note.ID(id)).Only(ctx)
 }
 
 // GetX is like Get, but panics if an error occurs.
-func (c *NoteClient) GetX(ctx context.Context, id int) *Note {
+func (c *NoteClient) GetX(ctx context.Context, id uuid.UUID) *Note {
 	obj, err := c.Get(ctx, id)
 	if err != nil {
 		panic(err)

@@ -19,14 +19,8 @@ type OutboxKey struct {
 	ID entschema.ID `json:"id,omitempty"`
 	// LastSeq holds the value of the "last_seq" field.
 	LastSeq int64 `json:"last_seq,omitempty"`
-	// FirstSeq holds the value of the "first_seq" field.
-	FirstSeq int64 `json:"first_seq,omitempty"`
 	// LastID holds the value of the "last_id" field.
-	LastID *entschema.ID `json:"last_id,omitempty"`
-	// PrevID holds the value of the "prev_id" field.
-	PrevID *entschema.ID `json:"prev_id,omitempty"`
-	// UsedAt holds the value of the "used_at" field.
-	UsedAt       entschema.Time `json:"used_at,omitempty"`
+	LastID       *entschema.ID `json:"last_id,omitempty"`
 	selectValues sql.SelectValues
 }
 
@@ -35,13 +29,11 @@ func (*OutboxKey) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case outboxkey.FieldLastID, outboxkey.FieldPrevID:
+		case outboxkey.FieldLastID:
 			values[i] = &sql.NullScanner{S: new(entschema.ID)}
 		case outboxkey.FieldID:
 			values[i] = new(entschema.ID)
-		case outboxkey.FieldUsedAt:
-			values[i] = new(entschema.Time)
-		case outboxkey.FieldLastSeq, outboxkey.FieldFirstSeq:
+		case outboxkey.FieldLastSeq:
 			values[i] = new(sql.NullInt64)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -70,31 +62,12 @@ func (_m *OutboxKey) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.LastSeq = value.Int64
 			}
-		case outboxkey.FieldFirstSeq:
-			if value, ok := values[i].(*sql.NullInt64); !ok {
-				return fmt.Errorf("unexpected type %T for field first_seq", values[i])
-			} else if value.Valid {
-				_m.FirstSeq = value.Int64
-			}
 		case outboxkey.FieldLastID:
 			if value, ok := values[i].(*sql.NullScanner); !ok {
 				return fmt.Errorf("unexpected type %T for field last_id", values[i])
 			} else if value.Valid {
 				_m.LastID = new(entschema.ID)
 				*_m.LastID = *value.S.(*entschema.ID)
-			}
-		case outboxkey.FieldPrevID:
-			if value, ok := values[i].(*sql.NullScanner); !ok {
-				return fmt.Errorf("unexpected type %T for field prev_id", values[i])
-			} else if value.Valid {
-				_m.PrevID = new(entschema.ID)
-				*_m.PrevID = *value.S.(*entschema.ID)
-			}
-		case outboxkey.FieldUsedAt:
-			if value, ok := values[i].(*entschema.Time); !ok {
-				return fmt.Errorf("unexpected type %T for field used_at", values[i])
-			} else if value != nil {
-				_m.UsedAt = *value
 			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
@@ -135,21 +108,10 @@ func (_m *OutboxKey) String() string {
 	builder.WriteString("last_seq=")
 	builder.WriteString(fmt.Sprintf("%v", _m.LastSeq))
 	builder.WriteString(", ")
-	builder.WriteString("first_seq=")
-	builder.WriteString(fmt.Sprintf("%v", _m.FirstSeq))
-	builder.WriteString(", ")
 	if v := _m.LastID; v != nil {
 		builder.WriteString("last_id=")
 		builder.WriteString(fmt.Sprintf("%v", *v))
 	}
-	builder.WriteString(", ")
-	if v := _m.PrevID; v != nil {
-		builder.WriteString("prev_id=")
-		builder.WriteString(fmt.Sprintf("%v", *v))
-	}
-	builder.WriteString(", ")
-	builder.WriteString("used_at=")
-	builder.WriteString(fmt.Sprintf("%v", _m.UsedAt))
 	builder.WriteByte(')')
 	return builder.String()
 }

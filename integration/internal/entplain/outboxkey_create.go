@@ -26,12 +26,6 @@ func (_c *OutboxKeyCreate) SetLastSeq(v int64) *OutboxKeyCreate {
 	return _c
 }
 
-// SetFirstSeq sets the "first_seq" field.
-func (_c *OutboxKeyCreate) SetFirstSeq(v int64) *OutboxKeyCreate {
-	_c.mutation.SetFirstSeq(v)
-	return _c
-}
-
 // SetLastID sets the "last_id" field.
 func (_c *OutboxKeyCreate) SetLastID(v entschema.ID) *OutboxKeyCreate {
 	_c.mutation.SetLastID(v)
@@ -43,26 +37,6 @@ func (_c *OutboxKeyCreate) SetNillableLastID(v *entschema.ID) *OutboxKeyCreate {
 	if v != nil {
 		_c.SetLastID(*v)
 	}
-	return _c
-}
-
-// SetPrevID sets the "prev_id" field.
-func (_c *OutboxKeyCreate) SetPrevID(v entschema.ID) *OutboxKeyCreate {
-	_c.mutation.SetPrevID(v)
-	return _c
-}
-
-// SetNillablePrevID sets the "prev_id" field if the given value is not nil.
-func (_c *OutboxKeyCreate) SetNillablePrevID(v *entschema.ID) *OutboxKeyCreate {
-	if v != nil {
-		_c.SetPrevID(*v)
-	}
-	return _c
-}
-
-// SetUsedAt sets the "used_at" field.
-func (_c *OutboxKeyCreate) SetUsedAt(v entschema.Time) *OutboxKeyCreate {
-	_c.mutation.SetUsedAt(v)
 	return _c
 }
 
@@ -109,12 +83,6 @@ func (_c *OutboxKeyCreate) check() error {
 	if _, ok := _c.mutation.LastSeq(); !ok {
 		return &ValidationError{Name: "last_seq", err: errors.New(`entplain: missing required field "OutboxKey.last_seq"`)}
 	}
-	if _, ok := _c.mutation.FirstSeq(); !ok {
-		return &ValidationError{Name: "first_seq", err: errors.New(`entplain: missing required field "OutboxKey.first_seq"`)}
-	}
-	if _, ok := _c.mutation.UsedAt(); !ok {
-		return &ValidationError{Name: "used_at", err: errors.New(`entplain: missing required field "OutboxKey.used_at"`)}
-	}
 	return nil
 }
 
@@ -154,21 +122,9 @@ func (_c *OutboxKeyCreate) createSpec() (*OutboxKey, *sqlgraph.CreateSpec) {
 		_spec.SetField(outboxkey.FieldLastSeq, field.TypeInt64, value)
 		_node.LastSeq = value
 	}
-	if value, ok := _c.mutation.FirstSeq(); ok {
-		_spec.SetField(outboxkey.FieldFirstSeq, field.TypeInt64, value)
-		_node.FirstSeq = value
-	}
 	if value, ok := _c.mutation.LastID(); ok {
 		_spec.SetField(outboxkey.FieldLastID, field.TypeUUID, value)
 		_node.LastID = &value
-	}
-	if value, ok := _c.mutation.PrevID(); ok {
-		_spec.SetField(outboxkey.FieldPrevID, field.TypeUUID, value)
-		_node.PrevID = &value
-	}
-	if value, ok := _c.mutation.UsedAt(); ok {
-		_spec.SetField(outboxkey.FieldUsedAt, field.TypeOther, value)
-		_node.UsedAt = value
 	}
 	return _node, _spec
 }

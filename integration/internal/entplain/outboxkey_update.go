@@ -71,9 +71,6 @@ func (_u *OutboxKeyUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if _u.mutation.LastIDCleared() {
 		_spec.ClearField(outboxkey.FieldLastID, field.TypeUUID)
 	}
-	if _u.mutation.PrevIDCleared() {
-		_spec.ClearField(outboxkey.FieldPrevID, field.TypeUUID)
-	}
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
 			err = &NotFoundError{outboxkey.Label}
@@ -167,9 +164,6 @@ func (_u *OutboxKeyUpdateOne) sqlSave(ctx context.Context) (_node *OutboxKey, er
 	}
 	if _u.mutation.LastIDCleared() {
 		_spec.ClearField(outboxkey.FieldLastID, field.TypeUUID)
-	}
-	if _u.mutation.PrevIDCleared() {
-		_spec.ClearField(outboxkey.FieldPrevID, field.TypeUUID)
 	}
 	_node = &OutboxKey{config: _u.config}
 	_spec.Assign = _node.assignValues

@@ -9,6 +9,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
 )
 
+// The ChildFunc type is an adapter to allow the use of ordinary
+// function as Child mutator.
+type ChildFunc func(context.Context, *entclient.ChildMutation) (entclient.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f ChildFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.Value, error) {
+	if mv, ok := m.(*entclient.ChildMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.ChildMutation", m)
+}
+
 // The DocumentFunc type is an adapter to allow the use of ordinary
 // function as Document mutator.
 type DocumentFunc func(context.Context, *entclient.DocumentMutation) (entclient.Value, error)
@@ -33,18 +45,6 @@ func (f ItemFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.V
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.ItemMutation", m)
 }
 
-// The LineFunc type is an adapter to allow the use of ordinary
-// function as Line mutator.
-type LineFunc func(context.Context, *entclient.LineMutation) (entclient.Value, error)
-
-// Mutate calls f(ctx, m).
-func (f LineFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.Value, error) {
-	if mv, ok := m.(*entclient.LineMutation); ok {
-		return f(ctx, mv)
-	}
-	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.LineMutation", m)
-}
-
 // The OrderFunc type is an adapter to allow the use of ordinary
 // function as Order mutator.
 type OrderFunc func(context.Context, *entclient.OrderMutation) (entclient.Value, error)
@@ -57,16 +57,40 @@ func (f OrderFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.OrderMutation", m)
 }
 
-// The SecretFunc type is an adapter to allow the use of ordinary
-// function as Secret mutator.
-type SecretFunc func(context.Context, *entclient.SecretMutation) (entclient.Value, error)
+// The PartFunc type is an adapter to allow the use of ordinary
+// function as Part mutator.
+type PartFunc func(context.Context, *entclient.PartMutation) (entclient.Value, error)
 
 // Mutate calls f(ctx, m).
-func (f SecretFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.Value, error) {
-	if mv, ok := m.(*entclient.SecretMutation); ok {
+func (f PartFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.Value, error) {
+	if mv, ok := m.(*entclient.PartMutation); ok {
 		return f(ctx, mv)
 	}
-	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.SecretMutation", m)
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.PartMutation", m)
+}
+
+// The SoftFunc type is an adapter to allow the use of ordinary
+// function as Soft mutator.
+type SoftFunc func(context.Context, *entclient.SoftMutation) (entclient.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f SoftFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.Value, error) {
+	if mv, ok := m.(*entclient.SoftMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.SoftMutation", m)
+}
+
+// The TagFunc type is an adapter to allow the use of ordinary
+// function as Tag mutator.
+type TagFunc func(context.Context, *entclient.TagMutation) (entclient.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f TagFunc) Mutate(ctx context.Context, m entclient.Mutation) (entclient.Value, error) {
+	if mv, ok := m.(*entclient.TagMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *entclient.TagMutation", m)
 }
 
 // Condition is a hook condition function.

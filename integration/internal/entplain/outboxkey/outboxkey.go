@@ -13,14 +13,8 @@ const (
 	FieldID = "lane"
 	// FieldLastSeq holds the string denoting the last_seq field in the database.
 	FieldLastSeq = "last_seq"
-	// FieldFirstSeq holds the string denoting the first_seq field in the database.
-	FieldFirstSeq = "first_seq"
 	// FieldLastID holds the string denoting the last_id field in the database.
 	FieldLastID = "last_id"
-	// FieldPrevID holds the string denoting the prev_id field in the database.
-	FieldPrevID = "prev_id"
-	// FieldUsedAt holds the string denoting the used_at field in the database.
-	FieldUsedAt = "used_at"
 	// Table holds the table name of the outboxkey in the database.
 	Table = "outbox_key"
 )
@@ -29,10 +23,7 @@ const (
 var Columns = []string{
 	FieldID,
 	FieldLastSeq,
-	FieldFirstSeq,
 	FieldLastID,
-	FieldPrevID,
-	FieldUsedAt,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -58,22 +49,7 @@ func ByLastSeq(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldLastSeq, opts...).ToFunc()
 }
 
-// ByFirstSeq orders the results by the first_seq field.
-func ByFirstSeq(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldFirstSeq, opts...).ToFunc()
-}
-
 // ByLastID orders the results by the last_id field.
 func ByLastID(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldLastID, opts...).ToFunc()
-}
-
-// ByPrevID orders the results by the prev_id field.
-func ByPrevID(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldPrevID, opts...).ToFunc()
-}
-
-// ByUsedAt orders the results by the used_at field.
-func ByUsedAt(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldUsedAt, opts...).ToFunc()
 }

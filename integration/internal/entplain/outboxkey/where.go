@@ -58,24 +58,9 @@ func LastSeq(v int64) predicate.OutboxKey {
 	return predicate.OutboxKey(sql.FieldEQ(FieldLastSeq, v))
 }
 
-// FirstSeq applies equality check predicate on the "first_seq" field. It's identical to FirstSeqEQ.
-func FirstSeq(v int64) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldEQ(FieldFirstSeq, v))
-}
-
 // LastID applies equality check predicate on the "last_id" field. It's identical to LastIDEQ.
 func LastID(v entschema.ID) predicate.OutboxKey {
 	return predicate.OutboxKey(sql.FieldEQ(FieldLastID, v))
-}
-
-// PrevID applies equality check predicate on the "prev_id" field. It's identical to PrevIDEQ.
-func PrevID(v entschema.ID) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldEQ(FieldPrevID, v))
-}
-
-// UsedAt applies equality check predicate on the "used_at" field. It's identical to UsedAtEQ.
-func UsedAt(v entschema.Time) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldEQ(FieldUsedAt, v))
 }
 
 // LastSeqEQ applies the EQ predicate on the "last_seq" field.
@@ -116,46 +101,6 @@ func LastSeqLT(v int64) predicate.OutboxKey {
 // LastSeqLTE applies the LTE predicate on the "last_seq" field.
 func LastSeqLTE(v int64) predicate.OutboxKey {
 	return predicate.OutboxKey(sql.FieldLTE(FieldLastSeq, v))
-}
-
-// FirstSeqEQ applies the EQ predicate on the "first_seq" field.
-func FirstSeqEQ(v int64) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldEQ(FieldFirstSeq, v))
-}
-
-// FirstSeqNEQ applies the NEQ predicate on the "first_seq" field.
-func FirstSeqNEQ(v int64) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldNEQ(FieldFirstSeq, v))
-}
-
-// FirstSeqIn applies the In predicate on the "first_seq" field.
-func FirstSeqIn(vs ...int64) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldIn(FieldFirstSeq, vs...))
-}
-
-// FirstSeqNotIn applies the NotIn predicate on the "first_seq" field.
-func FirstSeqNotIn(vs ...int64) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldNotIn(FieldFirstSeq, vs...))
-}
-
-// FirstSeqGT applies the GT predicate on the "first_seq" field.
-func FirstSeqGT(v int64) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldGT(FieldFirstSeq, v))
-}
-
-// FirstSeqGTE applies the GTE predicate on the "first_seq" field.
-func FirstSeqGTE(v int64) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldGTE(FieldFirstSeq, v))
-}
-
-// FirstSeqLT applies the LT predicate on the "first_seq" field.
-func FirstSeqLT(v int64) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldLT(FieldFirstSeq, v))
-}
-
-// FirstSeqLTE applies the LTE predicate on the "first_seq" field.
-func FirstSeqLTE(v int64) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldLTE(FieldFirstSeq, v))
 }
 
 // LastIDEQ applies the EQ predicate on the "last_id" field.
@@ -206,96 +151,6 @@ func LastIDIsNil() predicate.OutboxKey {
 // LastIDNotNil applies the NotNil predicate on the "last_id" field.
 func LastIDNotNil() predicate.OutboxKey {
 	return predicate.OutboxKey(sql.FieldNotNull(FieldLastID))
-}
-
-// PrevIDEQ applies the EQ predicate on the "prev_id" field.
-func PrevIDEQ(v entschema.ID) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldEQ(FieldPrevID, v))
-}
-
-// PrevIDNEQ applies the NEQ predicate on the "prev_id" field.
-func PrevIDNEQ(v entschema.ID) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldNEQ(FieldPrevID, v))
-}
-
-// PrevIDIn applies the In predicate on the "prev_id" field.
-func PrevIDIn(vs ...entschema.ID) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldIn(FieldPrevID, vs...))
-}
-
-// PrevIDNotIn applies the NotIn predicate on the "prev_id" field.
-func PrevIDNotIn(vs ...entschema.ID) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldNotIn(FieldPrevID, vs...))
-}
-
-// PrevIDGT applies the GT predicate on the "prev_id" field.
-func PrevIDGT(v entschema.ID) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldGT(FieldPrevID, v))
-}
-
-// PrevIDGTE applies the GTE predicate on the "prev_id" field.
-func PrevIDGTE(v entschema.ID) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldGTE(FieldPrevID, v))
-}
-
-// PrevIDLT applies the LT predicate on the "prev_id" field.
-func PrevIDLT(v entschema.ID) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldLT(FieldPrevID, v))
-}
-
-// PrevIDLTE applies the LTE predicate on the "prev_id" field.
-func PrevIDLTE(v entschema.ID) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldLTE(FieldPrevID, v))
-}
-
-// PrevIDIsNil applies the IsNil predicate on the "prev_id" field.
-func PrevIDIsNil() predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldIsNull(FieldPrevID))
-}
-
-// PrevIDNotNil applies the NotNil predicate on the "prev_id" field.
-func PrevIDNotNil() predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldNotNull(FieldPrevID))
-}
-
-// UsedAtEQ applies the EQ predicate on the "used_at" field.
-func UsedAtEQ(v entschema.Time) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldEQ(FieldUsedAt, v))
-}
-
-// UsedAtNEQ applies the NEQ predicate on the "used_at" field.
-func UsedAtNEQ(v entschema.Time) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldNEQ(FieldUsedAt, v))
-}
-
-// UsedAtIn applies the In predicate on the "used_at" field.
-func UsedAtIn(vs ...entschema.Time) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldIn(FieldUsedAt, vs...))
-}
-
-// UsedAtNotIn applies the NotIn predicate on the "used_at" field.
-func UsedAtNotIn(vs ...entschema.Time) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldNotIn(FieldUsedAt, vs...))
-}
-
-// UsedAtGT applies the GT predicate on the "used_at" field.
-func UsedAtGT(v entschema.Time) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldGT(FieldUsedAt, v))
-}
-
-// UsedAtGTE applies the GTE predicate on the "used_at" field.
-func UsedAtGTE(v entschema.Time) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldGTE(FieldUsedAt, v))
-}
-
-// UsedAtLT applies the LT predicate on the "used_at" field.
-func UsedAtLT(v entschema.Time) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldLT(FieldUsedAt, v))
-}
-
-// UsedAtLTE applies the LTE predicate on the "used_at" field.
-func UsedAtLTE(v entschema.Time) predicate.OutboxKey {
-	return predicate.OutboxKey(sql.FieldLTE(FieldUsedAt, v))
 }
 
 // And groups predicates with the AND operator between them.

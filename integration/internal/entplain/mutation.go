@@ -14,7 +14,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/entoutbox/entschema"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/note"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxevent"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxkey"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/predicate"
 )
 
@@ -29,7 +28,6 @@ const (
 	// Node types.
 	TypeNote        = "Note"
 	TypeOutboxEvent = "OutboxEvent"
-	TypeOutboxKey   = "OutboxKey"
 )
 
 // NoteMutation represents an operation that mutates the Note nodes in the graph.
@@ -370,11 +368,8 @@ type OutboxEventMutation struct {
 	op            Op
 	typ           string
 	id            *entschema.ID
-	event_id      *string
 	event_type    *string
 	aggregate_id  *string
-	key_seq       *int64
-	addkey_seq    *int64
 	payload       *[]byte
 	headers       *map[string]string
 	status        *int8
@@ -491,42 +486,6 @@ func (m *OutboxEventMutation) IDs(ctx context.Context) ([]entschema.ID, error) {
 	}
 }
 
-// SetEventID sets the "event_id" field.
-func (m *OutboxEventMutation) SetEventID(s string) {
-	m.event_id = &s
-}
-
-// EventID returns the value of the "event_id" field in the mutation.
-func (m *OutboxEventMutation) EventID() (r string, exists bool) {
-	v := m.event_id
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldEventID returns the old "event_id" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldEventID(ctx context.Context) (v string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldEventID is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldEventID requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldEventID: %w", err)
-	}
-	return oldValue.EventID, nil
-}
-
-// ResetEventID resets all changes to the "event_id" field.
-func (m *OutboxEventMutation) ResetEventID() {
-	m.event_id = nil
-}
-
 // SetEventType sets the "event_type" field.
 func (m *OutboxEventMutation) SetEventType(s string) {
 	m.event_type = &s
@@ -610,76 +569,6 @@ func (m *OutboxEventMutation) AggregateIDCleared() bool {
 func (m *OutboxEventMutation) ResetAggregateID() {
 	m.aggregate_id = nil
 	delete(m.clearedFields, outboxevent.FieldAggregateID)
-}
-
-// SetKeySeq sets the "key_seq" field.
-func (m *OutboxEventMutation) SetKeySeq(i int64) {
-	m.key_seq = &i
-	m.addkey_seq = nil
-}
-
-// KeySeq returns the value of the "key_seq" field in the mutation.
-func (m *OutboxEventMutation) KeySeq() (r int64, exists bool) {
-	v := m.key_seq
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldKeySeq returns the old "key_seq" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldKeySeq(ctx context.Context) (v *int64, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldKeySeq is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldKeySeq requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldKeySeq: %w", err)
-	}
-	return oldValue.KeySeq, nil
-}
-
-// AddKeySeq adds i to the "key_seq" field.
-func (m *OutboxEventMutation) AddKeySeq(i int64) {
-	if m.addkey_seq != nil {
-		*m.addkey_seq += i
-	} else {
-		m.addkey_seq = &i
-	}
-}
-
-// AddedKeySeq returns the value that was added to the "key_seq" field in this mutation.
-func (m *OutboxEventMutation) AddedKeySeq() (r int64, exists bool) {
-	v := m.addkey_seq
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ClearKeySeq clears the value of the "key_seq" field.
-func (m *OutboxEventMutation) ClearKeySeq() {
-	m.key_seq = nil
-	m.addkey_seq = nil
-	m.clearedFields[outboxevent.FieldKeySeq] = struct{}{}
-}
-
-// KeySeqCleared returns if the "key_seq" field was cleared in this mutation.
-func (m *OutboxEventMutation) KeySeqCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldKeySeq]
-	return ok
-}
-
-// ResetKeySeq resets all changes to the "key_seq" field.
-func (m *OutboxEventMutation) ResetKeySeq() {
-	m.key_seq = nil
-	m.addkey_seq = nil
-	delete(m.clearedFields, outboxevent.FieldKeySeq)
 }
 
 // SetPayload sets the "payload" field.
@@ -942,18 +831,12 @@ func (m *OutboxEventMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *OutboxEventMutation) Fields() []string {
-	fields := make([]string, 0, 9)
-	if m.event_id != nil {
-		fields = append(fields, outboxevent.FieldEventID)
-	}
+	fields := make([]string, 0, 7)
 	if m.event_type != nil {
 		fields = append(fields, outboxevent.FieldEventType)
 	}
 	if m.aggregate_id != nil {
 		fields = append(fields, outboxevent.FieldAggregateID)
-	}
-	if m.key_seq != nil {
-		fields = append(fields, outboxevent.FieldKeySeq)
 	}
 	if m.payload != nil {
 		fields = append(fields, outboxevent.FieldPayload)
@@ -978,14 +861,10 @@ func (m *OutboxEventMutation) Fields() []string {
 // schema.
 func (m *OutboxEventMutation) Field(name string) (ent.Value, bool) {
 	switch name {
-	case outboxevent.FieldEventID:
-		return m.EventID()
 	case outboxevent.FieldEventType:
 		return m.EventType()
 	case outboxevent.FieldAggregateID:
 		return m.AggregateID()
-	case outboxevent.FieldKeySeq:
-		return m.KeySeq()
 	case outboxevent.FieldPayload:
 		return m.Payload()
 	case outboxevent.FieldHeaders:
@@ -1005,14 +884,10 @@ func (m *OutboxEventMutation) Field(name string) (ent.Value, bool) {
 // database failed.
 func (m *OutboxEventMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
 	switch name {
-	case outboxevent.FieldEventID:
-		return m.OldEventID(ctx)
 	case outboxevent.FieldEventType:
 		return m.OldEventType(ctx)
 	case outboxevent.FieldAggregateID:
 		return m.OldAggregateID(ctx)
-	case outboxevent.FieldKeySeq:
-		return m.OldKeySeq(ctx)
 	case outboxevent.FieldPayload:
 		return m.OldPayload(ctx)
 	case outboxevent.FieldHeaders:
@@ -1032,13 +907,6 @@ func (m *OutboxEventMutation) OldField(ctx context.Context, name string) (ent.Va
 // type.
 func (m *OutboxEventMutation) SetField(name string, value ent.Value) error {
 	switch name {
-	case outboxevent.FieldEventID:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetEventID(v)
-		return nil
 	case outboxevent.FieldEventType:
 		v, ok := value.(string)
 		if !ok {
@@ -1052,13 +920,6 @@ func (m *OutboxEventMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetAggregateID(v)
-		return nil
-	case outboxevent.FieldKeySeq:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetKeySeq(v)
 		return nil
 	case outboxevent.FieldPayload:
 		v, ok := value.([]byte)
@@ -1103,9 +964,6 @@ func (m *OutboxEventMutation) SetField(name string, value ent.Value) error {
 // this mutation.
 func (m *OutboxEventMutation) AddedFields() []string {
 	var fields []string
-	if m.addkey_seq != nil {
-		fields = append(fields, outboxevent.FieldKeySeq)
-	}
 	if m.addstatus != nil {
 		fields = append(fields, outboxevent.FieldStatus)
 	}
@@ -1117,8 +975,6 @@ func (m *OutboxEventMutation) AddedFields() []string {
 // was not set, or was not defined in the schema.
 func (m *OutboxEventMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
-	case outboxevent.FieldKeySeq:
-		return m.AddedKeySeq()
 	case outboxevent.FieldStatus:
 		return m.AddedStatus()
 	}
@@ -1130,13 +986,6 @@ func (m *OutboxEventMutation) AddedField(name string) (ent.Value, bool) {
 // type.
 func (m *OutboxEventMutation) AddField(name string, value ent.Value) error {
 	switch name {
-	case outboxevent.FieldKeySeq:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddKeySeq(v)
-		return nil
 	case outboxevent.FieldStatus:
 		v, ok := value.(int8)
 		if !ok {
@@ -1154,9 +1003,6 @@ func (m *OutboxEventMutation) ClearedFields() []string {
 	var fields []string
 	if m.FieldCleared(outboxevent.FieldAggregateID) {
 		fields = append(fields, outboxevent.FieldAggregateID)
-	}
-	if m.FieldCleared(outboxevent.FieldKeySeq) {
-		fields = append(fields, outboxevent.FieldKeySeq)
 	}
 	if m.FieldCleared(outboxevent.FieldHeaders) {
 		fields = append(fields, outboxevent.FieldHeaders)
@@ -1181,9 +1027,6 @@ func (m *OutboxEventMutation) ClearField(name string) error {
 	case outboxevent.FieldAggregateID:
 		m.ClearAggregateID()
 		return nil
-	case outboxevent.FieldKeySeq:
-		m.ClearKeySeq()
-		return nil
 	case outboxevent.FieldHeaders:
 		m.ClearHeaders()
 		return nil
@@ -1198,17 +1041,11 @@ func (m *OutboxEventMutation) ClearField(name string) error {
 // It returns an error if the field is not defined in the schema.
 func (m *OutboxEventMutation) ResetField(name string) error {
 	switch name {
-	case outboxevent.FieldEventID:
-		m.ResetEventID()
-		return nil
 	case outboxevent.FieldEventType:
 		m.ResetEventType()
 		return nil
 	case outboxevent.FieldAggregateID:
 		m.ResetAggregateID()
-		return nil
-	case outboxevent.FieldKeySeq:
-		m.ResetKeySeq()
 		return nil
 	case outboxevent.FieldPayload:
 		m.ResetPayload()
@@ -1275,448 +1112,4 @@ func (m *OutboxEventMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *OutboxEventMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown OutboxEvent edge %s", name)
-}
-
-// OutboxKeyMutation represents an operation that mutates the OutboxKey nodes in the graph.
-type OutboxKeyMutation struct {
-	config
-	op            Op
-	typ           string
-	id            *entschema.ID
-	last_seq      *int64
-	addlast_seq   *int64
-	last_id       *entschema.ID
-	clearedFields map[string]struct{}
-	done          bool
-	oldValue      func(context.Context) (*OutboxKey, error)
-	predicates    []predicate.OutboxKey
-}
-
-var _ ent.Mutation = (*OutboxKeyMutation)(nil)
-
-// outboxkeyOption allows management of the mutation configuration using functional options.
-type outboxkeyOption func(*OutboxKeyMutation)
-
-// newOutboxKeyMutation creates new mutation for the OutboxKey entity.
-func newOutboxKeyMutation(c config, op Op, opts ...outboxkeyOption) *OutboxKeyMutation {
-	m := &OutboxKeyMutation{
-		config:        c,
-		op:            op,
-		typ:           TypeOutboxKey,
-		clearedFields: make(map[string]struct{}),
-	}
-	for _, opt := range opts {
-		opt(m)
-	}
-	return m
-}
-
-// withOutboxKeyID sets the ID field of the mutation.
-func withOutboxKeyID(id entschema.ID) outboxkeyOption {
-	return func(m *OutboxKeyMutation) {
-		var (
-			err   error
-			once  sync.Once
-			value *OutboxKey
-		)
-		m.oldValue = func(ctx context.Context) (*OutboxKey, error) {
-			once.Do(func() {
-				if m.done {
-					err = errors.New("querying old values post mutation is not allowed")
-				} else {
-					value, err = m.Client().OutboxKey.Get(ctx, id)
-				}
-			})
-			return value, err
-		}
-		m.id = &id
-	}
-}
-
-// withOutboxKey sets the old OutboxKey of the mutation.
-func withOutboxKey(node *OutboxKey) outboxkeyOption {
-	return func(m *OutboxKeyMutation) {
-		m.oldValue = func(context.Context) (*OutboxKey, error) {
-			return node, nil
-		}
-		m.id = &node.ID
-	}
-}
-
-// Client returns a new `ent.Client` from the mutation. If the mutation was
-// executed in a transaction (ent.Tx), a transactional client is returned.
-func (m OutboxKeyMutation) Client() *Client {
-	client := &Client{config: m.config}
-	client.init()
-	return client
-}
-
-// Tx returns an `ent.Tx` for mutations that were executed in transactions;
-// it returns an error otherwise.
-func (m OutboxKeyMutation) Tx() (*Tx, error) {
-	if _, ok := m.driver.(*txDriver); !ok {
-		return nil, errors.New("entplain: mutation is not running in a transaction")
-	}
-	tx := &Tx{config: m.config}
-	tx.init()
-	return tx, nil
-}
-
-// SetID sets the value of the id field. Note that this
-// operation is only accepted on creation of OutboxKey entities.
-func (m *OutboxKeyMutation) SetID(id entschema.ID) {
-	m.id = &id
-}
-
-// ID returns the ID value in the mutation. Note that the ID is only available
-// if it was provided to the builder or after it was returned from the database.
-func (m *OutboxKeyMutation) ID() (id entschema.ID, exists bool) {
-	if m.id == nil {
-		return
-	}
-	return *m.id, true
-}
-
-// IDs queries the database and returns the entity ids that match the mutation's predicate.
-// That means, if the mutation is applied within a transaction with an isolation level such
-// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
-// or updated by the mutation.
-func (m *OutboxKeyMutation) IDs(ctx context.Context) ([]entschema.ID, error) {
-	switch {
-	case m.op.Is(OpUpdateOne | OpDeleteOne):
-		id, exists := m.ID()
-		if exists {
-			return []entschema.ID{id}, nil
-		}
-		fallthrough
-	case m.op.Is(OpUpdate | OpDelete):
-		return m.Client().OutboxKey.Query().Where(m.predicates...).IDs(ctx)
-	default:
-		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
-	}
-}
-
-// SetLastSeq sets the "last_seq" field.
-func (m *OutboxKeyMutation) SetLastSeq(i int64) {
-	m.last_seq = &i
-	m.addlast_seq = nil
-}
-
-// LastSeq returns the value of the "last_seq" field in the mutation.
-func (m *OutboxKeyMutation) LastSeq() (r int64, exists bool) {
-	v := m.last_seq
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldLastSeq returns the old "last_seq" field's value of the OutboxKey entity.
-// If the OutboxKey object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxKeyMutation) OldLastSeq(ctx context.Context) (v int64, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldLastSeq is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldLastSeq requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldLastSeq: %w", err)
-	}
-	return oldValue.LastSeq, nil
-}
-
-// AddLastSeq adds i to the "last_seq" field.
-func (m *OutboxKeyMutation) AddLastSeq(i int64) {
-	if m.addlast_seq != nil {
-		*m.addlast_seq += i
-	} else {
-		m.addlast_seq = &i
-	}
-}
-
-// AddedLastSeq returns the value that was added to the "last_seq" field in this mutation.
-func (m *OutboxKeyMutation) AddedLastSeq() (r int64, exists bool) {
-	v := m.addlast_seq
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetLastSeq resets all changes to the "last_seq" field.
-func (m *OutboxKeyMutation) ResetLastSeq() {
-	m.last_seq = nil
-	m.addlast_seq = nil
-}
-
-// SetLastID sets the "last_id" field.
-func (m *OutboxKeyMutation) SetLastID(e entschema.ID) {
-	m.last_id = &e
-}
-
-// LastID returns the value of the "last_id" field in the mutation.
-func (m *OutboxKeyMutation) LastID() (r entschema.ID, exists bool) {
-	v := m.last_id
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldLastID returns the old "last_id" field's value of the OutboxKey entity.
-// If the OutboxKey object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxKeyMutation) OldLastID(ctx context.Context) (v *entschema.ID, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldLastID is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldLastID requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldLastID: %w", err)
-	}
-	return oldValue.LastID, nil
-}
-
-// ClearLastID clears the value of the "last_id" field.
-func (m *OutboxKeyMutation) ClearLastID() {
-	m.last_id = nil
-	m.clearedFields[outboxkey.FieldLastID] = struct{}{}
-}
-
-// LastIDCleared returns if the "last_id" field was cleared in this mutation.
-func (m *OutboxKeyMutation) LastIDCleared() bool {
-	_, ok := m.clearedFields[outboxkey.FieldLastID]
-	return ok
-}
-
-// ResetLastID resets all changes to the "last_id" field.
-func (m *OutboxKeyMutation) ResetLastID() {
-	m.last_id = nil
-	delete(m.clearedFields, outboxkey.FieldLastID)
-}
-
-// Where appends a list predicates to the OutboxKeyMutation builder.
-func (m *OutboxKeyMutation) Where(ps ...predicate.OutboxKey) {
-	m.predicates = append(m.predicates, ps...)
-}
-
-// WhereP appends storage-level predicates to the OutboxKeyMutation builder. Using this method,
-// users can use type-assertion to append predicates that do not depend on any generated package.
-func (m *OutboxKeyMutation) WhereP(ps ...func(*sql.Selector)) {
-	p := make([]predicate.OutboxKey, len(ps))
-	for i := range ps {
-		p[i] = ps[i]
-	}
-	m.Where(p...)
-}
-
-// Op returns the operation name.
-func (m *OutboxKeyMutation) Op() Op {
-	return m.op
-}
-
-// SetOp allows setting the mutation operation.
-func (m *OutboxKeyMutation) SetOp(op Op) {
-	m.op = op
-}
-
-// Type returns the node type of this mutation (OutboxKey).
-func (m *OutboxKeyMutation) Type() string {
-	return m.typ
-}
-
-// Fields returns all fields that were changed during this mutation. Note that in
-// order to get all numeric fields that were incremented/decremented, call
-// AddedFields().
-func (m *OutboxKeyMutation) Fields() []string {
-	fields := make([]string, 0, 2)
-	if m.last_seq != nil {
-		fields = append(fields, outboxkey.FieldLastSeq)
-	}
-	if m.last_id != nil {
-		fields = append(fields, outboxkey.FieldLastID)
-	}
-	return fields
-}
-
-// Field returns the value of a field with the given name. The second boolean
-// return value indicates that this field was not set, or was not defined in the
-// schema.
-func (m *OutboxKeyMutation) Field(name string) (ent.Value, bool) {
-	switch name {
-	case outboxkey.FieldLastSeq:
-		return m.LastSeq()
-	case outboxkey.FieldLastID:
-		return m.LastID()
-	}
-	return nil, false
-}
-
-// OldField returns the old value of the field from the database. An error is
-// returned if the mutation operation is not UpdateOne, or the query to the
-// database failed.
-func (m *OutboxKeyMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
-	switch name {
-	case outboxkey.FieldLastSeq:
-		return m.OldLastSeq(ctx)
-	case outboxkey.FieldLastID:
-		return m.OldLastID(ctx)
-	}
-	return nil, fmt.Errorf("unknown OutboxKey field %s", name)
-}
-
-// SetField sets the value of a field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *OutboxKeyMutation) SetField(name string, value ent.Value) error {
-	switch name {
-	case outboxkey.FieldLastSeq:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetLastSeq(v)
-		return nil
-	case outboxkey.FieldLastID:
-		v, ok := value.(entschema.ID)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetLastID(v)
-		return nil
-	}
-	return fmt.Errorf("unknown OutboxKey field %s", name)
-}
-
-// AddedFields returns all numeric fields that were incremented/decremented during
-// this mutation.
-func (m *OutboxKeyMutation) AddedFields() []string {
-	var fields []string
-	if m.addlast_seq != nil {
-		fields = append(fields, outboxkey.FieldLastSeq)
-	}
-	return fields
-}
-
-// AddedField returns the numeric value that was incremented/decremented on a field
-// with the given name. The second boolean return value indicates that this field
-// was not set, or was not defined in the schema.
-func (m *OutboxKeyMutation) AddedField(name string) (ent.Value, bool) {
-	switch name {
-	case outboxkey.FieldLastSeq:
-		return m.AddedLastSeq()
-	}
-	return nil, false
-}
-
-// AddField adds the value to the field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *OutboxKeyMutation) AddField(name string, value ent.Value) error {
-	switch name {
-	case outboxkey.FieldLastSeq:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddLastSeq(v)
-		return nil
-	}
-	return fmt.Errorf("unknown OutboxKey numeric field %s", name)
-}
-
-// ClearedFields returns all nullable fields that were cleared during this
-// mutation.
-func (m *OutboxKeyMutation) ClearedFields() []string {
-	var fields []string
-	if m.FieldCleared(outboxkey.FieldLastID) {
-		fields = append(fields, outboxkey.FieldLastID)
-	}
-	return fields
-}
-
-// FieldCleared returns a boolean indicating if a field with the given name was
-// cleared in this mutation.
-func (m *OutboxKeyMutation) FieldCleared(name string) bool {
-	_, ok := m.clearedFields[name]
-	return ok
-}
-
-// ClearField clears the value of the field with the given name. It returns an
-// error if the field is not defined in the schema.
-func (m *OutboxKeyMutation) ClearField(name string) error {
-	switch name {
-	case outboxkey.FieldLastID:
-		m.ClearLastID()
-		return nil
-	}
-	return fmt.Errorf("unknown OutboxKey nullable field %s", name)
-}
-
-// ResetField resets all changes in the mutation for the field with the given name.
-// It returns an error if the field is not defined in the schema.
-func (m *OutboxKeyMutation) ResetField(name string) error {
-	switch name {
-	case outboxkey.FieldLastSeq:
-		m.ResetLastSeq()
-		return nil
-	case outboxkey.FieldLastID:
-		m.ResetLastID()
-		return nil
-	}
-	return fmt.Errorf("unknown OutboxKey field %s", name)
-}
-
-// AddedEdges returns all edge names that were set/added in this mutation.
-func (m *OutboxKeyMutation) AddedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// AddedIDs returns all IDs (to other nodes) that were added for the given edge
-// name in this mutation.
-func (m *OutboxKeyMutation) AddedIDs(name string) []ent.Value {
-	return nil
-}
-
-// RemovedEdges returns all edge names that were removed in this mutation.
-func (m *OutboxKeyMutation) RemovedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
-// the given name in this mutation.
-func (m *OutboxKeyMutation) RemovedIDs(name string) []ent.Value {
-	return nil
-}
-
-// ClearedEdges returns all edge names that were cleared in this mutation.
-func (m *OutboxKeyMutation) ClearedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// EdgeCleared returns a boolean which indicates if the edge with the given name
-// was cleared in this mutation.
-func (m *OutboxKeyMutation) EdgeCleared(name string) bool {
-	return false
-}
-
-// ClearEdge clears the value of the edge with the given name. It returns an error
-// if that edge is not defined in the schema.
-func (m *OutboxKeyMutation) ClearEdge(name string) error {
-	return fmt.Errorf("unknown OutboxKey unique edge %s", name)
-}
-
-// ResetEdge resets all changes to the edge with the given name in this mutation.
-// It returns an error if the edge is not defined in the schema.
-func (m *OutboxKeyMutation) ResetEdge(name string) error {
-	return fmt.Errorf("unknown OutboxKey edge %s", name)
 }

@@ -18,14 +18,10 @@ type OutboxEvent struct {
 	config `json:"-"`
 	// ID of the ent.
 	ID entschema.ID `json:"id,omitempty"`
-	// EventID holds the value of the "event_id" field.
-	EventID string `json:"event_id,omitempty"`
 	// EventType holds the value of the "event_type" field.
 	EventType string `json:"event_type,omitempty"`
 	// AggregateID holds the value of the "aggregate_id" field.
 	AggregateID *string `json:"aggregate_id,omitempty"`
-	// KeySeq holds the value of the "key_seq" field.
-	KeySeq *int64 `json:"key_seq,omitempty"`
 	// Payload holds the value of the "payload" field.
 	Payload []byte `json:"-"`
 	// Headers holds the value of the "headers" field.
@@ -52,9 +48,9 @@ func (*OutboxEvent) scanValues(columns []string) ([]any, error) {
 			values[i] = new(entschema.ID)
 		case outboxevent.FieldOccurredAt:
 			values[i] = new(entschema.Time)
-		case outboxevent.FieldKeySeq, outboxevent.FieldStatus:
+		case outboxevent.FieldStatus:
 			values[i] = new(sql.NullInt64)
-		case outboxevent.FieldEventID, outboxevent.FieldEventType, outboxevent.FieldAggregateID:
+		case outboxevent.FieldEventType, outboxevent.FieldAggregateID:
 			values[i] = new(sql.NullString)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -77,12 +73,6 @@ func (_m *OutboxEvent) assignValues(columns []string, values []any) error {
 			} else if value != nil {
 				_m.ID = *value
 			}
-		case outboxevent.FieldEventID:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field event_id", values[i])
-			} else if value.Valid {
-				_m.EventID = value.String
-			}
 		case outboxevent.FieldEventType:
 			if value, ok := values[i].(*sql.NullString); !ok {
 				return fmt.Errorf("unexpected type %T for field event_type", values[i])
@@ -95,13 +85,6 @@ func (_m *OutboxEvent) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.AggregateID = new(string)
 				*_m.AggregateID = value.String
-			}
-		case outboxevent.FieldKeySeq:
-			if value, ok := values[i].(*sql.NullInt64); !ok {
-				return fmt.Errorf("unexpected type %T for field key_seq", values[i])
-			} else if value.Valid {
-				_m.KeySeq = new(int64)
-				*_m.KeySeq = value.Int64
 			}
 		case outboxevent.FieldPayload:
 			if value, ok := values[i].(*[]byte); !ok {
@@ -172,20 +155,12 @@ func (_m *OutboxEvent) String() string {
 	var builder strings.Builder
 	builder.WriteString("OutboxEvent(")
 	builder.WriteString(fmt.Sprintf("id=%v, ", _m.ID))
-	builder.WriteString("event_id=")
-	builder.WriteString(_m.EventID)
-	builder.WriteString(", ")
 	builder.WriteString("event_type=")
 	builder.WriteString(_m.EventType)
 	builder.WriteString(", ")
 	if v := _m.AggregateID; v != nil {
 		builder.WriteString("aggregate_id=")
 		builder.WriteString(*v)
-	}
-	builder.WriteString(", ")
-	if v := _m.KeySeq; v != nil {
-		builder.WriteString("key_seq=")
-		builder.WriteString(fmt.Sprintf("%v", *v))
 	}
 	builder.WriteString(", ")
 	builder.WriteString("payload=<sensitive>")

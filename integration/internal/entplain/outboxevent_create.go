@@ -20,12 +20,6 @@ type OutboxEventCreate struct {
 	hooks    []Hook
 }
 
-// SetEventID sets the "event_id" field.
-func (_c *OutboxEventCreate) SetEventID(v string) *OutboxEventCreate {
-	_c.mutation.SetEventID(v)
-	return _c
-}
-
 // SetEventType sets the "event_type" field.
 func (_c *OutboxEventCreate) SetEventType(v string) *OutboxEventCreate {
 	_c.mutation.SetEventType(v)
@@ -42,20 +36,6 @@ func (_c *OutboxEventCreate) SetAggregateID(v string) *OutboxEventCreate {
 func (_c *OutboxEventCreate) SetNillableAggregateID(v *string) *OutboxEventCreate {
 	if v != nil {
 		_c.SetAggregateID(*v)
-	}
-	return _c
-}
-
-// SetKeySeq sets the "key_seq" field.
-func (_c *OutboxEventCreate) SetKeySeq(v int64) *OutboxEventCreate {
-	_c.mutation.SetKeySeq(v)
-	return _c
-}
-
-// SetNillableKeySeq sets the "key_seq" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillableKeySeq(v *int64) *OutboxEventCreate {
-	if v != nil {
-		_c.SetKeySeq(*v)
 	}
 	return _c
 }
@@ -138,9 +118,6 @@ func (_c *OutboxEventCreate) ExecX(ctx context.Context) {
 
 // check runs all checks and user-defined validators on the builder.
 func (_c *OutboxEventCreate) check() error {
-	if _, ok := _c.mutation.EventID(); !ok {
-		return &ValidationError{Name: "event_id", err: errors.New(`entplain: missing required field "OutboxEvent.event_id"`)}
-	}
 	if _, ok := _c.mutation.EventType(); !ok {
 		return &ValidationError{Name: "event_type", err: errors.New(`entplain: missing required field "OutboxEvent.event_type"`)}
 	}
@@ -185,10 +162,6 @@ func (_c *OutboxEventCreate) createSpec() (*OutboxEvent, *sqlgraph.CreateSpec) {
 		_node.ID = id
 		_spec.ID.Value = &id
 	}
-	if value, ok := _c.mutation.EventID(); ok {
-		_spec.SetField(outboxevent.FieldEventID, field.TypeString, value)
-		_node.EventID = value
-	}
 	if value, ok := _c.mutation.EventType(); ok {
 		_spec.SetField(outboxevent.FieldEventType, field.TypeString, value)
 		_node.EventType = value
@@ -196,10 +169,6 @@ func (_c *OutboxEventCreate) createSpec() (*OutboxEvent, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.AggregateID(); ok {
 		_spec.SetField(outboxevent.FieldAggregateID, field.TypeString, value)
 		_node.AggregateID = &value
-	}
-	if value, ok := _c.mutation.KeySeq(); ok {
-		_spec.SetField(outboxevent.FieldKeySeq, field.TypeInt64, value)
-		_node.KeySeq = &value
 	}
 	if value, ok := _c.mutation.Payload(); ok {
 		_spec.SetField(outboxevent.FieldPayload, field.TypeBytes, value)

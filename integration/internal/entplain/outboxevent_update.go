@@ -71,9 +71,6 @@ func (_u *OutboxEventUpdate) sqlSave(ctx context.Context) (_node int, err error)
 	if _u.mutation.AggregateIDCleared() {
 		_spec.ClearField(outboxevent.FieldAggregateID, field.TypeString)
 	}
-	if _u.mutation.KeySeqCleared() {
-		_spec.ClearField(outboxevent.FieldKeySeq, field.TypeInt64)
-	}
 	if _u.mutation.HeadersCleared() {
 		_spec.ClearField(outboxevent.FieldHeaders, field.TypeJSON)
 	}
@@ -173,9 +170,6 @@ func (_u *OutboxEventUpdateOne) sqlSave(ctx context.Context) (_node *OutboxEvent
 	}
 	if _u.mutation.AggregateIDCleared() {
 		_spec.ClearField(outboxevent.FieldAggregateID, field.TypeString)
-	}
-	if _u.mutation.KeySeqCleared() {
-		_spec.ClearField(outboxevent.FieldKeySeq, field.TypeInt64)
 	}
 	if _u.mutation.HeadersCleared() {
 		_spec.ClearField(outboxevent.FieldHeaders, field.TypeJSON)

@@ -23,10 +23,8 @@ var (
 	// OutboxEventColumns holds the columns for the "outbox_event" table.
 	OutboxEventColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeUUID, SchemaType: map[string]string{"mysql": "binary(16)", "postgres": "uuid", "sqlite3": "blob"}},
-		{Name: "event_id", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(36)", "postgres": "text", "sqlite3": "text"}},
 		{Name: "event_type", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(128)", "postgres": "text", "sqlite3": "text"}},
 		{Name: "aggregate_id", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "varchar(128)", "postgres": "text", "sqlite3": "text"}},
-		{Name: "key_seq", Type: field.TypeInt64, Nullable: true},
 		{Name: "payload", Type: field.TypeBytes, SchemaType: map[string]string{"mysql": "longblob", "postgres": "bytea", "sqlite3": "blob"}},
 		{Name: "headers", Type: field.TypeJSON, Nullable: true, SchemaType: map[string]string{"mysql": "json", "postgres": "jsonb", "sqlite3": "text"}},
 		{Name: "status", Type: field.TypeInt8, Default: schema.Expr("0")},
@@ -39,23 +37,10 @@ var (
 		Columns:    OutboxEventColumns,
 		PrimaryKey: []*schema.Column{OutboxEventColumns[0]},
 	}
-	// OutboxKeyColumns holds the columns for the "outbox_key" table.
-	OutboxKeyColumns = []*schema.Column{
-		{Name: "lane", Type: field.TypeUUID, SchemaType: map[string]string{"mysql": "binary(16)", "postgres": "bytea", "sqlite3": "blob"}},
-		{Name: "last_seq", Type: field.TypeInt64},
-		{Name: "last_id", Type: field.TypeUUID, Nullable: true, SchemaType: map[string]string{"mysql": "binary(16)", "postgres": "uuid", "sqlite3": "blob"}},
-	}
-	// OutboxKeyTable holds the schema information for the "outbox_key" table.
-	OutboxKeyTable = &schema.Table{
-		Name:       "outbox_key",
-		Columns:    OutboxKeyColumns,
-		PrimaryKey: []*schema.Column{OutboxKeyColumns[0]},
-	}
 	// Tables holds all the tables in the schema.
 	Tables = []*schema.Table{
 		ENotesTable,
 		OutboxEventTable,
-		OutboxKeyTable,
 	}
 )
 
@@ -65,12 +50,6 @@ func init() {
 	}
 	OutboxEventTable.Annotation = &entsql.Annotation{
 		Table:     "outbox_event",
-		Charset:   "utf8mb4",
-		Collation: "utf8mb4_bin",
-		Options:   "ENGINE = InnoDB",
-	}
-	OutboxKeyTable.Annotation = &entsql.Annotation{
-		Table:     "outbox_key",
 		Charset:   "utf8mb4",
 		Collation: "utf8mb4_bin",
 		Options:   "ENGINE = InnoDB",

@@ -11,14 +11,10 @@ const (
 	Label = "outbox_event"
 	// FieldID holds the string denoting the id field in the database.
 	FieldID = "id"
-	// FieldEventID holds the string denoting the event_id field in the database.
-	FieldEventID = "event_id"
 	// FieldEventType holds the string denoting the event_type field in the database.
 	FieldEventType = "event_type"
 	// FieldAggregateID holds the string denoting the aggregate_id field in the database.
 	FieldAggregateID = "aggregate_id"
-	// FieldKeySeq holds the string denoting the key_seq field in the database.
-	FieldKeySeq = "key_seq"
 	// FieldPayload holds the string denoting the payload field in the database.
 	FieldPayload = "payload"
 	// FieldHeaders holds the string denoting the headers field in the database.
@@ -36,10 +32,8 @@ const (
 // Columns holds all SQL columns for outboxevent fields.
 var Columns = []string{
 	FieldID,
-	FieldEventID,
 	FieldEventType,
 	FieldAggregateID,
-	FieldKeySeq,
 	FieldPayload,
 	FieldHeaders,
 	FieldStatus,
@@ -65,11 +59,6 @@ func ByID(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldID, opts...).ToFunc()
 }
 
-// ByEventID orders the results by the event_id field.
-func ByEventID(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldEventID, opts...).ToFunc()
-}
-
 // ByEventType orders the results by the event_type field.
 func ByEventType(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldEventType, opts...).ToFunc()
@@ -78,11 +67,6 @@ func ByEventType(opts ...sql.OrderTermOption) OrderOption {
 // ByAggregateID orders the results by the aggregate_id field.
 func ByAggregateID(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldAggregateID, opts...).ToFunc()
-}
-
-// ByKeySeq orders the results by the key_seq field.
-func ByKeySeq(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldKeySeq, opts...).ToFunc()
 }
 
 // ByStatus orders the results by the status field.

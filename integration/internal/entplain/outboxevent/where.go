@@ -53,11 +53,6 @@ func IDLTE(id entschema.ID) predicate.OutboxEvent {
 	return predicate.OutboxEvent(sql.FieldLTE(FieldID, id))
 }
 
-// EventID applies equality check predicate on the "event_id" field. It's identical to EventIDEQ.
-func EventID(v string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldEQ(FieldEventID, v))
-}
-
 // EventType applies equality check predicate on the "event_type" field. It's identical to EventTypeEQ.
 func EventType(v string) predicate.OutboxEvent {
 	return predicate.OutboxEvent(sql.FieldEQ(FieldEventType, v))
@@ -66,11 +61,6 @@ func EventType(v string) predicate.OutboxEvent {
 // AggregateID applies equality check predicate on the "aggregate_id" field. It's identical to AggregateIDEQ.
 func AggregateID(v string) predicate.OutboxEvent {
 	return predicate.OutboxEvent(sql.FieldEQ(FieldAggregateID, v))
-}
-
-// KeySeq applies equality check predicate on the "key_seq" field. It's identical to KeySeqEQ.
-func KeySeq(v int64) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldEQ(FieldKeySeq, v))
 }
 
 // Payload applies equality check predicate on the "payload" field. It's identical to PayloadEQ.
@@ -91,71 +81,6 @@ func OccurredAt(v entschema.Time) predicate.OutboxEvent {
 // DoneAt applies equality check predicate on the "done_at" field. It's identical to DoneAtEQ.
 func DoneAt(v entschema.Time) predicate.OutboxEvent {
 	return predicate.OutboxEvent(sql.FieldEQ(FieldDoneAt, v))
-}
-
-// EventIDEQ applies the EQ predicate on the "event_id" field.
-func EventIDEQ(v string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldEQ(FieldEventID, v))
-}
-
-// EventIDNEQ applies the NEQ predicate on the "event_id" field.
-func EventIDNEQ(v string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldNEQ(FieldEventID, v))
-}
-
-// EventIDIn applies the In predicate on the "event_id" field.
-func EventIDIn(vs ...string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldIn(FieldEventID, vs...))
-}
-
-// EventIDNotIn applies the NotIn predicate on the "event_id" field.
-func EventIDNotIn(vs ...string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldNotIn(FieldEventID, vs...))
-}
-
-// EventIDGT applies the GT predicate on the "event_id" field.
-func EventIDGT(v string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldGT(FieldEventID, v))
-}
-
-// EventIDGTE applies the GTE predicate on the "event_id" field.
-func EventIDGTE(v string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldGTE(FieldEventID, v))
-}
-
-// EventIDLT applies the LT predicate on the "event_id" field.
-func EventIDLT(v string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldLT(FieldEventID, v))
-}
-
-// EventIDLTE applies the LTE predicate on the "event_id" field.
-func EventIDLTE(v string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldLTE(FieldEventID, v))
-}
-
-// EventIDContains applies the Contains predicate on the "event_id" field.
-func EventIDContains(v string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldContains(FieldEventID, v))
-}
-
-// EventIDHasPrefix applies the HasPrefix predicate on the "event_id" field.
-func EventIDHasPrefix(v string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldHasPrefix(FieldEventID, v))
-}
-
-// EventIDHasSuffix applies the HasSuffix predicate on the "event_id" field.
-func EventIDHasSuffix(v string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldHasSuffix(FieldEventID, v))
-}
-
-// EventIDEqualFold applies the EqualFold predicate on the "event_id" field.
-func EventIDEqualFold(v string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldEqualFold(FieldEventID, v))
-}
-
-// EventIDContainsFold applies the ContainsFold predicate on the "event_id" field.
-func EventIDContainsFold(v string) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldContainsFold(FieldEventID, v))
 }
 
 // EventTypeEQ applies the EQ predicate on the "event_type" field.
@@ -296,56 +221,6 @@ func AggregateIDEqualFold(v string) predicate.OutboxEvent {
 // AggregateIDContainsFold applies the ContainsFold predicate on the "aggregate_id" field.
 func AggregateIDContainsFold(v string) predicate.OutboxEvent {
 	return predicate.OutboxEvent(sql.FieldContainsFold(FieldAggregateID, v))
-}
-
-// KeySeqEQ applies the EQ predicate on the "key_seq" field.
-func KeySeqEQ(v int64) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldEQ(FieldKeySeq, v))
-}
-
-// KeySeqNEQ applies the NEQ predicate on the "key_seq" field.
-func KeySeqNEQ(v int64) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldNEQ(FieldKeySeq, v))
-}
-
-// KeySeqIn applies the In predicate on the "key_seq" field.
-func KeySeqIn(vs ...int64) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldIn(FieldKeySeq, vs...))
-}
-
-// KeySeqNotIn applies the NotIn predicate on the "key_seq" field.
-func KeySeqNotIn(vs ...int64) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldNotIn(FieldKeySeq, vs...))
-}
-
-// KeySeqGT applies the GT predicate on the "key_seq" field.
-func KeySeqGT(v int64) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldGT(FieldKeySeq, v))
-}
-
-// KeySeqGTE applies the GTE predicate on the "key_seq" field.
-func KeySeqGTE(v int64) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldGTE(FieldKeySeq, v))
-}
-
-// KeySeqLT applies the LT predicate on the "key_seq" field.
-func KeySeqLT(v int64) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldLT(FieldKeySeq, v))
-}
-
-// KeySeqLTE applies the LTE predicate on the "key_seq" field.
-func KeySeqLTE(v int64) predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldLTE(FieldKeySeq, v))
-}
-
-// KeySeqIsNil applies the IsNil predicate on the "key_seq" field.
-func KeySeqIsNil() predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldIsNull(FieldKeySeq))
-}
-
-// KeySeqNotNil applies the NotNil predicate on the "key_seq" field.
-func KeySeqNotNil() predicate.OutboxEvent {
-	return predicate.OutboxEvent(sql.FieldNotNull(FieldKeySeq))
 }
 
 // PayloadEQ applies the EQ predicate on the "payload" field.

@@ -20,9 +20,6 @@ type Note struct{ ent.Schema }
 // OutboxEvent is the table of events.
 type OutboxEvent struct{ ent.Schema }
 
-// OutboxKey is the table of keys.
-type OutboxKey struct{ ent.Schema }
-
 // Annotations of the type.
 func (Note) Annotations() []schema.Annotation {
 	return []schema.Annotation{entsql.Annotation{Table: "e_notes"}}
@@ -36,13 +33,8 @@ func (Note) Fields() []ent.Field {
 // Mixin brings the table. The generated code reads what the tests read.
 func (OutboxEvent) Mixin() []ent.Mixin {
 	return []ent.Mixin{readOnly{entschema.Event{}, []string{
-		"id", "event_id", "event_type", "aggregate_id", "headers", "payload", "status", "occurred_at", "done_at", "key_seq",
+		"id", "event_type", "aggregate_id", "headers", "payload", "status", "occurred_at", "done_at",
 	}}}
-}
-
-// Mixin brings the table.
-func (OutboxKey) Mixin() []ent.Mixin {
-	return []ent.Mixin{readOnly{entschema.Key{}, []string{"id", "last_seq", "last_id"}}}
 }
 
 // readOnly leaves fields and the setters of updates out of the generated code.

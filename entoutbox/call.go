@@ -1,15 +1,16 @@
 package entoutbox
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"entgo.io/ent"
-	"entgo.io/ent/dialect"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -21,36 +22,28 @@ type call struct {
 	op       core.Op
 	of       identity
 	driver   *driver
-	below    dialect.Driver // that of the mutation, above driver
-	by       []*hook        // those of outboxes around the mutation, the outermost first
-	root     root
+	within   *call   // the call in whose context this one was made, nil for none
+	by       []*hook // those of outboxes around the mutation, the outermost first
 
 	// For calls with mappers, guarded by driver.mu.
 	open    bool
+	root    root
 	wasDone bool // the mutation was executed before, by an earlier Save of its builder
 	seen    bool // a statement of the mutation was sent
 }
 
-// root tells whether calls may belong to one bulk, whose hooks all get the context of the bulk.
+// root tells whether calls belong to one bulk. Ent gives each of its hooks the context of the bulk, so
+// that the context does not say so: bulks can run at the same time with one context.
 type root struct {
-	tx     uintptr // a transaction has a driver of its own
-	within *call   // the call in whose context this one was made, nil for none
-	done   <-chan struct{}
+	within    *call
+	done      <-chan struct{}
+	goroutine string
 }
 
 type callKey struct{}
 
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
-	return c
-}
-
-func newCall(ctx context.Context, m ent.Mutation) *call {
-	c := &call{mutation: m, op: opOf(m), root: root{within: callOf(ctx), done: ctx.Done()}}
-	c.below, _ = driverOfCode(reflect.ValueOf(m))
-	if drv := reflect.ValueOf(c.below); drv.Kind() == reflect.Pointer {
-		c.root.tx = drv.Pointer()
-	}
 	return c
 }
 
@@ -85,12 +78,20 @@ func (c *call) mappers(ob *Outbox) (all []Mapper) {
 	return all
 }
 
-// enter adds a call to the open ones of the driver.
-func (d *driver) enter(c *call) {
+// enter notes a hook of a call. The first one with mappers opens the call.
+func (d *driver) enter(ctx context.Context, c *call, h *hook) (opened bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	c.by = append(c.by, h)
+	if c.open || len(c.mappers(h.ob)) == 0 {
+		return false
+	}
 	c.open, c.wasDone = true, doneOf(c.mutation)
+	if c.op == core.OpCreate {
+		c.root = root{c.within, ctx.Done(), goroutine()}
+	}
 	d.calls = append(d.calls, c)
+	return true
 }
 
 // leave removes a call. It reports whether its mutation was executed without a statement that has
@@ -105,74 +106,60 @@ func (d *driver) leave(c *call) (lost bool) {
 }
 
 // bulk returns the calls whose entities a statement stores, or changes. Ent passes the entities of
-// a CreateBulk through the hooks one within the other, each with the context of the bulk, and
-// executes the INSERT in the context of the last one. There are more calls than rows if another
-// bulk that cannot be told apart runs at the same time.
+// a CreateBulk through the hooks one within the other, and executes the INSERT in the context of the
+// last one.
 func (d *driver) bulk(s *statement) (calls []*call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.call.seen = true
-	if s.Rows == 1 {
-		return []*call{s.call}
-	}
-	for _, o := range d.calls {
-		if o == s.call || !o.seen && o.op == core.OpCreate && o.root == s.call.root && o.is(s) &&
-			slices.Equal(o.by, s.call.by) {
+	for _, o := range slices.Backward(d.calls) {
+		if len(calls) < s.Rows && (o == s.call || len(calls) > 0 && !o.seen && o.op == core.OpCreate &&
+			o.root == s.call.root && o.is(s) && slices.Equal(o.by, s.call.by)) {
+			o.seen = true
 			calls = append(calls, o)
 		}
 	}
-	if len(calls) == s.Rows {
-		for _, o := range calls {
-			o.seen = true
-		}
-	}
+	slices.Reverse(calls)
 	return calls
 }
 
+// goroutine names the goroutine.
+func goroutine() string {
+	var b [64]byte
+	text := b[:runtime.Stack(b[:], false)] // goroutine 7 [running]:
+	id, _, _ := bytes.Cut(bytes.TrimPrefix(text, []byte("goroutine ")), []byte(" "))
+	return string(id)
+}
+
 // mutationOf returns the mutation of a row.
-func (s *statement) mutationOf(op core.Op, model any) (ent.Mutation, error) {
-	if s.known == nil {
-		s.known = s.mutations()
+func (s *statement) mutationOf(op core.Op, row reflect.Value) (ent.Mutation, error) {
+	c := s.call
+	if s.Rows > 1 {
+		c = s.callOf(row)
 	}
-	if m := s.known[model]; m != nil {
-		return m, nil
+	if c == nil {
+		return nil, fmt.Errorf("%w: %s of %s stored several entities, and nobody can tell which mutation stored "+
+			"which: use On, which needs no mutation", core.ErrNoAggregateID, op, s.entity.name)
 	}
-	return nil, fmt.Errorf("%w: %s of %s stored several entities, and nobody can tell which mutation stored "+
-		"which: use On, which needs no mutation", core.ErrNoAggregateID, op, s.entity.name)
+	return c.mutation, nil
 }
 
-// mutations finds the mutation of each row.
-func (s *statement) mutations() map[any]ent.Mutation {
-	known := map[any]ent.Mutation{}
-	if len(s.of) < s.Rows { // the hook has seen only some of a bulk
-		return known
+// callOf returns the call of a bulk that stored a row, nil if that is not known. If the database
+// does not say so, it is the one whose mutation has set the id of the row, or else the only one that
+// has set all its values. Values that the database has changed find none.
+func (s *statement) callOf(row reflect.Value) (found *call) {
+	if len(s.of) != s.Rows { // the hook has seen only some of the bulk
+		return nil
 	}
-	for _, row := range s.rows {
-		c := s.call
-		if s.Rows > 1 {
-			if n := s.capture.ModelOf(row); n >= 0 && len(s.of) == s.Rows {
-				c = s.of[n]
-			} else {
-				c = s.callLike(row.Elem())
-			}
-		}
-		if c != nil {
-			known[row.Interface()] = c.mutation
-		}
+	if n := s.capture.ModelOf(row); n >= 0 {
+		return s.of[n]
 	}
-	return known
-}
-
-// callLike returns the call whose mutation has set the id of a row, or else all its values, nil if
-// several have. Values that the database has changed find none.
-func (s *statement) callLike(row reflect.Value) (found *call) {
 	likely := 0
 	for _, c := range s.of {
 		if id := idOf(c.mutation); id.IsValid() && s.entity.id != nil {
-			if reflect.DeepEqual(id.Interface(), row.FieldByIndex(s.entity.id).Interface()) {
+			if reflect.DeepEqual(id.Interface(), row.Elem().FieldByIndex(s.entity.id).Interface()) {
 				found, likely = c, 1 // the last one, if the statement has it twice
 			}
-		} else if hasValues(row, c.mutation) {
+		} else if hasValues(row.Elem(), c.mutation) {
 			found = c
 			likely++
 		}
@@ -180,9 +167,6 @@ func (s *statement) callLike(row reflect.Value) (found *call) {
 	if likely != 1 {
 		return nil
 	}
-	s.call.driver.mu.Lock()
-	defer s.call.driver.mu.Unlock()
-	found.seen = true
 	return found
 }
 

@@ -46,8 +46,7 @@
 // some upserts in bulk on tables with several unique keys. Functions of OnMutation need to know
 // whose mutation a row is: in a bulk whose rows the database stored only in part, with other
 // values, they are refused; On is not. The same holds for a mutation whose context a hook of the
-// application did not pass on, and for bulks of equal values that run at the same time, outside of
-// transactions and with a context that cannot end.
+// application did not pass on.
 //
 // # Generated code
 //

@@ -41,7 +41,9 @@ func wrap(drv dialect.Driver) (*driver, error) {
 		return nil, fmt.Errorf("outbox: Ent dialect %q is not supported: use dialect.Postgres, dialect.MySQL or "+
 			"dialect.SQLite", drv.Dialect())
 	}
-	return &driver{Driver: drv, dialect: d}, nil
+	new := &driver{Driver: drv, dialect: d}
+	new.clients.Store(&[]client{})
+	return new, nil
 }
 
 // DB returns the pool of the driver, nil when the driver has none.
@@ -69,7 +71,11 @@ func (d *driver) begin(ctx context.Context, begin func(context.Context) (dialect
 	if d.probed(ctx, names, nil) != nil {
 		return nil, errNames
 	}
-	return d.follow(ctx, begin)
+	t, err := d.follow(ctx, begin)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 var errNames = errors.New("outbox: no transaction was to be begun")

@@ -117,24 +117,15 @@ func entityOf(typed reflect.Value) reflect.Type {
 // doneOf returns the flag that generated code sets in a mutation when it was executed. It is false
 // for a mutation without this flag.
 func doneOf(m ent.Mutation) bool {
-	done := fieldOf(m, "done")
+	done := reflect.ValueOf(m).Elem().FieldByName("done")
 	return done.Kind() == reflect.Bool && done.Bool()
 }
 
 // idOf returns the id that a mutation has set, the zero Value for none.
 func idOf(m ent.Mutation) reflect.Value {
-	id := fieldOf(m, "id")
-	if id.Kind() != reflect.Pointer || id.IsNil() {
+	v := reflect.ValueOf(m).Elem()
+	if id := v.FieldByName("id"); id.Kind() != reflect.Pointer || id.IsNil() {
 		return reflect.Value{}
 	}
-	return field(reflect.ValueOf(m).Elem(), "id").Elem()
-}
-
-// fieldOf returns an unexported field of a mutation, the zero Value for none.
-func fieldOf(m ent.Mutation, name string) reflect.Value {
-	v := reflect.ValueOf(m)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return reflect.Value{}
-	}
-	return v.Elem().FieldByName(name)
+	return field(v, "id").Elem()
 }

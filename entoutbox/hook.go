@@ -1,6 +1,7 @@
 package entoutbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,11 +74,8 @@ type opKey struct{}
 func (o *Outbox) Hook(mappers ...Mapper) ent.Hook {
 	h := &hook{ob: o, mappers: mappers}
 	for _, m := range mappers {
-		switch {
-		case m.err != nil:
-			o.own.Mappers.Fail(m.err)
-		case m.fn == nil || m.takes == nil:
-			o.own.Mappers.Fail(errors.New("outbox: Hook was given a Mapper that OnMutation did not make"))
+		if m.fn == nil {
+			o.own.Mappers.Fail(cmp.Or(m.err, errMapper))
 		}
 	}
 	return func(next ent.Mutator) ent.Mutator {
@@ -90,6 +88,8 @@ func (o *Outbox) Hook(mappers ...Mapper) ent.Hook {
 	}
 }
 
+var errMapper = errors.New("outbox: Hook was given a Mapper that OnMutation did not make")
+
 // hook is the result of one call of Hook.
 type hook struct {
 	ob      *Outbox
@@ -99,20 +99,18 @@ type hook struct {
 func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (v ent.Value, err error) {
 	c := callOf(ctx)
 	if c == nil || c.mutation != m {
-		c = newCall(ctx, m)
+		c = &call{mutation: m, op: opOf(m), within: c}
 		ctx = context.WithValue(ctx, callKey{}, c)
 	}
 	if slices.Contains(c.by, h) {
 		return next.Mutate(ctx, m) // a hook changed its kind, as soft deletes do
 	}
-	if c.of, c.driver, err = h.ob.learn(ctx, m); err != nil {
+	if err := h.ob.learn(ctx, c); err != nil {
 		return nil, adapter.CausesEvents(opOf(m), m.Type(), err)
 	}
-	c.by = append(c.by, h)
-	if c.open || len(c.mappers(h.ob)) == 0 {
+	if !c.driver.enter(ctx, c, h) {
 		return next.Mutate(ctx, m)
 	}
-	c.driver.enter(c)
 	defer func() {
 		if lost := c.driver.leave(c); lost && err == nil {
 			v, err = nil, c.lost(ctx)
@@ -126,7 +124,7 @@ func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (v 
 func (c *call) lost(ctx context.Context) error {
 	err := fmt.Errorf("%w: %s of %s was executed without its context, so that its events are not known: "+
 		"a hook did not pass its context on", core.ErrNoAggregateID, c.op, c.mutation.Type())
-	if p, _ := below(ctx, c.below); p.tx != nil {
+	if p, _ := below(ctx, c.mutation); p.tx != nil {
 		p.tx.followed.RefuseCommit(err)
 	}
 	return err

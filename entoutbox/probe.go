@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"reflect"
 
-	"entgo.io/ent/dialect"
+	"entgo.io/ent"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
@@ -30,12 +30,12 @@ func (o *Outbox) Publish(ctx context.Context, conn Conn, events ...core.Event) e
 	if err := o.ready(); err != nil {
 		return err
 	}
-	if conn == nil {
-		return o.own.Publish(ctx, nil, events...)
-	}
-	t, err := TxOf(ctx, conn)
-	if err != nil {
-		return err
+	var t core.Tx
+	if conn != nil {
+		var err error
+		if t, err = TxOf(ctx, conn); err != nil {
+			return err
+		}
 	}
 	return o.own.Publish(ctx, t, events...)
 }
@@ -59,26 +59,21 @@ func AfterCommit(ctx context.Context, conn Conn, fn func()) error {
 // Clients generated without sql/execquery have no method ExecContext: use WithTx, and
 // core.TxFromContext.
 func TxOf(ctx context.Context, conn Conn) (core.Tx, error) {
-	t, err := find(ctx, conn)
-	if err != nil {
-		return nil, err
-	}
-	return t.core, nil
-}
-
-func find(ctx context.Context, conn Conn) (*tx, error) {
-	if isNil(conn) {
+	if r := reflect.ValueOf(conn); !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil() {
 		return nil, fmt.Errorf("%w: nil was given in place of one", core.ErrNoTransaction)
 	}
 	p, err := ask(ctx, func(ctx context.Context) error {
 		_, err := conn.ExecContext(ctx, probeText)
 		return err
 	})
-	if err == nil && p.tx == nil {
-		err = fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use what it gives you",
+	switch {
+	case err != nil:
+		return nil, err
+	case p.tx == nil:
+		return nil, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use what it gives you",
 			core.ErrNoTransaction, conn)
 	}
-	return p.tx, err
+	return p.tx.core, nil
 }
 
 // probe is in a context that generated code passes to the driver, for one purpose. The driver
@@ -127,12 +122,11 @@ func ask(ctx context.Context, send func(ctx context.Context) error) (probe, erro
 	return p, errNotWrapped
 }
 
-// below finds the driver, and the transaction, below one of generated code.
-func below(ctx context.Context, drv dialect.Driver) (probe, error) {
+// below finds the driver, and the transaction, on which generated code works.
+func below(ctx context.Context, m ent.Mutation) (probe, error) {
+	drv, ok := driverOfCode(reflect.ValueOf(m))
+	if !ok {
+		return probe{}, errNotWrapped
+	}
 	return ask(ctx, func(ctx context.Context) error { return drv.Exec(ctx, probeText, []any{}, nil) })
-}
-
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 }

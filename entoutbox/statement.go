@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strings"
 
-	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -21,11 +20,9 @@ type statement struct {
 	entity  *entity
 	call    *call // the mutation that causes it, nil if that is not known
 	parts   []part
-	named   bool // not only OnAll asks for the type
-	of      []*call
+	named   bool    // not only OnAll asks for the type
+	of      []*call // with mappers: those of the bulk
 	capture *capture.Capture
-	rows    []reflect.Value // in the order in which the database named them
-	known   map[any]ent.Mutation
 }
 
 // part is what one outbox has to do with the statement.
@@ -36,7 +33,7 @@ type part struct {
 
 // statement returns what is to be captured of a statement, nil if it causes no events.
 func (d *driver) statement(ctx context.Context, query string) (*statement, error) {
-	if d.clients.Load() == nil || strings.HasPrefix(query, "SELECT ") {
+	if len(*d.clients.Load()) == 0 || strings.HasPrefix(query, "SELECT ") {
 		return nil, nil
 	}
 	w, ok := capture.ReadWrite(d.dialect, query)
@@ -77,7 +74,7 @@ func (s *statement) join(ob *Outbox) {
 		}
 		s.named = true
 		p.add(func(ctx context.Context, op core.Op, model any) ([]core.Event, error) {
-			mutation, err := s.mutationOf(op, model)
+			mutation, err := s.mutationOf(op, reflect.ValueOf(model))
 			if err != nil {
 				return nil, err
 			}
@@ -119,14 +116,13 @@ func (s *statement) describe(ctx context.Context, t *tx) capture.Statement {
 	last := s.parts[len(s.parts)-1]
 	st := capture.Statement{
 		Op: s.op(), ReadText: true, Of: s.entity.name, On: last.fns, Key: s.entity.key,
-		Columns: s.entity.columns, Counted: s.entity.counted(),
+		Columns: s.entity.columns, Counted: s.entity.counted,
 	}
 	if s.entity.id != nil { // Ent does not say which fields are the key of a type without an id
 		st.Keys = 1
 	}
-	st.Scan = func(rows *capture.Answer) (_ []reflect.Value, err error) {
-		s.rows, err = s.entity.entities(ctx, t.driver, rows, s.driverFor(t))
-		return s.rows, err
+	st.Scan = func(rows *capture.Answer) ([]reflect.Value, error) {
+		return s.entity.entities(ctx, t.driver, rows, s.driverFor(t))
 	}
 	if s.of != nil && s.Rows > 1 { // the database is asked which row is whose
 		for range s.Rows {
@@ -152,10 +148,12 @@ func (s *statement) op() core.Op {
 
 // driverFor returns the driver that the told entities have, as those have that Ent returns.
 func (s *statement) driverFor(t *tx) dialect.Driver {
-	switch {
-	case s.call != nil:
-		return s.call.below
-	case t.own:
+	if s.call != nil {
+		if drv, ok := driverOfCode(reflect.ValueOf(s.call.mutation)); ok {
+			return drv
+		}
+	}
+	if t.own {
 		return t.driver
 	}
 	return txDriver{t}

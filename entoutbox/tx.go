@@ -3,14 +3,12 @@ package entoutbox
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"sync/atomic"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/adapter/capture"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
@@ -61,18 +59,16 @@ func (t *tx) Rollback() error {
 // connOf returns the connection for the outbox's own statements in a transaction of Ent. The
 // statements do not pass through loggers, but the commit and the rollback do.
 func connOf(below dialect.Tx) sqltx.TxConn {
-	for inner := below; ; {
-		switch t := inner.(type) {
-		case *dialect.DebugTx:
-			inner = t.Tx
-			continue
-		case *entsql.Tx:
-			if sqlTx, ok := t.Tx.(*sql.Tx); ok {
-				return conn{Tx: sqlTx, end: below}
-			}
-		}
-		return foreign{below}
+	inner := below
+	for debug, ok := inner.(*dialect.DebugTx); ok; debug, ok = inner.(*dialect.DebugTx) {
+		inner = debug.Tx
 	}
+	if t, ok := inner.(*entsql.Tx); ok {
+		if sqlTx, ok := t.Tx.(*sql.Tx); ok {
+			return conn{Tx: sqlTx, end: below}
+		}
+	}
+	return foreign{conn{end: below}}
 }
 
 // conn is a *sql.Tx whose Commit and Rollback pass through the driver above it.
@@ -84,30 +80,19 @@ type conn struct {
 func (c conn) Commit() error   { return c.end.Commit() }
 func (c conn) Rollback() error { return c.end.Rollback() }
 
-// foreign is a transaction of a driver that is not part of Ent.
-type foreign struct{ dialect.Tx }
+// foreign is a transaction of a driver that is not part of Ent. It has no *sql.Tx, whose other
+// methods are never called, because the transaction is not passed out as a *sqltx.Tx.
+type foreign struct{ conn }
 
 func (f foreign) ExecContext(ctx context.Context, query string, args ...any) (res sql.Result, err error) {
-	err = f.Exec(ctx, query, notNil(args), &res)
+	err = f.end.Exec(ctx, query, notNil(args), &res)
 	return res, err
 }
 
 func (f foreign) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	var rows entsql.Rows
-	if err := f.Query(ctx, query, notNil(args), &rows); err != nil {
-		return nil, err
-	}
-	a, err := capture.ReadAll(rows)
+	a, err := answer(ctx, f.end, query, args)
 	if err != nil {
 		return nil, err
 	}
 	return replay(a)
-}
-
-// QueryRowContext is never called, because a transaction on a foreign is never passed out as a
-// *sqltx.Tx.
-func (f foreign) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
-
-func (f foreign) PrepareContext(context.Context, string) (*sql.Stmt, error) {
-	return nil, errors.New("outbox: the driver of Ent does not offer this")
 }

@@ -3,6 +3,7 @@ package entoutbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 
 	entsql "entgo.io/ent/dialect/sql"
@@ -13,14 +14,11 @@ import (
 // resetVars resets the variables of sql.WithVar. Ent does so after a statement outside of
 // transactions, and not in one, so that the next user of the connection would have them.
 func (t *tx) resetVars(ctx context.Context) error {
+	format, ok := map[core.Dialect]string{core.Postgres: "RESET %s", core.MySQL: "SET %s = NULL"}[t.driver.dialect]
 	var errs []error
 	for _, name := range varsOf(ctx) {
-		switch t.driver.dialect {
-		case core.Postgres:
-			errs = append(errs, t.driver.send(context.Background(), t, "RESET "+name, []any{}, nil))
-		case core.MySQL:
-			errs = append(errs, t.driver.send(context.Background(), t, "SET "+name+" = NULL", []any{}, nil))
-		case core.SQLite:
+		if ok {
+			errs = append(errs, t.driver.send(context.Background(), t, fmt.Sprintf(format, name), []any{}, nil))
 		}
 	}
 	return errors.Join(errs...)

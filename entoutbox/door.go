@@ -29,7 +29,7 @@ func (t *tx) capture(ctx context.Context, s *statement, query string, args []any
 		if err != nil {
 			return err
 		}
-		into.ColumnScanner, err = replay(a)
+		into.ColumnScanner, err = replay(a) //nolint:rowserrcheck // Ent checks it
 		return err
 	}
 	res, err := c.Exec(ctx, session{t}, query, args)
@@ -117,7 +117,7 @@ func (r *reader) Query(_ context.Context, query string, _, v any) (err error) {
 	if !ok {
 		return fmt.Errorf("outbox: a query of Ent returns rows into a %T", v)
 	}
-	into.ColumnScanner, err = r.answer(query)
+	into.ColumnScanner, err = r.answer(query) //nolint:rowserrcheck // Ent checks it
 	return err
 }
 
@@ -158,10 +158,11 @@ func (n *nestedTx) end(how string) error {
 
 // begun runs a statement that causes events in a transaction of its own, because there is none.
 func (d *driver) begun(ctx context.Context, fn func(t *tx) error) error {
-	t, err := d.follow(ctx, d.Driver.Tx)
+	began, err := d.begin(ctx, d.Driver.Tx)
 	if err != nil {
 		return err
 	}
+	t := began.(*tx)
 	t.own = true
 	return ending(t, func() (err error) {
 		defer func() {

@@ -41,9 +41,9 @@ func wrap(drv dialect.Driver) (*driver, error) {
 		return nil, fmt.Errorf("outbox: Ent dialect %q is not supported: use dialect.Postgres, dialect.MySQL or "+
 			"dialect.SQLite", drv.Dialect())
 	}
-	new := &driver{Driver: drv, dialect: d}
-	new.clients.Store(&[]client{})
-	return new, nil
+	own := &driver{Driver: drv, dialect: d}
+	own.clients.Store(&[]client{})
+	return own, nil
 }
 
 // DB returns the pool of the driver, nil when the driver has none.
@@ -71,17 +71,6 @@ func (d *driver) begin(ctx context.Context, begin func(context.Context) (dialect
 	if d.probed(ctx, names, nil) != nil {
 		return nil, errNames
 	}
-	t, err := d.follow(ctx, begin)
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
-}
-
-var errNames = errors.New("outbox: no transaction was to be begun")
-
-// follow begins a tracked transaction.
-func (d *driver) follow(ctx context.Context, begin func(context.Context) (dialect.Tx, error)) (*tx, error) {
 	t := &tx{driver: d}
 	followed, err := sqltx.Follow(ctx, d.DB(), d.dialect, func(ctx context.Context) (_ sqltx.TxConn, err error) {
 		if t.Tx, err = begin(ctx); err != nil {
@@ -99,6 +88,8 @@ func (d *driver) follow(ctx context.Context, begin func(context.Context) (dialec
 	d.probed(ctx, begins, t)
 	return t, nil
 }
+
+var errNames = errors.New("outbox: no transaction was to be begun")
 
 // Exec implements dialect.Driver.
 func (d *driver) Exec(ctx context.Context, query string, args, v any) error {
@@ -135,7 +126,7 @@ func (d *driver) run(ctx context.Context, t *tx, query string, args, v any) (err
 // send executes a statement as it is.
 func (d *driver) send(ctx context.Context, t *tx, query string, args, v any) error {
 	into, reads := v.(*entsql.Rows)
-	_, err := seen(ctx, t, query, func() (rows *sql.Rows, err error) {
+	_, err := seen(ctx, t, query, func() (rows *sql.Rows, err error) { //nolint:rowserrcheck,sqlclosecheck // Ent does
 		if !reads {
 			return nil, d.on(t).Exec(ctx, query, args, v)
 		}
@@ -187,21 +178,19 @@ func (d *driver) execContext(ctx context.Context, t *tx, query string, args []an
 	if d.probed(ctx, asks, t) != nil {
 		return sqldriver.ResultNoRows, nil
 	}
-	e, ok := d.on(t).(interface {
-		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	})
+	conn, ok := d.on(t).(entsql.ExecQuerier)
 	if !ok {
-		return nil, errors.New("outbox: the driver of Ent below has no ExecContext")
+		return nil, errNoConn
 	}
-	return seen(ctx, t, query, func() (sql.Result, error) { return e.ExecContext(ctx, query, args...) })
+	return seen(ctx, t, query, func() (sql.Result, error) { return conn.ExecContext(ctx, query, args...) })
 }
 
 func (d *driver) queryContext(ctx context.Context, t *tx, query string, args []any) (*sql.Rows, error) {
-	q, ok := d.on(t).(interface {
-		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	})
+	conn, ok := d.on(t).(entsql.ExecQuerier)
 	if !ok {
-		return nil, errors.New("outbox: the driver of Ent below has no QueryContext")
+		return nil, errNoConn
 	}
-	return seen(ctx, t, query, func() (*sql.Rows, error) { return q.QueryContext(ctx, query, args...) })
+	return seen(ctx, t, query, func() (*sql.Rows, error) { return conn.QueryContext(ctx, query, args...) })
 }
+
+var errNoConn = errors.New("outbox: the driver of Ent below has no ExecContext and QueryContext")

@@ -75,11 +75,10 @@ func identityOf(m ent.Mutation) (identity, bool) {
 // clientOf returns the client of a mutation: m.Client().
 func clientOf(m ent.Mutation) (reflect.Value, bool) {
 	method := reflect.ValueOf(m).MethodByName("Client")
-	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
+	if !method.IsValid() {
 		return reflect.Value{}, false
 	}
-	client := method.Call(nil)[0]
-	return client, client.Kind() == reflect.Pointer && !client.IsNil() && client.Elem().Kind() == reflect.Struct
+	return method.Call(nil)[0], true
 }
 
 // all runs client.Order.Query().All(ctx) of a typed client on a driver, past its interceptors and

@@ -184,7 +184,8 @@ func TestEntCaptureUpsertWithSeveralUniqueKeys(t *testing.T) {
 		orders, err := e.Order.MapCreateBulk(names,
 			func(c *entclient.OrderCreate, i int) { c.SetName(names[i]).SetQty(int64(i)) }).Save(t.Context())
 		fixture.Check(t, entclient.IsConstraintError(err) && orders == nil, "%v", err)
-		err = e.Order.MapCreateBulk(names, func(c *entclient.OrderCreate, i int) { c.SetName(names[i]).SetQty(int64(i)) }).
+		err = e.Order.MapCreateBulk(names,
+			func(c *entclient.OrderCreate, i int) { c.SetName(names[i]).SetQty(int64(i)) }).
 			OnConflict(entsql.ConflictColumns(order.FieldName)).UpdateNewValues().Exec(t.Context())
 		if e.db.Name == "mysql" {
 			fixture.WantError(t, err, core.ErrNoAggregateID)

@@ -198,7 +198,8 @@ func TestEntHookThatLosesTheContext(t *testing.T) {
 		for name, mutate := range map[string]func(tx *entclient.Tx) error{
 			"create": func(tx *entclient.Tx) error { return tx.Order.Create().SetName("b").Exec(t.Context()) },
 			"bulk": func(tx *entclient.Tx) error {
-				return tx.Order.CreateBulk(tx.Order.Create().SetName("b"), tx.Order.Create().SetName("c")).Exec(t.Context())
+				b, c := tx.Order.Create().SetName("b"), tx.Order.Create().SetName("c")
+				return tx.Order.CreateBulk(b, c).Exec(t.Context())
 			},
 			"update": func(tx *entclient.Tx) error { return tx.Order.UpdateOneID(1).SetQty(1).Exec(t.Context()) },
 			"delete": func(tx *entclient.Tx) error { return tx.Order.DeleteOneID(1).Exec(t.Context()) },

@@ -23,7 +23,8 @@ func TestEntEdges(t *testing.T) {
 		})
 		e.Use(e.ob.Hook())
 		const x, y = "x", "y"
-		e.Child.CreateBulk(e.Child.Create().SetID(x).SetName("x"), e.Child.Create().SetID(y).SetName("y")).ExecX(t.Context())
+		e.Child.CreateBulk(e.Child.Create().SetID(x).SetName("x"), e.Child.Create().SetID(y).SetName("y")).
+			ExecX(t.Context())
 		var all []string
 		want := func(more ...string) {
 			t.Helper()

@@ -75,7 +75,8 @@ func TestReadText(t *testing.T) {
 		{core.MySQL, "INSERT INTO o (id) VALUES (1) ON DUPLICATE KEY UPDATE `id` = id", core.OpCreate, true, "id"},
 		{core.MySQL, "INSERT INTO o (id) VALUES (1) ON DUPLICATE KEY UPDATE n = VALUES(n)", core.OpUpsert, false, "id"},
 		{
-			core.MySQL, "INSERT INTO o (a) VALUES (?) ON DUPLICATE KEY UPDATE `a` = `o`.`a`, `id` = LAST_INSERT_ID(`o`.`id`)",
+			core.MySQL,
+			"INSERT INTO o VALUES (?) ON DUPLICATE KEY UPDATE `a` = `o`.`a`, `id` = LAST_INSERT_ID(`o`.`id`)",
 			core.OpCreate, true, "id",
 		},
 		{
@@ -83,7 +84,7 @@ func TestReadText(t *testing.T) {
 			core.OpUpsert, false, "id",
 		},
 		{
-			core.MySQL, "INSERT INTO o (a) VALUES (?) ON DUPLICATE KEY UPDATE a = ?, id = id RETURNING id", core.OpUpsert,
+			core.MySQL, "INSERT INTO o VALUES (?) ON DUPLICATE KEY UPDATE a = ?, id = id RETURNING id", core.OpUpsert,
 			false, "id",
 		},
 		{core.MySQL, "REPLACE INTO o (id) VALUES (1)", core.OpUpsert, false, "id"},

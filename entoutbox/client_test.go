@@ -32,8 +32,8 @@ func TestEntityRead(t *testing.T) {
 // A table without its schema is found if there is only one of that name.
 func TestDriverFind(t *testing.T) {
 	a, b, c := &entity{name: "A"}, &entity{name: "B"}, &entity{name: "C"}
-	one := client{of: identity{hooks: 1}, tables: withBare(map[string]*entity{"s.a": a, "s.b": b, "r.b": c, "q.b": a})}
-	two := client{of: identity{hooks: 2}, tables: withBare(map[string]*entity{"a": c, "r.a": b})}
+	one := client{of: 1, tables: withBare(map[string]*entity{"s.a": a, "s.b": b, "r.b": c, "q.b": a})}
+	two := client{of: 2, tables: withBare(map[string]*entity{"a": c, "r.a": b})}
 	d := &driver{}
 	d.clients.Store(&[]client{})
 	if _, e := d.find("a", nil); e != nil {

@@ -54,31 +54,15 @@ func setDriver(v reflect.Value, drv dialect.Driver) error {
 }
 
 // identity is the same for all clients that are made of one: its transactions, its Debug clients
-// and those of its mutations share the hooks.
-type identity struct {
-	config reflect.Type
-	hooks  uintptr
-}
+// and those of its mutations share the hooks, whose address it is.
+type identity uintptr
 
 func identityOf(m ent.Mutation) (identity, bool) {
 	config, ok := configOf(reflect.ValueOf(m))
-	if !ok {
-		return identity{}, false
+	if !ok || config.FieldByName("hooks").Kind() != reflect.Pointer {
+		return 0, false
 	}
-	hooks := config.FieldByName("hooks")
-	if hooks.Kind() != reflect.Pointer {
-		return identity{}, false
-	}
-	return identity{config.Type(), hooks.Pointer()}, true
-}
-
-// clientOf returns the client of a mutation: m.Client().
-func clientOf(m ent.Mutation) (reflect.Value, bool) {
-	method := reflect.ValueOf(m).MethodByName("Client")
-	if !method.IsValid() {
-		return reflect.Value{}, false
-	}
-	return method.Call(nil)[0], true
+	return identity(config.FieldByName("hooks").Pointer()), true
 }
 
 // all runs client.Order.Query().All(ctx) of a typed client on a driver, past its interceptors and

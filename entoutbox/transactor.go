@@ -43,7 +43,8 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 		drv := driverOf(ctx, begin)
 		if outer := scopeOf(ctx); outer != nil && outer.tx.driver == drv {
 			if tx, ok := outer.user.(T); ok {
-				return outer.nested(ctx, func(ctx context.Context) error { return fn(ctx, tx) })
+				name := fmt.Sprintf("outbox_%d", savepoints.Add(1))
+				return sqltx.RunInSavepoint(ctx, outer.tx.core, name, func() error { return fn(ctx, tx) })
 			}
 		}
 		if drv != nil {
@@ -147,9 +148,8 @@ func Context(ctx context.Context, conn Conn) context.Context {
 // scope is a transaction of WithTx: the tracked one, and the transaction of the generated code
 // above it.
 type scope struct {
-	tx    *tx
-	user  any
-	depth int // number of nested savepoints
+	tx   *tx
+	user any
 }
 
 type scopeKey struct{}
@@ -167,11 +167,4 @@ func driverOf[T Tx](ctx context.Context, begin func(context.Context) (T, error))
 		_ = tx.Rollback()
 	}
 	return p.driver
-}
-
-// nested runs fn in a savepoint.
-func (s *scope) nested(ctx context.Context, fn func(context.Context) error) error {
-	s.depth++
-	defer func() { s.depth-- }()
-	return sqltx.RunInSavepoint(ctx, s.tx.core, fmt.Sprintf("outbox_%d", s.depth), func() error { return fn(ctx) })
 }

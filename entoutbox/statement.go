@@ -92,10 +92,7 @@ func (s *statement) collect(d *driver) {
 		}
 	}
 	for _, ob := range s.client.outboxes {
-		fns, named := ob.own.Mappers.For(s.entity.goType)
-		if !named && ob.owns(s.table) {
-			continue
-		}
+		fns, named := ob.own.Mappers.For(s.entity.goType, s.table)
 		s.named = s.named || named
 		for _, fn := range fns {
 			s.add(ob, fn)

@@ -258,7 +258,7 @@ func trackedTx(ctx context.Context, db *gorm.DB) (core.Tx, error) {
 
 // maps reports whether there are On functions for the model.
 func (o *Outbox) maps(stmt *gorm.Statement) bool {
-	fns, _ := o.own.Mappers.For(stmt.Schema.ModelType)
+	fns, _ := o.own.Mappers.For(stmt.Schema.ModelType, stmt.Schema.Table)
 	return fns != nil
 }
 

@@ -147,6 +147,41 @@ func TestGORMOnAllAndTablesWithoutAKey(t *testing.T) {
 	})
 }
 
+type gOutboxEvent struct {
+	ID        []byte `gorm:"primaryKey"`
+	EventType string
+}
+
+func (gOutboxEvent) TableName() string { return "outbox_event" }
+
+type gInboxSeen struct {
+	ID int64
+	N  int
+}
+
+func (gInboxSeen) TableName() string { return "shop_inbox_seen" }
+
+// OnAll does not see the tables of the outbox and of the inbox. On does.
+func TestGORMOnAllAndItsOwnTables(t *testing.T) {
+	t.Parallel()
+	eachGORM(t, func(t *testing.T, g *gormEnv) {
+		fixture.NoError(t, g.AutoMigrate(&gInboxSeen{}))
+		gormoutbox.OnAll(g.ob, func(_ context.Context, op core.Op, model any) ([]core.Event, error) {
+			return []core.Event{{Type: fmt.Sprintf("%s %T", op, model)}}, nil
+		})
+		fixture.NoError(t, g.Create(&gInboxSeen{}).Error)
+		fixture.NoError(t, g.Model(&gInboxSeen{}).Where("id = 1").Update("n", 1).Error)
+		g.wantRows(t)
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "kept") }))
+		tx := g.Where("event_type = 'kept'").Delete(&gOutboxEvent{})
+		fixture.Check(t, tx.Error == nil && tx.RowsAffected == 1, "%d rows, %v", tx.RowsAffected, tx.Error)
+		g.wantRows(t)
+		tell(g, func(s *gInboxSeen) string { return "seen" })
+		fixture.NoError(t, g.Delete(&gInboxSeen{ID: 1}).Error)
+		g.wantRows(t, "seen.delete")
+	})
+}
+
 // An update or delete of very many rows is refused, because all of them would be in memory.
 func TestGORMTooManyRows(t *testing.T) {
 	longtest.Mark(t)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -65,6 +66,14 @@ type rLog struct {
 
 func (rLog) TableName() string { return "r_logs" }
 
+// rMoment has a key that the column rounds.
+type rMoment struct {
+	At time.Time `gorm:"primaryKey"`
+	N  int
+}
+
+func (rMoment) TableName() string { return "r_moments" }
+
 // rView is a row of a view.
 type rView struct {
 	ID   int64
@@ -83,10 +92,12 @@ func openRefusedWith(t *testing.T, db testdb.DB, o gormOptions) *gormEnv {
 	t.Helper()
 	g := openGORM(t, db, o)
 	fixture.NoError(t, g.AutoMigrate(&rItem{}, &rDoc{}, &rKeyless{}, &rTagged{}))
+	moment := map[core.Dialect]string{core.Postgres: "TIMESTAMPTZ", core.MySQL: "DATETIME", core.SQLite: "TIMESTAMP"}
 	made := map[core.Dialect]string{
 		core.Postgres: "gen_random_uuid()", core.MySQL: "(UUID())", core.SQLite: "(hex(randomblob(9)))",
 	}[db.Dialect]
 	for _, text := range []string{
+		"CREATE TABLE r_moments (at " + moment[db.Dialect] + " PRIMARY KEY, n BIGINT)",
 		"CREATE TABLE r_logs (id VARCHAR(64) PRIMARY KEY DEFAULT " + made + ", name VARCHAR(64))",
 		"INSERT INTO r_items (id, name, qty) VALUES (1, 'a', 1), (2, 'b', 1), (3, 'c', 3)",
 		"INSERT INTO r_docs (id, name, qty) VALUES ('1', 'a', 1), ('2', 'b', 2)",
@@ -102,6 +113,7 @@ func openRefusedWith(t *testing.T, db testdb.DB, o gormOptions) *gormEnv {
 	tell(g, func(*rKeyless) string { return "keyless" })
 	tell(g, func(m *rTagged) string { return strings.Join(m.Tags, " ") })
 	tell(g, func(l *rLog) string { return l.Name })
+	tell(g, func(*rMoment) string { return "moment" })
 	tell(g, func(v *rView) string { return v.Name })
 	return g
 }
@@ -253,6 +265,25 @@ func gormRefusedChanges() []gormRefusal {
 			},
 		},
 		{
+			Line: "that has no `RETURNING`",
+			Set: func(t *testing.T, g *gormEnv) {
+				t.Helper()
+				switch g.db.Dialect {
+				case core.Postgres:
+					execs("CREATE TABLE r_view (id BIGINT PRIMARY KEY, name TEXT, qty BIGINT)",
+						"CREATE RULE r_rule AS ON UPDATE TO r_view DO INSTEAD UPDATE r_items SET qty = 4")(t, g)
+				case core.SQLite:
+					execs("CREATE VIRTUAL TABLE r_view USING fts5(id, name, qty)")(t, g)
+				}
+			},
+			Do: func(_ context.Context, tx *gorm.DB) error {
+				if err := lacking(tx, "mysql"); err != nil {
+					return err
+				}
+				return tx.Model(&rView{ID: 1}).Update("qty", 2).Error
+			},
+		},
+		{
 			Line: "READ COMMITTED",
 			Open: func(t *testing.T, db testdb.DB) *gormEnv {
 				t.Helper()
@@ -392,6 +423,29 @@ func gormRefusedInserts() []gormRefusal {
 			Line: "a `DoNothing` batch that leaves keys", Set: tellItems, Do: func(_ context.Context, tx *gorm.DB) error {
 				batch := []*rItem{{Name: "x"}, {ID: 100, Name: "y"}, {Name: "z"}, {ID: 1}}
 				return tx.Clauses(clause.OnConflict{DoNothing: true}).Create(&batch).Error
+			},
+		},
+		{Line: "whose key the column rounds", Do: func(_ context.Context, tx *gorm.DB) error {
+			return tx.Create(&rMoment{At: time.Date(2026, 3, 4, 5, 6, 7, 600_000_000, time.UTC)}).Error
+		}},
+		{
+			Line: "whose row another transaction has just deleted",
+			Tx: func(ctx context.Context, g *gormEnv, fn func(tx *gorm.DB) error) error {
+				defer g.Plain.ExecContext(ctx, "INSERT INTO r_docs (id, name, qty) VALUES ('1', 'a', 1)") //nolint:errcheck
+				return g.Transaction(func(tx *gorm.DB) error {
+					if err := tx.Find(&[]rDoc{}).Error; err != nil { // the snapshot
+						return err
+					}
+					if g.db.Dialect != core.SQLite { // where one transaction writes at a time
+						if _, err := g.Plain.ExecContext(ctx, "DELETE FROM r_docs WHERE id = '1'"); err != nil {
+							return err
+						}
+					}
+					return fn(tx)
+				})
+			},
+			Do: func(_ context.Context, tx *gorm.DB) error {
+				return tx.Clauses(clause.OnConflict{DoNothing: true}).Create(&[]rDoc{{ID: "1"}, {ID: "9"}}).Error
 			},
 		},
 		{

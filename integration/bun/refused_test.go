@@ -338,37 +338,32 @@ func bunRefusedChanges() []bunRefusal {
 			},
 		},
 	}
-	for name, text := range map[string]string{
-		"RAND":              "qty < 5 AND RAND() < 2",
-		"UUID":              "qty < 5 AND UUID() <> 'a'",
-		"SYSDATE":           "qty < 5 AND SYSDATE() > 1",
-		"UNION":             "qty IN (SELECT 1 UNION SELECT 2)",
-		"EXCEPT":            "qty IN (SELECT 1 EXCEPT SELECT 2)",
-		"a lock of its own": "qty IN (SELECT id FROM r_items FOR UPDATE)",
-	} {
-		change := func(do func(tx bun.IDB) bunQuery) func(context.Context, bun.IDB) error {
-			return func(_ context.Context, tx bun.IDB) error {
-				if err := onMySQL(tx); err != nil && name != "UNION" && name != "EXCEPT" {
-					return err
-				}
-				return result(do(tx))
+	conditions := func(do func(tx bun.IDB, text string) bunQuery) func(context.Context, bun.IDB) error {
+		return func(_ context.Context, tx bun.IDB) error {
+			if err := onMySQL(tx); err != nil {
+				return err
 			}
+			var errs []error
+			for _, text := range refused.Conditions {
+				errs = append(errs, result(do(tx, text)))
+			}
+			return refused.All(errs...)
 		}
-		all = append(all,
-			bunRefusal{Line: "`RAND()`", Name: name + ", update", Do: change(func(tx bun.IDB) bunQuery {
-				return tx.NewUpdate().Model((*rDoc)(nil)).Set("qty = 4").Where(text)
-			})},
-			bunRefusal{Line: "`RAND()`", Name: name + ", delete", On: "MySQL", Do: change(func(tx bun.IDB) bunQuery {
-				return tx.NewDelete().Model((*rDoc)(nil)).Where(text)
-			})})
 	}
-	return append(all, bunRefusal{Line: "`RAND()`", Name: "several tables", Do: func(_ context.Context, tx bun.IDB) error {
-		if err := onMySQL(tx); err != nil {
-			return err
-		}
-		return result(tx.NewUpdate().Model((*rDoc)(nil)).Table("r_items").Set("r_doc.qty = 4").
-			Where("r_items.name = r_doc.name"))
-	}})
+	return append(all,
+		bunRefusal{Line: "`RAND()`", Name: "update", Do: conditions(func(tx bun.IDB, text string) bunQuery {
+			return tx.NewUpdate().Model((*rDoc)(nil)).Set("qty = 4").Where(text)
+		})},
+		bunRefusal{Line: "`RAND()`", Name: "delete", On: "MySQL", Do: conditions(func(tx bun.IDB, text string) bunQuery {
+			return tx.NewDelete().Model((*rDoc)(nil)).Where(text)
+		})},
+		bunRefusal{Line: "`RAND()`", Name: "several tables", Do: func(_ context.Context, tx bun.IDB) error {
+			if err := onMySQL(tx); err != nil {
+				return err
+			}
+			return result(tx.NewUpdate().Model((*rDoc)(nil)).Table("r_items").Set("r_doc.qty = 4").
+				Where("r_items.name = r_doc.name"))
+		}})
 }
 
 // pausing is a transaction at READ COMMITTED in which another row comes between the SELECT and the

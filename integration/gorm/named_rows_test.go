@@ -2,9 +2,7 @@ package gorm_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"gorm.io/gorm"
@@ -13,7 +11,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
-	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -179,31 +176,6 @@ func TestGORMOnAllAndItsOwnTables(t *testing.T) {
 		tell(g, func(s *gInboxSeen) string { return "seen" })
 		fixture.NoError(t, g.Delete(&gInboxSeen{ID: 1}).Error)
 		g.wantRows(t, "seen.delete")
-	})
-}
-
-// An update or delete of very many rows is refused, because all of them would be in memory.
-func TestGORMTooManyRows(t *testing.T) {
-	longtest.Mark(t)
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		const many = 100_001
-		values := strings.TrimSuffix(strings.Repeat("('p', 1),", many), ",")
-		_, err := g.Plain.ExecContext(t.Context(), "INSERT INTO g_products (name, stock) VALUES "+values)
-		fixture.NoError(t, err)
-		gormoutbox.On(g.ob, func(core.Op, *gProduct) []core.Event { return nil })
-		for name, run := range map[string]func(tx *gorm.DB) error{
-			"update": func(tx *gorm.DB) error {
-				return tx.Model(&gProduct{}).Where("stock = 1").Update("stock", 9).Error
-			},
-			"delete": func(tx *gorm.DB) error { return tx.Unscoped().Where("stock = 1").Delete(&gProduct{}).Error },
-		} {
-			err := run(g.Session(&gorm.Session{}))
-			fixture.Check(t, errors.Is(err, core.ErrTooManyRows), "%s: %v, want ErrTooManyRows", name, err)
-			g.WantCount(t, "g_products WHERE stock = 1", many)
-		}
-		fixture.NoError(t, g.Model(&gProduct{}).Where("id > 1").Update("stock", 9).Error)
-		g.WantCount(t, "g_products WHERE stock = 9", many-1)
 	})
 }
 

@@ -331,43 +331,32 @@ func gormRefusedChanges() []gormRefusal {
 			},
 		},
 	}
-	for name, text := range map[string]string{
-		"RAND":              "qty < 5 AND RAND() < 2",
-		"UUID":              "qty < 5 AND UUID() <> 'a'",
-		"SYSDATE":           "qty < 5 AND SYSDATE() > 1",
-		"UNION":             "qty IN (SELECT 1 UNION SELECT 2)",
-		"EXCEPT":            "qty IN (SELECT 1 EXCEPT SELECT 2)",
-		"a lock of its own": "qty IN (SELECT id FROM r_items FOR UPDATE)",
-	} {
-		change := func(do func(tx *gorm.DB) *gorm.DB) func(context.Context, *gorm.DB) error {
-			return func(_ context.Context, tx *gorm.DB) error {
-				if name != "UNION" && name != "EXCEPT" {
-					if err := lacking(tx, "sqlite", "postgres"); err != nil {
-						return err
-					}
-				}
-				return do(tx.Where(text)).Error
+	conditions := func(do func(tx *gorm.DB) *gorm.DB) func(context.Context, *gorm.DB) error {
+		return func(_ context.Context, tx *gorm.DB) error {
+			if err := lacking(tx, "sqlite", "postgres"); err != nil {
+				return err
 			}
+			var errs []error
+			for _, text := range refused.Conditions {
+				errs = append(errs, do(tx.Where(text)).Error)
+			}
+			return refused.All(errs...)
 		}
-		all = append(all,
-			gormRefusal{
-				Line: "`RAND()`", Name: name + ", update",
-				Do: change(func(tx *gorm.DB) *gorm.DB { return tx.Model(&rDoc{}).Update("qty", 4) }),
-			},
-			gormRefusal{
-				Line: "`RAND()`", Name: name + ", delete", On: "MySQL",
-				Do: change(func(tx *gorm.DB) *gorm.DB { return tx.Delete(&rDoc{}) }),
-			})
 	}
-	return append(all, gormRefusal{
-		Line: "`RAND()`", Name: "several tables", Do: func(_ context.Context, tx *gorm.DB) error {
+	return append(all,
+		gormRefusal{Line: "`RAND()`", Name: "update", Do: conditions(func(tx *gorm.DB) *gorm.DB {
+			return tx.Model(&rDoc{}).Update("qty", 4)
+		})},
+		gormRefusal{Line: "`RAND()`", Name: "delete", On: "MySQL", Do: conditions(func(tx *gorm.DB) *gorm.DB {
+			return tx.Delete(&rDoc{})
+		})},
+		gormRefusal{Line: "`RAND()`", Name: "several tables", Do: func(_ context.Context, tx *gorm.DB) error {
 			if err := lacking(tx, "sqlite", "postgres"); err != nil {
 				return err
 			}
 			return tx.Table("r_docs JOIN r_items ON r_items.name = r_docs.name").Model(&rDoc{}).
 				Where("r_items.id = 1").Update("r_docs.qty", 4).Error
-		},
-	})
+		}})
 }
 
 func gormRefusedInserts() []gormRefusal {

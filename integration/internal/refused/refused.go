@@ -57,6 +57,22 @@ type ORM[E, T any] struct {
 	Lacks map[string]string
 }
 
+// Conditions are those that MariaDB and MySQL refuse. They are never true.
+var Conditions = []string{
+	"1 = 0 AND RAND() < 2", "1 = 0 AND UUID() <> 'a'", "1 = 0 AND SYSDATE() > 1",
+	"0 IN (SELECT 1 UNION SELECT 2)", "0 IN (SELECT 1 EXCEPT SELECT 2)", "0 IN (SELECT 1 INTERSECT SELECT 2)",
+	"0 IN (SELECT 1 FOR UPDATE)",
+}
+
+// All is the error of several statements of a case. If only some are refused, it is none that a line
+// names.
+func All(errs ...error) error {
+	if n := len(slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })); n > 0 && n < len(errs) {
+		return fmt.Errorf("%d of %d statements are refused: %v", n, len(errs), errs)
+	}
+	return errors.Join(errs...)
+}
+
 // line is a line of the table.
 type line struct{ where, statement, when string }
 

@@ -431,6 +431,19 @@ func bunRefusedInserts() []bunRefusal {
 			return result(tx.NewInsert().Model(&rMoment{At: time.Date(2026, 3, 4, 5, 6, 7, 600_000_000, time.UTC)}))
 		}},
 		{
+			Line: "`clientFoundRows=true`",
+			Open: func(t *testing.T, db testdb.DB) *bunEnv {
+				t.Helper()
+				return openRefused(t, refused.FoundRows(db))
+			},
+			Do: func(_ context.Context, tx bun.IDB) error {
+				if err := onMySQL(tx); err != nil {
+					return err
+				}
+				return result(tx.NewInsert().Model(&[]rDoc{{ID: "1"}, {ID: "9"}}).On("DUPLICATE KEY UPDATE").Set("id = id"))
+			},
+		},
+		{
 			Line: "whose row another transaction has just deleted",
 			Tx: func(ctx context.Context, b *bunEnv, fn func(tx bun.IDB) error) error {
 				defer b.Plain.ExecContext(ctx, "INSERT INTO r_docs (id, name, qty) VALUES ('1', 'a', 1)") //nolint:errcheck

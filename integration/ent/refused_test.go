@@ -311,6 +311,17 @@ func entRefusedInserts() []entRefusal {
 			},
 		},
 		{
+			Line: "`clientFoundRows=true`",
+			Open: func(t *testing.T, db testdb.DB) *entEnv {
+				t.Helper()
+				return openRefused(t, refused.FoundRows(db))
+			},
+			Do: func(ctx context.Context, tx entTx) error {
+				return tx.Document.CreateBulk(doc(tx, "1", "1"), doc(tx, "9", "9")).
+					OnConflict(entsql.ConflictColumns(document.FieldID)).DoNothing().Exec(ctx)
+			},
+		},
+		{
 			Line: "whose row another transaction has just deleted",
 			Tx: func(ctx context.Context, e *entEnv, fn func(tx entTx) error) error {
 				defer e.Plain.ExecContext(ctx, //nolint:errcheck // seen by the case

@@ -418,6 +418,16 @@ func gormRefusedInserts() []gormRefusal {
 			return tx.Create(&rMoment{At: time.Date(2026, 3, 4, 5, 6, 7, 600_000_000, time.UTC)}).Error
 		}},
 		{
+			Line: "`clientFoundRows=true`",
+			Open: func(t *testing.T, db testdb.DB) *gormEnv {
+				t.Helper()
+				return openRefused(t, refused.FoundRows(db))
+			},
+			Do: func(_ context.Context, tx *gorm.DB) error {
+				return tx.Clauses(clause.OnConflict{DoNothing: true}).Create(&[]rDoc{{ID: "1"}, {ID: "9"}}).Error
+			},
+		},
+		{
 			Line: "whose row another transaction has just deleted",
 			Tx: func(ctx context.Context, g *gormEnv, fn func(tx *gorm.DB) error) error {
 				defer g.Plain.ExecContext(ctx, "INSERT INTO r_docs (id, name, qty) VALUES ('1', 'a', 1)") //nolint:errcheck

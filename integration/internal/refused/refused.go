@@ -64,6 +64,18 @@ var Conditions = []string{
 	"0 IN (SELECT 1 FOR UPDATE)",
 }
 
+// FoundRows makes the driver of MySQL count the rows that a statement finds.
+func FoundRows(db testdb.DB) testdb.DB {
+	if db.Dialect == core.MySQL {
+		sep := "?"
+		if strings.Contains(db.DSN, "?") {
+			sep = "&"
+		}
+		db.DSN += sep + "clientFoundRows=true"
+	}
+	return db
+}
+
 // All is the error of several statements of a case. If only some are refused, it is none that a line
 // names.
 func All(errs ...error) error {

@@ -163,7 +163,8 @@ func TestBunRefused(t *testing.T) {
 }
 
 func bunRefusedEverywhere() []bunRefusal {
-	many := execs("INSERT INTO r_items (name, qty) VALUES " + strings.TrimSuffix(strings.Repeat("('many', 5),", 100_001),
+	many := execs("INSERT INTO r_items (name, qty) VALUES " + strings.TrimSuffix(strings.Repeat("('many', 5),",
+		100_001),
 		","))
 	return []bunRefusal{
 		{Line: "a model without a key, several rows changed", Do: func(_ context.Context, tx bun.IDB) error {
@@ -280,7 +281,8 @@ func bunRefusedChanges() []bunRefusal {
 					for i := range 1000 {
 						values = append(values, fmt.Sprintf("('k%d', 'many', 5)", from+i))
 					}
-					fixture.MustExec(t, b.Plain, "INSERT INTO r_docs (id, name, qty) VALUES "+strings.Join(values, ", "))
+					fixture.MustExec(t, b.Plain, "INSERT INTO r_docs (id, name, qty) VALUES "+strings.Join(values,
+						", "))
 				}
 			},
 			Do: func(_ context.Context, tx bun.IDB) error {
@@ -288,7 +290,8 @@ func bunRefusedChanges() []bunRefusal {
 			},
 		},
 		{
-			Line: "leaves its view", Set: execs("CREATE VIEW r_view AS SELECT id, name, qty FROM r_items WHERE qty < 10"),
+			Line: "leaves its view",
+			Set:  execs("CREATE VIEW r_view AS SELECT id, name, qty FROM r_items WHERE qty < 10"),
 			Do: func(_ context.Context, tx bun.IDB) error {
 				if tx.Dialect().Name() == dialect.SQLite {
 					return errors.ErrUnsupported
@@ -326,7 +329,7 @@ func bunRefusedChanges() []bunRefusal {
 				if b.db.Dialect != core.MySQL {
 					return fn(b)
 				}
-				defer b.Plain.ExecContext(ctx, "DELETE FROM r_docs WHERE id = '9'") //nolint:errcheck // seen by the case
+				defer b.Plain.ExecContext(ctx, "DELETE FROM r_docs WHERE id = '9'")
 				return b.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted},
 					func(_ context.Context, tx bun.Tx) error { return fn(pausing{tx, b}) })
 			},
@@ -354,7 +357,9 @@ func bunRefusedChanges() []bunRefusal {
 		bunRefusal{Line: "`RAND()`", Name: "update", Do: conditions(func(tx bun.IDB, text string) bunQuery {
 			return tx.NewUpdate().Model((*rDoc)(nil)).Set("qty = 4").Where(text)
 		})},
-		bunRefusal{Line: "`RAND()`", Name: "delete", On: "MySQL", Do: conditions(func(tx bun.IDB, text string) bunQuery {
+		bunRefusal{Line: "`RAND()`", Name: "delete", On: "MySQL", Do: conditions(func(tx bun.IDB,
+			text string,
+		) bunQuery {
 			return tx.NewDelete().Model((*rDoc)(nil)).Where(text)
 		})},
 		bunRefusal{Line: "`RAND()`", Name: "several tables", Do: func(_ context.Context, tx bun.IDB) error {
@@ -380,7 +385,8 @@ func (p pausing) late(ctx context.Context) error {
 	n := 0
 	ctx = suite.ContextWithPause(ctx, func() (err error) {
 		if n++; n == 2 {
-			_, err = p.b.Plain.ExecContext(context.Background(), "INSERT INTO r_docs (id, name, qty) VALUES ('9', 'l', 9)")
+			_, err = p.b.Plain.ExecContext(context.Background(),
+				"INSERT INTO r_docs (id, name, qty) VALUES ('9', 'l', 9)")
 		}
 		return err
 	})
@@ -400,7 +406,8 @@ func bunRefusedInserts() []bunRefusal {
 	}
 	return []bunRefusal{
 		{
-			Line: "an upsert of several rows that give their keys", Set: execs("CREATE UNIQUE INDEX r_name ON r_docs (name)"),
+			Line: "an upsert of several rows that give their keys",
+			Set:  execs("CREATE UNIQUE INDEX r_name ON r_docs (name)"),
 			Do: func(_ context.Context, tx bun.IDB) error {
 				return upsert(tx, &[]rDoc{{ID: "8", Name: "a", Qty: 8}, {ID: "9", Name: "z", Qty: 9}})
 			},
@@ -440,13 +447,16 @@ func bunRefusedInserts() []bunRefusal {
 				if err := onMySQL(tx); err != nil {
 					return err
 				}
-				return result(tx.NewInsert().Model(&[]rDoc{{ID: "1"}, {ID: "9"}}).On("DUPLICATE KEY UPDATE").Set("id = id"))
+				return result(tx.NewInsert().Model(&[]rDoc{
+					{ID: "1"},
+					{ID: "9"},
+				}).On("DUPLICATE KEY UPDATE").Set("id = id"))
 			},
 		},
 		{
 			Line: "whose row another transaction has just deleted",
 			Tx: func(ctx context.Context, b *bunEnv, fn func(tx bun.IDB) error) error {
-				defer b.Plain.ExecContext(ctx, "INSERT INTO r_docs (id, name, qty) VALUES ('1', 'a', 1)") //nolint:errcheck
+				defer b.Plain.ExecContext(ctx, "INSERT INTO r_docs (id, name, qty) VALUES ('1', 'a', 1)")
 				return b.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 					if _, err := tx.ExecContext(ctx, "SELECT COUNT(*) FROM r_docs"); err != nil { // the snapshot
 						return err
@@ -476,7 +486,8 @@ func bunRefusedInserts() []bunRefusal {
 		{
 			Line: "an insert whose key is an expression", Name: "of a SELECT",
 			Do: func(_ context.Context, tx bun.IDB) error {
-				return result(tx.NewInsert().Model((*rDoc)(nil)).TableExpr("(SELECT '9' AS id, 'n' AS name, 9 AS qty) AS s"))
+				return result(tx.NewInsert().Model((*rDoc)(nil)).
+					TableExpr("(SELECT '9' AS id, 'n' AS name, 9 AS qty) AS s"))
 			},
 		},
 		{

@@ -175,7 +175,8 @@ func entRefusedChanges() []entRefusal {
 			for i := range min(10_000, 100_001-from) {
 				values = append(values, fmt.Sprintf("('n%d', 'many', 5)", from+i))
 			}
-			fixture.MustExec(t, e.Plain, "INSERT INTO e_orders (name, status, cents) VALUES "+strings.Join(values, ", "))
+			fixture.MustExec(t, e.Plain, "INSERT INTO e_orders (name, status, cents) VALUES "+strings.Join(values,
+				", "))
 		}
 	}
 	conditions := func(do func(tx entTx, where func(*entsql.Selector)) error) func(context.Context, entTx) error {
@@ -243,7 +244,7 @@ func entRefusedChanges() []entRefusal {
 				return openRefused(t, db)
 			},
 			Tx: func(ctx context.Context, e *entEnv, fn func(tx entTx) error) error {
-				defer e.Plain.ExecContext(ctx, "DELETE FROM e_orders WHERE cents = 9") //nolint:errcheck // seen by the case
+				defer e.Plain.ExecContext(ctx, "DELETE FROM e_orders WHERE cents = 9")
 				tx, err := e.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 				if err != nil {
 					return errors.Join(err, fn(entTx{e: e}))
@@ -277,7 +278,8 @@ func entRefusedChanges() []entRefusal {
 			Set: func(t *testing.T, e *entEnv) {
 				t.Helper()
 				if e.db.Dialect == core.Postgres {
-					execs("CREATE RULE r_rule AS ON UPDATE TO e_orders DO INSTEAD UPDATE capture_items SET stock = 4")(t, e)
+					execs("CREATE RULE r_rule AS ON UPDATE TO e_orders DO INSTEAD "+
+						"UPDATE capture_items SET stock = 4")(t, e)
 				}
 			},
 			Do: func(ctx context.Context, tx entTx) error {
@@ -304,7 +306,8 @@ func entRefusedInserts() []entRefusal {
 				OnConflict(entsql.ConflictColumns(document.FieldID), setStock).Exec(ctx)
 		}},
 		{
-			Line: "a batch upsert with generated keys", Set: execs("CREATE UNIQUE INDEX again ON e_orders (status, name)"),
+			Line: "a batch upsert with generated keys",
+			Set:  execs("CREATE UNIQUE INDEX again ON e_orders (status, name)"),
 			Do: func(ctx context.Context, tx entTx) error {
 				return tx.Order.CreateBulk(tx.Order.Create().SetName("a"), tx.Order.Create().SetName("new")).
 					OnConflict(entsql.ConflictColumns(order.FieldName)).UpdateNewValues().Exec(ctx)
@@ -324,14 +327,15 @@ func entRefusedInserts() []entRefusal {
 		{
 			Line: "whose row another transaction has just deleted",
 			Tx: func(ctx context.Context, e *entEnv, fn func(tx entTx) error) error {
-				defer e.Plain.ExecContext(ctx, //nolint:errcheck // seen by the case
+				defer e.Plain.ExecContext(ctx,
 					"INSERT INTO capture_documents (id, name, note, stock) VALUES ('1', 'a', '1', 1)")
 				return entRunTx(ctx, e, e.Client, func(tx entTx) error {
 					if _, err := tx.Document.Query().All(ctx); err != nil { // the snapshot
 						return err
 					}
 					if e.db.Dialect != core.SQLite { // where one transaction writes at a time
-						if _, err := e.Plain.ExecContext(ctx, "DELETE FROM capture_documents WHERE id = '1'"); err != nil {
+						if _, err := e.Plain.ExecContext(ctx,
+							"DELETE FROM capture_documents WHERE id = '1'"); err != nil {
 							return err
 						}
 					}
@@ -347,7 +351,8 @@ func entRefusedInserts() []entRefusal {
 			return tx.text(ctx, "INSERT INTO capture_documents (id, name, note, stock) SELECT '9', '9', '9', 9")
 		}},
 		{
-			Line: "if several unique keys may have found it", Set: execs("CREATE UNIQUE INDEX r_note ON capture_documents (note)"),
+			Line: "if several unique keys may have found it",
+			Set:  execs("CREATE UNIQUE INDEX r_note ON capture_documents (note)"),
 			Do: func(ctx context.Context, tx entTx) error {
 				if err := tx.onMySQL(); err != nil {
 					return err

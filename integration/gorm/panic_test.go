@@ -106,8 +106,10 @@ func TestGORMPanicsLeaveNoConnection(t *testing.T) {
 					batch := []*gFragile{{Name: "first"}, {Name: where}, {Name: "last"}}
 					batch[0].Record(fixture.Happened{Name: "recorded"})
 					for what, create := range map[string]func() error{
-						"alone":          func() error { return g.Create(&batch).Error },
-						"in Transaction": func() error { return g.Transaction(func(tx *gorm.DB) error { return tx.Create(&batch).Error }) },
+						"alone": func() error { return g.Create(&batch).Error },
+						"in Transaction": func() error {
+							return g.Transaction(func(tx *gorm.DB) error { return tx.Create(&batch).Error })
+						},
 					} {
 						func() {
 							defer func() { fixture.Check(t, recover() == where, "%s, %s: no panic", where, what) }()

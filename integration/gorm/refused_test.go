@@ -257,7 +257,8 @@ func gormRefusedChanges() []gormRefusal {
 					for i := range 1000 {
 						values = append(values, fmt.Sprintf("('k%d', 'many', 5)", from+i))
 					}
-					fixture.MustExec(t, g.Plain, "INSERT INTO r_docs (id, name, qty) VALUES "+strings.Join(values, ", "))
+					fixture.MustExec(t, g.Plain, "INSERT INTO r_docs (id, name, qty) VALUES "+strings.Join(values,
+						", "))
 				}
 			},
 			Do: func(_ context.Context, tx *gorm.DB) error {
@@ -302,7 +303,7 @@ func gormRefusedChanges() []gormRefusal {
 					}
 					return err
 				}
-				defer g.Plain.ExecContext(context.Background(), "DELETE FROM r_docs WHERE id = '9'") //nolint:errcheck // seen
+				defer g.Plain.ExecContext(context.Background(), "DELETE FROM r_docs WHERE id = '9'")
 				return g.Transaction(func(tx *gorm.DB) error {
 					if tx.Name() != "mysql" {
 						return fn(tx)
@@ -322,7 +323,8 @@ func gormRefusedChanges() []gormRefusal {
 			},
 		},
 		{
-			Line: "leaves its view", Set: execs("CREATE VIEW r_view AS SELECT id, name, qty FROM r_items WHERE qty < 10"),
+			Line: "leaves its view",
+			Set:  execs("CREATE VIEW r_view AS SELECT id, name, qty FROM r_items WHERE qty < 10"),
 			Do: func(_ context.Context, tx *gorm.DB) error {
 				if err := lacking(tx, "sqlite"); err != nil {
 					return err
@@ -371,12 +373,16 @@ func gormRefusedInserts() []gormRefusal {
 	}
 	return []gormRefusal{
 		{
-			Line: "an upsert of several rows that give their keys", Set: execs("CREATE UNIQUE INDEX r_name ON r_docs (name)"),
+			Line: "an upsert of several rows that give their keys",
+			Set:  execs("CREATE UNIQUE INDEX r_name ON r_docs (name)"),
 			Do: func(_ context.Context, tx *gorm.DB) error {
 				if err := lacking(tx, "sqlite", "postgres"); err != nil {
 					return err
 				}
-				return tx.Clauses(byKey).Create(&[]rDoc{{ID: "8", Name: "a", Qty: 8}, {ID: "9", Name: "z", Qty: 9}}).Error
+				return tx.Clauses(byKey).Create(&[]rDoc{{ID: "8", Name: "a", Qty: 8}, {
+					ID: "9", Name: "z",
+					Qty: 9,
+				}}).Error
 			},
 		},
 		{
@@ -409,7 +415,9 @@ func gormRefusedInserts() []gormRefusal {
 			Do: func(_ context.Context, tx *gorm.DB) error { return itemUpsert(tx) },
 		},
 		{
-			Line: "a `DoNothing` batch that leaves keys", Set: tellItems, Do: func(_ context.Context, tx *gorm.DB) error {
+			Line: "a `DoNothing` batch that leaves keys", Set: tellItems, Do: func(_ context.Context,
+				tx *gorm.DB,
+			) error {
 				batch := []*rItem{{Name: "x"}, {ID: 100, Name: "y"}, {Name: "z"}, {ID: 1}}
 				return tx.Clauses(clause.OnConflict{DoNothing: true}).Create(&batch).Error
 			},
@@ -430,7 +438,7 @@ func gormRefusedInserts() []gormRefusal {
 		{
 			Line: "whose row another transaction has just deleted",
 			Tx: func(ctx context.Context, g *gormEnv, fn func(tx *gorm.DB) error) error {
-				defer g.Plain.ExecContext(ctx, "INSERT INTO r_docs (id, name, qty) VALUES ('1', 'a', 1)") //nolint:errcheck
+				defer g.Plain.ExecContext(ctx, "INSERT INTO r_docs (id, name, qty) VALUES ('1', 'a', 1)")
 				return g.Transaction(func(tx *gorm.DB) error {
 					if err := tx.Find(&[]rDoc{}).Error; err != nil { // the snapshot
 						return err
@@ -450,7 +458,10 @@ func gormRefusedInserts() []gormRefusal {
 		{
 			Line: "an insert whose key is an expression", Name: "an expression",
 			Do: func(_ context.Context, tx *gorm.DB) error {
-				return tx.Model(&rDoc{}).Create(map[string]any{"id": gorm.Expr("TRIM('n')"), "name": "n", "qty": 1}).Error
+				return tx.Model(&rDoc{}).Create(map[string]any{
+					"id": gorm.Expr("TRIM('n')"), "name": "n",
+					"qty": 1,
+				}).Error
 			},
 		},
 		{

@@ -256,7 +256,10 @@ func TestGORMDeleteThatIsNotCounted(t *testing.T) {
 		if db.Name == "mariadb" || db.Dialect == core.SQLite { // RETURNING has no rows that a cascade has deleted
 			want = want[:1]
 		}
-		g.steps(t, []step{{"cascade", func(db *gorm.DB) error { return db.Where("id < 9").Delete(&node{}).Error }, want}})
+		g.steps(t, []step{{
+			"cascade", func(db *gorm.DB) error { return db.Where("id < 9").Delete(&node{}).Error },
+			want,
+		}})
 		g.WantCount(t, "nodes", 0)
 		if db.Dialect != core.MySQL {
 			return

@@ -79,7 +79,8 @@ func FoundRows(db testdb.DB) testdb.DB {
 // All is the error of several statements of a case. If only some are refused, it is none that a line
 // names.
 func All(errs ...error) error {
-	if n := len(slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })); n > 0 && n < len(errs) {
+	if n := len(slices.DeleteFunc(slices.Clone(errs),
+		func(err error) bool { return err == nil })); n > 0 && n < len(errs) {
 		return fmt.Errorf("%d of %d statements are refused: %v", n, len(errs), errs)
 	}
 	return errors.Join(errs...)
@@ -150,7 +151,10 @@ func lines(t *testing.T) (all []line) {
 	for text := range strings.Lines(part) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(text), "|"), "|")
 		if len(cells) == 3 && !strings.HasPrefix(cells[0], "---") {
-			all = append(all, line{strings.TrimSpace(cells[0]), strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2])})
+			all = append(all, line{
+				strings.TrimSpace(cells[0]), strings.TrimSpace(cells[1]),
+				strings.TrimSpace(cells[2]),
+			})
 		}
 	}
 	fixture.Must(t, len(all) > 1, "docs/rows.md has no table of what is refused")

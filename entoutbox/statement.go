@@ -62,10 +62,7 @@ func (d *driver) statement(ctx context.Context, query string) (*statement, error
 
 // join adds the functions of an outbox: those of OnMutation, and those of On.
 func (s *statement) join(ob *Outbox) {
-	fns, named := ob.own.Mappers.For(s.entity.goType)
-	if !named && ob.owns(s.Table) {
-		fns = nil
-	}
+	fns, named := ob.own.Mappers.For(s.entity.goType, s.Table)
 	s.named = s.named || named
 	p := part{ob: ob}
 	for _, m := range s.call.mappers(ob) {

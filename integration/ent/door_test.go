@@ -219,7 +219,7 @@ func TestEntHookThatLosesTheContext(t *testing.T) {
 	})
 }
 
-// A write is found behind comments. One that begins with another word is refused before it runs.
+// A write is found behind comments.
 func TestEntTexts(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
@@ -228,36 +228,8 @@ func TestEntTexts(t *testing.T) {
 		drv := e.ob.Driver()
 		fixture.NoError(t, drv.Exec(t.Context(), "/* app=shop */ UPDATE parents SET qty = 1 -- comment", []any{},
 			nil))
-		err := drv.Exec(t.Context(), "WITH x AS (SELECT 1) UPDATE parents SET qty = 2", []any{}, nil)
-		fixture.WantError(t, err, core.ErrNoAggregateID)
 		e.wantRows(t, "create.a 1", "update.a 1")
 		e.WantCount(t, "parents WHERE qty = 1", 1)
-	})
-}
-
-// What no database can name is refused before it runs.
-func TestEntRefused(t *testing.T) {
-	t.Parallel()
-	eachEnt(t, func(t *testing.T, e *entEnv) {
-		tellOrders(e)
-		e.plainOrder(t, "a")
-		text := "random() = random() + 1 OR 1 = 1"
-		switch e.db.Dialect {
-		case core.MySQL:
-			text = "RAND() < 2"
-		case core.SQLite:
-			text = "random() <> 0.5"
-		}
-		err := e.Order.Update().SetQty(1).Where(func(s *entsql.Selector) { s.Where(entsql.ExprP(text)) }).
-			Exec(t.Context())
-		if e.db.Dialect != core.MySQL {
-			fixture.NoError(t, err)
-			e.wantRows(t, "update.a 1")
-			return
-		}
-		fixture.WantError(t, err, core.ErrNoAggregateID)
-		e.wantRows(t)
-		e.WantCount(t, "parents WHERE qty = 0", 1)
 	})
 }
 

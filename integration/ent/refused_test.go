@@ -187,8 +187,8 @@ func entRefusedChanges() []entRefusal {
 			for i := range min(10_000, 100_001-from) {
 				values = append(values, fmt.Sprintf("('n%d', 5, 1, 0)", from+i))
 			}
-			fixture.MustExec(t, e.Plain, "INSERT INTO parents (name, qty, tenant, updated_at) VALUES "+strings.Join(values,
-				", "))
+			fixture.MustExec(t, e.Plain, "INSERT INTO parents (name, qty, tenant, updated_at) VALUES "+
+				strings.Join(values, ", "))
 		}
 	}
 	conditions := func(do func(tx entTx, where func(*entsql.Selector)) error) func(context.Context, entTx) error {

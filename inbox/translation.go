@@ -64,6 +64,7 @@ func (t translation) message(msg *message.Message) engine.Message {
 	return engine.Message{
 		Handler: t.handler(msg),
 		Topic:   src.Topic, Partition: src.Partition, Offset: src.Offset, Located: src.Located,
+		Acked:   msg.Acked(),
 		Headers: msg.Metadata, Payload: msg.Payload, Raw: msg,
 	}
 }

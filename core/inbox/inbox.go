@@ -80,8 +80,19 @@ func (in *Inbox) process(ctx context.Context, msg Message, h Handler) Result {
 
 // delivery is one message on its way through the inbox.
 type delivery struct {
-	info Info
-	came time.Time
+	info  Info
+	came  time.Time
+	acked <-chan struct{}
+}
+
+// refused is ErrAcknowledged if the message does not come again, whatever becomes of it.
+func (d delivery) refused() error {
+	select {
+	case <-d.acked:
+		return ErrAcknowledged
+	default:
+		return nil
+	}
 }
 
 // told returns the Info that observers get.
@@ -133,6 +144,9 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 		in.obs.Duplicate(d.told(0, nil))
 		return ack(Duplicate)
 	}
+	if err := d.refused(); err != nil {
+		return in.fail(ctx, d, outcome{}, err)
+	}
 	leave, processed, err := in.copies.enter(ctx, d.info.Event.Key)
 	switch {
 	case err != nil:
@@ -161,7 +175,10 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 	}()
 	err = once.RetryTx(ctx, in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
 		o = outcome{end: endOf(tx), kept: o.maybeKept()}
-		return in.inTx(ctx, tx, d.info.Event, &o, fn)
+		if err := in.inTx(ctx, tx, d.info.Event, &o, fn); err != nil {
+			return err
+		}
+		return d.refused()
 	})
 	returned = true
 	res = in.conclude(ctx, d, o, err)
@@ -321,5 +338,5 @@ func cacheKey(k Key) string {
 }
 
 func newDelivery(e Event, msg Message) delivery {
-	return delivery{info: Info{Event: e, OccurredAt: OccurredAt(msg)}, came: time.Now()}
+	return delivery{info: Info{Event: e, OccurredAt: OccurredAt(msg)}, came: time.Now(), acked: msg.Acked}
 }

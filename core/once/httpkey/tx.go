@@ -54,6 +54,8 @@ func (c *call) handle(ctx context.Context, untie func() bool) (once.Result, Resp
 		return once.Result{}, policy, c.again
 	case c.rec.tooLarge:
 		return once.Result{}, policy, ErrResponseTooLarge
+	case c.silent:
+		return once.Result{}, policy, ErrNoResponse
 	case policy == Release:
 		return once.Result{}, policy, errReleased
 	}

@@ -22,6 +22,7 @@ type Inbox struct {
 	obs    Observer
 	pauses pauses
 	copies copies
+	names  names
 
 	archive archive.Caller[ArchivedEvent]
 }
@@ -144,8 +145,15 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 		in.obs.Duplicate(d.told(0, nil))
 		return ack(Duplicate)
 	}
-	if err := d.refused(); err != nil {
-		return in.fail(ctx, d, outcome{}, err)
+	early := d.refused()
+	if early != nil { // which has ended ctx, perhaps
+		ctx = context.WithoutCancel(ctx)
+	}
+	if err := in.register(ctx, d.info.Event); err != nil {
+		return retry(in.pauses.outage(ctx), in.failed(ctx, d.told(0, err)))
+	}
+	if early != nil {
+		return in.fail(ctx, d, outcome{}, early)
 	}
 	leave, processed, err := in.copies.enter(ctx, d.info.Event.Key)
 	switch {

@@ -142,6 +142,7 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 	if d.refused() != nil { // which has ended ctx, perhaps; a copy that is done is done
 		ctx = context.WithoutCancel(ctx)
 	}
+	outer := ctx
 	_, replayed, err := a.runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
 		this := once.AttemptOf(ctx)
 		r = leased{attempt: this.Number, ran: true}
@@ -151,11 +152,18 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 			r.dead = ErrDead
 			return once.Result{}, fmt.Errorf("it was begun %d times and never ended", this.Number-1)
 		}
+		panicking := true
+		defer func() {
+			if panicking && errors.Is(outer.Err(), context.Canceled) && d.refused() == nil {
+				this.Refund() // the consumer stops, perhaps under the hands of the handler
+			}
+		}()
 		err := d.refused()
 		if err == nil {
 			failed := fn(ctx)
 			err = errors.Join(d.refused(), failed)
 		}
+		panicking = false
 		if err != nil {
 			r.dead = a.failedAttempt(ctx, this, err)
 			err = &handlerError{err}

@@ -292,8 +292,11 @@ func (in *Inbox) why(ctx context.Context, k Key) error {
 // no attention.
 func (in *Inbox) failed(ctx context.Context, i Info) error {
 	level := slog.LevelWarn
+	if errors.Is(ctx.Err(), context.Canceled) {
+		i.Attempt = 0 // it spent none, even if the handler panicked
+	}
 	if cutShort(ctx, i.Err) {
-		level, i.Attempt = slog.LevelDebug, 0
+		level = slog.LevelDebug
 		if cause := context.Cause(ctx); !errors.Is(i.Err, cause) {
 			i.Err = errtext.Errorf("inbox: cut short: %w: %w", cause, i.Err)
 		}

@@ -55,6 +55,7 @@ const (
 	DefaultRetryPause      = engine.DefaultRetryPause
 	DefaultMaxRetryPause   = engine.DefaultMaxRetryPause
 	DefaultCleanupInterval = engine.DefaultCleanupInterval
+	DefaultRetention       = engine.DefaultRetention
 )
 
 // Errors of package core/inbox that callers branch on with errors.Is.

@@ -24,6 +24,8 @@ type Inbox struct {
 	copies copies
 	names  names
 
+	cleaned atomic.Int64 // when a cleanup last began, in Unix nanoseconds
+
 	archive archive.Caller[ArchivedEvent]
 }
 
@@ -38,7 +40,7 @@ func New(cfg Config) (*Inbox, error) {
 
 // newInbox takes a Config that is complete.
 func newInbox(cfg Config) *Inbox {
-	return &Inbox{
+	in := &Inbox{
 		cfg: cfg, obs: cfg.Observer.withDefaults(),
 		pauses: pauses{first: cfg.RetryPause, max: cfg.MaxRetryPause},
 		archive: archive.Caller[ArchivedEvent]{
@@ -46,6 +48,8 @@ func newInbox(cfg Config) *Inbox {
 			Panicked: func(value any) error { return core.NewPanicError(value) },
 		},
 	}
+	in.cleaned.Store(time.Now().UnixNano())
+	return in
 }
 
 // Handler processes a message in tx, the transaction in which the inbox writes too. ctx carries tx
@@ -234,6 +238,7 @@ func (in *Inbox) conclude(ctx context.Context, d delivery, o outcome, err error)
 	case err == nil:
 		in.remember(ctx, d)
 		in.pauses.reset()
+		in.cleanBeside()
 		in.obs.Processed(d.told(o.attempt, nil))
 		return ack(Processed)
 	case !o.ran: // for example, the database could not be reached

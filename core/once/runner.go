@@ -112,9 +112,6 @@ func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Ac
 		}
 		*asked = time.Now()
 		got, err := r.ask(ctx, req)
-		if errors.Is(err, errLeft) {
-			return Acquired{}, ended(ctx, req.Key)
-		}
 		r.obs.Decided(DecideInfo{
 			Key: req.Key, Form: FormLease, State: got.State, TakenOver: got.TakenOver,
 			Waited: time.Since(start), Err: err,
@@ -141,9 +138,6 @@ func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Ac
 func ended(ctx context.Context, key Key) error {
 	return errtext.Errorf("once: %s was not begun: %w", key, context.Cause(ctx))
 }
-
-// errLeft says that ctx ended before the store answered.
-var errLeft = errors.New("once: the caller left")
 
 // ask bounds one request to the store, because a store that hangs gives no answer. The end of ctx
 // does not end the request: the store may have given the key to this process already, and without
@@ -180,7 +174,7 @@ func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
 		return a.got, a.err
 	case <-ctx.Done():
 		close(left)
-		return Acquired{}, errLeft
+		return Acquired{}, context.Cause(ctx)
 	}
 }
 

@@ -142,6 +142,7 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 	if d.refused() != nil { // which has ended ctx, perhaps; a copy that is done is done
 		ctx = context.WithoutCancel(ctx)
 	}
+	a.register(ctx, e)
 	outer := ctx
 	_, replayed, err := a.runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
 		this := once.AttemptOf(ctx)

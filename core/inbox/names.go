@@ -7,6 +7,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/program"
+	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
 // registerAgain is how long a registration is good for.
@@ -42,16 +43,41 @@ func (n *names) of(handler string) *name {
 // register registers the handler of an event before its first transaction. In that transaction it
 // would hold up the other messages of a new handler until the end.
 func (in *Inbox) register(ctx context.Context, e Event) error {
+	return in.registerWith(ctx, e, recordTimeout, in.cfg.Store.Register)
+}
+
+// register tells the store of the leases whose handler it is. It is only for the warning: a store
+// that fails is asked again later, and says so when a lease is acquired.
+func (a *AtLeastOnce) register(ctx context.Context, e Event) {
+	one := a.in.names.of(e.Handler)
+	if err := a.in.registerWith(ctx, e, time.Second, func(ctx context.Context, mine Registration) (others []Registration,
+		err error,
+	) {
+		programs, err := a.runner.Register(ctx, once.Scope("inbox", e.Consumer, e.Handler), mine.Program)
+		for _, p := range programs {
+			others = append(others, Registration{Consumer: e.Consumer, Handler: e.Handler, Program: p})
+		}
+		return others, err
+	}); err != nil {
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		one.until = time.Now().Add(time.Minute)
+	}
+}
+
+func (in *Inbox) registerWith(ctx context.Context, e Event, limit time.Duration,
+	register func(context.Context, Registration) ([]Registration, error),
+) error {
 	one := in.names.of(e.Handler)
 	one.mu.Lock()
 	defer one.mu.Unlock()
 	if time.Now().Before(one.until) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	mine := Registration{Consumer: e.Consumer, Handler: e.Handler, Program: program.Path(), Topic: e.Topic}
-	others, err := in.cfg.Store.Register(ctx, mine)
+	others, err := register(ctx, mine)
 	if err != nil {
 		return errtext.Errorf("inbox: register the handler: %w", err)
 	}

@@ -193,8 +193,8 @@ func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err er
 	limit := a.in.cfg.MaxAttempts
 	canceled := errors.Is(ctx.Err(), context.Canceled)
 	switch class := a.in.judge(err); {
-	case class == core.ClassPermanent && (!canceled || errors.Is(err, ErrAcknowledged)), class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 &&
-		t.Number >= limit && a.oldEnough(t):
+	case class == core.ClassPermanent && (!canceled || errors.Is(err, ErrAcknowledged)),
+		class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 && t.Number >= limit && a.oldEnough(t):
 		t.Reset()
 		return fmt.Errorf("%w (attempts: %d)", ErrDead, t.Number)
 	case class == core.ClassUnavailable, canceled:

@@ -49,16 +49,16 @@ func (in *Inbox) register(ctx context.Context, e Event) error {
 // register tells the store of the leases whose handler it is. It is only for the warning: a store
 // that fails is asked again later, and says so when a lease is acquired.
 func (a *AtLeastOnce) register(ctx context.Context, e Event) {
-	one := a.in.names.of(e.Handler)
-	if err := a.in.registerWith(ctx, e, time.Second, func(ctx context.Context, mine Registration) (others []Registration,
-		err error,
-	) {
-		programs, err := a.runner.Register(ctx, once.Scope("inbox", e.Consumer, e.Handler), mine.Program)
+	scope := once.Scope("inbox", e.Consumer, e.Handler)
+	tell := func(ctx context.Context, mine Registration) (others []Registration, err error) {
+		programs, err := a.runner.Register(ctx, scope, mine.Program)
 		for _, p := range programs {
 			others = append(others, Registration{Consumer: e.Consumer, Handler: e.Handler, Program: p})
 		}
 		return others, err
-	}); err != nil {
+	}
+	if err := a.in.registerWith(ctx, e, time.Second, tell); err != nil {
+		one := a.in.names.of(e.Handler)
 		one.mu.Lock()
 		defer one.mu.Unlock()
 		one.until = time.Now().Add(time.Minute)
@@ -87,8 +87,8 @@ func (in *Inbox) registerWith(ctx context.Context, e Event, limit time.Duration,
 			continue
 		}
 		one.warned[o.Program] = true
-		in.cfg.Logger.Warn("inbox: another program has the same consumer and handler: each event is processed by one of "+
-			"the two; give one of them another name", "consumer", e.Consumer, "handler", e.Handler,
+		in.cfg.Logger.Warn("inbox: another program has the same consumer and handler: each event is processed by one "+
+			"of the two; give one of them another name", "consumer", e.Consumer, "handler", e.Handler,
 			"program", mine.Program, "topic", mine.Topic, "other_program", o.Program, "other_topic", o.Topic)
 	}
 	return nil

@@ -35,10 +35,11 @@ func watchPool(t core.Transactor, tx core.Tx) (stop func()) {
 			timer.Reset(starvedAfter)
 			return
 		}
-		core.DefaultLogger().Warn("a function has run for seconds in its transaction, all connections of the pool are in "+
-			"use, and something waits for one: if the function calls the pool, it waits for itself; let it use the "+
+		core.DefaultLogger().Warn("a function has run for seconds in its transaction, all connections of the pool are "+
+			"in use, and something waits for one: if the function calls the pool, it waits for itself; let it use the "+
 			"transaction of its context (FromContext), or raise SetMaxOpenConns",
-			"for", time.Since(begun).Round(time.Second), "connections", before.MaxOpenConnections, "dialect", tx.Dialect())
+			"for", time.Since(begun).Round(time.Second), "connections", before.MaxOpenConnections,
+			"dialect", tx.Dialect())
 	})
 	close(armed)
 	return func() { timer.Stop() }

@@ -65,7 +65,10 @@ type lock struct {
 
 // NewStore returns an empty Store.
 func NewStore() *Store {
-	return &Store{programs: map[inbox.Registration]time.Time{}, rows: map[inbox.Key]row{}, lanes: map[lane]int64{}, locks: map[any]*lock{}}
+	return &Store{
+		rows: map[inbox.Key]row{}, programs: map[inbox.Registration]time.Time{}, lanes: map[lane]int64{},
+		locks: map[any]*lock{},
+	}
 }
 
 // ShiftClock moves the clock of the Store by d from now on.

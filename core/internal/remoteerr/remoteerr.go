@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -52,12 +53,7 @@ func Unavailable(err error) bool {
 		case interface{ Unwrap() error }:
 			err = u.Unwrap()
 		case interface{ Unwrap() []error }:
-			for _, e := range u.Unwrap() {
-				if Unavailable(e) {
-					return true
-				}
-			}
-			return false
+			return slices.ContainsFunc(u.Unwrap(), Unavailable)
 		default:
 			return false
 		}
@@ -77,7 +73,8 @@ func unavailable(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // one error of the tree
 	case interface{ HTTPStatusCode() int }: // smithy, the AWS SDK
 		switch e.HTTPStatusCode() {
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+			http.StatusGatewayTimeout:
 			return true
 		}
 	case interface{ ErrorCode() string }: // smithy, the AWS SDK

@@ -165,8 +165,9 @@ func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, 
 	case end == visitGood:
 		dest.refused, dest.stopped, dest.nextBack = nil, false, time.Time{}
 	case end == visitUnclear:
-	case dest.shared:
+	case dest.shared && end == visitDown:
 		dest.troubled = now.Add(2 * destinationMaxGap)
+	case dest.shared:
 	case dest.stopped && v.probe:
 		dest.gap = min(2*dest.gap, destinationMaxGap)
 		dest.probeAt = now.Add(dest.gap)
@@ -271,9 +272,10 @@ func (d *destination) meet(id string, end visitEnd) (silent bool) {
 // leave ends the visit of an execution.
 func (w *Worker) leave(run execution, end visitEnd) { w.away.leave(run.visit, end) }
 
-// judge returns the class of a failure, and for how long the event is put off. An outage is an outage of the destination, and so are many refused effects in a
-// row. An unmarked error spends the last attempt only if the destination has accepted another
-// effect since it first refused this one. Before that the destination may be at fault.
+// judge returns the class of a failure, and for how long the event is put off. An outage is an
+// outage of the destination, and so are many refused effects in a row. An unmarked error spends the
+// last attempt only if the destination has accepted another effect since it first refused this one.
+// Before that the destination may be at fault.
 func (w *Worker) judge(run execution, failure error, class core.Class, marked, late, stopping bool) (core.Class,
 	time.Duration,
 ) {

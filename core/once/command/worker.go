@@ -194,6 +194,7 @@ type Worker struct {
 	runs  atomic.Uint64
 	away  *destinations
 	short shortLease
+	names names
 }
 
 var (
@@ -262,6 +263,7 @@ func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (recei
 func (w *Worker) perform(ctx context.Context, info ExecInfo,
 	handler Handler,
 ) (receipt string, outcome ExecResult, err error) {
+	w.register(ctx, info.Channel)
 	start := time.Now()
 	claim := Claim{ID: info.ID, Owner: w.node + "/" + strconv.FormatUint(w.runs.Add(1), 36)}
 	got, err := w.cfg.Store.Claim(ctx, claim.ID, claim.Owner, w.cfg.Lease)

@@ -113,7 +113,8 @@ var (
 
 	defaultHeaders = []string{
 		"Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition",
-		"Cache-Control", "Etag", "Last-Modified", "Allow", "Content-Range", "Link", "Location", "Retry-After", "Vary", "X-Content-Type-Options",
+		"Cache-Control", "Etag", "Last-Modified", "Allow", "Content-Range",
+		"Link", "Location", "Retry-After", "Vary", "X-Content-Type-Options",
 	}
 	// neverHeaders hold secrets of one response, or belong to one connection or message.
 	neverHeaders = []string{

@@ -44,8 +44,12 @@ func ParseKey(header string) (string, error) {
 func notPrintable(r rune) bool { return r < ' ' || r > '~' }
 
 // parameters follow an item of RFC 9651.
-var parameters = regexp.MustCompile(
-	`^(; *[a-z*][a-z0-9_.*-]*(=("([ !#-\[\]-~]|\\["\\])*"|:[A-Za-z0-9+/=]*:|\?[01]|@?-?[0-9.]+|[A-Za-z*][!#$%&'*+.^_` + "`" + `|~0-9A-Za-z:/-]*))?)*$`)
+var parameters = regexp.MustCompile(`^(; *[a-z*][a-z0-9_.*-]*(=(` +
+	`"([ !#-\[\]-~]|\\["\\])*"` + // string
+	`|:[A-Za-z0-9+/=]*:` + // bytes
+	`|\?[01]|@?-?[0-9.]+` + // boolean, date, number
+	`|[A-Za-z*][!#$%&'*+.^_\x60|~0-9A-Za-z:/-]*` + // token
+	`))?)*$`)
 
 // unquote reads a quoted string. It refuses a text with anything but parameters after the closing
 // quote.
@@ -125,7 +129,8 @@ func unnamed(route string) string {
 // makeKey joins the parts of a key. A text that a once.Key cannot hold is replaced by its hash.
 func makeKey(method, route, scope, id string) once.Key {
 	// A pattern may begin with the method, which the scope has anyway: "http/POST /payments/{id}".
-	k := once.Key{Scope: scopePrefix + method + " " + strings.TrimPrefix(unnamed(route), method+" "), Tenant: scope, ID: id}
+	route = strings.TrimPrefix(unnamed(route), method+" ")
+	k := once.Key{Scope: scopePrefix + method + " " + route, Tenant: scope, ID: id}
 	if unfit(k.Scope, once.MaxScope) {
 		k.Scope = scopePrefix + digest(k.Scope)
 	}

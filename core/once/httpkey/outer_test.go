@@ -112,7 +112,9 @@ func TestAKeyWithParameters(t *testing.T) {
 			t.Errorf("%s: %q, %v", header, key, err)
 		}
 	}
-	for _, header := range []string{`"k";`, `"k" ;v=1`, `"k";V=1`, `"k";v="`, `"k", "l"`, `"k";v=1, "l"`, `"k"x`, `"k";v=`} {
+	for _, header := range []string{
+		`"k";`, `"k" ;v=1`, `"k";V=1`, `"k";v="`, `"k", "l"`, `"k";v=1, "l"`, `"k"x`, `"k";v=`,
+	} {
 		if key, err := httpkey.ParseKey(header); err == nil {
 			t.Errorf("%s: %q", header, key)
 		}
@@ -255,7 +257,9 @@ func TestAFormThatIsEncodedAgain(t *testing.T) {
 						must(t, w.WriteField("cents", "101"))
 						must(t, w.WriteField("to", "bob"))
 					},
-					"the same text, cut elsewhere": func(w *multipart.Writer) { must(t, w.WriteField("centst", "100obob")) },
+					"the same text, cut elsewhere": func(w *multipart.Writer) {
+						must(t, w.WriteField("centst", "100obob"))
+					},
 					"name of the file": func(w *multipart.Writer) {
 						must(t, w.WriteField("cents", "100"))
 						must(t, w.WriteField("to", "bob"))

@@ -168,7 +168,8 @@ func inboxHandlerTwoPrograms(f *inboxFixture) {
 	register(f.Store, mine, "example.com/a", "orders")
 	register(other, mine, "example.com/b", "payments", in("example.com/a", "orders"))
 	register(f.Store, mine, "example.com/a", "orders.v2", in("example.com/b", "payments"))
-	register(other, mine, "example.com/B", "payments", in("example.com/a", "orders.v2"), in("example.com/b", "payments"))
+	register(other, mine, "example.com/B", "payments",
+		in("example.com/a", "orders.v2"), in("example.com/b", "payments"))
 	register(other, mine, "", "")
 	for _, names := range inboxHandlers[1:] {
 		register(other, names, "example.com/c", "")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -140,6 +141,18 @@ func (x *examination) effects(ctx context.Context) (all []finding, err error) {
 	api, err := ops.New(x.ob)
 	if err != nil {
 		return nil, err
+	}
+	shared, err := store.Shared(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, channel := range slices.Sorted(maps.Keys(shared)) {
+		all = append(all, finding{
+			Check: "effects", Level: levelWarning,
+			Found: "the effects of channel " + channel + " are executed by " + strings.Join(shared[channel], " and "),
+			Cause: "two services chose one name: each effect is executed by one of them",
+			Fix:   "give one of them another channel. A program that was renamed is forgotten after a week",
+		})
 	}
 	channels, err := store.Backlog(ctx, maxOverdue)
 	if err != nil {

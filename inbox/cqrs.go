@@ -84,8 +84,8 @@ func (c *CQRS) own(name string, h CQRSHandler) error {
 	if a, b := reflect.ValueOf(first), reflect.ValueOf(h); !a.Comparable() || !b.Comparable() || a.Equal(b) {
 		return nil
 	}
-	return fmt.Errorf("inbox: CQRS.Handle: two handlers have the name %q, and the second would be skipped: give each its "+
-		"own", name)
+	return fmt.Errorf("inbox: CQRS.Handle: two handlers have the name %q, and the second would be skipped: "+
+		"give each its own", name)
 }
 
 // handlerName is the key of the name that CQRS.Handle has put into a context.

@@ -153,7 +153,8 @@ func TestAPanicOfAStoppingConsumerSpendsNoAttempt(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			func() {
 				defer func() { _ = recover() }()
-				_, _ = h(func(*message.Message) ([]*message.Message, error) { cancel(); panic("the consumer stops") })(event(ctx, "e"))
+				panics := func(*message.Message) ([]*message.Message, error) { cancel(); panic("the consumer stops") }
+				_, _ = h(panics)(event(ctx, "e"))
 			}()
 		}
 		equal(t, len(w.infos), 3, "%s: told of deliveries", name)
@@ -167,6 +168,7 @@ func TestAPanicOfAStoppingConsumerSpendsNoAttempt(t *testing.T) {
 		if err := errOf(h(fails)(event(t.Context(), "e"))); inbox.Final(err) {
 			t.Errorf("%s: the first failure gave the event up: %v", name, err)
 		}
-		noError(t, errOf(h(func(*message.Message) ([]*message.Message, error) { return nil, nil })(event(t.Context(), "e"))))
+		works := func(*message.Message) ([]*message.Message, error) { return nil, nil }
+		noError(t, errOf(h(works)(event(t.Context(), "e"))))
 	}
 }

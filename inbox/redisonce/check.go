@@ -78,8 +78,8 @@ func (s *Store) warnOfLoss() {
 	}
 	fields, err := ask("memory")
 	if disk, _ := ask("persistence"); disk["aof_enabled"] == "0" {
-		s.cfg.Logger.Warn("redisonce: the server writes no append-only file: after a restart it has forgotten the keys " +
-			"since its last snapshot, and their work is done again: set appendonly to yes")
+		s.cfg.Logger.Warn("redisonce: the server writes no append-only file: after a restart it has forgotten the " +
+			"keys since its last snapshot, and their work is done again: set appendonly to yes")
 	}
 	switch policy := fields["maxmemory_policy"]; {
 	case err != nil:

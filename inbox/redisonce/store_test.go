@@ -393,6 +393,7 @@ func TestCacheKeepsKeysApart(t *testing.T) {
 
 // A slot that moves to another node of a cluster meanwhile is not the caller's concern.
 func TestAMovedKeyIsFollowed(t *testing.T) {
+	held := once.Claim{Key: someKey, Owner: "o", Fence: 1}
 	for _, word := range []string{"MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381"} {
 		synctest.Test(t, func(t *testing.T) {
 			var calls atomic.Int64
@@ -410,16 +411,14 @@ func TestAMovedKeyIsFollowed(t *testing.T) {
 				}
 				return nil
 			}).store(t, redisonce.Config{WaitReplicas: 1})
-			err := s.Complete(t.Context(), once.Claim{Key: once.Key{Scope: "s", ID: "i"}, Owner: "o", Fence: 1}, once.Result{},
-				time.Hour)
+			err := s.Complete(t.Context(), held, once.Result{}, time.Hour)
 			if err != nil || calls.Load() != 6 {
 				t.Errorf("%s: %v after %d calls", word, err, calls.Load())
 			}
 		})
 	}
 	ever := fails(moved("MOVED 3999 127.0.0.1:6381")).store(t, redisonce.Config{WaitReplicas: 1})
-	err := ever.Complete(t.Context(), once.Claim{Key: once.Key{Scope: "s", ID: "i"}, Owner: "o", Fence: 1}, once.Result{},
-		time.Hour)
+	err := ever.Complete(t.Context(), held, once.Result{}, time.Hour)
 	if err == nil || !strings.Contains(err.Error(), "MOVED") {
 		t.Errorf("a key that always moves: %v", err)
 	}

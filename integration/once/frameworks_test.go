@@ -76,7 +76,10 @@ var frameworks = map[string]func(p *httpPayments, keys *httpkey.Middleware) http
 	},
 	"echo": func(p *httpPayments, keys *httpkey.Middleware) http.Handler {
 		e := echo.New()
-		e.POST("/pay/:id", func(c echo.Context) error { p.ServeHTTP(c.Response(), c.Request()); return nil }, onceEcho(keys))
+		e.POST("/pay/:id", func(c echo.Context) error {
+			p.ServeHTTP(c.Response(), c.Request())
+			return nil
+		}, onceEcho(keys))
 		e.POST("/declined/:id", func(c echo.Context) error {
 			_ = p.insert(c.Request().Context(), "declined")
 			return echo.NewHTTPError(http.StatusPaymentRequired, declined)

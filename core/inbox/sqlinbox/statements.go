@@ -75,8 +75,8 @@ func newStatements(n sqlstore.Names) *statements {
 		others: text("SELECT program, COALESCE(topic,'') FROM {program} WHERE handler_id = ? AND program <> ? AND " +
 			"seen_at > {ago} ORDER BY program"),
 		shared: text("SELECT h.consumer, h.handler, p.program, COALESCE(p.topic,'') FROM {program} p " +
-			"JOIN {handler} h ON h.handler_id = p.handler_id WHERE p.seen_at > {ago} AND EXISTS (SELECT 1 FROM {program} o " +
-			"WHERE o.handler_id = p.handler_id AND o.program <> p.program AND o.seen_at > {ago}) " +
+			"JOIN {handler} h ON h.handler_id = p.handler_id WHERE p.seen_at > {ago} AND " +
+			"EXISTS (SELECT 1 FROM {program} o WHERE o.handler_id = p.handler_id AND o.program <> p.program AND o.seen_at > {ago}) " +
 			"ORDER BY h.consumer, h.handler, p.program"),
 		handlers: text("SELECT handler FROM {handler} WHERE consumer = ?"),
 

@@ -112,9 +112,10 @@ func (x *examination) names(ctx context.Context) (all []finding, err error) {
 			Check: "names", Level: levelWarning,
 			Found: fmt.Sprintf("handler %s of consumer %s is served by %s", first.Handler, first.Consumer,
 				strings.Join(programs, " and ")),
-			Cause: "two services chose one name: each event is processed by one of them, and is a duplicate to the other",
-			Fix: "give one of them another consumer name; it has processed nothing under that name yet. A program that was " +
-				"renamed is forgotten after a week",
+			Cause: "two services chose one name: each event is processed by one of them, and is a duplicate to the " +
+				"other",
+			Fix: "give one of them another consumer name; it has processed nothing under that name yet. A program " +
+				"that was renamed is forgotten after a week",
 		})
 	}
 	if len(all) == 0 {

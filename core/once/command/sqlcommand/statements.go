@@ -150,7 +150,8 @@ func newStatements(n sqlstore.Names) *statements {
 		channel: text(v.channel),
 
 		register: text("INSERT INTO {program} (channel, program, seen_at) VALUES (?, ?, {now})" + v.again),
-		others:   text("SELECT program FROM {program} WHERE channel = ? AND program <> ? AND seen_at > {ago} ORDER BY program"),
+		others: text("SELECT program FROM {program} WHERE channel = ? AND program <> ? AND seen_at > {ago} " +
+			"ORDER BY program"),
 		shared: text("SELECT p.channel, p.program FROM {program} p WHERE p.seen_at > {ago} AND EXISTS (SELECT 1 FROM " +
 			"{program} o WHERE o.channel = p.channel AND o.program <> p.program AND o.seen_at > {ago}) " +
 			"ORDER BY p.channel, p.program"),

@@ -206,9 +206,10 @@ func (r *Recorder) Adopt() {
 	})
 }
 
-// UndoRecorded returns a function that removes the events that were recorded on r after a mark. It is for
-// adapters: a transaction that r has joined calls it when changes are rolled back, with the mark at
-// which they began, on any goroutine.
+// UndoRecorded returns a function that removes the events that were recorded on r after a mark, up to
+// now. It is for adapters: a transaction that r has joined calls it when changes are rolled back,
+// with the mark at which they began, on any goroutine. That may be late, when the next try has
+// recorded already.
 func UndoRecorded(r *Recorder) func(to RecorderMark) {
 	var logs []*recorded
 	for l := r.log(); l != nil; {
@@ -218,10 +219,11 @@ func UndoRecorded(r *Recorder) func(to RecorderMark) {
 		l.mu.Unlock()
 		l = next
 	}
+	now := MarkRecorders()
 	return func(to RecorderMark) {
 		for _, l := range logs {
 			l.mu.Lock()
-			l.keep(func(e *recordedEvent) bool { return e.owner != r || e.mark <= to })
+			l.keep(func(e *recordedEvent) bool { return e.owner != r || e.mark <= to || e.mark > now })
 			l.mu.Unlock()
 		}
 	}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -351,6 +352,10 @@ func (r *relay) shutdown(spent time.Duration) error {
 	case <-r.idleChan():
 	case <-r.writer.abandon:
 	}
+	closed := r.poolClosed()
+	if closed { // no mark can be written, but publishers get the time to notice their end
+		r.awaitPublishers(min(shutdownGrace, left/4))
+	}
 	close(r.life.stopRenew)
 	<-r.life.renewDone
 	r.mu.Lock()
@@ -358,15 +363,36 @@ func (r *relay) shutdown(spent time.Duration) error {
 	stuck := r.inflight.count[itemPublishing] + r.crew.abandoned()
 	r.unlock()
 	r.writer.wake()
+	var err error
+	if closed {
+		err = ErrPoolClosed
+	}
 	if stuck > 0 {
-		return fmt.Errorf("%w: %d publishes have not returned", ErrShutdownTimeout, stuck)
+		return errors.Join(err, fmt.Errorf("%w: %d publishes have not returned", ErrShutdownTimeout, stuck))
 	}
 	r.life.workers.Wait()
+	return err
+}
+
+// poolClosed reports whether the program has closed the pool.
+func (r *relay) poolClosed() bool {
 	select {
 	case <-r.life.poolClosed:
-		return ErrPoolClosed
+		return true
 	default:
-		return nil
+		return false
+	}
+}
+
+// awaitPublishers waits until no publish is under way, or for limit.
+func (r *relay) awaitPublishers(limit time.Duration) {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(limit / 100) {
+		r.mu.Lock()
+		n := r.inflight.count[itemPublishing]
+		r.mu.Unlock()
+		if n == 0 {
+			return
+		}
 	}
 }
 

@@ -99,7 +99,12 @@ func (d *driver) enter(ctx context.Context, c *call, h *hook) (opened bool) {
 func (d *driver) leave(c *call) (lost bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.calls = slices.DeleteFunc(d.calls, func(o *call) bool { return o == c })
+	for i := len(d.calls) - 1; i >= 0; i-- { // the last one, as a rule
+		if d.calls[i] == c {
+			d.calls = slices.Delete(d.calls, i, i+1)
+			break
+		}
+	}
 	m := c.mutation
 	changes := c.op != core.OpUpdate || len(m.Fields())+len(m.AddedFields())+len(m.ClearedFields()) > 0
 	return changes && !c.seen && !c.wasDone && opOf(m) == c.op && doneOf(m)

@@ -65,7 +65,8 @@ func Open(ctx context.Context, dsn string, cfg OpenConfig) (*Pool, *core.Outbox,
 }
 
 // OpenPool is Open for a pool that is configured by code, as pgxpool.NewWithConfig opens it. config
-// must come from pgxpool.ParseConfig.
+// must come from pgxpool.ParseConfig. A connection is closed when its server says that it takes no
+// writes, also in a transaction that was begun as a read-only one.
 func OpenPool(ctx context.Context, config *pgxpool.Config, cfg OpenConfig) (*Pool, *core.Outbox, error) {
 	if config == nil {
 		return nil, nil, errors.New("pgxoutbox: OpenPool was given a nil *pgxpool.Config")

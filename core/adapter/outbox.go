@@ -129,10 +129,13 @@ func (o *Outbox) LeftOut(ctx context.Context, typ any, of string) func() {
 }
 
 // ownTables are the tables of the outbox, without their prefix, and inboxTables those of the inbox,
-// which may have a prefix that the outbox does not know.
+// of keys and of effects, as they are called without one.
 var (
-	ownTables   = []string{"event", "key", "audit", "relay", "plan", "pause", "group", "migration"}
-	inboxTables = []string{"inbox_handler", "inbox_seen", "inbox_failure", "inbox_key", "inbox_migration"}
+	ownTables   = []string{"event", "key", "audit", "relay", "plan", "pause", "group", "migration", "log"}
+	inboxTables = []string{
+		"inbox_handler", "inbox_seen", "inbox_failure", "inbox_key", "inbox_migration", "inbox_program",
+		"idempotency_key", "side_effect_command", "side_effect_program",
+	}
 )
 
 // owns reports whether a table, perhaps with its schema, is one of the outbox or of the inbox.
@@ -145,8 +148,7 @@ func (o *Outbox) owns(table string) bool {
 		}
 	}
 	own, ok := strings.CutPrefix(table, prefix)
-	return ok && slices.Contains(ownTables, own) ||
-		slices.ContainsFunc(inboxTables, func(name string) bool { return strings.HasSuffix(table, name) })
+	return ok && slices.Contains(ownTables, own) || slices.Contains(inboxTables, table)
 }
 
 // Check returns the error that Publish would return for tx with any events. Call it before a

@@ -19,11 +19,14 @@ type names struct {
 	known map[string]*name
 }
 
-// name is one handler. Its mutex lets one message register it.
+// name is one handler. One message registers it, and the others wait for that.
 type name struct {
-	mu     sync.Mutex
-	until  time.Time
-	warned map[string]bool // the programs that a warning was logged about
+	mu         sync.Mutex
+	flight     chan struct{}   // closed when the call under way has ended; nil: there is none
+	until      time.Time       // the last answer is good until then
+	err        error           // of the last answer
+	registered bool            // a call has succeeded
+	warned     map[string]bool // the programs that a warning was logged about
 }
 
 func (n *names) of(handler string) *name {
@@ -43,7 +46,7 @@ func (n *names) of(handler string) *name {
 // register registers the handler of an event before its first transaction. In that transaction it
 // would hold up the other messages of a new handler until the end.
 func (in *Inbox) register(ctx context.Context, e Event) error {
-	return in.registerWith(ctx, e, recordTimeout, in.cfg.Store.Register)
+	return in.registerWith(ctx, e, recordTimeout, time.Second, in.cfg.Store.Register)
 }
 
 // register tells the store of the leases whose handler it is. It is only for the warning: a store
@@ -57,39 +60,72 @@ func (a *AtLeastOnce) register(ctx context.Context, e Event) {
 		}
 		return others, err
 	}
-	if err := a.in.registerWith(ctx, e, time.Second, tell); err != nil {
-		one := a.in.names.of(e.Handler)
-		one.mu.Lock()
-		defer one.mu.Unlock()
-		one.until = time.Now().Add(time.Minute)
-	}
+	_ = a.in.registerWith(ctx, e, time.Second, time.Minute, tell)
 }
 
-func (in *Inbox) registerWith(ctx context.Context, e Event, limit time.Duration,
+// registerWith registers the handler of an event unless that was done not long ago. A call takes at
+// most limit. After an error the next call comes when pause is over. A handler that is registered
+// already stays so when that cannot be renewed.
+func (in *Inbox) registerWith(ctx context.Context, e Event, limit, pause time.Duration,
 	register func(context.Context, Registration) ([]Registration, error),
 ) error {
 	one := in.names.of(e.Handler)
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	if time.Now().Before(one.until) {
-		return nil
+	for {
+		one.mu.Lock()
+		flight := one.flight
+		if time.Now().Before(one.until) {
+			defer one.mu.Unlock()
+			return one.err
+		}
+		if flight == nil {
+			one.flight = make(chan struct{})
+		}
+		one.mu.Unlock()
+		if flight == nil {
+			break
+		}
+		select {
+		case <-flight:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	mine := Registration{Consumer: e.Consumer, Handler: e.Handler, Program: program.Path(), Topic: e.Topic}
-	others, err := register(ctx, mine)
-	if err != nil {
+	call, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var others []Registration
+	err := context.Canceled // register panicked
+	defer func() {
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		close(one.flight)
+		one.flight = nil
+		switch {
+		case err == nil:
+			one.until, one.err, one.registered = time.Now().Add(registerAgain), nil, true
+			in.warnOfOthers(one, mine, others)
+		case ctx.Err() == nil: // the end of one message says nothing to the others
+			one.until = time.Now().Add(pause)
+			if one.err = nil; !one.registered {
+				one.err = errtext.Errorf("inbox: register the handler: %w", err)
+			}
+		}
+	}()
+	if others, err = register(call, mine); err != nil && !one.registered {
 		return errtext.Errorf("inbox: register the handler: %w", err)
 	}
-	one.until = time.Now().Add(registerAgain)
+	return nil
+}
+
+// warnOfOthers tells of other programs under the same name, each once.
+func (in *Inbox) warnOfOthers(one *name, mine Registration, others []Registration) {
 	for _, o := range others {
 		if one.warned[o.Program] {
 			continue
 		}
 		one.warned[o.Program] = true
 		in.cfg.Logger.Warn("inbox: another program has the same consumer and handler: each event is processed by one "+
-			"of the two; give one of them another name", "consumer", e.Consumer, "handler", e.Handler,
+			"of the two; give one of them another name", "consumer", mine.Consumer, "handler", mine.Handler,
 			"program", mine.Program, "topic", mine.Topic, "other_program", o.Program, "other_topic", o.Topic)
 	}
-	return nil
 }

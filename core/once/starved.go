@@ -26,21 +26,31 @@ func watchPool(t core.Transactor, tx core.Tx) (stop func()) {
 	if before.MaxOpenConnections <= 0 { // without limit
 		return func() {}
 	}
-	begun := time.Now()
-	var timer *time.Timer
-	armed := make(chan struct{}) // closed when timer is set
-	timer = time.AfterFunc(starvedAfter, func() {
-		<-armed
+	begun, dialect := time.Now(), core.Dialect("")
+	if tx != nil {
+		dialect = tx.Dialect()
+	}
+	over := make(chan struct{})
+	var look func()
+	look = func() {
+		select {
+		case <-over:
+			return
+		default:
+		}
 		if s := p.PoolStats(); s.InUse < s.MaxOpenConnections || s.WaitCount == before.WaitCount {
-			timer.Reset(starvedAfter)
+			time.AfterFunc(starvedAfter, look)
 			return
 		}
 		core.DefaultLogger().Warn("a function has run for seconds in its transaction, all connections of the pool are "+
 			"in use, and something waits for one: if the function calls the pool, it waits for itself; let it use the "+
 			"transaction of its context (FromContext), or raise SetMaxOpenConns",
 			"for", time.Since(begun).Round(time.Second), "connections", before.MaxOpenConnections,
-			"dialect", tx.Dialect())
-	})
-	close(armed)
-	return func() { timer.Stop() }
+			"dialect", dialect)
+	}
+	timer := time.AfterFunc(starvedAfter, look)
+	return func() {
+		timer.Stop()
+		close(over)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"sync/atomic"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -70,10 +71,11 @@ type sqlPool struct {
 	db      *sql.DB
 	dialect core.Dialect
 	alone   *alone
+	emptied *atomic.Int64 // when reconnect did so last
 }
 
 func newSQLPool(db *sql.DB, d core.Dialect) sqlPool {
-	return sqlPool{db: db, dialect: d, alone: &alone{db: db}}
+	return sqlPool{db: db, dialect: d, alone: &alone{db: db}, emptied: new(atomic.Int64)}
 }
 
 func (p sqlPool) each() sqlkit.Querier { return sqlkit.On{Conn: p.db} }
@@ -100,18 +102,26 @@ func (p sqlPool) migrate(ctx context.Context, plan sqlkit.Plan) error {
 
 func (p sqlPool) same(begunOn any) bool { return begunOn == any(p.db) }
 
-// reconnectTimeout is for taking idle connections out of a pool.
-const reconnectTimeout = time.Second
+const (
+	reconnectTimeout = time.Second // for taking idle connections out of a pool
+	reconnectEvery   = 2 * time.Second
+)
 
 func (p sqlPool) reconnect() {
-	ctx, cancel := context.WithTimeout(context.Background(), reconnectTimeout)
-	defer cancel()
-	for range p.db.Stats().Idle {
-		conn, err := p.db.Conn(ctx)
-		if err != nil {
-			return
-		}
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
-		_ = conn.Close()
+	last, now := p.emptied.Load(), time.Now().UnixNano()
+	if now-last < int64(reconnectEvery) || !p.emptied.CompareAndSwap(last, now) {
+		return
 	}
+	go func() { // the pool may have none left at the moment
+		ctx, cancel := context.WithTimeout(context.Background(), reconnectTimeout)
+		defer cancel()
+		for range p.db.Stats().Idle {
+			conn, err := p.db.Conn(ctx)
+			if err != nil {
+				return
+			}
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
+			_ = conn.Close()
+		}
+	}()
 }

@@ -410,6 +410,7 @@ func (c *trackingConn) ended(err error) {
 	const deadlock = 1213 // the server has rolled back
 	switch {
 	case err == nil, c.driverState() == stateNone, sqlerr.MySQL(err) == deadlock,
+		c.dialect == core.Postgres && sqlerr.State(err) != "", // it ends with each answer
 		c.dialect == core.SQLite && strings.Contains(err.Error(), "no transaction is active"):
 	default:
 		c.unended = true
@@ -496,6 +497,7 @@ func (t *trackingTx) rollback() error {
 }
 
 func (t *trackingTx) leave() {
+	t.conn.readOnly = false
 	if t.conn.tracker == t.tracker {
 		t.conn.tracker, t.conn.refused = nil, nil
 	}

@@ -115,11 +115,11 @@ var errHeld = errors.New("sqltx: this statement is not to be sent")
 // connOfTx returns the driver's connection of a transaction. database/sql keeps it in fields that it
 // does not export; where they are others some day, the result is nil.
 func connOfTx(tx *sql.Tx) driver.Conn {
-	held := reflect.ValueOf(tx).Elem().FieldByName("dc")
-	if held.Kind() != reflect.Pointer || held.IsNil() || held.Type().Elem().Kind() != reflect.Struct {
+	dc := reflect.ValueOf(tx).Elem().FieldByName("dc")
+	if dc.Kind() != reflect.Pointer || dc.IsNil() || dc.Type().Elem().Kind() != reflect.Struct {
 		return nil
 	}
-	f := held.Elem().FieldByName("ci")
+	f := dc.Elem().FieldByName("ci")
 	if !f.IsValid() || f.Type() != reflect.TypeFor[driver.Conn]() {
 		return nil
 	}

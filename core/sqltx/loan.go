@@ -127,7 +127,7 @@ func (c lentConn) Close() error {
 	t := c.tracker
 	if t == nil {
 		var err error
-		if c.dead { // not every driver tells its pool
+		if c.dead || c.unended { // not every driver tells its pool
 			err = driver.ErrBadConn
 		}
 		c.giveBack(err)

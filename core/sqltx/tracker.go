@@ -4,6 +4,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -317,8 +319,9 @@ func (t *Tracker) rollbackTo(name sqltext.Name) {
 	for i := range t.savepoints { // a mark beyond the end would bring removed callbacks back
 		t.savepoints[i].mark = min(t.savepoints[i].mark, mark)
 	}
+	to := t.savepoints[last].began
 	t.call(dropped, outcome)
-	t.rolledBack(outcome, t.savepoints[last].began)
+	t.rolledBack(outcome, to)
 }
 
 // rolledBack tells those who asked for it with OnRollback. It comes after the callbacks.
@@ -326,7 +329,13 @@ func (t *Tracker) rolledBack(o core.Outcome, to core.RecorderMark) {
 	if o != core.RolledBack {
 		return
 	}
-	for _, fn := range t.undo {
+	fns := slices.Collect(maps.Values(t.undo))
+	if len(fns) == 0 {
+		return
+	}
+	t.mu.Unlock()
+	defer t.mu.Lock()
+	for _, fn := range fns {
 		fn(to)
 	}
 }

@@ -186,6 +186,7 @@ func (t *VisitedTx) CommitRefusal() error { return t.refused.standing() }
 // rollbackInstead rolls back in place of a COMMIT that was refused.
 func (t *trackingTx) rollbackInstead(cause error) error {
 	rollback := t.rollback()
+	t.conn.ended(rollback)
 	t.tracker.RolledBack()
 	return notCommitted(cause, rollback)
 }

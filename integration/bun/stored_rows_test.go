@@ -322,7 +322,7 @@ type bOutboxEvent struct {
 }
 
 type bInboxSeen struct {
-	bun.BaseModel `bun:"table:shop_inbox_seen"`
+	bun.BaseModel `bun:"table:inbox_seen"`
 	ID            int64 `bun:",pk"`
 	N             int
 }

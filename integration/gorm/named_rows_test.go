@@ -156,7 +156,7 @@ type gInboxSeen struct {
 	N  int
 }
 
-func (gInboxSeen) TableName() string { return "shop_inbox_seen" }
+func (gInboxSeen) TableName() string { return "inbox_seen" }
 
 // OnAll does not see the tables of the outbox and of the inbox. On does.
 func TestGORMOnAllAndItsOwnTables(t *testing.T) {

@@ -176,6 +176,8 @@ FROM pg_catalog.pg_replication_slots s, (SELECT CASE WHEN pg_is_in_recovery() TH
 // openKeys returns the keys that have rows which block them. They may be many, so that the timeouts of
 // the role do not hold.
 func (d *database) openKeys(ctx context.Context, skipDead bool) (keys []core.KeyID, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
 	err = pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := untimed(ctx, tx); err != nil {
 			return err

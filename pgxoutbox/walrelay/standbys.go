@@ -10,7 +10,7 @@ import (
 // COMMIT waits for a standby meanwhile, and a failover can undo it. So where the server has
 // synchronous standbys, a transaction is published when an ordinary snapshot has it.
 
-// heldTick is the pause between two looks at a transaction that has not ended.
+// heldTick is the pause after the first look at a transaction that has not ended. It grows up to tick.
 const heldTick = 5 * time.Millisecond
 
 // lookForStandbys finds out whether COMMIT may wait for standbys.
@@ -32,7 +32,7 @@ type snapshot struct {
 // has reports whether the transaction with the lower half of an id had ended. Transaction ids of the
 // log are never further from the present than 2^31.
 func (v *snapshot) has(xid uint32) bool {
-	if int32(uint32(v.xmax)-xid) <= 0 { //nolint:gosec // ids wrap around
+	if v.xmax == 0 || int32(uint32(v.xmax)-xid) <= 0 { //nolint:gosec // ids wrap around
 		return false
 	}
 	full := v.xmax - uint64(uint32(v.xmax)-xid)                      //nolint:gosec // the lower half

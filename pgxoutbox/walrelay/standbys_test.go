@@ -14,6 +14,7 @@ func TestSnapshotHas(t *testing.T) {
 		want bool
 	}{
 		{"nothing was asked yet", snapshot{}, 5, false},
+		{"nothing was asked yet, and the id is high", snapshot{}, 3_000_000_000, false},
 		{"before all that run", snapshot{xmin: epoch + 10, xmax: epoch + 20}, 9, true},
 		{"runs", runs, 10, false},
 		{"between two that run", runs, 12, true},

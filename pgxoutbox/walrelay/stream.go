@@ -88,6 +88,7 @@ func (s *session) again(ctx context.Context) error {
 // stream reads the log from one connection.
 func (s *session) stream(ctx context.Context) error {
 	s.relations, s.unread, s.number, s.held = map[uint32]*relation{}, 0, 0, nil
+	s.ended = snapshot{} // a server that was promoted gives ids again
 	if err := s.lookForStandbys(ctx); err != nil {
 		return err
 	}
@@ -109,13 +110,10 @@ func (s *session) stream(ctx context.Context) error {
 			}
 		}
 		if s.held != nil {
-			ended, err := s.hasEnded(ctx, s.held.Xid)
-			if err != nil {
-				return err
-			}
-			if ended {
+			// After an error it is asked again. Others say that the database does not answer.
+			if ended, err := s.hasEnded(ctx, s.held.Xid); err == nil && ended {
 				s.begins(s.held)
-				s.held = nil
+				s.held, s.looks = nil, 0
 			}
 		}
 		if s.held != nil || !s.window.hasRoom(now) || s.repairTx != nil && !s.repairTx.read.Load() {
@@ -123,7 +121,8 @@ func (s *session) stream(ctx context.Context) error {
 			s.window.flush()
 			wait := tick
 			if s.held != nil {
-				wait = heldTick
+				wait = min(heldTick<<min(s.looks, 10), tick)
+				s.looks++
 			}
 			timer := time.NewTimer(wait)
 			select {

@@ -200,10 +200,10 @@ func (c *Capture) removed(ctx context.Context, s Session, res sql.Result, table 
 			}
 			a.plain()
 			for _, key := range a.Rows {
-				left[fmt.Sprint(key...)] = true
+				left[keyText(key)] = true
 			}
 		}
-		c.filter = func(row []any) bool { return !left[fmt.Sprint(row[:c.st.Keys]...)] }
+		c.filter = func(row []any) bool { return !left[keyText(row[:c.st.Keys])] }
 	}
 	if err == nil {
 		err = c.name(found, 0, len(found.Columns) > len(c.st.Columns))
@@ -314,3 +314,6 @@ func (c *Capture) readKeys(
 	}
 	return a, err
 }
+
+// keyText is a text that no other key has.
+func keyText(key []any) string { return fmt.Sprintf("%q", key) }

@@ -647,7 +647,7 @@ func (c *Capture) foundElsewhere(ctx context.Context, s Session, in insert) (fou
 		}
 		a.plain()
 		for _, key := range a.Rows {
-			if found != nil && fmt.Sprint(found...) != fmt.Sprint(key...) {
+			if found != nil && keyText(found) != keyText(key) {
 				return nil, nil
 			}
 			found = key
@@ -742,7 +742,7 @@ func (c *Capture) insertedSome(
 			c.st.Models[i].Keys = [][]any{key}
 		}
 	}
-	c.filter = func(row []any) bool { return !there[fmt.Sprint(row[:c.st.Keys]...)] }
+	c.filter = func(row []any) bool { return !there[keyText(row[:c.st.Keys])] }
 	if err := c.readBack(ctx, s, in.table, keys, false); err != nil {
 		return fail(err)
 	}
@@ -763,7 +763,7 @@ func (c *Capture) present(ctx context.Context, s Session, table string, keys [][
 		return nil, err
 	}
 	for _, key := range a.Rows {
-		there[fmt.Sprint(key...)] = true
+		there[keyText(key)] = true
 	}
 	return there, nil
 }

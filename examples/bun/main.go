@@ -58,7 +58,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 		return err
 	}
 	outbox, err := bunoutbox.New(db, bunoutbox.Config{
-		Publisher: publisher,
+		Publisher:  publisher,
 		AutoCreate: true, // the outbox tables; in production apply what sqloutbox.Migrations returns
 	})
 	if err != nil {

@@ -53,7 +53,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 		return err
 	}
 	outbox, err := entoutbox.New(entsql.OpenDB(name, pool), entoutbox.Config{
-		Publisher: publisher,
+		Publisher:  publisher,
 		AutoCreate: true, // the outbox tables; in production apply what sqloutbox.Migrations returns
 	})
 	if err != nil {

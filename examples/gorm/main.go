@@ -61,7 +61,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 		return err
 	}
 	outbox := gormoutbox.Plugin(gormoutbox.Config{
-		Publisher: publisher,
+		Publisher:  publisher,
 		AutoCreate: true, // the outbox tables; in production apply what sqloutbox.Migrations returns
 	})
 	if err := db.Use(outbox); err != nil {

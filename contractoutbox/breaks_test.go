@@ -236,7 +236,8 @@ func TestBreaks(t *testing.T) {
 		"topic": {
 			was: was, now: one(func(s *contract.Spec[basic]) { s.Topic = "" }, basic{"o", 1}),
 			backward: []string{"order.placed/0//topic"}, forward: []string{"order.placed/0//topic"},
-			fullLine: `order.placed: the topic changed from "orders" to "order" by default: consumers of v1.0.0 read the other`,
+			fullLine: `order.placed: the topic changed from "orders" to "order" by default: consumers of v1.0.0 read ` +
+				`the other`,
 		},
 		"key": {
 			was: was, now: one(nil, otherKey{"o", 1}),

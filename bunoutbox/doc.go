@@ -33,8 +33,8 @@
 // statement did not change it, they stay recorded and RowsAffected says so. The database itself
 // names the rows, so nothing depends on what the model in memory says. An event without an
 // AggregateID gets the primary key of its row. Several primary keys are joined by commas, and bytes
-// are written in hex. AggregateType is filled in only if the model has a method AggregateType()
-// string. In detail:
+// are written in hex. AggregateType, which is the event's topic by default, is filled in only if the
+// model has a method AggregateType() string. In detail:
 //
 //   - ON CONFLICT DO UPDATE, ON DUPLICATE KEY UPDATE and REPLACE make OpUpsert, because not every
 //     database tells a new row from an existing one. With DO NOTHING and IGNORE, the rows that were

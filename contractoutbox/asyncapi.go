@@ -2,7 +2,6 @@ package contractoutbox
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -87,8 +86,7 @@ func (g *Generator) asyncAPI() ([]byte, error) {
 		Components:         components{map[string]message{}},
 	}
 	for _, e := range g.events {
-		address := e.Topic
-		address = cmp.Or(address, e.Type)
+		address := address(e.Topic, e.AggregateType, e.Type)
 		id := safe(address)
 		c, ok := doc.Channels[id]
 		if ok && c.Address != address {

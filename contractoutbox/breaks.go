@@ -106,10 +106,11 @@ func (g *Generator) eventBreaks(r *Baseline, messages []released) (breaks []Brea
 			Event: e.Type, Rule: rule, Forward: true, text: fmt.Sprintf(text, args...), breaks: whom, advice: advice,
 		})
 	}
-	if was.Topic != e.Topic {
+	from := topicOf(was.Topic, was.AggregateType, was.EventType)
+	to := topicOf(e.Topic, e.AggregateType, e.Type)
+	if from != to {
 		add("topic", "the topic changed from %s to %s", "consumers of "+r.name+" read the other topic",
-			"Publish to both topics until no consumer is left at the old one: core.Config.Routes", shown(was.Topic),
-			shown(e.Topic))
+			"Publish to both topics until no consumer is left at the old one: core.Config.Routes", from, to)
 	}
 	newOrder := was.AggregateType != e.AggregateType
 	if was.EventVersion == e.Version { // fields of another version may have other names
@@ -124,6 +125,16 @@ func (g *Generator) eventBreaks(r *Baseline, messages []released) (breaks []Brea
 		breaks = append(breaks, g.versionBreaks(r, e, m)...)
 	}
 	return breaks
+}
+
+// topicOf is a topic in a text. One that is not declared may be another one by the producer's
+// Routes.
+func topicOf(topic, aggregateType, eventType string) string {
+	text := shown(address(topic, aggregateType, eventType))
+	if topic == "" {
+		text += " by default"
+	}
+	return text
 }
 
 func orderOf(aggregateType, aggregate, key string) string {

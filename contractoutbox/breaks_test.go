@@ -236,7 +236,8 @@ func TestBreaks(t *testing.T) {
 		"topic": {
 			was: was, now: one(func(s *contract.Spec[basic]) { s.Topic = "" }, basic{"o", 1}),
 			backward: []string{"order.placed/0//topic"}, forward: []string{"order.placed/0//topic"},
-			fullLine: `order.placed: the topic changed from "orders" to none: consumers of v1.0.0 read the other`,
+			fullLine: `order.placed: the topic changed from "orders" to "order" by default: consumers of v1.0.0 read ` +
+				`the other`,
 		},
 		"key": {
 			was: was, now: one(nil, otherKey{"o", 1}),
@@ -253,6 +254,13 @@ func TestBreaks(t *testing.T) {
 			}, otherKey{"o", 1}),
 			backward: []string{"order.placed/0//order"}, forward: []string{"order.placed/0//order"},
 			fullLine: "the key changed from order/id to field total",
+		},
+		"aggregate type without a topic": {
+			was:      one(func(s *contract.Spec[basic]) { s.Topic = "" }, basic{"o", 1}),
+			now:      one(func(s *contract.Spec[basic]) { s.Topic, s.AggregateType = "", "orders" }, basic{"o", 1}),
+			backward: []string{"order.placed/0//order", "order.placed/0//topic"},
+			forward:  []string{"order.placed/0//order", "order.placed/0//topic"},
+			fullLine: `the topic changed from "order" by default to "orders" by default`,
 		},
 		"aggregate type": {
 			was: was, now: one(func(s *contract.Spec[basic]) { s.AggregateType = "orders" }, basic{"o", 1}),

@@ -74,6 +74,11 @@ type event struct {
 	versions []version // ascending; the last is the current one
 }
 
+// address returns the topic of an event that core.Config.Routes do not name.
+func address(topic, aggregateType, eventType string) string {
+	return cmp.Or(topic, aggregateType, eventType)
+}
+
 type version struct {
 	contract.Version
 	schema   *jsonschema.Schema

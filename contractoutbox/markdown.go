@@ -2,7 +2,6 @@ package contractoutbox
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -91,10 +90,11 @@ func versions(e event) string {
 }
 
 func topic(e event) string {
+	text := quoted(cell(address(e.Topic, e.AggregateType, e.Type)))
 	if e.Topic == "" {
-		return quoted(cell(e.Type)) + ", unless the producer routes it elsewhere"
+		text += ", unless the producer routes it elsewhere"
 	}
-	return quoted(cell(e.Topic))
+	return text
 }
 
 func order(e event) string {
@@ -245,8 +245,7 @@ func (g *Generator) index() []byte {
 		if e.Deprecated != "" {
 			text = "**deprecated** " + text
 		}
-		to := e.Topic
-		to = cmp.Or(to, e.Type)
+		to := address(e.Topic, e.AggregateType, e.Type)
 		p.line("| [%s](%s) | %d | %s | %s | %s |", cell(e.Type), e.page(), e.Version, quoted(cell(to)),
 			cell(e.Owner), text)
 	}

@@ -75,6 +75,7 @@ func catalog() *contract.Catalog {
 		contract.Must(contract.Define(placed())), contract.Must(contract.Define(cancelled())),
 		contract.Must(contract.Define(contract.Spec[audited1]{
 			Type: "audit/done", Owner: "team audit", Description: "An audit has ended <ok> & all.",
+			AggregateType: "audit/one",
 		})),
 	))
 }

@@ -28,8 +28,8 @@ type Config struct {
 	// publishes nothing. Default: relays of this package publish.
 	RelayedByLog bool
 	// Routes names the topics of event types, for events without a Topic. One row is inserted for
-	// each topic. Processes without a Publisher use Routes too. An event type that is not in Routes
-	// goes to the topic of its own name.
+	// each topic. Processes without a Publisher use Routes too. Default: Event.AggregateType, or the
+	// type of an event that has none.
 	Routes map[string][]string
 	// Codec encodes Event.Data. Default: JSON.
 	Codec Codec

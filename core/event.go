@@ -31,8 +31,9 @@ type Event struct {
 	TenantID string
 	// SchemaVersion is the version of the payload's schema. 0: there is none.
 	SchemaVersion int
-	// Topic is the destination. Empty: Config.Routes of the type, else the type itself, so that
-	// every type has a topic of its own. Order is kept only within a topic. At most 249 bytes.
+	// Topic is the destination. Empty: Config.Routes of the type, else AggregateType, so that the
+	// events of an aggregate stay in order whatever their types. Without AggregateType it is the
+	// type. Order is kept only within a topic. At most 249 bytes.
 	Topic string
 	// Key orders events and chooses the broker's partition: events of one tenant, topic and key are
 	// published one after another. Empty: AggregateType/AggregateID, or AggregateID alone if there

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -228,7 +229,7 @@ func TestEventDefaults(t *testing.T) {
 	before := time.Now().Truncate(time.Microsecond)
 	row := publishOne(t, core.Config{}, core.Event{AggregateType: "order", AggregateID: "7", Data: orderPlaced{"7"}})
 	e := row.Event
-	if e.Type != "order.placed" || e.Topic != "order.placed" || e.Key != "order/7" ||
+	if e.Type != "order.placed" || e.Topic != "order" || e.Key != "order/7" ||
 		e.ContentType != "application/json" || string(e.Payload) != `{"order_id":"7"}` {
 		t.Errorf("stored as %+v", e)
 	}
@@ -237,7 +238,7 @@ func TestEventDefaults(t *testing.T) {
 		t.Errorf("occurred at %s", e.OccurredAt)
 	}
 	if want, _ := core.NewRowID(e.ID, e.Topic); row.ID != want ||
-		row.KeyID != core.NewKeyID("", "order.placed", "order/7") || row.KeySeq == 0 {
+		row.KeyID != core.NewKeyID("", "order", "order/7") || row.KeySeq == 0 {
 		t.Errorf("stored as row %s, key id %x, key_seq %d", row.ID, row.KeyID, row.KeySeq)
 	}
 	noError(t, errOf(core.NewRowID(e.ID, "t")))
@@ -315,18 +316,28 @@ func TestEventCodec(t *testing.T) {
 	}
 }
 
-func TestEventRoutes(t *testing.T) {
-	cfg := core.Config{Routes: map[string][]string{"t": {"one", "two"}}}
-	rows, ids, err := publish(t, cfg, core.Event{Type: "t", Key: "k"}, core.Event{Type: "t", Topic: "three"},
-		core.Event{Type: "other"})
-	must(t, err)
-	topics := map[string]string{}
-	for _, r := range rows {
-		topics[r.Event.Topic] = r.Event.ID
-	}
-	if len(rows) != 4 || topics["one"] != ids[0] || topics["two"] != ids[0] || topics["three"] != ids[1] ||
-		topics["other"] != ids[2] {
-		t.Errorf("%d rows, topics %v of events %q", len(rows), topics, ids)
+func TestEventTopics(t *testing.T) {
+	cfg := core.Config{Routes: map[string][]string{"routed": {"one", "two"}}}
+	for name, tt := range map[string]struct {
+		e    core.Event
+		want string
+	}{
+		"the type":                  {core.Event{Type: "t"}, "t"},
+		"an id alone is no topic":   {core.Event{Type: "t", AggregateID: "7"}, "t"},
+		"the aggregate type":        {core.Event{Type: "t", AggregateType: "order", AggregateID: "7"}, "order"},
+		"the aggregate type, no id": {core.Event{Type: "t", AggregateType: "order"}, "order"},
+		"routes":                    {core.Event{Type: "routed", AggregateType: "order", AggregateID: "7"}, "one two"},
+		"its own":                   {core.Event{Type: "routed", AggregateType: "order", Topic: "three"}, "three"},
+	} {
+		rows, ids, err := publish(t, cfg, tt.e)
+		must(t, err)
+		var topics []string
+		for _, r := range rows {
+			topics = append(topics, r.Event.Topic)
+			equal(t, r.Event.ID, ids[0], "%s: the event's id", name)
+		}
+		slices.Sort(topics)
+		equal(t, strings.Join(topics, " "), tt.want, "%s: topics", name)
 	}
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -273,13 +274,7 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 			continue
 		}
 		ids = append(ids, e.ID)
-		topics := o.cfg.Routes[e.Type]
-		if e.Topic != "" {
-			topics = []string{e.Topic}
-		} else if len(topics) == 0 {
-			topics = []string{e.Type}
-		}
-		for _, topic := range topics {
+		for _, topic := range o.cfg.topicsOf(&e) {
 			byLog := o.cfg.byLog(topic)
 			if !o.topics.routed(topic) && !byLog {
 				problems = append(problems,
@@ -321,6 +316,15 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 }
 
 // checkSize asks the publisher of this process whether it could publish e.
+// topicsOf returns the destinations of an event. By default events of one aggregate have one topic,
+// because order is kept only within a topic.
+func (c *Config) topicsOf(e *Event) []string {
+	if routes := c.Routes[e.Type]; e.Topic == "" && len(routes) > 0 {
+		return routes
+	}
+	return []string{cmp.Or(e.Topic, e.AggregateType, e.Type)}
+}
+
 func (o *Outbox) checkSize(e Event) error {
 	if sc, ok := o.cfg.Publisher.(SizeChecker); ok {
 		if err := sc.CheckSize(e); err != nil {

@@ -18,7 +18,7 @@ import (
 //	r.HandleFunc("search-index", updateIndex)
 //
 // The topics of an event are decided when it is inserted: by Event.Topic, else by Config.Routes of
-// its type, else by its type.
+// its type, else by its aggregate type, else by its type.
 type Router struct {
 	topics   map[string]Publisher
 	fallback Publisher

@@ -38,8 +38,9 @@
 //   - Not seen are SQL that is run through ExecContext, cascades, and changes by triggers. Use
 //     Publish there.
 //
-// An event without an AggregateID gets the id of the entity: texts as they are, bytes in hex. On
-// functions have to set AggregateType.
+// An event without an AggregateID gets the id of the entity: texts as they are, bytes in hex.
+// AggregateType, which is the event's topic by default, is filled in only if the entity has a method
+// AggregateType() string. Write it in a file of your own beside the generated ones.
 //
 // Some statements are refused with core.ErrNoAggregateID, because nobody can tell which rows they
 // change: on MySQL and MariaDB conditions that are different each time they are read (RAND()), and

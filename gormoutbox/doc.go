@@ -31,8 +31,8 @@
 // Recorded events go out with their row; if the statement did not change it, they stay recorded and
 // RowsAffected says so. The database itself names the rows, so nothing depends on what the model in
 // memory says. An event without an AggregateID gets the primary key of its row. Several primary
-// keys are joined by commas, and bytes are written in hex. AggregateType is filled in only if the
-// model has a method AggregateType() string. In detail:
+// keys are joined by commas, and bytes are written in hex. AggregateType, which is the event's topic
+// by default, is filled in only if the model has a method AggregateType() string. In detail:
 //
 //   - OnConflict makes OpUpsert, because not every database tells a new row from an existing one.
 //     With DoNothing, the rows that were inserted are OpCreate.

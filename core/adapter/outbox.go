@@ -148,7 +148,8 @@ func (o *Outbox) owns(table string) bool {
 		}
 	}
 	own, ok := strings.CutPrefix(table, prefix)
-	return ok && slices.Contains(ownTables, own) || slices.Contains(inboxTables, table)
+	return slices.Contains(inboxTables, table) ||
+		ok && (slices.Contains(ownTables, own) || slices.Contains(inboxTables, own))
 }
 
 // Check returns the error that Publish would return for tx with any events. Call it before a

@@ -37,7 +37,8 @@ type Spec[T any] struct {
 	// Deprecated says what consumers use instead. Producers go on until no consumer is left.
 	Deprecated string
 
-	// Topic is core.Event.Topic. Default: none, so that core.Config.Routes or Type decides.
+	// Topic is core.Event.Topic. Default: none, so that core.Config.Routes decides, else
+	// AggregateType, else Type.
 	Topic string
 	// AggregateType is core.Event.AggregateType.
 	AggregateType string

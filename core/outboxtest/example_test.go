@@ -31,7 +31,7 @@ func ExampleNewOutbox() {
 	d := outboxtest.RequirePublished(t, ob.Publisher, outboxtest.Match{Type: "order.placed"})
 	outboxtest.RequireNotPublished(t, ob.Publisher, outboxtest.Match{Type: "order.cancelled"})
 	fmt.Println(d.Topic, d.Key, d.Attempt)
-	// Output: order.placed order/7 1
+	// Output: order order/7 1
 }
 
 // A broker is down, and later up again.
@@ -40,12 +40,12 @@ func ExamplePublisher() {
 
 	ob := outboxtest.NewOutbox(t, core.Config{Breaker: core.BreakerPolicy{ProbeInterval: 10 * time.Millisecond}})
 	ctx := context.Background()
-	ob.Publisher.Outage("order.placed", nil)
+	ob.Publisher.Outage("order", nil)
 	must(t, placeOrder(ctx, ob.Transactor, ob.Outbox, "7"))
 	err := ob.Drain(ctx)
 	fmt.Println("down:", len(ob.Publisher.Accepted()), errors.Is(err, core.ErrStopped))
 
-	ob.Publisher.Restore("order.placed")
+	ob.Publisher.Restore("order")
 	running, stop := context.WithCancel(ctx)
 	done := make(chan error)
 	go func() { done <- ob.Run(running) }()

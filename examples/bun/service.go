@@ -24,8 +24,8 @@ type Order struct {
 	core.Recorder `bun:"-"`
 }
 
-// AggregateType makes "order/order-1" the key of an order's events: they are published in the order
-// of their commits.
+// AggregateType makes "order" the topic of an order's events and "order/order-1" their key: they
+// are published in the order of their commits, so an order is placed before it is paid.
 func (*Order) AggregateType() string { return "order" }
 
 // OrderPlaced is an event.

@@ -28,8 +28,9 @@ type OrderPaid struct {
 }
 
 // placed returns the event of a new order, which is written in the transaction that creates the
-// order. The id becomes the event's AggregateID. AggregateType and AggregateID are the key of an
-// order's events, which are published in the order of their commits.
+// order. The id becomes the event's AggregateID. AggregateType is the topic of an order's events,
+// and both are their key: they are published in the order of their commits, so an order is placed
+// before it is paid.
 func placed(ctx context.Context, _ *ent.OrderMutation, v ent.Value) ([]core.Event, error) {
 	if entoutbox.OpOf(ctx) != core.OpCreate {
 		return nil, nil

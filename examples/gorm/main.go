@@ -52,7 +52,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	// Any publisher of Watermill would do. A Go channel loses messages without a subscriber, so the
 	// subscription begins before the relay and ends after it.
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
-	messages, err := channel.Subscribe(context.WithoutCancel(ctx), "orders")
+	messages, err := channel.Subscribe(context.WithoutCancel(ctx), "order")
 	if err != nil {
 		return err
 	}
@@ -61,10 +61,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 		return err
 	}
 	outbox := gormoutbox.Plugin(gormoutbox.Config{
-		Publisher: publisher,
-		// Both events have one topic, because order is kept within a topic: an order is placed
-		// before it is paid.
-		Routes:     map[string][]string{"order.placed": {"orders"}, "order.paid": {"orders"}},
+		Publisher:  publisher,
 		AutoCreate: true, // the outbox tables; in production apply what sqloutbox.Migrations returns
 	})
 	if err := db.Use(outbox); err != nil {

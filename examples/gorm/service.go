@@ -25,8 +25,8 @@ type Order struct {
 // TableName names the table of orders for GORM.
 func (Order) TableName() string { return "example_orders" }
 
-// AggregateType makes "order/order-1" the key of an order's events: they are published in the order
-// of their commits.
+// AggregateType makes "order" the topic of an order's events and "order/order-1" their key: they
+// are published in the order of their commits, so an order is placed before it is paid.
 func (Order) AggregateType() string { return "order" }
 
 // OrderPlaced is an event.

@@ -34,7 +34,7 @@ func main() {
 	check(db.AutoMigrate(&Order{}))
 
 	channel := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}) // or a broker
-	messages := must(channel.Subscribe(ctx, "order.placed"))
+	messages := must(channel.Subscribe(ctx, "order"))
 	publisher := must(watermillbridge.NewPublisher(channel, watermillbridge.Config{}))
 
 	outbox := gormoutbox.Plugin(gormoutbox.Config{Publisher: publisher, AutoCreate: true})

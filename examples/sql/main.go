@@ -46,7 +46,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	// Any publisher of Watermill would do. A Go channel loses messages without a subscriber, so the
 	// subscription begins before the relay and ends after it.
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
-	messages, err := channel.Subscribe(context.WithoutCancel(ctx), "orders")
+	messages, err := channel.Subscribe(context.WithoutCancel(ctx), "order")
 	if err != nil {
 		return err
 	}
@@ -64,9 +64,6 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	outbox, err := core.New(core.Config{
 		Repository: table,
 		Publisher:  publisher,
-		// Both events have one topic, because order is kept within a topic: an order is placed
-		// before it is paid.
-		Routes: map[string][]string{"order.placed": {"orders"}, "order.paid": {"orders"}},
 	})
 	if err != nil {
 		return err

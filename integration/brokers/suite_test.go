@@ -267,7 +267,8 @@ func (b features) checkOutcomes(t *testing.T, k broker) {
 // patience is the time limit of a publish where no event may be sent twice.
 const patience = time.Minute
 
-// checkOrder relays events of many keys at once.
+// checkOrder relays events of several types and many keys at once, to the topic that they have by
+// default: that of their aggregates.
 func (b features) checkOrder(t *testing.T, k broker) {
 	t.Helper()
 	const keys, each = 7, 30
@@ -275,8 +276,13 @@ func (b features) checkOrder(t *testing.T, k broker) {
 	o := newOutage(t, core.Config{
 		Publisher: k.publisher(t, patience), PublishTimeout: patience, HotLease: 2 * patience, ClaimLease: 2 * patience,
 	})
-	for range each {
-		o.publish(keyed(topic, keys)...)
+	for n := range each {
+		events := keyed("", keys)
+		for i := range events {
+			e := &events[i]
+			e.Type, e.AggregateType, e.AggregateID, e.Key = fmt.Sprint("counted.", n%3), topic, e.Key, ""
+		}
+		o.publish(events...)
 	}
 	o.wantStatus(outboxtest.StatusDone, "everything is published")
 	if most := o.compare(k, topic); most != 1 {

@@ -16,12 +16,12 @@ import (
 )
 
 // On passes entities to its function, as the On of GORM and Bun passes models, with one hook or
-// several.
+// several. The entity's method names the aggregate, and so the topic.
 func TestEntOn(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		entoutbox.On(e.ob, func(op core.Op, o *entclient.Order) []core.Event {
-			return []core.Event{{Type: fmt.Sprintf("%s %q", op, o.Name), AggregateType: "order"}}
+			return []core.Event{{Type: fmt.Sprintf("%s %q", op, o.Name)}}
 		})
 		e.Use(e.ob.Hook(), e.ob.Hook(onAny(nil)))
 		var id int64
@@ -36,6 +36,9 @@ func TestEntOn(t *testing.T) {
 		key := fmt.Sprint(" ", id)
 		e.wantRows(t, "Order.create"+key, `create "a"`+key, "Item.create 1", "Order.update"+key, `update "b"`+key,
 			"Order.delete"+key, `delete "b"`+key)
+		for _, topic := range e.Column(t, "topic") {
+			fixture.Check(t, topic == "order" || topic == "Item.create", "topic %q", topic)
+		}
 	})
 }
 

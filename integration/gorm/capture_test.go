@@ -47,6 +47,7 @@ func TestGORMCaptureKeyOfModel(t *testing.T) {
 		fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"), []string{"SUMMER", "mine"})
 		fixture.SameSet(t, "aggregate types", g.Column(t, "aggregate_type"), []string{"coupon", "x"})
 		fixture.SameSet(t, "keys", g.Column(t, "partition_key"), []string{"coupon/SUMMER", "x/mine"})
+		fixture.SameSet(t, "topics", g.Column(t, "topic"), []string{"coupon", "x"})
 	})
 }
 

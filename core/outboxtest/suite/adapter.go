@@ -102,7 +102,7 @@ type adapterCase struct {
 //   - End: the rows of the application after an error that it ignores
 //   - AfterCommit: functions that run only after a commit
 //   - Other: transactions of another database
-//   - Relay: which events are published, when, and how often
+//   - Relay: which events are published, when, in which order, and how often
 //   - Random: programs of savepoints; reports and published events are compared with the table
 func TestAdapter(t *testing.T, h AdapterHarness) {
 	for _, group := range []struct {

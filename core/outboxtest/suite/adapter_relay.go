@@ -14,6 +14,7 @@ func adapterRelayCases() []adapterCase {
 	return []adapterCase{
 		{"publishes what committed, once, and nothing else", adapterRelayOnce},
 		{"keeps the order of a key", adapterRelayOrder},
+		{"keeps the order of an aggregate by default, whatever the types", adapterRelayAggregate},
 		{"finds what was committed while it did not run", adapterRelayLater},
 		{"publishes the event of a closure that is run again once", adapterRelayRetried},
 		{"publishes nothing of a transaction that is open", adapterRelayOpen},
@@ -104,6 +105,29 @@ func adapterRelayOrder(a *adapterFixture) {
 	a.must(a.published.Overlaps() == 0, "two events of one key were published at once")
 	a.must(len(a.published.Accepted()) == workers*each, "%d events were published, want %d",
 		len(a.published.Accepted()), workers*each)
+}
+
+// adapterRelayAggregate has events of three types that name an aggregate and no topic. The first
+// one is refused once.
+func adapterRelayAggregate(a *adapterFixture) {
+	a.relay()
+	a.published.FailFor(func(d core.Delivery) error {
+		if d.Type == "order.placed" && d.Attempt == 1 {
+			return errNested
+		}
+		return nil
+	})
+	var want, got []string
+	for _, typ := range []string{"order.placed", "order.paid", "order.shipped"} {
+		a.inTx(func(ctx context.Context) {
+			a.check(a.Publish(ctx, core.Event{Type: typ, AggregateType: "order", AggregateID: "7"}))
+		})
+		want = append(want, typ+" to order")
+	}
+	for _, d := range a.published.Wait(a, len(want)) {
+		got = append(got, d.Type+" to "+d.Topic)
+	}
+	a.must(slices.Equal(got, want), "published were %q, want %q", got, want)
 }
 
 func adapterRelayLater(a *adapterFixture) {

@@ -149,6 +149,15 @@ func tellEnt(ob *entoutbox.Outbox) {
 	})
 }
 
+// keepingContext does not end the context of a step in fn. While rows are open, database/sql sees the
+// end of a context sooner or later.
+func (n *notes) keepingContext(fn func() error) error {
+	cancel := n.cancel
+	n.cancel = nil
+	defer func() { n.cancel = cancel }()
+	return fn()
+}
+
 // notingDriver notes what each statement wrote, right after it.
 type notingDriver struct {
 	dialect.Driver
@@ -161,7 +170,9 @@ func (d notingDriver) Exec(ctx context.Context, query string, args, v any) error
 }
 
 func (d notingDriver) Query(ctx context.Context, query string, args, v any) error {
-	return d.n.noted(ctx, d.pool, query, d.Driver.Query(ctx, query, args, v))
+	return d.n.keepingContext(func() error {
+		return d.n.noted(ctx, d.pool, query, d.Driver.Query(ctx, query, args, v))
+	})
 }
 
 func (d notingDriver) Tx(ctx context.Context) (dialect.Tx, error) {
@@ -183,7 +194,7 @@ func (t notingTx) Exec(ctx context.Context, query string, args, v any) error {
 
 // Query reads no notes while rows are open: only the outbox has read those of an INSERT already.
 func (t notingTx) Query(ctx context.Context, query string, args, v any) error {
-	return t.n.noted(ctx, t, query, t.Tx.Query(ctx, query, args, v))
+	return t.n.keepingContext(func() error { return t.n.noted(ctx, t, query, t.Tx.Query(ctx, query, args, v)) })
 }
 
 func (t notingTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {

@@ -122,6 +122,22 @@ func (x *examination) isolation(ctx context.Context) ([]finding, error) {
 	return []finding{fine("isolation", "the default isolation is "+value)}, nil
 }
 
+// cluster says what the Repository knows of a cluster that ends transactions in silence.
+func (x *examination) cluster(ctx context.Context) (all []finding, err error) {
+	w, ok := x.ob.Repository().(core.Warner)
+	if !ok || x.db.dialect != core.MySQL {
+		return nil, nil
+	}
+	warnings, err := w.Warnings(ctx)
+	for _, one := range warnings {
+		all = append(all, finding{"cluster", levelWarning, one.Found, one.Cause, one.Fix})
+	}
+	if err == nil && len(all) == 0 {
+		all = append(all, fine("cluster", "no transaction ends in silence"))
+	}
+	return all, err
+}
+
 func (x *examination) clock(ctx context.Context) ([]finding, error) {
 	query := map[core.Dialect]string{
 		core.Postgres: "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",

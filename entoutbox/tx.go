@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 
 	"entgo.io/ent/dialect"
@@ -126,6 +127,28 @@ func (t *tx) Rollback() error {
 	return t.followed.Rollback()
 }
 
+// sqlTxOf returns the transaction below, nil if there is none. A driver of an application, such as
+// one for traces, has the transaction that it wraps in a field Tx, as Ent's own have.
+func sqlTxOf(t dialect.Tx) *sql.Tx {
+	for {
+		if own, ok := t.(*entsql.Tx); ok {
+			sqlTx, _ := own.Tx.(*sql.Tx)
+			return sqlTx
+		}
+		v := reflect.Indirect(reflect.ValueOf(t))
+		if v.Kind() != reflect.Struct {
+			return nil
+		}
+		inner := v.FieldByName("Tx")
+		if !inner.IsValid() || !inner.CanInterface() {
+			return nil
+		}
+		if t, _ = reflect.TypeAssert[dialect.Tx](inner); t == nil {
+			return nil
+		}
+	}
+}
+
 // connOf returns the connection for the outbox's own statements in a transaction of Ent. The
 // statements do not pass through loggers, but the commit and the rollback do.
 func connOf(below dialect.Tx) sqltx.TxConn {
@@ -157,6 +180,9 @@ func (c conn) Rollback() error { return c.end.Rollback() }
 
 // foreign is a transaction of a driver that is not part of Ent.
 type foreign struct{ dialect.Tx }
+
+// SQLTx is for sqltx, as that of conn.
+func (f foreign) SQLTx() *sql.Tx { return sqlTxOf(f.Tx) }
 
 func (f foreign) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	var res entsql.Result

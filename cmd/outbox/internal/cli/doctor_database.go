@@ -122,18 +122,18 @@ func (x *examination) isolation(ctx context.Context) ([]finding, error) {
 	return []finding{fine("isolation", "the default isolation is "+value)}, nil
 }
 
-// cluster says what the Repository knows of a cluster that ends transactions in silence.
-func (x *examination) cluster(ctx context.Context) (all []finding, err error) {
+// silence says what the Repository knows that the database does and tells nobody.
+func (x *examination) silence(ctx context.Context) (all []finding, err error) {
 	w, ok := x.ob.Repository().(core.Warner)
-	if !ok || x.db.dialect != core.MySQL {
+	if !ok || x.db.dialect == core.SQLite {
 		return nil, nil
 	}
 	warnings, err := w.Warnings(ctx)
 	for _, one := range warnings {
-		all = append(all, finding{"cluster", levelWarning, one.Found, one.Cause, one.Fix})
+		all = append(all, finding{"silence", levelWarning, one.Found, one.Cause, one.Fix})
 	}
 	if err == nil && len(all) == 0 {
-		all = append(all, fine("cluster", "no transaction ends in silence"))
+		all = append(all, fine("silence", "nothing is hidden, and no transaction ends unnoticed"))
 	}
 	return all, err
 }

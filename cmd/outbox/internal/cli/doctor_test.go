@@ -142,6 +142,7 @@ func TestDoctorServer(t *testing.T) {
 			db := w.open()
 			must(w, db.QueryRowContext(w.Context(), "SELECT current_database()").Scan(&name))
 			w.requireFinding(levelOK, "isolation", "read committed")
+			w.requireFinding(levelOK, "silence", "nothing is hidden")
 			w.requireFinding(levelOK, "vacuum", "dead tuples")
 			w.exec("ALTER DATABASE " + name + " SET synchronous_commit = off")
 			w.exec("ALTER DATABASE " + name + " SET default_transaction_isolation = 'serializable'")
@@ -161,7 +162,7 @@ func TestDoctorServer(t *testing.T) {
 			w.requireFinding(levelWarning, "vacuum", "1 dead tuples", "--max-dead-tuples", "0")
 		case core.MySQL:
 			w.requireFinding(levelOK, "isolation", "repeatable read")
-			w.requireFinding(levelOK, "cluster", "no transaction ends in silence")
+			w.requireFinding(levelOK, "silence", "nothing is hidden")
 		}
 		tx, err := w.open().BeginTx(w.Context(), nil)
 		must(w, err)
@@ -205,14 +206,14 @@ func (warner) Warnings(context.Context) ([]core.Warning, error) {
 }
 
 // Doctor tells what the Repository warns of.
-func TestDoctorCluster(t *testing.T) {
+func TestDoctorSilence(t *testing.T) {
 	t.Parallel()
 	ob, err := core.New(core.Config{Repository: warner{outboxtest.NewRepository()}})
 	must(t, err)
 	x := &examination{db: &database{dialect: core.MySQL}, ob: ob}
-	all, err := x.cluster(t.Context())
+	all, err := x.silence(t.Context())
 	must(t, err)
-	equal(t, fmt.Sprint(all), "[{cluster warning a node of a Galera cluster why what to do}]", "the findings")
+	equal(t, fmt.Sprint(all), "[{silence warning a node of a Galera cluster why what to do}]", "the findings")
 }
 
 // Doctor finds sessions that a pooler shares.

@@ -98,7 +98,7 @@ func (d *door) join(ob *Outbox, event *bun.QueryEvent) bool {
 		}
 	}
 	p := part{ob: ob}
-	p.mappers, p.named = ob.own.Mappers.For(d.table.Type)
+	p.mappers, p.named = ob.own.Mappers.For(d.table.Type, d.table.Name)
 	has, err := ob.own.Recorders.Has(d.table.Type, apart)
 	if err == nil && has && d.models == nil {
 		d.models, err = recording(event.DB.QueryGen(), d.table, d.value)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/ormoutbox/ormoutbox/core/internal/remoteerr"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
@@ -23,8 +24,10 @@ var outages = []error{
 
 // DefaultClassifier knows the errors of the operating system, the network errors of the standard
 // library, and the errors with which PostgreSQL, MySQL, MariaDB and SQLite report that they cannot
-// be used now. An error that says that the destination cannot be reached is ClassUnavailable. So is
-// a lack of file descriptors, memory or disk space. A timeout is left to the relay, which knows
+// be used now. It also knows the errors of other clients by their methods and texts: open circuit
+// breakers, gRPC's Unavailable and ResourceExhausted, throttling by AWS, and a Redis that is loading
+// or whose pool is exhausted. An error that says that the destination cannot be reached is
+// ClassUnavailable. So is a lack of file descriptors, memory or disk space. A timeout is left to the relay, which knows
 // whether the destination acknowledged other events meanwhile. Every other error is ClassTransient.
 func DefaultClassifier(err error) Class {
 	for _, outage := range outages {
@@ -38,7 +41,7 @@ func DefaultClassifier(err error) Class {
 	if _, ok := errors.AsType[*net.OpError](err); ok {
 		return ClassUnavailable
 	}
-	if sqlerr.Unavailable(err) {
+	if sqlerr.Unavailable(err) || remoteerr.Unavailable(err) {
 		return ClassUnavailable
 	}
 	return ClassTransient

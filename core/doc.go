@@ -91,6 +91,7 @@
 //   - [ContextWithTx] gives the transaction to the code below; [CheckTransactor] refuses one that
 //     can never begin.
 //   - [RecorderOf], [CheckRecorder] and [CheckModel] find what models recorded, and models that
-//     would lose it.
+//     would lose it. [MarkRecorders], a [RecorderMark] and [UndoRecorded] put a Recorder back after a
+//     rollback.
 //   - [NewPanicError] and [DefaultLogger] make components behave as this package does.
 package core

@@ -2,7 +2,6 @@ package entoutbox
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -14,50 +13,37 @@ import (
 	"entgo.io/ent"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// call is one mutation that passes through one hook. It is in the context of the statements that
-// the mutation causes.
+// call is one execution of a mutation. It is in the context of the statements that the mutation
+// causes.
 type call struct {
-	hook     *hook
-	client   *client
 	mutation ent.Mutation
-	within   *call // the call in whose context this one was made, nil for none
 	op       core.Op
-	mappers  []Mapper
+	of       identity
+	driver   *driver
+	within   *call   // the call in whose context this one was made, nil for none
+	by       []*hook // those of outboxes around the mutation, the outermost first
 
-	// For calls with mappers. The rest is guarded by driver.mu.
-	root      root
-	goroutine string
-	wasDone   bool // the mutation was executed before, by an earlier Save of its builder
-	seen      bool // a statement of the mutation was sent
+	// For calls with mappers, guarded by driver.mu.
+	open    bool
+	root    root
+	wasDone bool // the mutation was executed before, by an earlier Save of its builder
+	seen    bool // a statement of the mutation was sent
 }
 
-// root tells whether calls may belong to one bulk, whose hooks all get the context of the bulk.
+// root tells whether calls belong to one bulk. Ent gives each of its hooks the context of the bulk, so
+// that the context does not say so: bulks can run at the same time with one context.
 type root struct {
-	done   <-chan struct{}
-	within *call
+	within    *call
+	done      <-chan struct{}
+	goroutine string
 }
 
 type callKey struct{}
 
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
-	return c
-}
-
-func newCall(ctx context.Context, h *hook, cl *client, m ent.Mutation) *call {
-	c := &call{hook: h, client: cl, mutation: m, within: callOf(ctx), op: opOf(m)}
-	c.root = root{ctx.Done(), c.within}
-	if c.within != nil && c.within.mutation == m {
-		c.root, c.op = c.within.root, c.within.op
-	}
-	for _, mapper := range h.mappers {
-		if mapper.takes(m) {
-			c.mappers = append(c.mappers, mapper)
-		}
-	}
 	return c
 }
 
@@ -72,88 +58,62 @@ func opOf(m ent.Mutation) core.Op {
 	}
 }
 
-// is reports whether the mutation is one of a type.
-func (c *call) is(cl *client, e *entity) bool {
-	return c.client.of == cl.of && c.mutation.Type() == e.name
+// is reports whether the mutation is one of the statement's type.
+func (c *call) is(s *statement) bool {
+	return c.of == s.client.of && c.mutation.Type() == s.entity.name
 }
 
-// repeats reports whether c, or a call around it, is the same mutation in the same hook.
-func (c *call) repeats(h *hook, m ent.Mutation) bool {
-	for ; c != nil; c = c.within {
-		if c.hook == h && c.mutation == m {
-			return true
+// mappers returns those of an outbox that take the mutation.
+func (c *call) mappers(ob *Outbox) (all []Mapper) {
+	if c == nil {
+		return nil
+	}
+	for _, h := range c.by {
+		for _, m := range h.mappers {
+			if h.ob == ob && m.takes(c.mutation) {
+				all = append(all, m)
+			}
 		}
 	}
-	return false
-}
-
-// hooks returns the calls of the same mutation, one for each hook around it, the outermost first.
-func (c *call) hooks() (all []*call) {
-	for w := c; w != nil && w.mutation == c.mutation; w = w.within {
-		all = append(all, w)
-	}
-	slices.Reverse(all)
 	return all
 }
 
-// open adds a call to the open ones of the driver.
-func (d *driver) open(c *call) {
-	c.goroutine = goroutine()
-	c.wasDone = doneOf(c.mutation)
+// enter notes a hook of a call. The first one with mappers opens the call.
+func (d *driver) enter(ctx context.Context, c *call, h *hook) (opened bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	c.by = append(c.by, h)
+	if c.open || len(c.mappers(h.ob)) == 0 {
+		return false
+	}
+	c.open, c.wasDone = true, doneOf(c.mutation)
+	if c.op == core.OpCreate {
+		c.root = root{c.within, ctx.Done(), goroutine()}
+	}
 	d.calls = append(d.calls, c)
+	return true
 }
 
-// close removes a call. It reports whether its mutation was executed without a statement that was
-// taken for its own.
-func (d *driver) close(c *call) (lost bool) {
+// leave removes a call. It reports whether its mutation was executed without a statement that has
+// its context.
+func (d *driver) leave(c *call) (lost bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if i := slices.Index(d.calls, c); i >= 0 {
-		d.calls = slices.Delete(d.calls, i, i+1)
-	}
-	changed := c.op == core.OpCreate || c.op == core.OpDelete
-	return changed && !c.seen && !c.wasDone && opOf(c.mutation) == c.op && doneOf(c.mutation)
-}
-
-// lost returns the call of a statement that does not have its context, because a hook did not pass
-// its context on.
-func (d *driver) lost(s *statement) *call {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	id := ""
-	for _, c := range slices.Backward(d.calls) {
-		insert := c.op == core.OpCreate
-		if c.seen || !c.is(s.client, s.entity) || insert != (s.verb == "INSERT") {
-			continue
-		}
-		if id = cmp.Or(id, goroutine()); c.goroutine == id {
-			return c
-		}
-	}
-	return nil
+	d.calls = slices.DeleteFunc(d.calls, func(o *call) bool { return o == c })
+	m := c.mutation
+	changes := c.op != core.OpUpdate || len(m.Fields())+len(m.AddedFields())+len(m.ClearedFields()) > 0
+	return changes && !c.seen && !c.wasDone && opOf(m) == c.op && doneOf(m)
 }
 
 // bulk returns the calls whose entities a statement stores, or changes. Ent passes the entities of
-// a CreateBulk through the hooks one within the other, each with the context of the bulk, and
-// executes the INSERT in the context of the last one.
-func (d *driver) bulk(c *call, s *statement) []*call {
-	rows := 1
-	if s.verb == "INSERT" {
-		rows = s.write.rows()
-	}
+// a CreateBulk through the hooks one within the other, and executes the INSERT in the context of the
+// last one.
+func (d *driver) bulk(s *statement) (calls []*call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c.seen = true
-	calls := []*call{c}
-	at := slices.Index(d.calls, c)
-	for _, o := range slices.Backward(d.calls[:max(at, 0)]) {
-		if len(calls) == rows {
-			break
-		}
-		if o.hook == c.hook && o.op == core.OpCreate && !o.seen && o.root == c.root && o.mutation != c.mutation &&
-			o.goroutine == c.goroutine && o.is(s.client, s.entity) {
+	for _, o := range slices.Backward(d.calls) {
+		if len(calls) < s.Rows && (o == s.call || len(calls) > 0 && !o.seen && o.op == core.OpCreate &&
+			o.root == s.call.root && o.is(s) && slices.Equal(o.by, s.call.by)) {
 			o.seen = true
 			calls = append(calls, o)
 		}
@@ -162,68 +122,45 @@ func (d *driver) bulk(c *call, s *statement) []*call {
 	return calls
 }
 
-// mutationMapper makes an On function of one of OnMutation.
-func (s *statement) mutationMapper(m Mapper, of []*call) adapter.Mapper {
-	var known map[any]ent.Mutation // by entity
-	return func(ctx context.Context, _ core.Op, model any) ([]core.Event, error) {
-		if known == nil {
-			known = s.mutations(of)
-		}
-		mutation := known[model]
-		if mutation == nil {
-			return nil, fmt.Errorf("%w: %s of %s stored several entities, and nobody can tell which mutation stored "+
-				"which: use On, which needs no mutation", core.ErrNoAggregateID, s.op, s.entity.name)
-		}
-		return m.fn(ctx, mutation, model)
-	}
+// goroutine names the goroutine.
+func goroutine() string {
+	var b [64]byte
+	text := b[:runtime.Stack(b[:], false)] // goroutine 7 [running]:
+	id, _, _ := bytes.Cut(bytes.TrimPrefix(text, []byte("goroutine ")), []byte(" "))
+	return string(id)
 }
 
-// mutations finds the mutation of each row.
-func (s *statement) mutations(of []*call) map[any]ent.Mutation {
-	known := map[any]ent.Mutation{}
-	rows := 1
-	if s.verb == "INSERT" {
-		rows = s.write.rows()
+// mutationOf returns the mutation of a row.
+func (s *statement) mutationOf(op core.Op, row reflect.Value) (ent.Mutation, error) {
+	c := s.call
+	if s.Rows > 1 {
+		c = s.callOf(row)
 	}
-	switch {
-	case len(of) != rows: // the hook has seen only some of a bulk
-	case rows == 1:
-		for _, row := range s.rows {
-			known[row.Interface()] = of[0].mutation
-		}
-	default:
-		inOrder := s.inOrder(of)
-		for i, row := range s.rows {
-			switch n := s.capture.ModelOf(row); {
-			case n >= 0:
-				known[row.Interface()] = of[n].mutation
-			case inOrder:
-				known[row.Interface()] = of[i].mutation
-			default:
-				known[row.Interface()] = s.mutationLike(of, row)
-			}
-		}
+	if c == nil {
+		return nil, fmt.Errorf("%w: %s of %s stored several entities, and nobody can tell which mutation stored "+
+			"which: use On, which needs no mutation", core.ErrNoAggregateID, op, s.entity.name)
 	}
-	return known
+	return c.mutation, nil
 }
 
-// inOrder reports whether the rows have the order of the mutations, as those of RETURNING have.
-func (s *statement) inOrder(of []*call) bool {
-	return len(s.rows) == len(of) && s.returned
-}
-
-// mutationLike returns the mutation that has set the id of a row, or else all its values, nil if
-// several have. Values that the database has changed find none.
-func (s *statement) mutationLike(of []*call, row reflect.Value) (found ent.Mutation) {
-	row = row.Elem()
+// callOf returns the call of a bulk that stored a row, nil if that is not known. If the database
+// does not say so, it is the one whose mutation has set the id of the row, or else the only one that
+// has set all its values. Values that the database has changed find none.
+func (s *statement) callOf(row reflect.Value) (found *call) {
+	if len(s.of) != s.Rows { // the hook has seen only some of the bulk
+		return nil
+	}
+	if n := s.capture.ModelOf(row); n >= 0 {
+		return s.of[n]
+	}
 	likely := 0
-	for _, c := range of {
-		if id, own := rawID(c.mutation); own && s.entity.id != nil {
-			if reflect.DeepEqual(id.Interface(), row.FieldByIndex(s.entity.id).Interface()) {
-				found, likely = c.mutation, 1 // the last one, if the statement has it twice
+	for _, c := range s.of {
+		if id := idOf(c.mutation); id.IsValid() && s.entity.id != nil {
+			if reflect.DeepEqual(id.Interface(), row.Elem().FieldByIndex(s.entity.id).Interface()) {
+				found, likely = c, 1 // the last one, if the statement has it twice
 			}
-		} else if hasValues(row, c.mutation) {
-			found = c.mutation
+		} else if hasValues(row.Elem(), c.mutation) {
+			found = c
 			likely++
 		}
 	}
@@ -250,14 +187,4 @@ func hasValues(entity reflect.Value, m ent.Mutation) bool {
 		}
 	}
 	return true
-}
-
-// goroutine names the goroutine. Bulks can run at the same time with equal contexts, such as
-// context.Background().
-func goroutine() string {
-	var b [64]byte
-	text := b[:runtime.Stack(b[:], false)] // goroutine 7 [running]:
-	text = bytes.TrimPrefix(text, []byte("goroutine "))
-	id, _, _ := bytes.Cut(text, []byte(" "))
-	return string(id)
 }

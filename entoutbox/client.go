@@ -2,8 +2,10 @@ package entoutbox
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,123 +21,74 @@ import (
 // copies. Clients can have tables of their own, in other schemas.
 type client struct {
 	of       identity
-	driver   *driver
 	outboxes []*Outbox
 	tables   map[string]*entity // by name, without quotes
-	bare     map[string]*entity // by name without the schema; nil: several tables have it
 }
 
 // entity is a type of a client, with its table.
 type entity struct {
 	name    string // of the type: Order
-	table   string // as Ent writes it
 	goType  reflect.Type
 	typed   reflect.Value // client.Order
-	columns []string      // that of the id first, without quotes
+	columns []string      // that of the id first, as Ent writes them
 	id      []int         // the field of the id; nil: the type has none
-}
-
-func newClient(of identity, d *driver, tables map[string]*entity) *client {
-	c := &client{of: of, driver: d, tables: tables, bare: map[string]*entity{}}
-	for name, e := range tables {
-		name = name[strings.LastIndexByte(name, '.')+1:]
-		if _, again := c.bare[name]; again {
-			e = nil
-		}
-		c.bare[name] = e
-	}
-	return c
+	counted bool          // the database counts the ids
 }
 
 // errTextRead ends a query of which only the text is needed.
 var errTextRead = errors.New("outbox: the text has been read")
 
-// reader is a driver that keeps the text of a query.
-type reader struct {
-	dialect.Driver
-	text string
-}
-
-func (r *reader) Query(_ context.Context, query string, _, _ any) error {
-	r.text = query
-	return errTextRead
-}
-
-// readEntities finds out which table and which columns each type of a client has. Nothing in the
+// newClient finds out which table and which columns each type of a client has. Nothing in the
 // generated code says so, but the query for all its entities does.
-func readEntities(ctx context.Context, c reflect.Value, drv dialect.Driver) map[string]*entity {
+func newClient(ctx context.Context, of identity, c reflect.Value, drv dialect.Driver) client {
 	tables := map[string]*entity{}
 	for i := range c.Elem().NumField() {
-		f := c.Elem().Type().Field(i)
-		if !f.IsExported() {
+		f, typed := c.Elem().Type().Field(i), c.Elem().Field(i)
+		if !f.IsExported() || entityOf(typed) == nil {
 			continue
 		}
-		typed := c.Elem().Field(i)
-		t := entityOf(typed)
-		if t == nil {
-			continue
-		}
-		r := &reader{Driver: drv}
-		if _, err := all(ctx, typed, r); !errors.Is(err, errTextRead) {
+		e := &entity{name: f.Name, goType: entityOf(typed), typed: typed}
+		text := ""
+		if _, err := all(ctx, typed, &reader{drv, func(query string) (*sql.Rows, error) {
+			text = query
+			return nil, errTextRead
+		}}); !errors.Is(err, errTextRead) {
 			continue // it cannot be used at all: a policy is missing
 		}
-		e := &entity{name: f.Name, goType: t, typed: typed}
-		if !e.read(r.text) {
-			continue
+		if id, ok := e.goType.FieldByName("ID"); ok {
+			e.id, e.counted = id.Index, id.Type.Kind() >= reflect.Int && id.Type.Kind() <= reflect.Uint64
 		}
-		if id, ok := t.FieldByName("ID"); ok {
-			e.id = id.Index
-		}
-		tables[unquote(e.table)] = e
+		tables[unquote(e.read(text))] = e
 	}
-	return tables
+	return client{of: of, tables: withBare(tables)}
 }
 
-// read takes table and columns out of SELECT "t"."id", "t"."name" FROM "t".
-func (e *entity) read(text string) bool {
-	list, table, ok := strings.Cut(strings.TrimPrefix(text, "SELECT "), " FROM ")
-	if !ok {
-		return false
-	}
-	for column := range strings.SplitSeq(list, ", ") {
-		e.columns = append(e.columns, unquote(column[strings.LastIndexByte(column, '.')+1:]))
-	}
-	e.table, _, _ = strings.Cut(table, " ")
-	return true
-}
-
-var unquote = strings.NewReplacer(`"`, "", "`", "").Replace
-
-// keys is how many columns the key has: one or none. Ent does not say which fields are the key of a
-// type without an id.
-func (e *entity) keys() int {
-	if e.id == nil {
-		return 0
-	}
-	return 1
-}
-
-// quoted returns the columns as RETURNING needs them.
-func (e *entity) quoted(drv *driver) []string {
-	all := make([]string, len(e.columns))
-	for i, c := range e.columns {
-		if drv.Dialect() == dialect.Postgres {
-			all[i] = e.table[strings.LastIndexByte(e.table, '.')+1:] + `."` + c + `"`
-		} else {
-			all[i] = "`" + c + "`"
+// withBare adds the names without the schema, unless several tables have one: Ent leaves the schema
+// out of the statements that clear edges.
+func withBare(tables map[string]*entity) map[string]*entity {
+	all := map[string]*entity{}
+	for name, e := range tables {
+		name = name[strings.LastIndexByte(name, '.')+1:]
+		if _, again := all[name]; again {
+			e = nil
 		}
+		all[name] = e
 	}
+	maps.Copy(all, tables)
 	return all
 }
 
-// counted reports whether the database counts the ids.
-func (e *entity) counted() bool {
-	if e.id == nil {
-		return false
+// read takes table and columns out of SELECT "t"."id", "t"."name" FROM "t".
+func (e *entity) read(text string) (table string) {
+	list, table, _ := strings.Cut(strings.TrimPrefix(text, "SELECT "), " FROM ")
+	for column := range strings.SplitSeq(list, ", ") {
+		e.columns = append(e.columns, column[strings.LastIndexByte(column, '.')+1:])
 	}
-	t := e.goType.FieldByIndex(e.id).Type
-	return t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64
+	table, _, _ = strings.Cut(table, " ")
+	return table
 }
+
+var unquote = strings.NewReplacer(`"`, "", "`", "").Replace
 
 // key returns the id of an entity, which a pointer points to.
 func (e *entity) key(model reflect.Value) (string, error) {
@@ -155,8 +108,11 @@ func (e *entity) key(model reflect.Value) (string, error) {
 func (e *entity) entities(
 	ctx context.Context, d *driver, rows *capture.Answer, drv dialect.Driver,
 ) ([]reflect.Value, error) {
-	rows.Columns = e.columns
-	found, err := all(ctx, e.typed, &replayer{Driver: d, rows: rows})
+	rows.Columns = nil
+	for _, column := range e.columns {
+		rows.Columns = append(rows.Columns, unquote(column))
+	}
+	found, err := all(ctx, e.typed, &reader{d, func(string) (*sql.Rows, error) { return replay(rows) }})
 	if err != nil {
 		return nil, err
 	}
@@ -170,73 +126,56 @@ func (e *entity) entities(
 	return models, nil
 }
 
-// learn makes the driver of a mutation know its client and the outbox of its hook. It is an error
-// if that driver is not one of this package.
-func (o *Outbox) learn(ctx context.Context, m ent.Mutation) (*client, error) {
-	id, ok := identityOf(m)
+// learn makes the driver of a call know its client and the outbox of a hook. It is an error if that
+// driver is not one of this package.
+func (o *Outbox) learn(ctx context.Context, c *call) error {
+	id, ok := identityOf(c.mutation)
 	if !ok {
-		return nil, fmt.Errorf("outbox: %T was generated by a version of Ent that is not known", m)
+		return fmt.Errorf("outbox: %T was generated by a version of Ent that is not known", c.mutation)
 	}
-	if c, ok := o.clients.Load(id); ok {
-		return c.(*client), nil
-	}
-	drv, ok := driverOfCode(reflect.ValueOf(m))
+	known, ok := o.clients.Load(id)
 	if !ok {
-		return nil, errNotWrapped
+		p, err := below(ctx, c.mutation)
+		if err == nil {
+			err = p.driver.learn(ctx, id, c.mutation, o)
+		}
+		if err != nil {
+			return err
+		}
+		known, _ = o.clients.LoadOrStore(id, p.driver)
 	}
-	d, err := driverBelow(ctx, drv)
-	if err != nil {
-		return nil, err
+	if c.driver == nil {
+		c.of, c.driver = id, known.(*driver)
 	}
-	c, err := d.learn(ctx, id, m, o)
-	if err == nil {
-		o.clients.Store(id, c)
-	}
-	return c, err
+	return nil
 }
 
 // learn adds the client of a mutation to those of the driver, and an outbox to those of the client.
-func (d *driver) learn(ctx context.Context, id identity, m ent.Mutation, ob *Outbox) (*client, error) {
+func (d *driver) learn(ctx context.Context, id identity, m ent.Mutation, ob *Outbox) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var clients []*client
-	if known := d.clients.Load(); known != nil {
-		clients = slices.Clone(*known)
-	}
-	i := slices.IndexFunc(clients, func(c *client) bool { return c.of == id })
+	clients := slices.Clone(*d.clients.Load())
+	i := slices.IndexFunc(clients, func(c client) bool { return c.of == id })
 	if i < 0 {
-		generated, ok := clientOf(m)
-		if !ok {
-			return nil, fmt.Errorf("outbox: %T has no client: it was generated by a version of Ent that is not known",
-				m)
+		method := reflect.ValueOf(m).MethodByName("Client")
+		if !method.IsValid() {
+			return fmt.Errorf("outbox: %T has no client: it was generated by a version of Ent that is not known", m)
 		}
-		i, clients = len(clients), append(clients, newClient(id, d, readEntities(ctx, generated, d)))
+		i, clients = len(clients), append(clients, newClient(ctx, id, method.Call(nil)[0], d))
 	}
-	c := *clients[i]
-	if !slices.Contains(c.outboxes, ob) {
-		c.outboxes = append(slices.Clone(c.outboxes), ob)
+	if !slices.Contains(clients[i].outboxes, ob) {
+		clients[i].outboxes = append(slices.Clip(clients[i].outboxes), ob)
 	}
-	clients[i] = &c
 	d.clients.Store(&clients)
-	return &c, nil
+	return nil
 }
 
-// find returns a type by the name of its table. of is the client to look in first, or nil. Ent leaves
-// the schema out of the statements that clear edges.
-func (d *driver) find(table string, of *identity) (c *client, e *entity) {
-	known := d.clients.Load()
-	if known == nil {
-		return nil, nil
-	}
-	for _, one := range *known {
-		found := one.tables[table]
-		if found == nil && !strings.Contains(table, ".") {
-			found = one.bare[table]
+// find returns a type by the name of its table, that of the client of a call if there is one.
+func (d *driver) find(table string, by *call) (c client, e *entity) {
+	for _, one := range *d.clients.Load() {
+		if found := one.tables[table]; found != nil && (e == nil || by != nil && one.of == by.of) {
+			c, e = one, found
 		}
-		if found == nil || e != nil && (of == nil || one.of != *of) {
-			continue
-		}
-		c, e = one, found
 	}
 	return c, e
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	sqldriver "database/sql/driver"
 	"reflect"
+	"slices"
 	"testing"
 
 	"entgo.io/ent"
@@ -13,47 +14,48 @@ import (
 )
 
 func TestEntityRead(t *testing.T) {
-	for text, want := range map[string]entity{
-		`SELECT "t"."id", "t"."name" FROM "t"`:              {table: `"t"`, columns: []string{"id", "name"}},
-		"SELECT `t`.`oid` FROM `t`":                         {table: "`t`", columns: []string{"oid"}},
-		`SELECT "s"."t"."id", "s"."t"."order" FROM "s"."t"`: {table: `"s"."t"`, columns: []string{"id", "order"}},
+	for text, want := range map[string]struct {
+		table   string
+		columns []string
+	}{
+		`SELECT "t"."id", "t"."name" FROM "t"`:              {`"t"`, []string{`"id"`, `"name"`}},
+		"SELECT `t`.`oid` FROM `t`":                         {"`t`", []string{"`oid`"}},
+		`SELECT "s"."t"."id", "s"."t"."order" FROM "s"."t"`: {`"s"."t"`, []string{`"id"`, `"order"`}},
 	} {
 		var e entity
-		if !e.read(text) || !reflect.DeepEqual(e, want) {
-			t.Errorf("%s: %+v, want %+v", text, e, want)
+		if table := e.read(text); table != want.table || !slices.Equal(e.columns, want.columns) {
+			t.Errorf("%s: %s, %v, want %+v", text, table, e.columns, want)
 		}
-	}
-	if (&entity{}).read("PRAGMA x") {
-		t.Error("a text that is no query was read")
 	}
 }
 
 // A table without its schema is found if there is only one of that name.
 func TestDriverFind(t *testing.T) {
 	a, b, c := &entity{name: "A"}, &entity{name: "B"}, &entity{name: "C"}
-	one := newClient(identity{hooks: 1}, nil, map[string]*entity{"s.a": a, "s.b": b, "r.b": c})
-	two := newClient(identity{hooks: 2}, nil, map[string]*entity{"a": c})
+	one := client{of: 1, tables: withBare(map[string]*entity{"s.a": a, "s.b": b, "r.b": c, "q.b": a})}
+	two := client{of: 2, tables: withBare(map[string]*entity{"a": c, "r.a": b})}
 	d := &driver{}
-	if cl, e := d.find("a", nil); cl != nil || e != nil {
+	d.clients.Store(&[]client{})
+	if _, e := d.find("a", nil); e != nil {
 		t.Error("a type without clients")
 	}
-	d.clients.Store(&[]*client{one, two})
+	d.clients.Store(&[]client{one, two})
 	for _, want := range []struct {
 		table string
-		of    *identity
-		c     *client
+		by    *call
+		c     client
 		e     *entity
 	}{
 		{"s.a", nil, one, a},
 		{"a", nil, one, a},
-		{"a", &two.of, two, c},
-		{"a", &one.of, one, a},
-		{"b", nil, nil, nil},
+		{"a", &call{of: two.of}, two, c},
+		{"a", &call{of: one.of}, one, a},
+		{"b", nil, client{}, nil},
 		{"s.b", nil, one, b},
-		{"r.b", &two.of, one, c},
-		{"x", nil, nil, nil},
+		{"r.b", &call{of: two.of}, one, c},
+		{"x", nil, client{}, nil},
 	} {
-		if cl, e := d.find(want.table, want.of); cl != want.c || e != want.e {
+		if cl, e := d.find(want.table, want.by); cl.of != want.c.of || e != want.e {
 			t.Errorf("%s: %v, %v", want.table, cl, e)
 		}
 	}
@@ -78,63 +80,63 @@ func ofID[T any](id T) (*entity, reflect.Value) {
 	return &entity{name: "T", goType: typ, id: f.Index}, reflect.ValueOf(&withID[T]{ID: id})
 }
 
-// Ids of any type become the AggregateID. Those that the database counts are numbers.
+// Ids of any type become the AggregateID.
 func TestEntityKey(t *testing.T) {
-	check := func(e *entity, model reflect.Value, want string, counted bool) {
+	check := func(e *entity, model reflect.Value, want string) {
 		t.Helper()
-		if got, err := e.key(model); got != want || err != nil || e.counted() != counted || e.keys() != 1 {
-			t.Errorf("%q, %v, counted %v, want %q", got, err, e.counted(), want)
+		if got, err := e.key(model); got != want || err != nil {
+			t.Errorf("%q, %v, want %q", got, err, want)
 		}
 	}
 	e, m := ofID(7)
-	check(e, m, "7", true)
+	check(e, m, "7")
 	e, m = ofID(uint64(8))
-	check(e, m, "8", true)
+	check(e, m, "8")
 	e, m = ofID(0)
-	check(e, m, "0", true)
+	check(e, m, "0")
 	e, m = ofID("text")
-	check(e, m, "text", false)
+	check(e, m, "text")
 	e, m = ofID([]byte{0xab, 0xcd})
-	check(e, m, "abcd", false)
+	check(e, m, "abcd")
 	e, m = ofID([2]byte{1, 2})
-	check(e, m, "0102", false)
+	check(e, m, "0102")
 	e, m = ofID(valued{9})
-	check(e, m, "9", false)
+	check(e, m, "9")
 	e, m = ofID(named{"stringer"})
-	check(e, m, "stringer", false)
+	check(e, m, "stringer")
 	e, m = ofID(core.RowID{0x01, 0x98, 0xc5, 0xa4, 0, 0, 0x70, 0, 0x80})
-	check(e, m, "0198c5a4-0000-7000-8000-000000000000", false)
+	check(e, m, "0198c5a4-0000-7000-8000-000000000000")
 	none := &entity{goType: reflect.TypeFor[struct{ Name string }]()}
-	if key, err := none.key(reflect.ValueOf(&struct{ Name string }{"x"})); key != "" || err != nil || none.counted() {
+	if key, err := none.key(reflect.ValueOf(&struct{ Name string }{"x"})); key != "" || err != nil {
 		t.Errorf("an edge without an id has the key %q, %v", key, err)
 	}
 }
 
-// Generated mutations return the id in the type of the schema.
+// Generated mutations keep the id in the type of the schema.
 type (
-	intMutation  struct{ ent.Mutation }
-	textMutation struct{ ent.Mutation }
+	intMutation struct {
+		ent.Mutation
+		id *int
+	}
 	edgeMutation struct{ ent.Mutation }
 )
 
-func (*intMutation) ID() (int, bool)     { return 12, true }
-func (*textMutation) ID() (string, bool) { return "", false }
-
-func TestRawID(t *testing.T) {
-	if id, ok := rawID(&intMutation{}); !ok || id.Interface() != 12 {
-		t.Errorf("%v, %v", id, ok)
+func TestIDOf(t *testing.T) {
+	twelve := 12
+	if id := idOf(&intMutation{id: &twelve}); !id.IsValid() || id.Interface() != 12 {
+		t.Errorf("the id is %v", id)
 	}
-	if _, ok := rawID(&textMutation{}); ok {
+	if idOf(&intMutation{}).IsValid() {
 		t.Error("an id that is not known was found")
 	}
-	if _, ok := rawID(&edgeMutation{}); ok {
+	if idOf(&edgeMutation{}).IsValid() {
 		t.Error("an edge has an id")
 	}
 }
 
 func TestVarsOf(t *testing.T) {
 	ctx := entsql.WithVar(entsql.WithIntVar(entsql.WithVar(context.Background(), "a", "1"), "b.c", 2), "a", "3")
-	if got := varsOf(ctx); !reflect.DeepEqual(got, []string{"a", "b.c"}) {
+	if got := varsOf(ctx); !reflect.DeepEqual(got, []string{"a", "b.c", "a"}) {
 		t.Errorf("the variables are %q", got)
 	}
 	if got := varsOf(context.Background()); got != nil {

@@ -3,12 +3,14 @@ package entoutbox
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter/capture"
@@ -22,7 +24,7 @@ type driver struct {
 	dialect.Driver
 	dialect core.Dialect
 	server  capture.Server
-	clients atomic.Pointer[[]*client] // those with a hook of an outbox
+	clients atomic.Pointer[[]client] // those with a hook of an outbox
 
 	mu    sync.Mutex // also held while clients changes
 	calls []*call    // open calls with mappers, oldest first
@@ -34,24 +36,14 @@ func wrap(drv dialect.Driver) (*driver, error) {
 	if d, ok := drv.(*driver); ok {
 		return d, nil
 	}
-	d, err := dialectOf(drv.Dialect())
-	if err != nil {
-		return nil, err
+	d, ok := dialects[drv.Dialect()]
+	if !ok {
+		return nil, fmt.Errorf("outbox: Ent dialect %q is not supported: use dialect.Postgres, dialect.MySQL or "+
+			"dialect.SQLite", drv.Dialect())
 	}
-	return &driver{Driver: drv, dialect: d}, nil
-}
-
-func dialectOf(name string) (core.Dialect, error) {
-	switch name {
-	case dialect.Postgres:
-		return core.Postgres, nil
-	case dialect.MySQL:
-		return core.MySQL, nil
-	case dialect.SQLite:
-		return core.SQLite, nil
-	}
-	return "", fmt.Errorf("outbox: Ent dialect %q is not supported: use dialect.Postgres, dialect.MySQL or "+
-		"dialect.SQLite", name)
+	own := &driver{Driver: drv, dialect: d}
+	own.clients.Store(&[]client{})
+	return own, nil
 }
 
 // DB returns the pool of the driver, nil when the driver has none.
@@ -59,18 +51,10 @@ func (d *driver) DB() *sql.DB { return poolOf(d.Driver) }
 
 // Tx begins a tracked transaction. Generated code calls it for client.Tx, and for mutations of
 // several statements.
-func (d *driver) Tx(ctx context.Context) (dialect.Tx, error) {
-	if t := d.routed(ctx); t != nil {
-		return t.nest(ctx)
-	}
-	return d.begin(ctx, d.Driver.Tx)
-}
+func (d *driver) Tx(ctx context.Context) (dialect.Tx, error) { return d.begin(ctx, d.Driver.Tx) }
 
 // BeginTx is Tx with options. Generated code expects every driver to have it.
 func (d *driver) BeginTx(ctx context.Context, opts *sql.TxOptions) (dialect.Tx, error) {
-	if t := d.routed(ctx); t != nil {
-		return t.nest(ctx)
-	}
 	b, ok := d.Driver.(interface {
 		BeginTx(ctx context.Context, opts *sql.TxOptions) (dialect.Tx, error)
 	})
@@ -81,97 +65,132 @@ func (d *driver) BeginTx(ctx context.Context, opts *sql.TxOptions) (dialect.Tx, 
 }
 
 func (d *driver) begin(ctx context.Context, begin func(context.Context) (dialect.Tx, error)) (dialect.Tx, error) {
-	if err := d.introduce(ctx); err != nil {
-		return nil, err
+	if t := d.routed(ctx); t != nil {
+		return t.nest(ctx)
+	}
+	if d.probed(ctx, names, nil) != nil {
+		return nil, errNames
 	}
 	t := &tx{driver: d}
-	followed, err := sqltx.Follow(ctx, d.DB(), d.dialect, func(ctx context.Context) (sqltx.TxConn, error) {
-		below, err := begin(ctx)
-		if err != nil {
+	followed, err := sqltx.Follow(ctx, d.DB(), d.dialect, func(ctx context.Context) (_ sqltx.TxConn, err error) {
+		if t.Tx, err = begin(ctx); err != nil {
 			return nil, err
 		}
-		t.Tx = below
-		return connOf(below), nil
+		return connOf(t.Tx), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	t.follow(followed)
-	arrive(ctx, t)
+	t.followed, t.core = followed, followed
+	if _, ok := followed.Conn().(foreign); ok {
+		t.core = struct{ core.Tx }{followed} // it does not have all methods of *sqltx.Tx
+	}
+	d.probed(ctx, begins, t)
 	return t, nil
 }
 
-// Exec implements dialect.Driver. A statement that causes events gets a transaction of its own.
+var errNames = errors.New("outbox: no transaction was to be begun")
+
+// Exec implements dialect.Driver.
 func (d *driver) Exec(ctx context.Context, query string, args, v any) error {
-	if d.answer(ctx, query, nil) {
-		return nil
-	}
-	if t := d.routed(ctx); t != nil {
-		return t.Exec(ctx, query, args, v)
-	}
-	s, argv, err := d.statementOf(ctx, query, args)
-	if err != nil {
-		return err
-	}
-	if s == nil {
-		return d.Driver.Exec(ctx, query, args, v)
-	}
-	return d.begun(ctx, func(t *tx) error { return t.exec(ctx, s, query, argv, v) })
+	return d.run(ctx, d.routed(ctx), query, args, v)
 }
 
 // Query is Exec for statements that return rows.
 func (d *driver) Query(ctx context.Context, query string, args, v any) error {
-	if t := d.routed(ctx); t != nil {
-		return t.Query(ctx, query, args, v)
-	}
-	s, argv, err := d.statementOf(ctx, query, args)
-	if err != nil {
-		return err
-	}
-	if s == nil {
-		return d.Driver.Query(ctx, query, args, v)
-	}
-	return d.begun(ctx, func(t *tx) error { return t.query(ctx, s, query, argv, v) })
+	return d.run(ctx, d.routed(ctx), query, args, v)
 }
 
-// ExecContext runs a statement outside of transactions. Clients generated with the feature
-// sql/execquery use it.
+// run executes a statement, in a transaction if there is one. A statement that causes events gets a
+// transaction of its own.
+func (d *driver) run(ctx context.Context, t *tx, query string, args, v any) (err error) {
+	if d.probed(ctx, asks, t) != nil {
+		return nil
+	}
+	var s *statement
+	list, ok := args.([]any)
+	if ok { // else any driver refuses it
+		s, err = d.statement(ctx, query)
+	}
+	switch {
+	case err != nil:
+		return err
+	case s == nil:
+		return d.send(ctx, t, query, args, v)
+	case t == nil:
+		return d.begun(ctx, func(t *tx) error { return t.capture(ctx, s, query, list, v) })
+	}
+	return t.capture(ctx, s, query, list, v)
+}
+
+// send executes a statement as it is.
+func (d *driver) send(ctx context.Context, t *tx, query string, args, v any) error {
+	into, reads := v.(*entsql.Rows)
+	_, err := seen(ctx, t, query, func() (rows *sql.Rows, err error) { //nolint:rowserrcheck,sqlclosecheck // Ent does
+		if !reads {
+			return nil, d.on(t).Exec(ctx, query, args, v)
+		}
+		if err = d.on(t).Query(ctx, query, args, v); err == nil && t != nil {
+			var ok bool
+			if rows, ok = into.ColumnScanner.(*sql.Rows); !ok {
+				t.followed.Unseen() // an error during the reading of these rows is not seen
+			}
+		}
+		return rows, err
+	})
+	return err
+}
+
+// on returns what executes statements.
+func (d *driver) on(t *tx) dialect.ExecQuerier {
+	if t == nil {
+		return d.Driver
+	}
+	return t.Tx
+}
+
+// seen shows a statement to the tracked transaction, if there is one.
+func seen[T any](ctx context.Context, t *tx, query string, run func() (T, error)) (none T, _ error) {
+	if t == nil {
+		return run()
+	}
+	if err := t.followed.Before(ctx, query); err != nil {
+		return none, err
+	}
+	result, err := run()
+	rows, _ := any(result).(*sql.Rows)
+	t.followed.Observe(query, rows, err)
+	return result, err
+}
+
+// ExecContext runs a statement of the application. Clients generated with the feature sql/execquery
+// use it.
 func (d *driver) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	t := d.routed(ctx)
-	if d.answer(ctx, query, t) {
-		return driverResult{}, nil
-	}
-	if t != nil {
-		return t.ExecContext(ctx, query, args...)
-	}
-	e, ok := d.Driver.(executor)
-	if !ok {
-		return nil, errNoExec
-	}
-	return e.ExecContext(ctx, query, args...)
+	return d.execContext(ctx, d.routed(ctx), query, args)
 }
 
 // QueryContext is ExecContext for statements that return rows.
 func (d *driver) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if t := d.routed(ctx); t != nil {
-		return t.QueryContext(ctx, query, args...)
+	return d.queryContext(ctx, d.routed(ctx), query, args)
+}
+
+func (d *driver) execContext(ctx context.Context, t *tx, query string, args []any) (sql.Result, error) {
+	if d.probed(ctx, asks, t) != nil {
+		return sqldriver.ResultNoRows, nil
 	}
-	q, ok := d.Driver.(querier)
+	conn, ok := d.on(t).(entsql.ExecQuerier)
 	if !ok {
-		return nil, errNoQuery
+		return nil, errNoConn
 	}
-	return q.QueryContext(ctx, query, args...)
+	return seen(ctx, t, query, func() (sql.Result, error) { return conn.ExecContext(ctx, query, args...) })
 }
 
-type executor interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+func (d *driver) queryContext(ctx context.Context, t *tx, query string, args []any) (*sql.Rows, error) {
+	conn, ok := d.on(t).(entsql.ExecQuerier)
+	if !ok {
+		return nil, errNoConn
+	}
+	return seen(ctx, t, query, func() (*sql.Rows, error) { return conn.QueryContext(ctx, query, args...) })
 }
 
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-var (
-	errNoExec  = errors.New("outbox: the driver of Ent below has no ExecContext")
-	errNoQuery = errors.New("outbox: the driver of Ent below has no QueryContext")
-)
+var errNoConn = errors.New("outbox: the driver of Ent below has no ExecContext and QueryContext")

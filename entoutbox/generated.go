@@ -54,32 +54,15 @@ func setDriver(v reflect.Value, drv dialect.Driver) error {
 }
 
 // identity is the same for all clients that are made of one: its transactions, its Debug clients
-// and those of its mutations share the hooks.
-type identity struct {
-	config reflect.Type
-	hooks  uintptr
-}
+// and those of its mutations share the hooks, whose address it is.
+type identity uintptr
 
 func identityOf(m ent.Mutation) (identity, bool) {
 	config, ok := configOf(reflect.ValueOf(m))
-	if !ok {
-		return identity{}, false
+	if !ok || config.FieldByName("hooks").Kind() != reflect.Pointer {
+		return 0, false
 	}
-	hooks := config.FieldByName("hooks")
-	if hooks.Kind() != reflect.Pointer {
-		return identity{}, false
-	}
-	return identity{config.Type(), hooks.Pointer()}, true
-}
-
-// clientOf returns the client of a mutation: m.Client().
-func clientOf(m ent.Mutation) (reflect.Value, bool) {
-	method := reflect.ValueOf(m).MethodByName("Client")
-	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
-		return reflect.Value{}, false
-	}
-	client := method.Call(nil)[0]
-	return client, client.Kind() == reflect.Pointer && !client.IsNil() && client.Elem().Kind() == reflect.Struct
+	return identity(config.FieldByName("hooks").Pointer()), true
 }
 
 // all runs client.Order.Query().All(ctx) of a typed client on a driver, past its interceptors and
@@ -100,31 +83,32 @@ func all(ctx context.Context, typed reflect.Value, drv dialect.Driver) (entities
 
 // entityOf returns the struct of the entities of a typed client, nil if it is not one.
 func entityOf(typed reflect.Value) reflect.Type {
-	if typed.Kind() != reflect.Pointer || typed.IsNil() {
+	t := typed.Type()
+	for _, method := range []string{"Query", "All"} {
+		m, ok := t.MethodByName(method)
+		if !ok || m.Type.NumOut() == 0 {
+			return nil
+		}
+		t = m.Type.Out(0)
+	}
+	if t.Kind() != reflect.Slice || t.Elem().Kind() != reflect.Pointer {
 		return nil
 	}
-	query, ok := typed.Type().MethodByName("Query")
-	if !ok || query.Type.NumIn() != 1 || query.Type.NumOut() != 1 {
-		return nil
-	}
-	read, ok := query.Type.Out(0).MethodByName("All")
-	if !ok || read.Type.NumIn() != 2 || read.Type.NumOut() != 2 || read.Type.Out(0).Kind() != reflect.Slice {
-		return nil
-	}
-	entity := read.Type.Out(0).Elem()
-	if entity.Kind() != reflect.Pointer || entity.Elem().Kind() != reflect.Struct {
-		return nil
-	}
-	return entity.Elem()
+	return t.Elem().Elem()
 }
 
 // doneOf returns the flag that generated code sets in a mutation when it was executed. It is false
 // for a mutation without this flag.
 func doneOf(m ent.Mutation) bool {
-	v := reflect.ValueOf(m)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return false
-	}
-	done := v.Elem().FieldByName("done")
+	done := reflect.ValueOf(m).Elem().FieldByName("done")
 	return done.Kind() == reflect.Bool && done.Bool()
+}
+
+// idOf returns the id that a mutation has set, the zero Value for none.
+func idOf(m ent.Mutation) reflect.Value {
+	v := reflect.ValueOf(m).Elem()
+	if id := v.FieldByName("id"); id.Kind() != reflect.Pointer || id.IsNil() {
+		return reflect.Value{}
+	}
+	return field(v, "id").Elem()
 }

@@ -1,10 +1,12 @@
 package entoutbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"entgo.io/ent"
 
@@ -29,7 +31,8 @@ type Mapper struct {
 // fn runs within the transaction, right after the statement, so m does not have the id of a new
 // entity yet: v has it. Each entity of a bulk comes with its own mutation. OpOf(ctx) tells creates,
 // updates, deletes and upserts apart. m.Client() reads in the same transaction with ctx. An error
-// of fn becomes the error of the mutation; roll the transaction back then.
+// of fn becomes the error of the mutation; roll the transaction back then. Other hooks must pass
+// their context on to the next one.
 //
 // If the type is the interface ent.Mutation, fn gets the mutations of all types. Rows of other
 // types that a mutation changes because of an edge have no mutation: On sees them.
@@ -71,11 +74,8 @@ type opKey struct{}
 func (o *Outbox) Hook(mappers ...Mapper) ent.Hook {
 	h := &hook{ob: o, mappers: mappers}
 	for _, m := range mappers {
-		switch {
-		case m.err != nil:
-			o.own.Mappers.Fail(m.err)
-		case m.fn == nil || m.takes == nil:
-			o.own.Mappers.Fail(errors.New("outbox: Hook was given a Mapper that OnMutation did not make"))
+		if m.fn == nil {
+			o.own.Mappers.Fail(cmp.Or(m.err, errMapper))
 		}
 	}
 	return func(next ent.Mutator) ent.Mutator {
@@ -88,49 +88,44 @@ func (o *Outbox) Hook(mappers ...Mapper) ent.Hook {
 	}
 }
 
+var errMapper = errors.New("outbox: Hook was given a Mapper that OnMutation did not make")
+
 // hook is the result of one call of Hook.
 type hook struct {
 	ob      *Outbox
 	mappers []Mapper
 }
 
-func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (ent.Value, error) {
-	if callOf(ctx).repeats(h, m) {
+func (h *hook) mutate(ctx context.Context, m ent.Mutation, next ent.Mutator) (v ent.Value, err error) {
+	c := callOf(ctx)
+	if c == nil || c.mutation != m {
+		c = &call{mutation: m, op: opOf(m), within: c}
+		ctx = context.WithValue(ctx, callKey{}, c)
+	}
+	if slices.Contains(c.by, h) {
 		return next.Mutate(ctx, m) // a hook changed its kind, as soft deletes do
 	}
-	cl, err := h.ob.learn(ctx, m)
-	if err != nil {
+	if err := h.ob.learn(ctx, c); err != nil {
 		return nil, adapter.CausesEvents(opOf(m), m.Type(), err)
 	}
-	c := newCall(ctx, h, cl, m)
-	ctx = context.WithValue(ctx, callKey{}, c)
-	if len(c.mappers) == 0 {
+	if !c.driver.enter(ctx, c, h) {
 		return next.Mutate(ctx, m)
 	}
-	cl.driver.open(c)
-	closed := false
 	defer func() {
-		if !closed {
-			cl.driver.close(c)
+		if lost := c.driver.leave(c); lost && err == nil {
+			v, err = nil, c.lost(ctx)
 		}
 	}()
-	v, err := next.Mutate(ctx, m)
-	closed = true
-	if lost := cl.driver.close(c); lost && err == nil {
-		return nil, h.lost(ctx, c)
-	}
-	return v, err
+	return next.Mutate(ctx, m)
 }
 
-// lost is the error of a mutation whose statement was sent on another goroutine with another
-// context. In a transaction, COMMIT is refused.
-func (h *hook) lost(ctx context.Context, c *call) error {
+// lost is the error of a mutation whose statement was sent with another context. In a transaction,
+// COMMIT is refused.
+func (c *call) lost(ctx context.Context) error {
 	err := fmt.Errorf("%w: %s of %s was executed without its context, so that its events are not known: "+
 		"a hook did not pass its context on", core.ErrNoAggregateID, c.op, c.mutation.Type())
-	if conn, ok := c.mutation.(Conn); ok {
-		if t, terr := find(ctx, conn); terr == nil {
-			t.followed.RefuseCommit(err)
-		}
+	if p, _ := below(ctx, c.mutation); p.tx != nil {
+		p.tx.followed.RefuseCommit(err)
 	}
 	return err
 }

@@ -1,10 +1,7 @@
 package entoutbox
 
 import (
-	"cmp"
 	"context"
-	"slices"
-	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
@@ -36,8 +33,9 @@ func OnContext[T any](
 
 // OnAll is OnContext for every type of the clients that have the hook of ob. fn gets a pointer to
 // an entity, as the function of OnContext for its type would. except names types that are passed
-// over, such as &ent.AuditLog{}. The tables of the outbox are, too. If the database cannot name the
-// rows of a type, because it has no id, the type is left out, and one warning is logged.
+// over, such as &ent.AuditLog{}. The tables of the outbox and of the inbox are, too. If the database
+// cannot name the rows of a type, because it has no id, the type is left out, and one warning is
+// logged.
 func OnAll(
 	ob *Outbox, fn func(ctx context.Context, op core.Op, entity any) ([]core.Event, error), except ...any,
 ) {
@@ -49,14 +47,4 @@ func (o *Outbox) registered() *adapter.Mappers {
 		return nil
 	}
 	return &o.own.Mappers
-}
-
-// ownTables are the tables for which package entschema has mixins, without their prefix.
-var ownTables = []string{"event", "key", "audit", "relay", "plan", "pause", "group"}
-
-// owns reports whether a table is one of the outbox.
-func (o *Outbox) owns(table string) bool {
-	table = table[strings.LastIndexByte(table, '.')+1:]
-	own, ok := strings.CutPrefix(table, cmp.Or(o.own.Config().Prefix, "outbox_"))
-	return ok && slices.Contains(ownTables, own)
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
-	"fmt"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
@@ -45,29 +44,27 @@ func OpenConnector(ctx context.Context, c sqldriver.Connector, cfg Config) (dial
 	return open(ctx, sql.OpenDB(sqltx.Connector(c, "")), cfg)
 }
 
-func open(ctx context.Context, pool *sql.DB, cfg Config) (dialect.Driver, *Outbox, error) {
-	ob, err := openOn(ctx, pool, cfg)
+func open(ctx context.Context, pool *sql.DB, cfg Config) (_ dialect.Driver, ob *Outbox, err error) {
+	d, err := sqltx.DialectOf(pool)
+	if err == nil {
+		ob, err = newOutbox(ctx, entsql.OpenDB(nameOf(d), pool), cfg)
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, pool.Close())
 	}
 	return ob.Driver(), ob, nil
 }
 
-func openOn(ctx context.Context, pool *sql.DB, cfg Config) (*Outbox, error) {
-	d, err := sqltx.DialectOf(pool)
-	if err != nil {
-		return nil, err
+// dialects are those of Ent by their names.
+var dialects = map[string]core.Dialect{
+	dialect.Postgres: core.Postgres, dialect.MySQL: core.MySQL, dialect.SQLite: core.SQLite,
+}
+
+func nameOf(d core.Dialect) string {
+	for name, known := range dialects {
+		if known == d {
+			return name
+		}
 	}
-	var name string
-	switch d {
-	case core.Postgres:
-		name = dialect.Postgres
-	case core.MySQL:
-		name = dialect.MySQL
-	case core.SQLite:
-		name = dialect.SQLite
-	default:
-		return nil, fmt.Errorf("outbox: Ent has no dialect for %q", d)
-	}
-	return newOutbox(ctx, entsql.OpenDB(name, pool), cfg)
+	return string(d)
 }

@@ -3,22 +3,53 @@ package entoutbox
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 
-	"entgo.io/ent/dialect"
+	"entgo.io/ent"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Conn is a value of code generated with the feature sql/execquery that may be in a transaction:
 // *ent.Tx, its Client(), every mutation, and their Debug versions.
 type Conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Publish records events in the transaction of conn, in one statement where the database allows it.
+// They are sent after the commit. A nil conn stands for the transaction that ctx carries: that of
+// WithTx, of RunInTx of a Transactor, or of the mutation in an On function. Errors are those of
+// core.Outbox.Publish and TxOf. Outside a transaction the error is core.ErrNoTransaction, and
+// nothing was written. After an error roll the transaction back. To know the id of an event, set
+// Event.ID to core.NewEventID().
+func (o *Outbox) Publish(ctx context.Context, conn Conn, events ...core.Event) error {
+	if err := o.ready(); err != nil {
+		return err
+	}
+	var t core.Tx
+	if conn != nil {
+		var err error
+		if t, err = TxOf(ctx, conn); err != nil {
+			return err
+		}
+	}
+	return o.own.Publish(ctx, t, events...)
+}
+
+// AfterCommit runs fn after the commit of conn's transaction. It never runs fn if the transaction,
+// or the savepoint around this call, is rolled back, or if the outcome is unknown; see
+// sqltx.AfterCommit for the limits of fn. Outside a transaction the error is core.ErrNoTransaction,
+// and fn never runs.
+func AfterCommit(ctx context.Context, conn Conn, fn func()) error {
+	t, err := TxOf(ctx, conn)
+	if err != nil {
+		return err
+	}
+	return sqltx.AfterCommit(t, fn)
 }
 
 // TxOf returns the transaction of conn, for core.Outbox.Publish and other packages, without a round
@@ -28,89 +59,74 @@ type Conn interface {
 // Clients generated without sql/execquery have no method ExecContext: use WithTx, and
 // core.TxFromContext.
 func TxOf(ctx context.Context, conn Conn) (core.Tx, error) {
-	t, err := find(ctx, conn)
-	if err != nil {
-		return nil, err
+	if r := reflect.ValueOf(conn); !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil() {
+		return nil, fmt.Errorf("%w: nil was given in place of one", core.ErrNoTransaction)
 	}
-	return t.core, nil
+	p, err := ask(ctx, func(ctx context.Context) error {
+		_, err := conn.ExecContext(ctx, probeText)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case p.tx == nil:
+		return nil, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use what it gives you",
+			core.ErrNoTransaction, conn)
+	}
+	return p.tx.core, nil
 }
 
-// probe is in a context that the generated code passes to the driver. The driver writes its answer
-// into the probe.
+// probe is in a context that generated code passes to the driver, for one purpose. The driver
+// writes itself into the probe, and its transaction if there is one.
 type probe struct {
-	seen   bool
-	driver *driver
-	tx     *tx
+	purpose purpose
+	driver  *driver
+	tx      *tx
 }
+
+type purpose int
+
+const (
+	asks   purpose = iota // a statement that is not to be executed
+	names                 // a transaction that is not to be begun
+	begins                // a transaction of WithTx
+)
 
 type probeKey struct{}
 
-const (
-	probeMark = "outbox:in_transaction"
-	// driver and tx answer the probe without executing it. Other drivers execute it, so it must be
-	// harmless on every database.
-	probeQuery = "SELECT 1 /* " + probeMark + " */"
-)
-
-func find(ctx context.Context, conn Conn) (*tx, error) {
-	if isNil(conn) {
-		return nil, fmt.Errorf("%w: nil was given in place of one", core.ErrNoTransaction)
+// probed returns the probe of a context, if it is for a purpose.
+func (d *driver) probed(ctx context.Context, of purpose, t *tx) *probe {
+	p, ok := ctx.Value(probeKey{}).(*probe)
+	if !ok || p.purpose != of {
+		return nil
 	}
-	var p probe
-	_, err := conn.ExecContext(context.WithValue(ctx, probeKey{}, &p), probeQuery)
-	switch {
-	case p.tx != nil:
-		return p.tx, nil
-	case p.seen:
-		return nil, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use what it gives you",
-			core.ErrNoTransaction, conn)
-	case errors.Is(err, sql.ErrTxDone):
-		return nil, adapter.Errorf("%w: %w", core.ErrNoTransaction, err)
-	case err != nil:
-		return nil, adapter.Errorf("%w: %w", errNotWrapped, err)
-	}
-	return nil, errNotWrapped
+	p.driver, p.tx = d, t
+	return p
 }
 
-// driverBelow returns the driver of this package on which a client works.
-func driverBelow(ctx context.Context, drv dialect.Driver) (*driver, error) {
+// probeText is harmless, because other drivers execute it.
+const probeText = "SELECT 1 /* outbox:in_transaction */"
+
+// ask finds the driver and the transaction to which a function sends a statement.
+func ask(ctx context.Context, send func(ctx context.Context) error) (probe, error) {
 	var p probe
-	err := drv.Exec(context.WithValue(ctx, probeKey{}, &p), probeQuery, []any{}, nil)
+	err := send(context.WithValue(ctx, probeKey{}, &p))
 	switch {
 	case p.driver != nil:
-		return p.driver, nil
+		return p, nil
+	case errors.Is(err, sql.ErrTxDone):
+		return p, adapter.Errorf("%w: %w", core.ErrNoTransaction, err)
 	case err != nil:
-		return nil, adapter.Errorf("%w: %w", errNotWrapped, err)
+		return p, adapter.Errorf("%w: %w", errNotWrapped, err)
 	}
-	return nil, errNotWrapped
+	return p, errNotWrapped
 }
 
-// answer recognises a probe, even if drivers in between have added comments. It writes the driver
-// and the transaction into the probe, nil for none.
-func (d *driver) answer(ctx context.Context, query string, t *tx) bool {
-	if !strings.Contains(query, probeMark) {
-		return false
-	}
-	p, ok := ctx.Value(probeKey{}).(*probe)
+// below finds the driver, and the transaction, on which generated code works.
+func below(ctx context.Context, m ent.Mutation) (probe, error) {
+	drv, ok := driverOfCode(reflect.ValueOf(m))
 	if !ok {
-		return false
+		return probe{}, errNotWrapped
 	}
-	p.seen, p.driver, p.tx = true, d, t
-	return true
-}
-
-// driverResult is the result of a probe.
-type driverResult struct{}
-
-var _ sqldriver.Result = driverResult{}
-
-func (driverResult) LastInsertId() (int64, error) { return 0, nil }
-func (driverResult) RowsAffected() (int64, error) { return 0, nil }
-
-func isNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	r := reflect.ValueOf(v)
-	return r.Kind() == reflect.Pointer && r.IsNil()
+	return ask(ctx, func(ctx context.Context) error { return drv.Exec(ctx, probeText, []any{}, nil) })
 }

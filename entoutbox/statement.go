@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
+	"strings"
 
 	"entgo.io/ent/dialect"
 
@@ -15,145 +15,132 @@ import (
 
 // statement is one statement on the table of a type that causes events.
 type statement struct {
-	write
-	client    *client
-	entity    *entity
-	op        core.Op
-	doNothing bool
-	call      *call // the mutation that causes it, nil if that is not known
-	fns       []adapter.Mapper
-	named     bool // not only OnAll asks for the type
-	returned  bool // RETURNING names the rows
-	bulk      int  // the number of mutations, if mappers want to know which row is whose
-	capture   *capture.Capture
-	rows      []reflect.Value // in the order in which the database named them
-	owners    []*Outbox       // of the events so far
+	capture.Write
+	client  client
+	entity  *entity
+	call    *call // the mutation that causes it, nil if that is not known
+	parts   []part
+	named   bool    // not only OnAll asks for the type
+	of      []*call // with mappers: those of the bulk
+	capture *capture.Capture
+}
+
+// part is what one outbox has to do with the statement.
+type part struct {
+	ob  *Outbox
+	fns []adapter.Mapper
 }
 
 // statement returns what is to be captured of a statement, nil if it causes no events.
 func (d *driver) statement(ctx context.Context, query string) (*statement, error) {
-	if d.clients.Load() == nil {
+	if len(*d.clients.Load()) == 0 || strings.HasPrefix(query, "SELECT ") {
 		return nil, nil
 	}
-	w, ok := readWrite(query)
+	w, ok := capture.ReadWrite(d.dialect, query)
 	if !ok {
 		return nil, nil
 	}
-	s := &statement{write: w, call: callOf(ctx), returned: d.dialect != core.MySQL}
-	var of *identity
-	if s.call != nil {
-		of = &s.call.client.of
-	}
-	if s.client, s.entity = d.find(w.table, of); s.entity == nil {
+	s, by := &statement{Write: w}, callOf(ctx)
+	if s.client, s.entity = d.find(w.Table, by); s.entity == nil {
 		return nil, nil
 	}
-	s.op, s.doNothing = w.op()
-	if s.call == nil {
-		s.call = d.lost(s)
-	} else if !s.call.is(s.client, s.entity) {
-		s.call = nil // the rows of an edge, or of another mutation
+	if by != nil && by.is(s) { // else the rows of an edge, or of another mutation
+		s.call = by
 	}
-	if s.call != nil && s.call.op == core.OpDelete && s.op == core.OpUpdate {
-		s.op = core.OpDelete // a soft delete
+	for _, ob := range s.client.outboxes {
+		s.join(ob)
 	}
-	s.collect(d)
 	switch {
-	case len(s.fns) == 0:
+	case len(s.parts) == 0:
 		return nil, nil
-	case w.verb != "INSERT" && w.verb != "UPDATE" && w.verb != "DELETE":
+	case w.Verb != "INSERT" && w.Verb != "UPDATE" && w.Verb != "DELETE":
 		return nil, fmt.Errorf("%w: a statement on %s begins with %s, so that nobody can tell which rows it changes",
-			core.ErrNoAggregateID, w.table, w.verb)
+			core.ErrNoAggregateID, w.Table, w.Verb)
 	}
 	return s, nil
 }
 
-// statementOf is statement for the arguments of Ent, which any driver would refuse if they are no
-// list.
-func (d *driver) statementOf(ctx context.Context, query string, args any) (*statement, []any, error) {
-	list, ok := args.([]any)
-	if !ok {
-		return nil, nil, nil
-	}
-	s, err := d.statement(ctx, query)
-	return s, list, err
-}
-
-// collect finds the functions for the rows of the statement: those of OnMutation, and those of On.
-func (s *statement) collect(d *driver) {
-	for _, c := range s.call.hooks() {
-		var of []*call // one for each row of VALUES
-		for _, m := range c.mappers {
-			if of == nil {
-				of = d.bulk(c, s)
-				s.bulk = len(of)
+// join adds the functions of an outbox: those of OnMutation, and those of On.
+func (s *statement) join(ob *Outbox) {
+	fns, named := ob.own.Mappers.For(s.entity.goType, s.Table)
+	s.named = s.named || named
+	p := part{ob: ob}
+	for _, m := range s.call.mappers(ob) {
+		if s.of == nil {
+			s.of = s.call.driver.bulk(s)
+		}
+		s.named = true
+		p.add(func(ctx context.Context, op core.Op, model any) ([]core.Event, error) {
+			mutation, err := s.mutationOf(op, reflect.ValueOf(model))
+			if err != nil {
+				return nil, err
 			}
-			s.named = true
-			s.add(c.hook.ob, s.mutationMapper(m, of))
-		}
+			return m.fn(ctx, mutation, model)
+		})
 	}
-	for _, ob := range s.client.outboxes {
-		fns, named := ob.own.Mappers.For(s.entity.goType)
-		if !named && ob.owns(s.table) {
-			continue
-		}
-		s.named = s.named || named
-		for _, fn := range fns {
-			s.add(ob, fn)
-		}
+	for _, fn := range fns {
+		p.add(fn)
+	}
+	if len(p.fns) > 0 {
+		s.parts = append(s.parts, p)
 	}
 }
 
-// add adds a function. Its events are those of one outbox.
-func (s *statement) add(ob *Outbox, fn adapter.Mapper) {
-	s.fns = append(s.fns, func(ctx context.Context, op core.Op, model any) ([]core.Event, error) {
-		events, err := fn(ctx, op, model)
-		if err == nil {
-			s.owners = append(s.owners, slices.Repeat([]*Outbox{ob}, len(events))...)
-		}
-		return events, err
+// add adds a function, for which OpOf finds the operation.
+func (p *part) add(fn adapter.Mapper) {
+	p.fns = append(p.fns, func(ctx context.Context, op core.Op, model any) ([]core.Event, error) {
+		return fn(context.WithValue(ctx, opKey{}, op), op, model)
 	})
 }
 
-// publish writes the events of each outbox.
-func (s *statement) publish(ctx context.Context, t *tx) func([]core.Event) error {
-	return func(events []core.Event) error {
-		for _, ob := range s.client.outboxes {
-			var own []core.Event
-			for i, e := range events {
-				if s.owners[i] == ob {
-					own = append(own, e)
-				}
-			}
-			if len(own) == 0 {
-				continue
-			}
-			if err := ob.own.Publish(ctx, t.core, own...); err != nil {
-				return err
-			}
+// tell calls the functions, and writes the events of each outbox.
+func (s *statement) tell(ctx context.Context, t *tx) error {
+	telling, last := t.telling(ctx), len(s.parts)-1
+	for i, p := range s.parts {
+		publish := func(events []core.Event) error { return p.ob.own.Publish(ctx, t.core, events...) }
+		if i == last {
+			return s.capture.Tell(telling, publish)
 		}
-		return nil
+		if err := s.capture.TellOther(telling, p.fns, publish); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // describe returns the statement for a Capture.
 func (s *statement) describe(ctx context.Context, t *tx) capture.Statement {
+	last := s.parts[len(s.parts)-1]
 	st := capture.Statement{
-		Op: s.op, DoNothing: s.doNothing, Of: s.entity.name, On: s.fns, Key: s.entity.key,
-		Columns: s.entity.quoted(t.driver), Keys: s.entity.keys(), Counted: s.entity.counted(),
+		Op: s.op(), ReadText: true, Of: s.entity.name, On: last.fns, Key: s.entity.key,
+		Columns: s.entity.columns, Counted: s.entity.counted,
 	}
-	st.Scan = func(rows *capture.Answer) (_ []reflect.Value, err error) {
-		s.rows, err = s.entity.entities(ctx, t.driver, rows, s.driverFor(t))
-		return s.rows, err
+	if s.entity.id != nil { // Ent does not say which fields are the key of a type without an id
+		st.Keys = 1
 	}
-	for range s.bulk {
-		if s.bulk > 1 && !s.returned { // rows are read in any order, so the database is asked
+	st.Scan = func(rows *capture.Answer) ([]reflect.Value, error) {
+		return s.entity.entities(ctx, t.driver, rows, s.driverFor(t))
+	}
+	if s.of != nil && s.Rows > 1 { // the database is asked which row is whose
+		for range s.Rows {
 			st.Models = append(st.Models, capture.Model{Recorder: new(core.Recorder)})
 		}
 	}
 	if !s.named {
-		st.LeftOut = s.client.outboxes[0].own.LeftOut(ctx, s.entity.goType, s.entity.name)
+		st.LeftOut = last.ob.own.LeftOut(ctx, s.entity.goType, s.entity.name)
 	}
 	return st
+}
+
+// op is the operation of the statement, as far as its first word tells.
+func (s *statement) op() core.Op {
+	switch {
+	case s.Verb == "INSERT":
+		return core.OpCreate
+	case s.Verb == "DELETE" || s.call != nil && s.call.op == core.OpDelete: // a soft delete
+		return core.OpDelete
+	}
+	return core.OpUpdate
 }
 
 // driverFor returns the driver that the told entities have, as those have that Ent returns.
@@ -171,13 +158,9 @@ func (s *statement) driverFor(t *tx) dialect.Driver {
 
 // check returns the error of a transaction in which the events could not be written.
 func (s *statement) check(ctx context.Context, t *tx) error {
-	for _, ob := range s.client.outboxes {
-		err := ob.ready()
-		if err == nil {
-			err = ob.own.Check(ctx, t.core)
-		}
-		if err != nil {
-			return adapter.CausesEvents(s.op, s.entity.name, err)
+	for _, p := range s.parts {
+		if err := p.ob.own.Check(ctx, t.core); err != nil {
+			return adapter.CausesEvents(s.op(), s.entity.name, err)
 		}
 	}
 	return nil

@@ -43,7 +43,8 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 		drv := driverOf(ctx, begin)
 		if outer := scopeOf(ctx); outer != nil && outer.tx.driver == drv {
 			if tx, ok := outer.user.(T); ok {
-				return outer.nested(ctx, func(ctx context.Context) error { return fn(ctx, tx) })
+				name := fmt.Sprintf("outbox_%d", savepoints.Add(1))
+				return sqltx.RunInSavepoint(ctx, outer.tx.core, name, func() error { return fn(ctx, tx) })
 			}
 		}
 		if drv != nil {
@@ -52,33 +53,37 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 			}
 		}
 	}
-	s := &scope{}
-	tx, err := begin(context.WithValue(ctx, arrivalKey{}, s))
+	p := &probe{purpose: begins}
+	tx, err := begin(context.WithValue(ctx, probeKey{}, p))
 	if err != nil {
 		return err
 	}
-	ended := false
+	return ending(tx, func() error {
+		if p.tx == nil {
+			return errNotWrapped
+		}
+		// Without a callback, Commit would not report an unknown outcome.
+		p.tx.core.OnOutcome(func(core.Outcome) {})
+		ctx := context.WithValue(ctx, scopeKey{}, &scope{tx: p.tx, user: tx})
+		if err := fn(sqltx.ContextWithTx(ctx, p.tx.core, "entoutbox"), tx); err != nil {
+			return err
+		}
+		return p.tx.core.Err()
+	})
+}
+
+// ending commits a transaction after fn. It rolls back after an error of fn, and if fn panics or
+// calls runtime.Goexit.
+func ending(tx Tx, fn func() error) (err error) {
+	err = adapter.ErrPanicked
 	defer func() {
-		if !ended { // fn panicked, or called runtime.Goexit
-			_ = tx.Rollback()
+		if err == nil {
+			err = tx.Commit()
+		} else if undo := tx.Rollback(); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
+			err = errors.Join(err, adapter.Errorf("outbox: roll back: %w", undo))
 		}
 	}()
-	if s.tx == nil {
-		err = errNotWrapped
-	} else {
-		s.user = tx
-		// Without a callback, Commit would not report an unknown outcome.
-		s.tx.core.OnOutcome(func(core.Outcome) {})
-		err = fn(sqltx.ContextWithTx(context.WithValue(ctx, scopeKey{}, s), s.tx.core, "entoutbox"), tx)
-		if err == nil {
-			err = s.tx.core.Err()
-		}
-	}
-	ended = true
-	if err != nil {
-		return withRollback(err, tx.Rollback())
-	}
-	return tx.Commit()
+	return fn()
 }
 
 // Transactor makes a core.Transactor of begin, as the inbox needs it: RunInTx runs its function in
@@ -143,63 +148,23 @@ func Context(ctx context.Context, conn Conn) context.Context {
 // scope is a transaction of WithTx: the tracked one, and the transaction of the generated code
 // above it.
 type scope struct {
-	tx    *tx
-	user  any
-	depth int // number of nested savepoints
+	tx   *tx
+	user any
 }
 
-type (
-	scopeKey   struct{} // in the context of fn
-	arrivalKey struct{} // in the context of begin
-	whoKey     struct{} // in the context of a begin that must begin nothing
-)
+type scopeKey struct{}
 
 func scopeOf(ctx context.Context) *scope {
 	s, _ := ctx.Value(scopeKey{}).(*scope)
 	return s
 }
 
-// arrive sets the transaction that WithTx has begun.
-func arrive(ctx context.Context, t *tx) {
-	if s, ok := ctx.Value(arrivalKey{}).(*scope); ok && s.tx == nil {
-		s.tx = t
-	}
-}
-
-var errWho = errors.New("outbox: no transaction was to be begun")
-
 // driverOf finds the driver that begin calls, without beginning a transaction. It returns nil for a
 // driver of another package.
 func driverOf[T Tx](ctx context.Context, begin func(context.Context) (T, error)) *driver {
-	var who *driver
-	if tx, err := begin(context.WithValue(ctx, whoKey{}, &who)); err == nil { // it ignored the context
+	p := &probe{purpose: names}
+	if tx, err := begin(context.WithValue(ctx, probeKey{}, p)); err == nil { // it ignored the context
 		_ = tx.Rollback()
 	}
-	return who
-}
-
-// introduce tells driverOf which driver this is.
-func (d *driver) introduce(ctx context.Context) error {
-	who, ok := ctx.Value(whoKey{}).(**driver)
-	if !ok {
-		return nil
-	}
-	*who = d
-	return errWho
-}
-
-// nested runs fn in a savepoint.
-func (s *scope) nested(ctx context.Context, fn func(context.Context) error) error {
-	s.depth++
-	defer func() { s.depth-- }()
-	return sqltx.RunInSavepoint(ctx, s.tx.core, fmt.Sprintf("outbox_%d", s.depth), func() error { return fn(ctx) })
-}
-
-// withRollback adds the error of a failed rollback to err, the reason for the rollback, unless the
-// transaction had already ended.
-func withRollback(err, rollback error) error {
-	if rollback == nil || errors.Is(rollback, sql.ErrTxDone) {
-		return err
-	}
-	return errors.Join(err, adapter.Errorf("outbox: roll back: %w", rollback))
+	return p.driver
 }

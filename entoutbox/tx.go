@@ -3,8 +3,6 @@ package entoutbox
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 	"reflect"
 	"sync/atomic"
 
@@ -27,92 +25,24 @@ type tx struct {
 	ended atomic.Bool // Commit or Rollback was called
 }
 
-// follow sets the tracked transaction after it has begun.
-func (t *tx) follow(followed *sqltx.Tx) {
-	t.followed, t.core = followed, followed
-	if _, ok := followed.Conn().(foreign); ok {
-		t.core = struct{ core.Tx }{followed} // it does not have all methods of *sqltx.Tx
-	}
-}
-
 // Exec implements dialect.Tx.
 func (t *tx) Exec(ctx context.Context, query string, args, v any) error {
-	if t.driver.answer(ctx, query, t) {
-		return nil
-	}
-	s, argv, err := t.driver.statementOf(ctx, query, args)
-	if err != nil {
-		return err
-	}
-	if s != nil {
-		return t.exec(ctx, s, query, argv, v)
-	}
-	return t.send(ctx, query, args, v)
-}
-
-// send executes a statement as it is.
-func (t *tx) send(ctx context.Context, query string, args, v any) error {
-	if err := t.followed.Before(ctx, query); err != nil {
-		return err
-	}
-	err := t.Tx.Exec(ctx, query, args, v)
-	t.followed.Observe(query, nil, err)
-	return err
+	return t.driver.run(ctx, t, query, args, v)
 }
 
 // Query implements dialect.Tx.
 func (t *tx) Query(ctx context.Context, query string, args, v any) error {
-	s, argv, err := t.driver.statementOf(ctx, query, args)
-	if err != nil {
-		return err
-	}
-	if s != nil {
-		return t.query(ctx, s, query, argv, v)
-	}
-	if err := t.followed.Before(ctx, query); err != nil {
-		return err
-	}
-	err = t.Tx.Query(ctx, query, args, v)
-	var rows *sql.Rows
-	if r, ok := v.(*entsql.Rows); ok && err == nil {
-		if rows, ok = r.ColumnScanner.(*sql.Rows); !ok {
-			t.followed.Unseen() // an error during the reading of these rows is not seen
-		}
-	}
-	t.followed.Observe(query, rows, err)
-	return err
+	return t.driver.run(ctx, t, query, args, v)
 }
 
-// ExecContext runs a statement of the application. It also answers a probe, which asks for the
-// transaction.
+// ExecContext runs a statement of the application.
 func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if t.driver.answer(ctx, query, t) {
-		return driverResult{}, nil
-	}
-	e, ok := t.Tx.(executor)
-	if !ok {
-		return nil, errNoExec
-	}
-	if err := t.followed.Before(ctx, query); err != nil {
-		return nil, err
-	}
-	res, err := e.ExecContext(ctx, query, args...)
-	t.followed.Observe(query, nil, err)
-	return res, err
+	return t.driver.execContext(ctx, t, query, args)
 }
 
 // QueryContext is ExecContext for statements that return rows.
 func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	q, ok := t.Tx.(querier)
-	if !ok {
-		return nil, errNoQuery
-	}
-	if err := t.followed.Before(ctx, query); err != nil {
-		return nil, err
-	}
-	rows, err := q.QueryContext(ctx, query, args...)
-	t.followed.Observe(query, rows, err)
-	return rows, err
+	return t.driver.queryContext(ctx, t, query, args)
 }
 
 // Commit commits, unless an event could not be written: then it rolls back.
@@ -139,8 +69,12 @@ func sqlTxOf(t dialect.Tx) *sql.Tx {
 		if v.Kind() != reflect.Struct {
 			return nil
 		}
-		inner := v.FieldByName("Tx")
-		if !inner.IsValid() || !inner.CanInterface() {
+		field, ok := v.Type().FieldByName("Tx")
+		if !ok {
+			return nil
+		}
+		inner, err := v.FieldByIndexErr(field.Index)
+		if err != nil || !inner.CanInterface() {
 			return nil
 		}
 		if t, _ = reflect.TypeAssert[dialect.Tx](inner); t == nil {
@@ -152,18 +86,16 @@ func sqlTxOf(t dialect.Tx) *sql.Tx {
 // connOf returns the connection for the outbox's own statements in a transaction of Ent. The
 // statements do not pass through loggers, but the commit and the rollback do.
 func connOf(below dialect.Tx) sqltx.TxConn {
-	for inner := below; ; {
-		switch t := inner.(type) {
-		case *dialect.DebugTx:
-			inner = t.Tx
-			continue
-		case *entsql.Tx:
-			if sqlTx, ok := t.Tx.(*sql.Tx); ok {
-				return conn{Tx: sqlTx, end: below}
-			}
-		}
-		return foreign{below}
+	inner := below
+	for debug, ok := inner.(*dialect.DebugTx); ok; debug, ok = inner.(*dialect.DebugTx) {
+		inner = debug.Tx
 	}
+	if t, ok := inner.(*entsql.Tx); ok {
+		if sqlTx, ok := t.Tx.(*sql.Tx); ok {
+			return conn{Tx: sqlTx, end: below}
+		}
+	}
+	return foreign{conn{end: below}}
 }
 
 // conn is a *sql.Tx whose Commit and Rollback pass through the driver above it.
@@ -173,51 +105,24 @@ type conn struct {
 }
 
 // SQLTx is for sqltx, which asks the driver for the state of the transaction.
-func (c conn) SQLTx() *sql.Tx { return c.Tx }
+func (c conn) SQLTx() *sql.Tx { return sqlTxOf(c.end) }
 
 func (c conn) Commit() error   { return c.end.Commit() }
 func (c conn) Rollback() error { return c.end.Rollback() }
 
-// foreign is a transaction of a driver that is not part of Ent.
-type foreign struct{ dialect.Tx }
+// foreign is a transaction of a driver that is not part of Ent. It has no *sql.Tx, whose other
+// methods are never called, because the transaction is not passed out as a *sqltx.Tx.
+type foreign struct{ conn }
 
-// SQLTx is for sqltx, as that of conn.
-func (f foreign) SQLTx() *sql.Tx { return sqlTxOf(f.Tx) }
-
-func (f foreign) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	var res entsql.Result
-	if args == nil {
-		args = []any{}
-	}
-	if err := f.Exec(ctx, query, args, &res); err != nil {
-		return nil, err
-	}
-	return res, nil
+func (f foreign) ExecContext(ctx context.Context, query string, args ...any) (res sql.Result, err error) {
+	err = f.end.Exec(ctx, query, notNil(args), &res)
+	return res, err
 }
 
 func (f foreign) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if q, ok := f.Tx.(querier); ok {
-		return q.QueryContext(ctx, query, args...)
-	}
-	var rows entsql.Rows
-	if args == nil {
-		args = []any{}
-	}
-	if err := f.Query(ctx, query, args, &rows); err != nil {
+	a, err := answer(ctx, f.end, query, args)
+	if err != nil {
 		return nil, err
 	}
-	r, ok := rows.ColumnScanner.(*sql.Rows)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("outbox: the transaction %T returned rows of type %T", f.Tx,
-			rows.ColumnScanner), rows.Close())
-	}
-	return r, nil
+	return replay(a)
 }
-
-var errForeign = errors.New("outbox: the driver of Ent does not offer this")
-
-// QueryRowContext is never called, because a transaction on a foreign is never passed out as a
-// *sqltx.Tx.
-func (f foreign) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
-
-func (f foreign) PrepareContext(context.Context, string) (*sql.Stmt, error) { return nil, errForeign }

@@ -3,6 +3,7 @@ package entoutbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 
 	entsql "entgo.io/ent/dialect/sql"
@@ -13,37 +14,24 @@ import (
 // resetVars resets the variables of sql.WithVar. Ent does so after a statement outside of
 // transactions, and not in one, so that the next user of the connection would have them.
 func (t *tx) resetVars(ctx context.Context) error {
+	format, ok := map[core.Dialect]string{core.Postgres: "RESET %s", core.MySQL: "SET %s = NULL"}[t.driver.dialect]
 	var errs []error
 	for _, name := range varsOf(ctx) {
-		query := ""
-		switch t.driver.dialect {
-		case core.Postgres:
-			query = "RESET " + name
-		case core.MySQL:
-			query = "SET " + name + " = NULL"
-		default:
-			continue
+		if ok {
+			errs = append(errs, t.driver.send(context.Background(), t, fmt.Sprintf(format, name), []any{}, nil))
 		}
-		errs = append(errs, t.send(context.Background(), query, []any{}, nil))
 	}
 	return errors.Join(errs...)
 }
 
 // varsOf returns the names of the variables that a context carries.
 func varsOf(ctx context.Context) (names []string) {
-	if varsKey == nil {
-		return nil
-	}
 	vars := reflect.ValueOf(ctx.Value(varsKey))
 	if vars.Kind() != reflect.Struct || vars.NumField() == 0 || vars.Field(0).Kind() != reflect.Slice {
 		return nil
 	}
-	seen := map[string]bool{}
 	for i := range vars.Field(0).Len() {
-		if name := vars.Field(0).Index(i).Field(0).String(); !seen[name] {
-			seen[name] = true
-			names = append(names, name)
-		}
+		names = append(names, vars.Field(0).Index(i).Field(0).String())
 	}
 	return names
 }
@@ -62,5 +50,5 @@ type spyingContext struct {
 
 func (c spyingContext) Value(key any) any {
 	*c.key = key
-	return c.Context.Value(key)
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 type processor interface {
 	Get(name string) func(*gorm.DB)
+	Replace(name string, fn func(*gorm.DB)) error
 }
 
 // registerCallbacks adds the plugin's callbacks to the statements of db. It places them only beside
@@ -40,6 +41,14 @@ func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 	add(cb.Create().Replace("gorm:create", o.through(core.OpCreate, cb.Create().Get("gorm:create"))))
 	add(cb.Update().Replace("gorm:update", o.through(core.OpUpdate, cb.Update().Get("gorm:update"))))
 	add(cb.Delete().Replace("gorm:delete", o.through(core.OpDelete, cb.Delete().Get("gorm:delete"))))
+
+	for p, op := range map[processor]string{cb.Create(): "create", cb.Update(): "update", cb.Delete(): "delete"} {
+		for _, hooks := range []string{"gorm:before_" + op, "gorm:after_" + op} {
+			if has(p, hooks) {
+				add(p.Replace(hooks, guarded(p.Get(hooks))))
+			}
+		}
+	}
 
 	create := cb.Create().After("gorm:after_create")
 	update := cb.Update().After("gorm:after_update")
@@ -206,6 +215,21 @@ func noteOwn(db *gorm.DB) {
 	}
 }
 
+// guarded returns a callback that runs the hooks of models. If one panics, the callbacks that would end
+// the statement's own transaction do not run.
+func guarded(hooks func(*gorm.DB)) func(*gorm.DB) {
+	return func(db *gorm.DB) {
+		returned := false
+		defer func() {
+			if !returned {
+				rollBackOwn(db)
+			}
+		}()
+		hooks(db)
+		returned = true
+	}
+}
+
 // rollBackOwn rolls back a transaction that GORM has begun for a statement, or for one that this
 // statement is an association of. It is called when a callback of the plugin does not return, so
 // that those of GORM do not run. Otherwise the transaction would stay open, with its locks.
@@ -265,7 +289,7 @@ func trackedTx(ctx context.Context, db *gorm.DB) (core.Tx, error) {
 
 // maps reports whether there are On functions for the model.
 func (o *Outbox) maps(stmt *gorm.Statement) bool {
-	fns, _ := o.own.Mappers.For(stmt.Schema.ModelType)
+	fns, _ := o.own.Mappers.For(stmt.Schema.ModelType, stmt.Schema.Table)
 	return fns != nil
 }
 

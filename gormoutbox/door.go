@@ -96,7 +96,7 @@ func (o *Outbox) watch(db *gorm.DB, op core.Op) (*statement, error) {
 		return nil, err
 	}
 	s := &statement{ob: o, db: db, op: op}
-	s.mappers, s.named = o.own.Mappers.For(stmt.Schema.ModelType)
+	s.mappers, s.named = o.own.Mappers.For(stmt.Schema.ModelType, stmt.Schema.Table)
 	if has {
 		if err := s.collect(); err != nil {
 			return nil, err

@@ -30,8 +30,8 @@ func OnContext[T any](
 
 // OnAll is OnContext for every model whose statements GORM sends, also for those first seen later. fn
 // gets a pointer to the model's type. except names models that are passed over, such as
-// &AuditLog{}. If the database cannot name the rows of a type, because it has no primary key, the
-// type is left out, and one warning is logged.
+// &AuditLog{}. The tables of the outbox and of the inbox are, too. If the database cannot name the
+// rows of a type, because it has no primary key, the type is left out, and one warning is logged.
 func OnAll(
 	ob *Outbox, fn func(ctx context.Context, op core.Op, model any) ([]core.Event, error), except ...any,
 ) {

@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -55,8 +56,28 @@ func TestRunCleansUpUntilItsContextEnds(t *testing.T) {
 	})
 }
 
+// Without a setting and without Run, ids are forgotten after a month, beside the messages that come.
+func TestIDsAreNotKeptForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		day := func(id string) {
+			must(t, w.deliver(w.handler, event(t.Context(), id)))
+			synctest.Wait()
+			time.Sleep(24 * time.Hour)
+		}
+		day("first")
+		for n := range 29 {
+			day(fmt.Sprint(n))
+		}
+		equal(t, w.store.Processed(), 30, "remembered after 30 days")
+		day("30")
+		day("31")
+		equal(t, w.store.Processed(), 31, "remembered after 32 days")
+	})
+}
+
 func TestCleanupNeedsARetention(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, func(c *inbox.Config) { c.Retention = -1 })
 	if _, err := w.in.Cleanup(t.Context()); err == nil {
 		t.Error("Cleanup")
 	}

@@ -55,6 +55,7 @@ const (
 	DefaultRetryPause      = engine.DefaultRetryPause
 	DefaultMaxRetryPause   = engine.DefaultMaxRetryPause
 	DefaultCleanupInterval = engine.DefaultCleanupInterval
+	DefaultRetention       = engine.DefaultRetention
 )
 
 // Errors of package core/inbox that callers branch on with errors.Is.
@@ -68,6 +69,10 @@ var (
 	// ErrTransactionEnded: the handler ended the transaction of the inbox itself, and the event
 	// counts as processed. Leave the end of the transaction to the inbox.
 	ErrTransactionEnded = engine.ErrTransactionEnded
+	// ErrAcknowledged: the message was acknowledged before its work was committed, by the handler
+	// or by middleware such as InstantAck. Everything was rolled back, and the event is dead,
+	// because its message does not come again.
+	ErrAcknowledged = engine.ErrAcknowledged
 	// ErrInvalidRequest: a request of a person lacks something, or names the key of another
 	// consumer.
 	ErrInvalidRequest = engine.ErrInvalidRequest

@@ -99,18 +99,20 @@ type Config struct {
 	// Cache is asked before the table. Default: none.
 	Cache Cache
 
-	// Retention is how long processed events are remembered. 0: forever. It must be longer than
-	// BrokerRetention and ReplayWindow: a message that is delivered after its id was deleted is
-	// processed again.
+	// Retention is how long processed events are remembered. It must be longer than BrokerRetention
+	// and ReplayWindow: a message that is delivered after its id was deleted is processed again.
+	// Default: 30 days, or twice as long as BrokerRetention and ReplayWindow if that is more.
+	// Negative: for ever. Events that failed or are dead are remembered until they are processed or
+	// discarded.
 	Retention time.Duration
 	// BrokerRetention is how long the broker, its dead-letter and poison queues included, can
-	// deliver a message. Required with Retention.
+	// deliver a message. Required with a Retention of your own.
 	BrokerRetention time.Duration
 	// ReplayWindow is how far back a person can replay events, from the outbox or by resetting a
 	// consumer group. Default: BrokerRetention.
 	ReplayWindow time.Duration
-	// CleanupInterval is how often Run deletes rows that are older than Retention. Default: 10
-	// minutes.
+	// CleanupInterval is how often rows that are older than Retention are deleted, by Run, and
+	// without Run beside the messages that are processed. Default: 10 minutes.
 	CleanupInterval time.Duration
 	// Archive gets processed and discarded events before Cleanup deletes them, at most
 	// ArchiveEvents at once. If it returns an error or panics, they stay, Cleanup returns the

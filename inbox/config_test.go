@@ -20,7 +20,7 @@ func TestConfigNamesEveryProblemAtOnce(t *testing.T) {
 	}
 	for _, part := range []string{
 		"Consumer is empty", "Config.Transactor: the Transactor is nil", "Store is nil",
-		"OnlyNewer", "OnDead is 7", "Retention -1ns is negative",
+		"OnlyNewer", "OnDead is 7",
 	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not say %q", err, part)
@@ -35,8 +35,9 @@ func TestConfigRefusesAShortRetention(t *testing.T) {
 		retention, broker, replay time.Duration
 		says                      string // empty: accepted
 	}{
-		"for ever":                       {0, 0, 0, ""},
-		"for ever, with a broker":        {0, 7 * day, 0, ""},
+		"default":                        {0, 0, 0, ""},
+		"default, with a slow broker":    {0, 60 * day, 0, ""},
+		"for ever":                       {-1, 0, 0, ""},
 		"longer than both":               {31 * day, 7 * day, 30 * day, ""},
 		"broker not declared":            {31 * day, 0, 0, "BrokerRetention is needed"},
 		"shorter than the broker's":      {6 * day, 7 * day, 0, "not longer than BrokerRetention 168h0m0s"},

@@ -17,7 +17,7 @@ import (
 // outbox in the same transaction (Config.Publisher), under the publish topic of the Router. So the
 // Router has nothing left to publish. The returned messages carry the correlation id of the
 // message, with or without Watermill's CorrelationID. The handler must not acknowledge the message
-// itself.
+// itself, nor may InstantAck be inside or outside: see ErrAcknowledged.
 //
 // The handler may run several times for one delivery. A transaction that failed only because of
 // others (core.Retryable) is run again as a whole, at most ten times and for twenty seconds.
@@ -27,8 +27,9 @@ import (
 //
 // After the rollback the middleware returns the errors of the handler and the database, so that the
 // Router rejects the message. Its own errors are ErrDead, ErrInvalidMessage, ErrInProgress,
-// ErrProducedNeedsOutbox, ErrPoisonInside, ErrInTransaction and ErrTransactionEnded. A panic of the
-// handler rolls back and counts as a failed attempt, and then goes on.
+// ErrProducedNeedsOutbox, ErrPoisonInside, ErrAcknowledged, ErrInTransaction and
+// ErrTransactionEnded. A panic of the handler rolls back and counts as a failed attempt, and then
+// goes on.
 func (in *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()

@@ -42,7 +42,7 @@ func (p poisonQueue) middleware(h message.HandlerFunc) message.HandlerFunc {
 		delete(poisoned.Metadata, natsMsgID)
 		poisoned.Metadata.Set(reasonPoisoned, err.Error())
 		poisoned.Metadata.Set(topicPoisoned, message.SubscribeTopicFromCtx(ctx))
-		poisoned.Metadata.Set(handlerPoisoned, message.HandlerNameFromCtx(ctx))
+		poisoned.Metadata.Set(handlerPoisoned, handlerNameFromCtx(ctx))
 		poisoned.Metadata.Set(subscriberPoisoned, message.SubscriberNameFromCtx(ctx))
 		poisoned.Metadata.Set(consumerPoisoned, p.consumer)
 		poisoned.Metadata.Set(poisonedAt, time.Now().UTC().Format(time.RFC3339))

@@ -250,6 +250,9 @@ func (l *lazyInbox) ready(ctx context.Context) (*sqlinbox.Store, error) {
 		return nil, err
 	}
 	if l.create {
+		// The time of one message may be too short for it.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
 		if err := store.Migrate(ctx); err != nil {
 			return nil, fmt.Errorf("inbox: create tables: %w", err)
 		}
@@ -258,12 +261,30 @@ func (l *lazyInbox) ready(ctx context.Context) (*sqlinbox.Store, error) {
 	return store, nil
 }
 
+// PoolStats is that of the Transactor, for the warning of package once about a pool that is too
+// small.
+func (l *lazyInbox) PoolStats() sql.DBStats {
+	if p, ok := l.t.(interface{ PoolStats() sql.DBStats }); ok {
+		return p.PoolStats()
+	}
+	return sql.DBStats{} // a pool without limit
+}
+
 // RunInTx implements core.Transactor.
 func (l *lazyInbox) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
 	if _, err := l.ready(ctx); err != nil {
 		return err
 	}
 	return l.t.RunInTx(ctx, fn)
+}
+
+// Register implements Store.
+func (l *lazyInbox) Register(ctx context.Context, r engine.Registration) ([]engine.Registration, error) {
+	s, err := l.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Register(ctx, r)
 }
 
 // Begin implements Store. RunInTx has made the store ready.

@@ -133,3 +133,42 @@ func TestAStoppingRouterDoesNotFloodTheLog(t *testing.T) {
 		}
 	}
 }
+
+// A handler that panics because its consumer stops spends no attempt, in both modes.
+func TestAPanicOfAStoppingConsumerSpendsNoAttempt(t *testing.T) {
+	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts, c.Logger = 2, slog.New(slog.DiscardHandler) })
+	l := newLeased(t, func(c *inbox.AtLeastOnceConfig) {
+		c.MaxAttempts, c.MinAge, c.Logger = 2, -1, slog.New(slog.DiscardHandler)
+		c.Observer = &inbox.Observer{Failed: func(i inbox.Info) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.infos = append(w.infos, i)
+		}}
+	})
+	for name, h := range map[string]func(message.HandlerFunc) message.HandlerFunc{
+		"transaction": w.in.Middleware, "lease": l.h,
+	} {
+		w.infos = nil
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			func() {
+				defer func() { _ = recover() }()
+				panics := func(*message.Message) ([]*message.Message, error) { cancel(); panic("the consumer stops") }
+				_, _ = h(panics)(event(ctx, "e"))
+			}()
+		}
+		equal(t, len(w.infos), 3, "%s: told of deliveries", name)
+		for _, i := range w.infos {
+			if i.Attempt != 0 || !errors.Is(i.Err, inbox.ErrPanicked) {
+				t.Errorf("%s: told of attempt %d: %v", name, i.Attempt, i.Err)
+			}
+		}
+		w.infos = nil
+		fails := func(*message.Message) ([]*message.Message, error) { return nil, errors.New("once") }
+		if err := errOf(h(fails)(event(t.Context(), "e"))); inbox.Final(err) {
+			t.Errorf("%s: the first failure gave the event up: %v", name, err)
+		}
+		works := func(*message.Message) ([]*message.Message, error) { return nil, nil }
+		noError(t, errOf(h(works)(event(t.Context(), "e"))))
+	}
+}

@@ -22,7 +22,7 @@ type translation struct {
 // withDefaults returns t with its nil functions set.
 func (t translation) withDefaults() translation {
 	if t.handler == nil {
-		t.handler = func(msg *message.Message) string { return message.HandlerNameFromCtx(msg.Context()) }
+		t.handler = func(msg *message.Message) string { return handlerNameFromCtx(msg.Context()) }
 	}
 	if t.eventID == nil {
 		t.eventID = eventID
@@ -61,9 +61,14 @@ func (t translation) message(msg *message.Message) engine.Message {
 		return engine.Message{}
 	}
 	src := t.source(msg)
+	handler, named := msg.Context().Value(handlerName{}).(string)
+	if !named {
+		handler = t.handler(msg)
+	}
 	return engine.Message{
-		Handler: t.handler(msg),
+		Handler: handler,
 		Topic:   src.Topic, Partition: src.Partition, Offset: src.Offset, Located: src.Located,
+		Acked:   msg.Acked(),
 		Headers: msg.Metadata, Payload: msg.Payload, Raw: msg,
 	}
 }

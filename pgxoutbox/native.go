@@ -165,7 +165,9 @@ func (c *nativeCore) Tracked() bool { return true }
 func (c *nativeCore) OnOutcome(fn func(core.Outcome)) { c.of.tracker.OnOutcome(fn) }
 
 // OnRollback does what that of sqltx.Tracker.OnRollback does.
-func (c *nativeCore) OnRollback(key any, fn func(to core.RecorderMark)) { c.of.tracker.OnRollback(key, fn) }
+func (c *nativeCore) OnRollback(key any, fn func(to core.RecorderMark)) {
+	c.of.tracker.OnRollback(key, fn)
+}
 
 // Err implements core.Tx.
 func (c *nativeCore) Err() error {

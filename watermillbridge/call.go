@@ -90,8 +90,13 @@ func (c *call) finish() {
 	defer p.leave()
 	p.addStuck(c.topic, -1)
 	l := Late{Topic: c.topic, EventID: c.eventID, RowID: c.rowID, Err: c.err, After: time.Since(c.began)}
-	p.cfg.Logger.Warn("watermillbridge: publisher answered after the event was given up; it is published again",
-		"destination", l.Topic, "event_id", l.EventID, "row_id", l.RowID.String(), "err", l.Err, "after", l.After)
+	if l.RowID == (core.RowID{}) { // of a MessagePublisher: nothing publishes it again
+		p.cfg.Logger.Warn("watermillbridge: publisher answered after its caller had left", "destination", l.Topic,
+			"message_id", l.EventID, "err", l.Err, "after", l.After)
+	} else {
+		p.cfg.Logger.Warn("watermillbridge: publisher answered after the event was given up; it is published again",
+			"destination", l.Topic, "event_id", l.EventID, "row_id", l.RowID.String(), "err", l.Err, "after", l.After)
+	}
 	if p.cfg.OnLate != nil {
 		p.cfg.OnLate(l)
 	}

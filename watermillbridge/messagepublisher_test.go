@@ -1,8 +1,10 @@
 package watermillbridge_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -99,7 +101,10 @@ func TestMessagePublisherIsBounded(t *testing.T) {
 			seen <- string(msg.Payload)
 			return nil
 		}}
-		p, err := watermillbridge.NewPublisher(inner, watermillbridge.Config{MaxStuck: 1})
+		var log bytes.Buffer
+		p, err := watermillbridge.NewPublisher(inner, watermillbridge.Config{
+			MaxStuck: 1, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
 		must(t, err)
 		msg, began := message.NewMessage("a", []byte("before")), time.Now()
 		err = p.MessagePublisher(20*time.Millisecond).Publish("t", msg)
@@ -111,6 +116,11 @@ func TestMessagePublisherIsBounded(t *testing.T) {
 		copy(msg.Payload, "after!")
 		close(release)
 		equal(t, <-seen, "before", "the call that was left behind sent")
+		synctest.Wait()
+		if text := log.String(); !strings.Contains(text, "after its caller had left") ||
+			strings.Contains(text, "published again") || strings.Contains(text, "row_id") {
+			t.Errorf("logged %s", text)
+		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		msg.SetContext(ended)

@@ -24,7 +24,7 @@ func capture(ctx context.Context, own *adapter.Outbox, tx core.Tx, model any) er
 		return fmt.Errorf("%w: %s has no key", core.ErrNoAggregateID, typ.Name())
 	}
 	var c adapter.Captured
-	fns, _ := own.Mappers.For(typ)
+	fns, _ := own.Mappers.For(typ, "orders")
 	for _, fn := range fns {
 		if err := c.Map(ctx, fn, core.OpCreate, v, key.Text()); err != nil {
 			return err

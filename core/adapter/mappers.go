@@ -22,6 +22,7 @@ type Mappers struct {
 	all    []mapper
 	byType map[reflect.Type]mapped // made when a type is asked for
 	err    error
+	owns   func(table string) bool // knows the tables that OnAll passes over; nil: none
 }
 
 // mapper is one registration.
@@ -67,7 +68,8 @@ func OnContext[T any](
 }
 
 // OnAll registers fn for models of every type except those of the models in except. fn gets a
-// pointer to a model, as an On function of its type would.
+// pointer to a model, as an On function of its type would. The tables of the outbox and of the inbox
+// are passed over, too.
 func OnAll(
 	m *Mappers, fn func(ctx context.Context, op core.Op, model any) ([]core.Event, error), except ...any,
 ) {
@@ -114,8 +116,9 @@ func (m *Mappers) Err() error {
 }
 
 // For returns the functions for models of type t, in the order of registration, or nil if there are
-// none. named is false if only OnAll asks for the type.
-func (m *Mappers) For(t reflect.Type) (fns []Mapper, named bool) {
+// none. named is false if only OnAll asks for the type. OnAll asks for no type whose table is one of
+// the outbox or of the inbox.
+func (m *Mappers) For(t reflect.Type, table string) (fns []Mapper, named bool) {
 	m.mu.RLock()
 	known, ok := m.byType[t]
 	m.mu.RUnlock()
@@ -124,8 +127,9 @@ func (m *Mappers) For(t reflect.Type) (fns []Mapper, named bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	own := m.owns != nil && m.owns(table)
 	for _, one := range m.all {
-		if one.of == t || one.of == nil && !slices.Contains(one.except, t) {
+		if one.of == t || one.of == nil && !own && !slices.Contains(one.except, t) {
 			known.fns, known.named = append(known.fns, one.fn), known.named || one.of == t
 		}
 	}

@@ -29,21 +29,21 @@ func TestMappers(t *testing.T) {
 	adapter.OnContext(&m, func(context.Context, core.Op, *order) ([]core.Event, error) {
 		return []core.Event{{Type: "second", AggregateID: "own", AggregateType: "own"}}, nil
 	})
-	fns, named := m.For(reflect.TypeFor[order]())
+	fns, named := m.For(reflect.TypeFor[order](), "")
 	if len(fns) != 2 || !named {
 		t.Fatalf("%d functions, named: %t", len(fns), named)
 	}
-	if fns, named := m.For(reflect.TypeFor[invoice]()); fns != nil || named {
+	if fns, named := m.For(reflect.TypeFor[invoice](), ""); fns != nil || named {
 		t.Errorf("%d functions for another type", len(fns))
 	}
 	adapter.OnAll(&m, func(context.Context, core.Op, any) ([]core.Event, error) { return nil, nil }, &invoice{})
-	if fns, _ := m.For(reflect.TypeFor[order]()); len(fns) != 3 {
+	if fns, _ := m.For(reflect.TypeFor[order](), ""); len(fns) != 3 {
 		t.Errorf("%d functions after OnAll", len(fns))
 	}
-	if fns, _ := m.For(reflect.TypeFor[invoice]()); fns != nil {
+	if fns, _ := m.For(reflect.TypeFor[invoice](), ""); fns != nil {
 		t.Error("OnAll has a type that was left out")
 	}
-	if fns, named := m.For(reflect.TypeFor[struct{}]()); len(fns) != 1 || named {
+	if fns, named := m.For(reflect.TypeFor[struct{}](), ""); len(fns) != 1 || named {
 		t.Errorf("%d functions of a type that only OnAll asks for, named: %t", len(fns), named)
 	}
 	var c adapter.Captured
@@ -130,6 +130,27 @@ func TestRecorders(t *testing.T) {
 		}
 		if has, err := r.Has(reflect.TypeFor[invoice](), nil); has || err == nil {
 			t.Errorf("hidden: %t, %v", has, err)
+		}
+	}
+}
+
+// OnAll passes over the tables of the outbox, whatever their prefix, and of the inbox.
+func TestOnAllAndOwnTables(t *testing.T) {
+	t.Parallel()
+	for prefix, tables := range map[string]map[string]bool{
+		"":   {"outbox_event": true, "shop.outbox_key": true, "x_event": false, "inbox_seen": true, "events": false},
+		"x_": {"x_event": true, "outbox_event": false, "x_inbox_key": true, "x_orders": false},
+	} {
+		for table, own := range tables {
+			o := adapter.New(adapter.Config{Prefix: prefix}, "")
+			adapter.OnAll(&o.Mappers, func(context.Context, core.Op, any) ([]core.Event, error) { return nil, nil })
+			if fns, _ := o.Mappers.For(reflect.TypeFor[order](), table); (len(fns) == 0) != own {
+				t.Errorf("prefix %q, table %s: %d functions", prefix, table, len(fns))
+			}
+			adapter.On(&o.Mappers, func(core.Op, *order) []core.Event { return nil })
+			if fns, named := o.Mappers.For(reflect.TypeFor[order](), table); (len(fns) == 1) != own || !named {
+				t.Errorf("prefix %q, table %s: %d functions with On, named: %t", prefix, table, len(fns), named)
+			}
 		}
 	}
 }

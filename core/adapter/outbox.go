@@ -6,6 +6,8 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +35,9 @@ type Outbox struct {
 // is the part of that error that tells the program what to do.
 func New(cfg Config, install string) *Outbox {
 	cfg.Logger = cmp.Or(cfg.Logger, core.DefaultLogger())
-	return &Outbox{cfg: cfg, install: install}
+	o := &Outbox{cfg: cfg, install: install}
+	o.Mappers.owns = o.owns
+	return o
 }
 
 const migrateTimeout = time.Minute
@@ -122,6 +126,27 @@ func (o *Outbox) LeftOut(ctx context.Context, typ any, of string) func() {
 				"component", "outbox", slog.String("of", of))
 		}
 	}
+}
+
+// ownTables are the tables of the outbox, without their prefix, and inboxTables those of the inbox,
+// which may have a prefix that the outbox does not know.
+var (
+	ownTables   = []string{"event", "key", "audit", "relay", "plan", "pause", "group", "migration"}
+	inboxTables = []string{"inbox_handler", "inbox_seen", "inbox_failure", "inbox_key", "inbox_migration"}
+)
+
+// owns reports whether a table, perhaps with its schema, is one of the outbox or of the inbox.
+func (o *Outbox) owns(table string) bool {
+	table = table[strings.LastIndexByte(table, '.')+1:]
+	prefix := cmp.Or(o.cfg.Prefix, sqloutbox.DefaultPrefix)
+	if ob := o.cfg.Outbox; ob != nil {
+		if r, ok := ob.Repository().(interface{ Prefix() string }); ok {
+			prefix = r.Prefix()
+		}
+	}
+	own, ok := strings.CutPrefix(table, prefix)
+	return ok && slices.Contains(ownTables, own) ||
+		slices.ContainsFunc(inboxTables, func(name string) bool { return strings.HasSuffix(table, name) })
 }
 
 // Check returns the error that Publish would return for tx with any events. Call it before a

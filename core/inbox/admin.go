@@ -114,16 +114,17 @@ func (in *Inbox) State(ctx context.Context, k Key) (state State, err error) {
 const cleanupChunk = 1000
 
 // errForever says that Cleanup and Run have nothing to do.
-var errForever = errors.New("inbox: Config.Retention is not set: everything is kept for ever")
+var errForever = errors.New("inbox: Config.Retention is negative: everything is kept for ever")
 
 // Cleanup deletes, in chunks, the processed and the discarded events and the keys of OnlyNewer of
 // this consumer that are older than Config.Retention. It returns how many it deleted. Rows of
 // failed and dead events stay. Any number of processes may call it at once. Config.Archive gets the
 // events first: if it fails for a handler, the events of that handler stay, and the error says so.
 func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) {
-	if in.cfg.Retention == 0 {
+	if in.cfg.Retention < 0 {
 		return 0, errForever
 	}
+	in.cleaned.Store(time.Now().UnixNano())
 	for _, some := range []func(context.Context) (int, bool, error){in.cleanSome, in.cleanKeys} {
 		n, problem := in.cleanAll(ctx, some)
 		deleted += n
@@ -148,22 +149,44 @@ func (in *Inbox) cleanAll(ctx context.Context, some func(context.Context) (int, 
 }
 
 // Run calls Cleanup now and every Config.CleanupInterval until ctx ends, and then returns nil. The
-// Observer and the Logger get each error of Cleanup, and Run tries again. Without Config.Retention
-// it returns an error at once.
+// Observer and the Logger get each error of Cleanup, and Run tries again. With a negative
+// Config.Retention it returns an error at once.
 func (in *Inbox) Run(ctx context.Context) error {
-	if in.cfg.Retention == 0 {
+	if in.cfg.Retention < 0 {
 		return errForever
 	}
 	tick := time.NewTicker(in.cfg.CleanupInterval)
 	defer tick.Stop()
 	for {
-		if _, err := in.Cleanup(ctx); err != nil && (ctx.Err() == nil || errors.Is(err, archive.ErrStuck)) {
-			in.cfg.Logger.Warn("inbox: cleanup failed", "consumer", in.cfg.Consumer, "error", err)
-		}
+		in.cleanUp(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
 	}
+}
+
+// cleanUp is Cleanup that logs its error.
+func (in *Inbox) cleanUp(ctx context.Context) {
+	if _, err := in.Cleanup(ctx); err != nil && (ctx.Err() == nil || errors.Is(err, archive.ErrStuck)) {
+		in.cfg.Logger.Warn("inbox: cleanup failed", "consumer", in.cfg.Consumer, "error", err)
+	}
+}
+
+const cleanupPatience = time.Minute // for a cleanup without Run
+
+// cleanBeside cleans up beside a message that was processed, if nothing has cleaned up for
+// CleanupInterval. So ids are deleted also where nobody calls Run.
+func (in *Inbox) cleanBeside() {
+	last, now := in.cleaned.Load(), time.Now()
+	if in.cfg.Retention < 0 || now.Sub(time.Unix(0, last)) < in.cfg.CleanupInterval ||
+		!in.cleaned.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupPatience)
+		defer cancel()
+		in.cleanUp(ctx)
+	}()
 }

@@ -128,12 +128,22 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 			return
 		}
 		v := recover() // v is nil after runtime.Goexit, which goes on too
-		_ = a.in.failed(ctx, d.told(r.attempt, panicked(v)))
+		err := panicked(v)
+		if early := d.refused(); early != nil {
+			a.in.dead(0, d.told(r.attempt, errtext.Errorf("%w: %w: %w", ErrDead, early, err)))
+		} else {
+			_ = a.in.failed(ctx, d.told(r.attempt, err))
+		}
 		sleep(ctx, a.in.pauses.after(r.attempt))
 		if v != nil {
 			panic(v) //nolint:forbidigo // the panic of the caller's function goes on
 		}
 	}()
+	if d.refused() != nil { // which has ended ctx, perhaps; a copy that is done is done
+		ctx = context.WithoutCancel(ctx)
+	}
+	a.register(ctx, e)
+	outer := ctx
 	_, replayed, err := a.runner.Do(ctx, key, once.Fingerprint{}, func(ctx context.Context) (once.Result, error) {
 		this := once.AttemptOf(ctx)
 		r = leased{attempt: this.Number, ran: true}
@@ -143,7 +153,18 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 			r.dead = ErrDead
 			return once.Result{}, fmt.Errorf("it was begun %d times and never ended", this.Number-1)
 		}
-		err := fn(ctx)
+		panicking := true
+		defer func() {
+			if panicking && errors.Is(outer.Err(), context.Canceled) && d.refused() == nil {
+				this.Refund() // the consumer stops, perhaps under the hands of the handler
+			}
+		}()
+		err := d.refused()
+		if err == nil {
+			failed := fn(ctx)
+			err = errors.Join(d.refused(), failed)
+		}
+		panicking = false
 		if err != nil {
 			r.dead = a.failedAttempt(ctx, this, err)
 			err = &handlerError{err}
@@ -172,8 +193,8 @@ func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err er
 	limit := a.in.cfg.MaxAttempts
 	canceled := errors.Is(ctx.Err(), context.Canceled)
 	switch class := a.in.judge(err); {
-	case class == core.ClassPermanent && !canceled, class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 &&
-		t.Number >= limit && a.oldEnough(t):
+	case class == core.ClassPermanent && (!canceled || errors.Is(err, ErrAcknowledged)),
+		class != core.ClassUnavailable && ctx.Err() == nil && limit > 0 && t.Number >= limit && a.oldEnough(t):
 		t.Reset()
 		return fmt.Errorf("%w (attempts: %d)", ErrDead, t.Number)
 	case class == core.ClassUnavailable, canceled:

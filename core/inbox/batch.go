@@ -78,6 +78,10 @@ func (b *batch) run() {
 		b.all(ErrInTransaction, b.in.pauses.mistake())
 		return
 	}
+	if err := b.in.register(b.ctx, b.items[0].d.info.Event); err != nil {
+		b.all(err, b.in.pauses.outage(b.ctx))
+		return
+	}
 	var whole outcome // of the transaction of the whole batch
 	err := once.RetryTx(b.ctx, b.in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
 		whole = outcome{end: endOf(tx), kept: whole.maybeKept()}

@@ -21,6 +21,7 @@ const (
 	DefaultRetryPause      = 100 * time.Millisecond
 	DefaultMaxRetryPause   = 10 * time.Second
 	DefaultCleanupInterval = 10 * time.Minute
+	DefaultRetention       = 30 * 24 * time.Hour
 )
 
 // Config configures an Inbox. Consumer, Transactor and Store are required.
@@ -73,18 +74,20 @@ type Config struct {
 	// Cache is asked before the table. Default: none.
 	Cache Cache
 
-	// Retention is how long processed events are remembered. 0: forever. It must be longer than
-	// BrokerRetention and ReplayWindow: a message that is delivered after its id was deleted is
-	// processed again.
+	// Retention is how long processed events are remembered. It must be longer than BrokerRetention
+	// and ReplayWindow: a message that is delivered after its id was deleted is processed again.
+	// Default: 30 days, or twice as long as BrokerRetention and ReplayWindow if that is more.
+	// Negative: for ever. Events that failed or are dead are remembered until they are processed or
+	// discarded.
 	Retention time.Duration
 	// BrokerRetention is how long the broker, its dead-letter and poison queues included, can
-	// deliver a message. Required with Retention.
+	// deliver a message. Required with a Retention of your own.
 	BrokerRetention time.Duration
 	// ReplayWindow is how far back a person can replay events, from the outbox or by resetting a
 	// consumer group. Default: BrokerRetention.
 	ReplayWindow time.Duration
-	// CleanupInterval is how often Run deletes rows that are older than Retention. Default: 10
-	// minutes.
+	// CleanupInterval is how often rows that are older than Retention are deleted, by Run, and
+	// without Run beside the messages that are processed. Default: 10 minutes.
 	CleanupInterval time.Duration
 	// Archive gets processed and discarded events before Cleanup deletes them, at most
 	// ArchiveEvents at once. If it returns an error or panics, they stay, Cleanup returns the
@@ -134,7 +137,6 @@ func (c Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"Retention", c.Retention},
 		{"BrokerRetention", c.BrokerRetention},
 		{"ReplayWindow", c.ReplayWindow},
 		{"CleanupInterval", c.CleanupInterval},
@@ -183,6 +185,9 @@ func (c Config) withDefaults() Config {
 	c.RetryPause = cmp.Or(c.RetryPause, min(DefaultRetryPause, c.MaxRetryPause))
 	if c.RetryPause < 0 {
 		c.RetryPause, c.MaxRetryPause = 0, 0
+	}
+	if c.Retention == 0 {
+		c.Retention = max(DefaultRetention, 2*max(c.BrokerRetention, c.ReplayWindow))
 	}
 	c.CleanupInterval = cmp.Or(c.CleanupInterval, DefaultCleanupInterval)
 	if c.EventID == nil {

@@ -13,7 +13,8 @@ var (
 	// written. A further delivery has the same result: send the message to a dead-letter queue.
 	ErrInvalidMessage = errors.New("inbox: invalid message")
 
-	// ErrDead: the event was given up, because its handler failed too often or with core.Permanent.
+	// ErrDead: the event was given up, because its handler failed too often or with core.Permanent,
+	// or because of ErrAcknowledged.
 	// The event is not processed until Redrive, and never after Discard. If the handler has just
 	// failed, the error also wraps the handler's error.
 	ErrDead = errors.New("inbox: event is dead")
@@ -28,6 +29,13 @@ var (
 	// error also wraps that of the handler. Leave the end of the transaction to the inbox.
 	ErrTransactionEnded = errors.New("inbox: the handler ended the transaction of the inbox itself, and its event " +
 		"counts as processed: leave COMMIT, and statements that imply it, out of handlers")
+
+	// ErrAcknowledged: the message was acknowledged before its work was committed, by the handler
+	// or by middleware such as Watermill's InstantAck. The broker does not deliver it again, so the
+	// event is dead at once: Result.Action is Dead, and a dead-letter queue keeps the message.
+	// Everything was rolled back. Leave the acknowledgement to the caller of the inbox.
+	ErrAcknowledged = core.Permanent(errors.New("inbox: the message was acknowledged before its work was committed, " +
+		"so it does not come again: leave Ack to the Router, and InstantAck out"))
 
 	// ErrInvalidRequest: a request of a person lacks something (keys, actor, reason), or names the
 	// key of another consumer. Nothing was changed.

@@ -73,9 +73,14 @@ func classify(err error) core.Class {
 // fail records that the handler failed. The event is dead only if the table says so: neither if
 // the handler was cut short, nor if the failure could not be recorded.
 func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) Result {
-	// The event may be processed, or the handler was cut short: neither counts as a failure.
-	if errors.Is(err, core.ErrCommitUnknown) || errors.Is(ctx.Err(), context.Canceled) {
+	early := d.refused()
+	// The event may be processed, or the handler was cut short: neither counts as a failure. An
+	// acknowledgement ends the context too.
+	if errors.Is(err, core.ErrCommitUnknown) || early == nil && errors.Is(ctx.Err(), context.Canceled) {
 		return retry(in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err)))
+	}
+	if early != nil && !errors.Is(err, early) {
+		err = errtext.Errorf("%w: %w", early, err)
 	}
 	class := in.judge(err)
 	f := Failure{

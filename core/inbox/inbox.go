@@ -22,6 +22,9 @@ type Inbox struct {
 	obs    Observer
 	pauses pauses
 	copies copies
+	names  names
+
+	cleaned atomic.Int64 // when a cleanup last began, in Unix nanoseconds
 
 	archive archive.Caller[ArchivedEvent]
 }
@@ -37,7 +40,7 @@ func New(cfg Config) (*Inbox, error) {
 
 // newInbox takes a Config that is complete.
 func newInbox(cfg Config) *Inbox {
-	return &Inbox{
+	in := &Inbox{
 		cfg: cfg, obs: cfg.Observer.withDefaults(),
 		pauses: pauses{first: cfg.RetryPause, max: cfg.MaxRetryPause},
 		archive: archive.Caller[ArchivedEvent]{
@@ -45,6 +48,8 @@ func newInbox(cfg Config) *Inbox {
 			Panicked: func(value any) error { return core.NewPanicError(value) },
 		},
 	}
+	in.cleaned.Store(time.Now().UnixNano())
+	return in
 }
 
 // Handler processes a message in tx, the transaction in which the inbox writes too. ctx carries tx
@@ -80,8 +85,19 @@ func (in *Inbox) process(ctx context.Context, msg Message, h Handler) Result {
 
 // delivery is one message on its way through the inbox.
 type delivery struct {
-	info Info
-	came time.Time
+	info  Info
+	came  time.Time
+	acked <-chan struct{}
+}
+
+// refused is ErrAcknowledged if the message does not come again, whatever becomes of it.
+func (d delivery) refused() error {
+	select {
+	case <-d.acked:
+		return ErrAcknowledged
+	default:
+		return nil
+	}
 }
 
 // told returns the Info that observers get.
@@ -133,6 +149,16 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 		in.obs.Duplicate(d.told(0, nil))
 		return ack(Duplicate)
 	}
+	early := d.refused()
+	if early != nil { // which has ended ctx, perhaps
+		ctx = context.WithoutCancel(ctx)
+	}
+	if err := in.register(ctx, d.info.Event); err != nil {
+		return retry(in.pauses.outage(ctx), in.failed(ctx, d.told(0, err)))
+	}
+	if early != nil {
+		return in.fail(ctx, d, outcome{}, early)
+	}
 	leave, processed, err := in.copies.enter(ctx, d.info.Event.Key)
 	switch {
 	case err != nil:
@@ -161,7 +187,10 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 	}()
 	err = once.RetryTx(ctx, in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
 		o = outcome{end: endOf(tx), kept: o.maybeKept()}
-		return in.inTx(ctx, tx, d.info.Event, &o, fn)
+		if err := in.inTx(ctx, tx, d.info.Event, &o, fn); err != nil {
+			return err
+		}
+		return d.refused()
 	})
 	returned = true
 	res = in.conclude(ctx, d, o, err)
@@ -209,6 +238,7 @@ func (in *Inbox) conclude(ctx context.Context, d delivery, o outcome, err error)
 	case err == nil:
 		in.remember(ctx, d)
 		in.pauses.reset()
+		in.cleanBeside()
 		in.obs.Processed(d.told(o.attempt, nil))
 		return ack(Processed)
 	case !o.ran: // for example, the database could not be reached
@@ -267,8 +297,11 @@ func (in *Inbox) why(ctx context.Context, k Key) error {
 // no attention.
 func (in *Inbox) failed(ctx context.Context, i Info) error {
 	level := slog.LevelWarn
+	if errors.Is(ctx.Err(), context.Canceled) {
+		i.Attempt = 0 // it spent none, even if the handler panicked
+	}
 	if cutShort(ctx, i.Err) {
-		level, i.Attempt = slog.LevelDebug, 0
+		level = slog.LevelDebug
 		if cause := context.Cause(ctx); !errors.Is(i.Err, cause) {
 			i.Err = errtext.Errorf("inbox: cut short: %w: %w", cause, i.Err)
 		}
@@ -321,5 +354,5 @@ func cacheKey(k Key) string {
 }
 
 func newDelivery(e Event, msg Message) delivery {
-	return delivery{info: Info{Event: e, OccurredAt: OccurredAt(msg)}, came: time.Now()}
+	return delivery{info: Info{Event: e, OccurredAt: OccurredAt(msg)}, came: time.Now(), acked: msg.Acked}
 }

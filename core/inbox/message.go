@@ -37,6 +37,11 @@ type Message struct {
 	PartitionKey string
 	KeySeq       int64
 
+	// Acked is closed when the message has been acknowledged. A message that is acknowledged before
+	// its work is committed would be lost: see ErrAcknowledged. Nil: nobody acknowledges a message
+	// before its Result.
+	Acked <-chan struct{}
+
 	Headers map[string]string
 	Payload []byte
 	// Raw is for the Handler: the message of the client library, for example. The inbox does not

@@ -71,6 +71,9 @@ type coder interface {
 
 // code is a short name of the kind of error that err is, for the table.
 func code(err error, class core.Class) string {
+	if errors.Is(err, ErrAcknowledged) {
+		return "acknowledged"
+	}
 	if p, ok := errors.AsType[*core.PanicError](err); ok {
 		if p.Value == nil {
 			return "goexit"

@@ -16,6 +16,10 @@ import (
 // begins with them and commits with the effects. If one of them fails, the transaction is rolled
 // back. The other methods run short transactions of their own.
 type Store interface {
+	// Register lists the handler of a consumer, in a transaction of its own, before the first event
+	// of the handler begins in a process. It remembers for a week that r.Program serves the handler
+	// (an empty Program is not remembered), and returns the other programs that do.
+	Register(ctx context.Context, r Registration) (others []Registration, err error)
 	// Begin writes the event as processed in tx, and returns StateFresh and the number of the
 	// attempt. If there was a row already, it returns the state of the row. While another
 	// transaction works on the same event, Begin waits until that transaction has ended.
@@ -51,6 +55,13 @@ type Store interface {
 	// CleanupKeys deletes at most limit keys whose newest event the consumer processed longer than
 	// keep ago. It returns how many it deleted.
 	CleanupKeys(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error)
+}
+
+// Registration says which program serves a handler.
+type Registration struct {
+	Consumer, Handler string
+	Program           string // the path of its main package
+	Topic             string // what it reads
 }
 
 // State is the state of an event in a Store.

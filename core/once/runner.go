@@ -141,11 +141,41 @@ func ended(ctx context.Context, key Key) error {
 
 // ask bounds one request to the store, because a store that hangs gives no answer. The end of ctx
 // does not end the request: the store may have given the key to this process already, and without
-// the answer the process could not give it back.
+// the answer the process could not give it back. The caller does not wait for that: a key that is
+// granted after it has left is given back.
 func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StoreTimeout)
-	defer cancel()
-	return r.cfg.Store.Acquire(ctx, req)
+	acquire := func() (Acquired, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StoreTimeout)
+		defer cancel()
+		return r.cfg.Store.Acquire(ctx, req)
+	}
+	if _, ok := ctx.Deadline(); !ok { // a caller that is canceled is told of the key that it gives back
+		return acquire()
+	}
+	type answer struct {
+		got Acquired
+		err error
+	}
+	answered, left := make(chan answer), make(chan struct{})
+	go func() {
+		got, err := acquire()
+		select {
+		case answered <- answer{got, err}:
+		case <-left:
+			if err == nil && got.State == Fresh {
+				attempt := &Attempt{Number: got.Attempt, left: got.Attempt}
+				attempt.Refund()
+				_ = r.release(ctx, Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, attempt)
+			}
+		}
+	}()
+	select {
+	case a := <-answered:
+		return a.got, a.err
+	case <-ctx.Done():
+		close(left)
+		return Acquired{}, context.Cause(ctx)
+	}
 }
 
 const (

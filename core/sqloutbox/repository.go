@@ -98,3 +98,6 @@ func newRepository(r runner, cfg Config) (*Repository, error) {
 
 // Dialect returns the SQL dialect of the Repository.
 func (r *Repository) Dialect() core.Dialect { return r.dialect }
+
+// Prefix returns the prefix of the names of the tables.
+func (r *Repository) Prefix() string { return r.names.prefix }

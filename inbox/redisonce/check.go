@@ -27,7 +27,7 @@ var ErrEviction = errors.New("redisonce: the server evicts keys")
 //   - a replica instead of a primary;
 //   - scripts that may not run.
 //
-// Call it at start. It does not check persistence: without it a restart forgets every key.
+// Call it at start. It does not check persistence, of which New warns.
 func (s *Store) Check(ctx context.Context) error {
 	var mu sync.Mutex
 	var problems []error
@@ -67,12 +67,21 @@ func (s *Store) Check(ctx context.Context) error {
 
 const warnTimeout = 2 * time.Second
 
-// warnOfEviction asks one server for its eviction policy. INFO is allowed where CONFIG GET is not.
-func (s *Store) warnOfEviction() {
+// warnOfLoss asks one server whether it evicts keys and whether it keeps them on disk. INFO is
+// allowed where CONFIG GET is not.
+func (s *Store) warnOfLoss() {
 	ctx, cancel := context.WithTimeout(context.Background(), warnTimeout)
 	defer cancel()
-	info, err := await(ctx, func() (string, error) { return s.client.Info(ctx, "memory").Result() }, nil)
-	switch policy := infoFields(info)["maxmemory_policy"]; {
+	ask := func(section string) (map[string]string, error) {
+		info, err := await(ctx, func() (string, error) { return s.client.Info(ctx, section).Result() }, nil)
+		return infoFields(info), err
+	}
+	fields, err := ask("memory")
+	if disk, _ := ask("persistence"); disk["aof_enabled"] == "0" {
+		s.cfg.Logger.Warn("redisonce: the server writes no append-only file: after a restart it has forgotten the " +
+			"keys since its last snapshot, and their work is done again: set appendonly to yes")
+	}
+	switch policy := fields["maxmemory_policy"]; {
 	case err != nil:
 		s.cfg.Logger.Warn("redisonce: the server did not say whether it evicts keys: its maxmemory-policy must be "+
 			"noeviction", "error", err)

@@ -16,9 +16,9 @@ type fake func(ctx context.Context, cmd redis.Cmder) error
 func (f fake) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (f fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		// New sends this command for its warning.
-		if info, ok := cmd.(*redis.StringCmd); ok && fmt.Sprint(cmd.Args()) == "[info memory]" {
-			info.SetVal("maxmemory_policy:noeviction\r\n")
+		// New sends these commands for its warnings.
+		if info, ok := cmd.(*redis.StringCmd); ok && len(cmd.Args()) == 2 && fmt.Sprint(cmd.Args()[0]) == "info" {
+			info.SetVal("maxmemory_policy:noeviction\r\naof_enabled:1\r\n")
 			return nil
 		}
 		return f(ctx, cmd)

@@ -3,6 +3,7 @@ package redisonce
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -13,7 +14,28 @@ import (
 // WAIT counts only the writes of its own connection. So it is sent together with the script, also
 // when the client repeats both on another connection. In a cluster it must go to the node of the
 // key; sent by itself, it could go to any node.
+//
+// A client of a cluster follows a slot that has moved by itself, but not in a pipeline of one node.
+// So askReplicas does: such an answer has run nothing.
 func (s *Store) askReplicas(ctx context.Context, script *redis.Script, name string, args []any) (reply, error) {
+	const moves = 5
+	for n, pause := 1, 50*time.Millisecond; ; n, pause = n+1, 2*pause {
+		r, err := s.askNode(ctx, script, name, args)
+		if n == moves || !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK") {
+			return r, err
+		}
+		if c, ok := s.client.(*redis.ClusterClient); ok {
+			c.ReloadState(ctx) // in the background
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (s *Store) askNode(ctx context.Context, script *redis.Script, name string, args []any) (reply, error) {
 	node, err := s.primary(ctx, name)
 	if err != nil {
 		return nil, err
@@ -23,11 +45,6 @@ func (s *Store) askReplicas(ctx context.Context, script *redis.Script, name stri
 		r, replicas, err = s.askAndWait(ctx, node, script.Eval, name, args)
 	}
 	switch {
-	case redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"):
-		if c, ok := s.client.(*redis.ClusterClient); ok {
-			c.ReloadState(ctx) // so that the next call finds the node
-		}
-		return nil, err
 	case err != nil:
 		return nil, err
 	case wrote(r) && replicas < int64(s.cfg.WaitReplicas):

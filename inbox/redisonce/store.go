@@ -29,16 +29,17 @@ type Store struct {
 
 var _ once.AttemptStore = (*Store)(nil)
 
-// New returns a Store, or every problem of cfg at once. It asks the server for its eviction policy,
-// for at most two seconds. If the server may evict keys, or does not say, New logs a warning. It
-// does not fail because of the server: call Check for that.
+// New returns a Store, or every problem of cfg at once. It asks the server for its eviction policy
+// and its persistence, for at most two seconds. If the server may evict keys, or does not say, or
+// writes no append-only file, New logs a warning. It does not fail because of the server: call
+// Check for that.
 func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(cfg.Validate(), cfg.checkClient(client)); err != nil {
 		return nil, err
 	}
 	s := &Store{client: client, cfg: cfg}
-	s.warnOfEviction()
+	s.warnOfLoss()
 	return s, nil
 }
 

@@ -1,9 +1,11 @@
 package redisonce_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -386,5 +388,80 @@ func TestCacheKeepsKeysApart(t *testing.T) {
 			t.Errorf("%q and %q are both %s", before, key, name)
 		}
 		seen[name] = key
+	}
+}
+
+// A slot that moves to another node of a cluster meanwhile is not the caller's concern.
+func TestAMovedKeyIsFollowed(t *testing.T) {
+	held := once.Claim{Key: someKey, Owner: "o", Fence: 1}
+	for _, word := range []string{"MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381"} {
+		synctest.Test(t, func(t *testing.T) {
+			var calls atomic.Int64
+			s := fake(func(_ context.Context, cmd redis.Cmder) error {
+				if calls.Add(1) <= 4 { // a script and a WAIT, twice
+					return moved(word)
+				}
+				switch cmd := cmd.(type) {
+				case *redis.Cmd:
+					if strings.EqualFold(fmt.Sprint(cmd.Args()[0]), "wait") {
+						cmd.SetVal(int64(1))
+						return nil
+					}
+					cmd.SetVal([]any{"ok"})
+				}
+				return nil
+			}).store(t, redisonce.Config{WaitReplicas: 1})
+			err := s.Complete(t.Context(), held, once.Result{}, time.Hour)
+			if err != nil || calls.Load() != 6 {
+				t.Errorf("%s: %v after %d calls", word, err, calls.Load())
+			}
+		})
+	}
+	ever := fails(moved("MOVED 3999 127.0.0.1:6381")).store(t, redisonce.Config{WaitReplicas: 1})
+	err := ever.Complete(t.Context(), held, once.Result{}, time.Hour)
+	if err == nil || !strings.Contains(err.Error(), "MOVED") {
+		t.Errorf("a key that always moves: %v", err)
+	}
+}
+
+// moved is a reply of a server.
+type moved string
+
+func (m moved) Error() string { return string(m) }
+func (moved) RedisError()     {}
+
+// A server that keeps nothing on disk forgets all keys with a restart. New says so.
+func TestNewWarnsOfWhatTheServerForgets(t *testing.T) {
+	for info, want := range map[string]string{
+		"maxmemory_policy:allkeys-lru\r\naof_enabled:1\r\n": "noeviction",
+		"maxmemory_policy:noeviction\r\naof_enabled:0\r\n":  "appendonly",
+		"maxmemory_policy:noeviction\r\naof_enabled:1\r\n":  "",
+		"maxmemory_policy:noeviction\r\n":                   "",
+	} {
+		var log bytes.Buffer
+		c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		c.AddHook(answers(info))
+		_, err := redisonce.New(c, redisonce.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := log.String(); want == "" && text != "" || !strings.Contains(text, want) {
+			t.Errorf("%q: logged %q, want %q", info, text, want)
+		}
+		_ = c.Close()
+	}
+}
+
+// answers is a server with this INFO.
+type answers string
+
+func (answers) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (a answers) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		cmd.(*redis.StringCmd).SetVal(string(a))
+		return nil
 	}
 }

@@ -248,24 +248,6 @@ func TestBunLaterHookPanics(t *testing.T) {
 	})
 }
 
-// A hook that was added later takes the statement past the outbox. That is found after it.
-func TestBunLaterHookSetsTheConnection(t *testing.T) {
-	t.Parallel()
-	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
-		mapBun(b)
-		var conn bun.IConn
-		db := b.WithQueryHook(hooks{before: func(event *bun.QueryEvent) { event.IQuery.(*bun.InsertQuery).Conn(conn) }})
-		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-			conn = tx.Tx
-			_, err := tx.NewInsert().Model(&bProduct{Name: "x"}).Exec(ctx)
-			return err
-		})
-		fixture.WantError(t, err, core.ErrNotInstalled)
-		b.WantCount(t, "b_products", 0)
-		b.wantRows(t)
-	})
-}
-
 // Two outboxes on one *bun.DB get the same rows. Recorded events go to the one that was added last.
 func TestBunTwoOutboxes(t *testing.T) {
 	t.Parallel()

@@ -312,12 +312,39 @@ func TestBunOnAll(t *testing.T) {
 			{"an update without a key", b.NewUpdate().Model(&bLog{}).Set("text = 'y'").Where("text = 'x'"), update},
 		})
 		b.WantCount(t, "b_logs WHERE text = 'y'", 1)
-		bunoutbox.On(b.ob, func(core.Op, *bLog) []core.Event { return nil })
-		_, err := b.NewUpdate().Model((*bLog)(nil)).Set("text = 'z'").Where("text = 'y'").Exec(t.Context())
-		if b.db.Dialect == core.MySQL {
-			fixture.WantError(t, err, core.ErrNoAggregateID) // On asks for this type
-		} else {
-			fixture.NoError(t, err)
-		}
+	})
+}
+
+type bOutboxEvent struct {
+	bun.BaseModel `bun:"table:outbox_event"`
+	ID            []byte `bun:",pk"`
+	EventType     string
+}
+
+type bInboxSeen struct {
+	bun.BaseModel `bun:"table:shop_inbox_seen"`
+	ID            int64 `bun:",pk"`
+	N             int
+}
+
+// OnAll does not see the tables of the outbox and of the inbox. On does.
+func TestBunOnAllAndItsOwnTables(t *testing.T) {
+	t.Parallel()
+	eachBunEnv(t, withConnector, func(t *testing.T, b *bunEnv) {
+		b.create(t, (*bInboxSeen)(nil))
+		bunoutbox.OnAll(b.ob, func(_ context.Context, op core.Op, model any) ([]core.Event, error) {
+			return []core.Event{{Type: fmt.Sprintf("%s %T", op, model)}}, nil
+		})
+		b.exec(t, t.Context(), b.NewInsert().Model(&bInboxSeen{ID: 1}))
+		b.exec(t, t.Context(), b.NewUpdate().Model((*bInboxSeen)(nil)).Set("n = 1").Where("n = 0"))
+		b.wantRows(t)
+		b.inTx(t, func(ctx context.Context, tx bun.Tx) { fixture.NoError(t, b.publish(ctx, tx, "kept")) })
+		b.exec(t, t.Context(), b.NewDelete().Model((*bOutboxEvent)(nil)).Where("event_type = 'kept'"))
+		b.wantRows(t)
+		bunoutbox.On(b.ob, func(op core.Op, _ *bInboxSeen) []core.Event {
+			return []core.Event{{Type: "seen." + op.String()}}
+		})
+		b.exec(t, t.Context(), b.NewDelete().Model(&bInboxSeen{ID: 1}).WherePK())
+		b.wantRows(t, "seen.delete 1")
 	})
 }

@@ -32,6 +32,7 @@ var packages = func() map[string]string {
 		"nats":        "github.com/nats-io/nats.go",
 		"wmsql":       "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql",
 		"redisstream": "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream",
+		"echo":        "github.com/labstack/echo/v4",
 		"ent":         "github.com/ormoutbox/ormoutbox/integration/internal/entclient",
 	}
 	for _, path := range []string{
@@ -44,7 +45,7 @@ var packages = func() map[string]string {
 		"github.com/prometheus/client_golang/prometheus/promhttp", "go.opentelemetry.io/otel",
 		"go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/trace",
 		"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill/message",
-		"github.com/ThreeDotsLabs/watermill/components/cqrs",
+		"github.com/ThreeDotsLabs/watermill/components/cqrs", "github.com/gin-gonic/gin",
 		"github.com/ThreeDotsLabs/watermill/message/router/middleware",
 		"github.com/ThreeDotsLabs/watermill/pubsub/gochannel",
 	} {

@@ -30,7 +30,7 @@ func TestEntCaptureUpsert(t *testing.T) {
 		fixture.NoError(t, err)
 		defer tx.Rollback()
 		fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
-		id, err := tx.Order.Create().SetName("a").SetCents(5).OnConflict(
+		id, err := tx.Order.Create().SetName("a").SetQty(5).OnConflict(
 			entsql.ConflictColumns(order.FieldName),
 		).UpdateNewValues().ID(t.Context())
 		fixture.NoError(t, err)
@@ -100,7 +100,7 @@ func TestEntCaptureDoNothing(t *testing.T) {
 		got := e.types(t)
 		fixture.Must(t, len(got) == 3 && got[0] == "Order.create 1" && got[1] == "Document.create new" ||
 			len(got) == 3 && got[1] == "Order.create 1" && got[0] == "Document.create new", "the events are %q", got)
-		e.WantCount(t, "e_orders", 2)
+		e.WantCount(t, "parents", 2)
 	})
 }
 
@@ -177,26 +177,27 @@ func TestEntCaptureUpsertWithSeveralUniqueKeys(t *testing.T) {
 	t.Parallel()
 	eachEnt(t, func(t *testing.T, e *entEnv) {
 		e.Use(e.ob.Hook(onOrders()))
-		_, err := e.Plain.ExecContext(t.Context(), "CREATE UNIQUE INDEX again ON e_orders (status, name)")
+		_, err := e.Plain.ExecContext(t.Context(), "CREATE UNIQUE INDEX again ON parents (tenant, name)")
 		fixture.NoError(t, err)
 		e.plainOrder(t, "b")
 		names := []string{"a", "b", "c"}
 		orders, err := e.Order.MapCreateBulk(names,
-			func(c *entclient.OrderCreate, i int) { c.SetName(names[i]).SetCents(i) }).Save(t.Context())
+			func(c *entclient.OrderCreate, i int) { c.SetName(names[i]).SetQty(int64(i)) }).Save(t.Context())
 		fixture.Check(t, entclient.IsConstraintError(err) && orders == nil, "%v", err)
-		err = e.Order.MapCreateBulk(names, func(c *entclient.OrderCreate, i int) { c.SetName(names[i]).SetCents(i) }).
+		err = e.Order.MapCreateBulk(names,
+			func(c *entclient.OrderCreate, i int) { c.SetName(names[i]).SetQty(int64(i)) }).
 			OnConflict(entsql.ConflictColumns(order.FieldName)).UpdateNewValues().Exec(t.Context())
 		if e.db.Name == "mysql" {
 			fixture.WantError(t, err, core.ErrNoAggregateID)
 			e.wantRows(t)
-			e.WantCount(t, "e_orders", 1)
+			e.WantCount(t, "parents", 1)
 			return
 		}
 		fixture.NoError(t, err)
-		got := e.cents(t)
+		got := e.qty(t)
 		fixture.Check(t, len(got) == 3 && got["upsert.a"] == 0 && got["upsert.b"] == 1 && got["upsert.c"] == 2,
 			"the events are %v", got)
-		e.WantCount(t, "e_orders", 3)
+		e.WantCount(t, "parents", 3)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
+	entmigrate "entgo.io/ent/dialect/sql/schema"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
@@ -120,7 +121,7 @@ func Example_entHook() {
 		if err != nil {
 			return err
 		}
-		return order.Update().SetStatus("paid").Exec(ctx)
+		return order.Update().SetQty(2).Exec(ctx)
 	}))
 	must(ob.Drain(ctx))
 	// Unordered output:
@@ -216,17 +217,19 @@ func Example_entTransactor() {
 	// 1
 }
 
-// Ent's migration creates the tables that the schema folder declares with the mixins of entschema.
-// The folder of this client has two of the seven.
+// Ent's migration creates the tables that the schema folder declares with the mixins of entschema:
+// client.Schema.Create(ctx, entschema.MigrateOptions("")...) does these steps.
 func Example_entMigrateOptions() {
 	ctx := context.Background()
 	drv, closeDriver := exampleDriver()
 	defer closeDriver()
 	ob, err := entoutbox.New(drv, entoutbox.Config{})
 	must(err)
-	client := entplain.NewClient(entplain.Driver(ob.Driver()))
-	must(client.Schema.Create(ctx, entschema.MigrateOptions("")...))
+	m, err := entmigrate.NewMigrate(ob.Driver(), entschema.MigrateOptions("")...)
+	must(err)
+	must(m.Create(ctx, outboxTables()...))
 
+	client := entplain.NewClient(entplain.Driver(ob.Driver()))
 	must(entoutbox.WithTx(ctx, client.Tx, func(ctx context.Context, _ *entplain.Tx) error {
 		return ob.Publish(ctx, nil, core.Event{Type: "order.placed", AggregateID: "7"})
 	}))

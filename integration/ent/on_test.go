@@ -24,7 +24,7 @@ func TestEntOn(t *testing.T) {
 			return []core.Event{{Type: fmt.Sprintf("%s %q", op, o.Name), AggregateType: "order"}}
 		})
 		e.Use(e.ob.Hook(), e.ob.Hook(onAny(nil)))
-		var id int
+		var id int64
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			o, err := tx.Order.Create().SetName("a").Save(t.Context())
 			fixture.NoError(t, err)
@@ -47,18 +47,18 @@ func TestEntOnOfMany(t *testing.T) {
 			if _, ok := core.TxFromContext(ctx); !ok {
 				return nil, errors.New("no transaction in the context")
 			}
-			return []core.Event{{Type: fmt.Sprintf("%s %s %s", op, o.Name, o.Status)}}, nil
+			return []core.Event{{Type: fmt.Sprintf("%s %s %d", op, o.Name, o.Tenant)}}, nil
 		})
 		e.Use(e.ob.Hook())
 		fixture.NoError(t, e.inTx(t, func(tx *entclient.Tx) error {
 			fixture.NoError(t, tx.Order.Create().SetName("a").Exec(t.Context()))
 			fixture.NoError(t, tx.Order.Create().SetName("b").Exec(t.Context()))
-			fixture.NoError(t, tx.Order.Update().SetStatus("paid").Where(order.Name("b")).Exec(t.Context()))
+			fixture.NoError(t, tx.Order.Update().SetTenant(2).Where(order.Name("b")).Exec(t.Context()))
 			_, err := tx.Order.Delete().Exec(t.Context())
 			return err
 		}))
-		e.wantRowsInAnyOrder(t, "create a placed 1", "create b placed 2", "update b paid 2", "delete a placed 1",
-			"delete b paid 2")
+		e.wantRowsInAnyOrder(t, "create a 1 1", "create b 1 2", "update b 2 2", "delete a 1 1",
+			"delete b 2 2")
 	})
 }
 

@@ -57,11 +57,11 @@ func TestEntWithTx(t *testing.T) {
 		if e.db.Dialect == core.SQLite {
 			e.wantRows(t, "Order.create 1", "said")
 			e.WantHot(t, "Order.create", "said")
-			e.WantCount(t, "e_orders", 1)
+			e.WantCount(t, "parents", 1)
 		} else {
 			e.wantRowsInAnyOrder(t, "Order.create 1", "Order.create 2", "said -")
 			e.WantHot(t, "Order.create", "Order.create", "said")
-			e.WantCount(t, "e_orders", 2)
+			e.WantCount(t, "parents", 2)
 		}
 		e.WantCount(t, "capture_items", 0)
 	})

@@ -2,9 +2,7 @@ package gorm_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"gorm.io/gorm"
@@ -13,7 +11,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
-	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -147,28 +144,38 @@ func TestGORMOnAllAndTablesWithoutAKey(t *testing.T) {
 	})
 }
 
-// An update or delete of very many rows is refused, because all of them would be in memory.
-func TestGORMTooManyRows(t *testing.T) {
-	longtest.Mark(t)
+type gOutboxEvent struct {
+	ID        []byte `gorm:"primaryKey"`
+	EventType string
+}
+
+func (gOutboxEvent) TableName() string { return "outbox_event" }
+
+type gInboxSeen struct {
+	ID int64
+	N  int
+}
+
+func (gInboxSeen) TableName() string { return "shop_inbox_seen" }
+
+// OnAll does not see the tables of the outbox and of the inbox. On does.
+func TestGORMOnAllAndItsOwnTables(t *testing.T) {
 	t.Parallel()
 	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		const many = 100_001
-		values := strings.TrimSuffix(strings.Repeat("('p', 1),", many), ",")
-		_, err := g.Plain.ExecContext(t.Context(), "INSERT INTO g_products (name, stock) VALUES "+values)
-		fixture.NoError(t, err)
-		gormoutbox.On(g.ob, func(core.Op, *gProduct) []core.Event { return nil })
-		for name, run := range map[string]func(tx *gorm.DB) error{
-			"update": func(tx *gorm.DB) error {
-				return tx.Model(&gProduct{}).Where("stock = 1").Update("stock", 9).Error
-			},
-			"delete": func(tx *gorm.DB) error { return tx.Unscoped().Where("stock = 1").Delete(&gProduct{}).Error },
-		} {
-			err := run(g.Session(&gorm.Session{}))
-			fixture.Check(t, errors.Is(err, core.ErrTooManyRows), "%s: %v, want ErrTooManyRows", name, err)
-			g.WantCount(t, "g_products WHERE stock = 1", many)
-		}
-		fixture.NoError(t, g.Model(&gProduct{}).Where("id > 1").Update("stock", 9).Error)
-		g.WantCount(t, "g_products WHERE stock = 9", many-1)
+		fixture.NoError(t, g.AutoMigrate(&gInboxSeen{}))
+		gormoutbox.OnAll(g.ob, func(_ context.Context, op core.Op, model any) ([]core.Event, error) {
+			return []core.Event{{Type: fmt.Sprintf("%s %T", op, model)}}, nil
+		})
+		fixture.NoError(t, g.Create(&gInboxSeen{}).Error)
+		fixture.NoError(t, g.Model(&gInboxSeen{}).Where("id = 1").Update("n", 1).Error)
+		g.wantRows(t)
+		fixture.NoError(t, g.Transaction(func(tx *gorm.DB) error { return publishAll(tx, "kept") }))
+		tx := g.Where("event_type = 'kept'").Delete(&gOutboxEvent{})
+		fixture.Check(t, tx.Error == nil && tx.RowsAffected == 1, "%d rows, %v", tx.RowsAffected, tx.Error)
+		g.wantRows(t)
+		tell(g, func(s *gInboxSeen) string { return "seen" })
+		fixture.NoError(t, g.Delete(&gInboxSeen{ID: 1}).Error)
+		g.wantRows(t, "seen.delete")
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"testing"
 
+	"gorm.io/gorm"
+
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -65,4 +67,67 @@ func TestGORMPanicRollsBackTheTransactionOfItsStatement(t *testing.T) {
 		do = func() {}
 		fixture.NoError(t, g.Create(&gProduct{Name: "after"}).Error)
 	})
+}
+
+// gFragile panics in its hooks.
+type gFragile struct {
+	ID            int64
+	Name          string `gorm:"size:16"`
+	core.Recorder `gorm:"-" json:"-"`
+}
+
+func (gFragile) TableName() string { return "g_fragile" }
+
+func (f *gFragile) BeforeSave(*gorm.DB) error { return f.panics("before") }
+func (f *gFragile) AfterSave(*gorm.DB) error  { return f.panics("after") }
+
+func (f *gFragile) panics(where string) error {
+	if f.Name == where {
+		panic(where)
+	}
+	return nil
+}
+
+// A panic leaves no transaction open that nobody can end, whoever has begun it for the statement.
+func TestGORMPanicsLeaveNoConnection(t *testing.T) {
+	t.Parallel()
+	for name, skip := range map[string]bool{"GORM begins": false, "the plugin begins": true} {
+		t.Run(name, func(t *testing.T) {
+			eachGORM(t, func(t *testing.T, g *gormEnv) {
+				fixture.NoError(t, g.AutoMigrate(&gFragile{}))
+				gormoutbox.On(g.ob, func(core.Op, *gFragile) []core.Event { return nil })
+				gormoutbox.On(g.ob, func(_ core.Op, f *gFragile) []core.Event {
+					_ = f.panics("On")
+					return nil
+				})
+				pool, err := g.DB.DB()
+				fixture.NoError(t, err)
+				for _, where := range []string{"before", "On", "after"} {
+					batch := []*gFragile{{Name: "first"}, {Name: where}, {Name: "last"}}
+					batch[0].Record(fixture.Happened{Name: "recorded"})
+					for what, create := range map[string]func() error{
+						"alone": func() error { return g.Create(&batch).Error },
+						"in Transaction": func() error {
+							return g.Transaction(func(tx *gorm.DB) error { return tx.Create(&batch).Error })
+						},
+					} {
+						func() {
+							defer func() { fixture.Check(t, recover() == where, "%s, %s: no panic", where, what) }()
+							_ = create()
+						}()
+						fixture.Check(t, pool.Stats().InUse == 0, "%s, %s: a connection is in use", where, what)
+						fixture.Check(t, len(batch[0].Recorded()) == 1, "%s, %s: the event is gone", where, what)
+						g.WantCount(t, "g_fragile", 0)
+						for _, f := range batch {
+							f.ID = 0
+						}
+					}
+				}
+				g.wantRows(t)
+			}, func(o *gormOptions) {
+				o.gorm.SkipDefaultTransaction = skip
+				o.outbox.Wake.Disable = true // a wake-up has a connection of its own
+			})
+		})
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
 // products stores products with these names, without events, and returns them.
@@ -33,34 +34,6 @@ func (g *gormEnv) names(t *testing.T) (names []string) {
 	return names
 }
 
-// With DO NOTHING and generated keys it is not known which models of a batch were stored, unless all
-// of them were. If they have recorded events, the transaction does not commit, and the events stay
-// recorded.
-func TestGORMBatchDoNothingWithRecordedEvents(t *testing.T) {
-	t.Parallel()
-	eachGORM(t, func(t *testing.T, g *gormEnv) {
-		batch := []*gOrder{newOrder("a"), newOrder("b")}
-		batch[1].Version = 1
-		skip := clause.OnConflict{DoNothing: true}
-		fixture.NoError(t, g.Clauses(skip).Create(&batch).Error)
-		fixture.SameSet(t, "events", g.Events(t), []string{"a 1", "b 2"})
-		if g.db.Dialect == core.MySQL {
-			t.Log("MySQL numbers the rows that it inserts: tested by the capture suite")
-			return
-		}
-		fixture.NoError(t, g.Exec("CREATE UNIQUE INDEX g_orders_status ON g_orders (status, version)").Error)
-		batch = []*gOrder{newOrder("c"), newOrder("d")}
-		batch[0].Version = 7
-		fixture.WantError(t, g.Transaction(func(tx *gorm.DB) error {
-			fixture.WantError(t, tx.Clauses(skip).Create(&batch).Error, core.ErrNoAggregateID)
-			return nil
-		}), core.ErrNoAggregateID)
-		g.WantCount(t, "g_orders", 2)
-		fixture.Must(t, len(batch[0].Recorded()) == 1, "the event is gone")
-		g.wantRows(t, "a", "b")
-	})
-}
-
 // With OR, the key no longer limits the rows. What GORM changes then is told.
 func TestGORMOrAmongConditions(t *testing.T) {
 	t.Parallel()
@@ -76,12 +49,6 @@ func TestGORMOrAmongConditions(t *testing.T) {
 		fixture.Check(t, tx.RowsAffected == 1, "%d rows affected, want 1", tx.RowsAffected)
 		fixture.SameSet(t, "events", g.Events(t), []string{"other 2"})
 
-		o.Record(fixture.Happened{Name: "of.another.row"})
-		fixture.WantError(t, g.Transaction(func(tx *gorm.DB) error {
-			fixture.WantError(t, update(tx, o).Error, core.ErrNoAggregateID)
-			return nil
-		}), core.ErrNoAggregateID)
-		fixture.Must(t, len(o.Recorded()) == 1, "the event is gone")
 		other.Record(fixture.Happened{Name: "of.its.row"})
 		fixture.NoError(t, update(g.DB, other).Error)
 		fixture.SameSet(t, "events", g.Events(t), []string{"other 2", "other 2", "of.its.row 2"})
@@ -216,5 +183,92 @@ func TestGORMUpdatesLeavesZerosOut(t *testing.T) {
 		})
 		fixture.NoError(t, g.Updates(&gProduct{ID: 1, Name: "b"}).Error)
 		fixture.Check(t, len(seen) == 1 && seen[0] == 1, "the function saw the stock %v, want 1", seen)
+	})
+}
+
+// A row that an upsert finds by another unique key than its own is told, or nothing is committed:
+// MariaDB and MySQL do not say which of several keys has found it.
+func TestGORMUpsertByOneOfSeveralKeys(t *testing.T) {
+	t.Parallel()
+	type doc struct {
+		ID string  `gorm:"primaryKey;size:64"`
+		A  *string `gorm:"size:64"`
+		B  string  `gorm:"size:64;not null"`
+		N  int
+	}
+	one, two, nine := "1", "2", "9"
+	number, key := map[string]any{"n": 5}, map[string]any{"a": "x"}
+	for name, tc := range map[string]struct {
+		indexes []string
+		row     doc
+		set     map[string]any
+		told    string
+	}{
+		"both find one row":              {[]string{"a", "b"}, doc{ID: "9", A: &one, B: "1"}, number, "1"},
+		"only one finds a row":           {[]string{"a", "b"}, doc{ID: "9", A: &nine, B: "1"}, number, "1"},
+		"NULL finds none":                {[]string{"a", "b"}, doc{ID: "9", B: "1"}, number, "1"},
+		"they find two rows":             {[]string{"a", "b"}, doc{ID: "9", A: &two, B: "1"}, number, ""},
+		"in the other order":             {[]string{"b", "a"}, doc{ID: "9", A: &two, B: "1"}, number, ""},
+		"the one that finds is set":      {[]string{"a", "b"}, doc{ID: "9", A: &two, B: "1"}, key, ""},
+		"the only one that finds is set": {[]string{"a"}, doc{ID: "9", A: &two, B: "1"}, key, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testdb.MariaDBAndMySQL(t, func(t *testing.T, db testdb.DB) {
+				g := openGORM(t, db, gormOptions{})
+				fixture.NoError(t, g.AutoMigrate(&doc{}))
+				for _, c := range tc.indexes {
+					fixture.MustExec(t, g.Plain, fmt.Sprintf("CREATE UNIQUE INDEX by_%s ON docs (%[1]s)", c))
+				}
+				fixture.NoError(t, g.Create(&[]doc{{ID: "1", A: &one, B: "1"}, {ID: "2", A: &two, B: "2"}}).Error)
+				tell(g, func(*doc) string { return "told" })
+				err := g.Clauses(clause.OnConflict{DoUpdates: clause.Assignments(tc.set)}).Create(&tc.row).Error
+				if tc.told == "" {
+					fixture.WantError(t, err, core.ErrNoAggregateID)
+					g.WantCount(t, "docs WHERE n = 5 OR a = 'x' OR id = '9'", 0)
+					return
+				}
+				fixture.NoError(t, err)
+				g.WantCount(t, "docs WHERE n = 5 AND id = '"+tc.told+"'", 1)
+				fixture.SameSet(t, "aggregate ids", g.Column(t, "aggregate_id"), []string{tc.told})
+			})
+		})
+	}
+}
+
+// Rows of a delete that go with others of them, or that IGNORE leaves, are told as they are.
+func TestGORMDeleteThatIsNotCounted(t *testing.T) {
+	t.Parallel()
+	type node struct {
+		ID     int64 `gorm:"autoIncrement:false"`
+		Parent *int64
+	}
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		if db.Dialect == core.SQLite {
+			db.DSN += "&_pragma=foreign_keys(1)"
+		}
+		g := openGORM(t, db, gormOptions{})
+		fixture.MustExec(t, g.Plain, "CREATE TABLE nodes (id BIGINT PRIMARY KEY, parent BIGINT, "+
+			"FOREIGN KEY (parent) REFERENCES nodes (id) ON DELETE CASCADE)"+fixture.Engine(db))
+		parents := []int64{1, 2}
+		fixture.NoError(t, g.Create(&[]node{{ID: 1}, {ID: 2, Parent: &parents[0]}, {ID: 3, Parent: &parents[1]}}).Error)
+		tell(g, func(*node) string { return "node" })
+		want := []string{"node.delete 1", "node.delete 2", "node.delete 3"}
+		if db.Name == "mariadb" || db.Dialect == core.SQLite { // RETURNING has no rows that a cascade has deleted
+			want = want[:1]
+		}
+		g.steps(t, []step{{
+			"cascade", func(db *gorm.DB) error { return db.Where("id < 9").Delete(&node{}).Error },
+			want,
+		}})
+		g.WantCount(t, "nodes", 0)
+		if db.Dialect != core.MySQL {
+			return
+		}
+		fixture.MustExec(t, g.Plain, "CREATE TABLE leaves (node BIGINT, FOREIGN KEY (node) REFERENCES nodes (id))")
+		fixture.NoError(t, g.Create(&[]node{{ID: 1}, {ID: 2}}).Error)
+		fixture.MustExec(t, g.Plain, "INSERT INTO leaves VALUES (1)")
+		g.steps(t, []step{{"IGNORE", func(db *gorm.DB) error {
+			return db.Clauses(clause.Delete{Modifier: "IGNORE"}).Where("id < 9").Delete(&node{}).Error
+		}, []string{"node.delete 2"}}})
 	})
 }

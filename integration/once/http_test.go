@@ -60,8 +60,8 @@ func eachHTTPPayments(t *testing.T, fn func(t *testing.T, p *httpPayments)) {
 	})
 }
 
-// server returns one process of the service.
-func (p *httpPayments) server(t testing.TB, configure func(*httpkey.Config)) http.Handler {
+// keys returns the middleware of one process of the service.
+func (p *httpPayments) keys(t testing.TB, configure func(*httpkey.Config)) *httpkey.Middleware {
 	t.Helper()
 	cfg := httpkey.Config{Scope: func(r *http.Request) string { return r.Header.Get("X-User") }}
 	cfg.Keys.Wait, cfg.Keys.StoreTimeout = time.Minute, 20*time.Second // on a busy machine
@@ -77,6 +77,13 @@ func (p *httpPayments) server(t testing.TB, configure func(*httpkey.Config)) htt
 	}
 	keys, err := httpkey.New(cfg)
 	fixture.NoError(t, err)
+	return keys
+}
+
+// server returns one process of the service.
+func (p *httpPayments) server(t testing.TB, configure func(*httpkey.Config)) http.Handler {
+	t.Helper()
+	keys := p.keys(t, configure)
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", keys.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.runs.Add(1)

@@ -70,7 +70,15 @@ type recording struct {
 	key   func() string // of the model's row; nil: the model has none, so it is the only row that changed
 	left  func() int    // how many events the model has still recorded
 
-	out bool // the event was seen in the outbox
+	out        bool // the event was seen in the outbox
+	undone     bool // it was, and was rolled back: it is gone, because it was recorded in the transaction
+	rolledBack bool
+}
+
+// rollBack notes that the statement was rolled back.
+func (r *recording) rollBack() {
+	r.undone, r.rolledBack = r.undone || r.out, true
+	r.out = false
 }
 
 // fault is what is wrong with a program.

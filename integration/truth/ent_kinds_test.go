@@ -9,11 +9,11 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/integration/internal/enttruth"
-	"github.com/ormoutbox/ormoutbox/integration/internal/enttruth/child"
-	"github.com/ormoutbox/ormoutbox/integration/internal/enttruth/parent"
-	"github.com/ormoutbox/ormoutbox/integration/internal/enttruth/soft"
-	"github.com/ormoutbox/ormoutbox/integration/internal/enttruth/tag"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/child"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/soft"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
@@ -59,11 +59,11 @@ func (d *draw) entChild() entValues {
 
 func (v entValues) String() string { return fmt.Sprintf("%s %s %d", v.key, v.name, v.qty) }
 
-func (h *entHandle) newParent(v entValues) *enttruth.ParentCreate {
-	return h.Parent.Create().SetName(v.name).SetQty(v.qty)
+func (h *entHandle) newParent(v entValues) *entclient.OrderCreate {
+	return h.Order.Create().SetName(v.name).SetQty(v.qty)
 }
 
-func (h *entHandle) newChild(v entValues) *enttruth.ChildCreate {
+func (h *entHandle) newChild(v entValues) *entclient.ChildCreate {
 	return h.Child.Create().SetID(v.key).SetName(v.name).SetQty(v.qty)
 }
 
@@ -154,54 +154,54 @@ type adding = func(name string, draw func(d *draw) entCall)
 func entCreates(add adding) {
 	add("create p", func(d *draw) entCall {
 		v := d.entParent()
-		return gives(fmt.Sprintf("Parent.Create(%s)", v), func(h *entHandle) (*enttruth.Parent, error) {
+		return gives(fmt.Sprintf("Order.Create(%s)", v), func(h *entHandle) (*entclient.Order, error) {
 			return h.newParent(v).Save(h.ctx)
 		})
 	})
 	add("create k", func(d *draw) entCall {
 		v := d.entChild()
-		return gives(fmt.Sprintf("Child.Create(%s)", v), func(h *entHandle) (*enttruth.Child, error) {
+		return gives(fmt.Sprintf("Child.Create(%s)", v), func(h *entHandle) (*entclient.Child, error) {
 			return h.newChild(v).Save(h.ctx)
 		})
 	})
 	add("create p with edges", func(d *draw) entCall {
 		v, keys, tags := d.entParent(), many(d, d.key)[1:], many(d, d.id)[1:]
-		return gives(fmt.Sprintf("Parent.Create(%s).AddChildIDs(%v).AddTagIDs(%v)", v, keys, tags),
-			func(h *entHandle) (*enttruth.Parent, error) {
+		return gives(fmt.Sprintf("Order.Create(%s).AddChildIDs(%v).AddTagIDs(%v)", v, keys, tags),
+			func(h *entHandle) (*entclient.Order, error) {
 				return h.newParent(v).AddChildIDs(keys...).AddTagIDs(tags...).Save(h.ctx)
 			})
 	})
 	add("create k of a parent", func(d *draw) entCall {
 		v, of := d.entChild(), d.id()
 		return gives(fmt.Sprintf("Child.Create(%s).SetParentID(%d)", v, of),
-			func(h *entHandle) (*enttruth.Child, error) {
+			func(h *entHandle) (*entclient.Child, error) {
 				return h.newChild(v).SetParentID(of).Save(h.ctx)
 			})
 	})
 	add("create p, bulk", func(d *draw) entCall {
 		v := many(d, d.entParent)
-		return gives(fmt.Sprintf("Parent.CreateBulk(%v)", v), func(h *entHandle) ([]*enttruth.Parent, error) {
-			return h.Parent.CreateBulk(mapped(v, h.newParent)...).Save(h.ctx)
+		return gives(fmt.Sprintf("Order.CreateBulk(%v)", v), func(h *entHandle) ([]*entclient.Order, error) {
+			return h.Order.CreateBulk(mapped(v, h.newParent)...).Save(h.ctx)
 		})
 	})
 	add("create k, bulk", func(d *draw) entCall {
 		v := many(d, d.entChild)
-		return gives(fmt.Sprintf("Child.CreateBulk(%v)", v), func(h *entHandle) ([]*enttruth.Child, error) {
+		return gives(fmt.Sprintf("Child.CreateBulk(%v)", v), func(h *entHandle) ([]*entclient.Child, error) {
 			return h.Child.CreateBulk(mapped(v, h.newChild)...).Save(h.ctx)
 		})
 	})
 	add("create p, bulk with edges", func(d *draw) entCall {
 		v, tag := many(d, d.entParent), d.id()
-		return gives(fmt.Sprintf("Parent.CreateBulk(%v, AddTagIDs(%d))", v, tag),
-			func(h *entHandle) ([]*enttruth.Parent, error) {
-				return h.Parent.CreateBulk(mapped(v, func(v entValues) *enttruth.ParentCreate {
+		return gives(fmt.Sprintf("Order.CreateBulk(%v, AddTagIDs(%d))", v, tag),
+			func(h *entHandle) ([]*entclient.Order, error) {
+				return h.Order.CreateBulk(mapped(v, func(v entValues) *entclient.OrderCreate {
 					return h.newParent(v).AddTagIDs(tag)
 				})...).Save(h.ctx)
 			})
 	})
 	add("create s", func(d *draw) entCall {
 		name, qty := pick(d, "a", "b"), d.qty()
-		return gives(fmt.Sprintf("Soft.Create(%s, %d)", name, qty), func(h *entHandle) (*enttruth.Soft, error) {
+		return gives(fmt.Sprintf("Soft.Create(%s, %d)", name, qty), func(h *entHandle) (*entclient.Soft, error) {
 			return h.Soft.Create().SetName(name).SetQty(qty).Save(h.ctx)
 		})
 	})
@@ -211,7 +211,7 @@ func entUpserts(add adding) {
 	add("upsert p by name", func(d *draw) entCall {
 		v := d.entParent()
 		text, options := d.entConflict("parents", "name")
-		return gives(fmt.Sprintf("Parent.Create(%s).OnConflict(name).%s", v, text), func(h *entHandle) (int64, error) {
+		return gives(fmt.Sprintf("Order.Create(%s).OnConflict(name).%s", v, text), func(h *entHandle) (int64, error) {
 			return h.newParent(v).OnConflict(options...).ID(h.ctx)
 		})
 	})
@@ -225,7 +225,7 @@ func entUpserts(add adding) {
 	add("upsert p with an id, by name", func(d *draw) entCall {
 		v, id := d.entParent(), d.id()
 		text, options := d.entConflict("parents", "name")
-		c := does(fmt.Sprintf("Parent.Create(%d %s).OnConflict(name).%s", id, v, text), func(h *entHandle) error {
+		c := does(fmt.Sprintf("Order.Create(%d %s).OnConflict(name).%s", id, v, text), func(h *entHandle) error {
 			return h.newParent(v).SetID(id).OnConflict(options...).Exec(h.ctx)
 		})
 		c.refusable = d.dialect == core.MySQL
@@ -233,15 +233,15 @@ func entUpserts(add adding) {
 	})
 	add("skip without a target", func(d *draw) entCall {
 		v := d.entParent()
-		return does(fmt.Sprintf("Parent.Create(%s).OnConflict().DoNothing()", v), func(h *entHandle) error {
+		return does(fmt.Sprintf("Order.Create(%s).OnConflict().DoNothing()", v), func(h *entHandle) error {
 			return h.newParent(v).OnConflict(entsql.DoNothing()).Exec(h.ctx)
 		})
 	})
 	add("upsert p, bulk", func(d *draw) entCall {
 		v := many(d, d.entParent)
 		text, options := d.entConflict("parents", "name")
-		c := does(fmt.Sprintf("Parent.CreateBulk(%v).OnConflict(name).%s", v, text), func(h *entHandle) error {
-			return h.Parent.CreateBulk(mapped(v, h.newParent)...).OnConflict(options...).Exec(h.ctx)
+		c := does(fmt.Sprintf("Order.CreateBulk(%v).OnConflict(name).%s", v, text), func(h *entHandle) error {
+			return h.Order.CreateBulk(mapped(v, h.newParent)...).OnConflict(options...).Exec(h.ctx)
 		})
 		c.refusable = d.dialect == core.MySQL
 		return c
@@ -260,34 +260,34 @@ func entUpserts(add adding) {
 func entUpdates(add adding) {
 	add("update one", func(d *draw) entCall {
 		id, qty := d.id(), d.qty()
-		return gives(fmt.Sprintf("Parent.UpdateOneID(%d).SetQty(%d)", id, qty),
-			func(h *entHandle) (*enttruth.Parent, error) { return h.Parent.UpdateOneID(id).SetQty(qty).Save(h.ctx) })
+		return gives(fmt.Sprintf("Order.UpdateOneID(%d).SetQty(%d)", id, qty),
+			func(h *entHandle) (*entclient.Order, error) { return h.Order.UpdateOneID(id).SetQty(qty).Save(h.ctx) })
 	})
 	add("update one, add", func(d *draw) entCall {
 		id := d.key()
 		return gives(fmt.Sprintf("Child.UpdateOneID(%s).AddQty(1)", id),
-			func(h *entHandle) (*enttruth.Child, error) { return h.Child.UpdateOneID(id).AddQty(1).Save(h.ctx) })
+			func(h *entHandle) (*entclient.Child, error) { return h.Child.UpdateOneID(id).AddQty(1).Save(h.ctx) })
 	})
 	add("update one, where", func(d *draw) entCall {
 		id, name := d.id(), d.name()
 		text, p := d.entPredicate()
-		return gives(fmt.Sprintf("Parent.UpdateOneID(%d).Where(%s).SetName(%s)", id, text, name),
-			func(h *entHandle) (*enttruth.Parent, error) {
-				return h.Parent.UpdateOneID(id).Where(p).SetName(name).Save(h.ctx)
+		return gives(fmt.Sprintf("Order.UpdateOneID(%d).Where(%s).SetName(%s)", id, text, name),
+			func(h *entHandle) (*entclient.Order, error) {
+				return h.Order.UpdateOneID(id).Where(p).SetName(name).Save(h.ctx)
 			})
 	})
 	add("update one, select", func(d *draw) entCall {
 		id, qty := d.id(), d.qty()
-		return gives(fmt.Sprintf("Parent.UpdateOneID(%d).SetQty(%d).Select(qty)", id, qty),
-			func(h *entHandle) (*enttruth.Parent, error) {
-				return h.Parent.UpdateOneID(id).SetQty(qty).Select(parent.FieldQty).Save(h.ctx)
+		return gives(fmt.Sprintf("Order.UpdateOneID(%d).SetQty(%d).Select(qty)", id, qty),
+			func(h *entHandle) (*entclient.Order, error) {
+				return h.Order.UpdateOneID(id).SetQty(qty).Select(order.FieldQty).Save(h.ctx)
 			})
 	})
 	add("update an entity", func(d *draw) entCall {
 		id, qty := d.id(), d.qty()
-		return gives(fmt.Sprintf("Parent.Get(%d).Update().SetQty(%d)", id, qty),
-			func(h *entHandle) (*enttruth.Parent, error) {
-				p, err := h.Parent.Get(h.ctx, id)
+		return gives(fmt.Sprintf("Order.Get(%d).Update().SetQty(%d)", id, qty),
+			func(h *entHandle) (*entclient.Order, error) {
+				p, err := h.Order.Get(h.ctx, id)
 				if err != nil {
 					return nil, err
 				}
@@ -297,8 +297,8 @@ func entUpdates(add adding) {
 	add("update where", func(d *draw) entCall {
 		qty := d.qty()
 		text, p := d.entPredicate()
-		return gives(fmt.Sprintf("Parent.Update().Where(%s).SetQty(%d)", text, qty), func(h *entHandle) (int, error) {
-			return h.Parent.Update().Where(p).SetQty(qty).Save(h.ctx)
+		return gives(fmt.Sprintf("Order.Update().Where(%s).SetQty(%d)", text, qty), func(h *entHandle) (int, error) {
+			return h.Order.Update().Where(p).SetQty(qty).Save(h.ctx)
 		})
 	})
 	add("update where, add", func(d *draw) entCall {
@@ -309,9 +309,9 @@ func entUpdates(add adding) {
 	})
 	add("update where edges", func(d *draw) entCall {
 		key, qty := d.key(), d.qty()
-		return gives(fmt.Sprintf("Parent.Update().Where(HasChildrenWith(id %s)).SetQty(%d)", key, qty),
+		return gives(fmt.Sprintf("Order.Update().Where(HasChildrenWith(id %s)).SetQty(%d)", key, qty),
 			func(h *entHandle) (int, error) {
-				return h.Parent.Update().Where(parent.HasChildrenWith(child.ID(key))).SetQty(qty).Save(h.ctx)
+				return h.Order.Update().Where(order.HasChildrenWith(child.ID(key))).SetQty(qty).Save(h.ctx)
 			})
 	})
 	add("update where no edges", func(d *draw) entCall {
@@ -321,8 +321,8 @@ func entUpdates(add adding) {
 	})
 	add("update nothing", func(d *draw) entCall {
 		id := d.id()
-		return gives(fmt.Sprintf("Parent.UpdateOneID(%d)", id), func(h *entHandle) (*enttruth.Parent, error) {
-			return h.Parent.UpdateOneID(id).Save(h.ctx)
+		return gives(fmt.Sprintf("Order.UpdateOneID(%d)", id), func(h *entHandle) (*entclient.Order, error) {
+			return h.Order.UpdateOneID(id).Save(h.ctx)
 		})
 	})
 	add("update s", func(d *draw) entCall {
@@ -337,42 +337,42 @@ func entUpdates(add adding) {
 func entEdges(add adding) {
 	add("edges add", func(d *draw) entCall {
 		id, keys := d.id(), many(d, d.key)
-		return gives(fmt.Sprintf("Parent.UpdateOneID(%d).AddChildIDs(%v)", id, keys),
-			func(h *entHandle) (*enttruth.Parent, error) {
-				return h.Parent.UpdateOneID(id).AddChildIDs(keys...).Save(h.ctx)
+		return gives(fmt.Sprintf("Order.UpdateOneID(%d).AddChildIDs(%v)", id, keys),
+			func(h *entHandle) (*entclient.Order, error) {
+				return h.Order.UpdateOneID(id).AddChildIDs(keys...).Save(h.ctx)
 			})
 	})
 	add("edges remove", func(d *draw) entCall {
 		id, keys := d.id(), many(d, d.key)
-		return gives(fmt.Sprintf("Parent.UpdateOneID(%d).RemoveChildIDs(%v).SetQty(1)", id, keys),
-			func(h *entHandle) (*enttruth.Parent, error) {
-				return h.Parent.UpdateOneID(id).RemoveChildIDs(keys...).SetQty(1).Save(h.ctx)
+		return gives(fmt.Sprintf("Order.UpdateOneID(%d).RemoveChildIDs(%v).SetQty(1)", id, keys),
+			func(h *entHandle) (*entclient.Order, error) {
+				return h.Order.UpdateOneID(id).RemoveChildIDs(keys...).SetQty(1).Save(h.ctx)
 			})
 	})
 	add("edges clear", func(d *draw) entCall {
 		text, p := d.entPredicate()
-		return gives(fmt.Sprintf("Parent.Update().Where(%s).ClearChildren()", text), func(h *entHandle) (int, error) {
-			return h.Parent.Update().Where(p).ClearChildren().Save(h.ctx)
+		return gives(fmt.Sprintf("Order.Update().Where(%s).ClearChildren()", text), func(h *entHandle) (int, error) {
+			return h.Order.Update().Where(p).ClearChildren().Save(h.ctx)
 		})
 	})
 	add("edges m2m", func(d *draw) entCall {
 		id, tags := d.id(), many(d, d.id)
-		return gives(fmt.Sprintf("Parent.UpdateOneID(%d).ClearTags().AddTagIDs(%v)", id, tags),
-			func(h *entHandle) (*enttruth.Parent, error) {
-				return h.Parent.UpdateOneID(id).ClearTags().AddTagIDs(tags...).Save(h.ctx)
+		return gives(fmt.Sprintf("Order.UpdateOneID(%d).ClearTags().AddTagIDs(%v)", id, tags),
+			func(h *entHandle) (*entclient.Order, error) {
+				return h.Order.UpdateOneID(id).ClearTags().AddTagIDs(tags...).Save(h.ctx)
 			})
 	})
 	add("edges one", func(d *draw) entCall {
 		id, part := d.id(), 1+d.Int64N(2)
-		return gives(fmt.Sprintf("Parent.UpdateOneID(%d).ClearPart().SetPartID(%d)", id, part),
-			func(h *entHandle) (*enttruth.Parent, error) {
-				return h.Parent.UpdateOneID(id).ClearPart().SetPartID(part).Save(h.ctx)
+		return gives(fmt.Sprintf("Order.UpdateOneID(%d).ClearPart().SetPartID(%d)", id, part),
+			func(h *entHandle) (*entclient.Order, error) {
+				return h.Order.UpdateOneID(id).ClearPart().SetPartID(part).Save(h.ctx)
 			})
 	})
 	add("edges of the other side", func(d *draw) entCall {
 		key, of := d.key(), d.id()
 		return gives(fmt.Sprintf("Child.UpdateOneID(%s).SetParentID(%d)", key, of),
-			func(h *entHandle) (*enttruth.Child, error) {
+			func(h *entHandle) (*entclient.Child, error) {
 				return h.Child.UpdateOneID(key).SetParentID(of).Save(h.ctx)
 			})
 	})
@@ -387,8 +387,8 @@ func entDeletes(add adding) {
 	})
 	add("delete where", func(d *draw) entCall {
 		text, p := d.entPredicate()
-		return gives(fmt.Sprintf("Parent.Delete().Where(%s)", text), func(h *entHandle) (int, error) {
-			return h.Parent.Delete().Where(p).Exec(h.ctx)
+		return gives(fmt.Sprintf("Order.Delete().Where(%s)", text), func(h *entHandle) (int, error) {
+			return h.Order.Delete().Where(p).Exec(h.ctx)
 		})
 	})
 	add("delete all", func(*draw) entCall {
@@ -397,7 +397,7 @@ func entDeletes(add adding) {
 	})
 	add("delete where edges", func(d *draw) entCall {
 		return gives("Child.Delete().Where(HasParent())", func(h *entHandle) (int, error) {
-			return h.Child.Delete().Where(child.HasParentWith(parent.QtyGT(d.qty()))).Exec(h.ctx)
+			return h.Child.Delete().Where(child.HasParentWith(order.QtyGT(d.qty()))).Exec(h.ctx)
 		})
 	})
 	add("delete s", func(d *draw) entCall {

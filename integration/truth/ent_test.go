@@ -13,9 +13,9 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
-	"github.com/ormoutbox/ormoutbox/integration/internal/enttruth"
-	_ "github.com/ormoutbox/ormoutbox/integration/internal/enttruth/runtime" // the hooks of the schema
-	"github.com/ormoutbox/ormoutbox/integration/internal/enttruth/schema"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
+	_ "github.com/ormoutbox/ormoutbox/integration/internal/entclient/runtime" // the hooks of the schema
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/schema"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -25,15 +25,15 @@ import (
 func TestEnt(t *testing.T) {
 	t.Parallel()
 	schema.Deleter = func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
-		return m.(*enttruth.SoftMutation).Client().Mutate(ctx, m)
+		return m.(*entclient.SoftMutation).Client().Mutate(ctx, m)
 	}
 	eachDatabase(t, func(t *testing.T, db testdb.DB) { runPrograms(t, entORM(), db) })
 }
 
 // entHandle is a client, or a transaction of it.
 type entHandle struct {
-	*enttruth.Client
-	tx   *enttruth.Tx
+	*entclient.Client
+	tx   *entclient.Tx
 	ctx  context.Context
 	pool *sql.DB
 	ob   *entoutbox.Outbox // nil without the outbox
@@ -109,7 +109,7 @@ func openEnt(t *testing.T, db testdb.DB, outbox bool, n *notes) (all []*entHandl
 	}
 	drv = notingDriver{drv, pool, n}
 	for i := range entVariants {
-		client := enttruth.NewClient(enttruth.Driver(drv), enttruth.Log(func(...any) {}))
+		client := entclient.NewClient(entclient.Driver(drv), entclient.Log(func(...any) {}))
 		if outbox {
 			client.Use(ob.Hook())
 		}
@@ -126,23 +126,23 @@ func tellEnt(ob *entoutbox.Outbox) {
 	tell := func(table string, op core.Op, columns map[string]any) []core.Event {
 		return []core.Event{{Type: table + "." + op.String(), Data: columns}}
 	}
-	entoutbox.On(ob, func(op core.Op, p *enttruth.Parent) []core.Event {
+	entoutbox.On(ob, func(op core.Op, p *entclient.Order) []core.Event {
 		return tell("parents", op, map[string]any{
 			"id": p.ID, "name": p.Name, "qty": p.Qty, "tenant": p.Tenant, "updated_at": p.UpdatedAt,
 		})
 	})
-	entoutbox.On(ob, func(op core.Op, c *enttruth.Child) []core.Event {
+	entoutbox.On(ob, func(op core.Op, c *entclient.Child) []core.Event {
 		return tell("children", op, map[string]any{
 			"id": c.ID, "name": c.Name, "qty": c.Qty, "tenant": c.Tenant, "parent_id": c.ParentID,
 		})
 	})
-	entoutbox.On(ob, func(op core.Op, p *enttruth.Part) []core.Event {
+	entoutbox.On(ob, func(op core.Op, p *entclient.Part) []core.Event {
 		return tell("parts", op, map[string]any{"id": p.ID, "name": p.Name, "qty": p.Qty, "parent_id": p.ParentID})
 	})
-	entoutbox.On(ob, func(op core.Op, t *enttruth.Tag) []core.Event {
+	entoutbox.On(ob, func(op core.Op, t *entclient.Tag) []core.Event {
 		return tell("tags", op, map[string]any{"id": t.ID, "name": t.Name, "qty": t.Qty})
 	})
-	entoutbox.On(ob, func(op core.Op, s *enttruth.Soft) []core.Event {
+	entoutbox.On(ob, func(op core.Op, s *entclient.Soft) []core.Event {
 		return tell("softs", op, map[string]any{
 			"id": s.ID, "name": s.Name, "qty": s.Qty, "tenant": s.Tenant, "deleted_at": s.DeletedAt,
 		})

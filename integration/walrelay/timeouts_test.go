@@ -115,7 +115,8 @@ func TestCommitThatWaitsForAStandby(t *testing.T) {
 	committed := make(chan []string, 1)
 	go func() { committed <- w.service.Publish(event("", 1)) }()
 	fixture.Await(t, "COMMIT waits for a standby", func() bool {
-		return fixture.Count(t, w.service.Pool, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == 1
+		return fixture.Count(t, w.service.Pool, "SELECT count(*) FROM pg_stat_activity "+
+			"WHERE wait_event = 'SyncRep'") == 1
 	})
 	fixture.Await(t, "the relay has the transaction, and asks whether it has ended", func() bool {
 		return fixture.Count(t, w.service.Pool, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE "+

@@ -206,11 +206,13 @@ func (p repairPlace) after(o repairPlace) bool {
 
 // untimed takes the timeouts of the role away from a transaction whose duration has no bound.
 func untimed(ctx context.Context, tx pgx.Tx) error {
-	_, err := tx.Exec(ctx, "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings WHERE name IN ("+timeouts+")")
+	_, err := tx.Exec(ctx, fmt.Sprintf(noTimeouts, true))
 	return err
 }
 
-const timeouts = "'statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout'"
+// noTimeouts ends the timeouts for a transaction (true) or a connection (false).
+const noTimeouts = `SELECT set_config(name, '0', %t) FROM pg_catalog.pg_settings WHERE name IN
+  ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')`
 
 func scanRow(rows pgx.Rows) (row core.Claimed, order int64, err error) {
 	var r logRow

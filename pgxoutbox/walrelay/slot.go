@@ -50,8 +50,7 @@ func (r *Relay) dial(ctx context.Context) (conn *pgconn.PgConn, system string, e
 	}
 	conn.CustomData()[gathererOf] = gather
 	// A slot is made when all transactions have ended that run now, however long that takes.
-	_, err = conn.Exec(ctx, "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN ("+timeouts+")").
-		ReadAll()
+	_, err = conn.Exec(ctx, fmt.Sprintf(noTimeouts, false)).ReadAll()
 	var id pglogrepl.IdentifySystemResult
 	if err == nil {
 		id, err = pglogrepl.IdentifySystem(ctx, conn)

@@ -5,6 +5,8 @@ import "testing"
 // Ids of transactions wrap around, and the log has their lower halves.
 func TestSnapshotHas(t *testing.T) {
 	const epoch = uint64(7) << 32
+	runs := snapshot{xmin: epoch + 10, xmax: epoch + 20, running: []int64{int64(epoch) + 10}}
+	old := snapshot{xmin: epoch - 3, xmax: epoch + 20, running: []int64{int64(epoch) - 3}}
 	for _, c := range []struct {
 		name string
 		v    snapshot
@@ -13,14 +15,11 @@ func TestSnapshotHas(t *testing.T) {
 	}{
 		{"nothing was asked yet", snapshot{}, 5, false},
 		{"before all that run", snapshot{xmin: epoch + 10, xmax: epoch + 20}, 9, true},
-		{"runs", snapshot{xmin: epoch + 10, xmax: epoch + 20, running: []int64{int64(epoch) + 10}}, 10, false},
-		{"between two that run", snapshot{xmin: epoch + 10, xmax: epoch + 20, running: []int64{int64(epoch) + 10}}, 12, true},
+		{"runs", runs, 10, false},
+		{"between two that run", runs, 12, true},
 		{"later than the snapshot", snapshot{xmin: epoch + 10, xmax: epoch + 20}, 20, false},
 		{"before the wrap", snapshot{xmin: epoch + 10, xmax: epoch + 20}, 1<<32 - 3, true},
-		{
-			"before the wrap, and runs",
-			snapshot{xmin: epoch - 3, xmax: epoch + 20, running: []int64{int64(epoch) - 3}}, 1<<32 - 3, false,
-		},
+		{"before the wrap, and runs", old, 1<<32 - 3, false},
 		{"after the wrap", snapshot{xmin: epoch - 10, xmax: epoch - 5}, 3, false},
 	} {
 		if got := c.v.has(c.xid); got != c.want {

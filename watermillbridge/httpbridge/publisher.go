@@ -207,10 +207,20 @@ func failure(ctx context.Context, host string, err error) error {
 	}
 	if ctx.Err() != nil {
 		// The relay judges timeouts: it knows whether other events were accepted meanwhile.
-		return fmt.Errorf("httpbridge: no answer from %s: %w", host, ctx.Err())
+		return &hostError{host, fmt.Errorf("httpbridge: no answer from %s: %w", host, ctx.Err())}
 	}
-	return core.Unavailable(fmt.Errorf("httpbridge: %s cannot be reached: %w", host, err))
+	return core.Unavailable(&hostError{host, fmt.Errorf("httpbridge: %s cannot be reached: %w", host, err)})
 }
+
+// hostError names the host that did not answer, for a command.Worker without Destination.
+type hostError struct {
+	host string
+	error
+}
+
+func (e *hostError) Host() string { return e.host }
+
+func (e *hostError) Unwrap() error { return e.error }
 
 // refused judges an answer that is not 2xx.
 func (p *Publisher) refused(e Endpoint, host string, answer *http.Response, body []byte) error {

@@ -33,7 +33,6 @@ type Capture struct {
 	rows      []row                // in the order in which the database named them
 	unordered bool                 // that is not the order of the models
 	by        *unique              // the key by which rows are looked for; nil: the primary key
-	foreign   bool                 // the row is found by another key than the model's
 	rest      [][]any              // of each row of VALUES, the columns of the key after one that is counted
 	others    []unique             // the other unique keys of the table, if they matter
 	extra     int                  // columns after those of the statement, for the filter alone
@@ -196,10 +195,8 @@ func (c *Capture) failed(err error) {
 // it had without them.
 func (c *Capture) returning(ctx context.Context, s Session, text string, args []any, with string) (*Answer, error) {
 	bits, bitArgs := c.bits(c.params)
-	if len(args)+len(bitArgs) > c.mostParams() && len(bitArgs) > 0 {
-		c.release()
-		return nil, fmt.Errorf("%w: %s of %s has too many models with recorded events for the parameters of one "+
-			"statement: save them in batches", core.ErrTooManyRows, c.st.Op, c.st.Of)
+	if err := c.tooMany(len(args), len(bitArgs)); err != nil {
+		return nil, err
 	}
 	columns := c.st.Columns
 	if bits != "" {
@@ -228,6 +225,16 @@ func (c *Capture) returning(ctx context.Context, s Session, text string, args []
 		return a.part(0, own), err
 	}
 	return a.part(0, own), nil
+}
+
+// tooMany refuses a statement that has no room for the parameters of bits.
+func (c *Capture) tooMany(args, bitArgs int) error {
+	if bitArgs == 0 || args+bitArgs <= c.mostParams() {
+		return nil
+	}
+	c.release()
+	return fmt.Errorf("%w: %s of %s has too many models with recorded events for the parameters of one "+
+		"statement: save them in batches", core.ErrTooManyRows, c.st.Op, c.st.Of)
 }
 
 // unanswered judges an answer with too few columns. MariaDB answers without any if it sees that the
@@ -309,7 +316,7 @@ func once(rows []row) []row {
 // bits is a column that says which model with a Recorder is which row, so that the database
 // compares keys and not their texts. used is the number of arguments before it.
 func (c *Capture) bits(used int) (column string, args []any) {
-	if c.foreign || c.st.Op == core.OpCreate && !c.st.DoNothing && !c.unordered {
+	if c.st.Op == core.OpCreate && !c.st.DoNothing && !c.unordered {
 		return "", nil // every row is inserted, in the order of the models
 	}
 	var all []string
@@ -344,7 +351,17 @@ func (c *Capture) bits(used int) (column string, args []any) {
 	if c.tx.Dialect() == core.MySQL { // where || is OR
 		return "CONCAT(" + strings.Join(all, ", ") + ")", args
 	}
-	return strings.Join(all, " || "), args
+	return joined(all), args
+}
+
+// joined writes the || of texts as a tree. Databases limit how deep an expression is, and a chain is
+// as deep as it is long.
+func joined(all []string) string {
+	if len(all) == 1 {
+		return all[0]
+	}
+	half := len(all) / 2
+	return "(" + joined(all[:half]) + " || " + joined(all[half:]) + ")"
 }
 
 // mostParams is how many parameters a statement can have.

@@ -66,7 +66,7 @@ func (c *Capture) changed(ctx context.Context, s Session, text string, args []an
 	}
 	c.sent = true
 	if remove {
-		return res, c.removed(res, found)
+		return res, c.removed(ctx, s, res, ch.own.text, found)
 	}
 	if len(found.Columns) > c.st.Keys { // the statement has set the key
 		keys = found.part(c.st.Keys, len(found.Columns))
@@ -105,6 +105,9 @@ func (c *Capture) lockRows(ctx context.Context, s Session, ch change, whole bool
 		columns = c.st.Columns
 		if bits, bitArgs := c.bits(0); bits != "" {
 			columns, args = append(slices.Clip(columns), bits), bitArgs
+			if err := c.tooMany(len(where.args)+len(tail.args), len(bitArgs)); err != nil {
+				return nil, err
+			}
 		}
 	} else if c.setsKey(ch) {
 		columns = append([]string{}, columns...)
@@ -184,12 +187,23 @@ func (c *Capture) unfound(ctx context.Context, s Session, text string, args []an
 	return res, nil
 }
 
-// removed names the rows of a DELETE, which were read before it.
-func (c *Capture) removed(res sql.Result, found *Answer) error {
+// removed names the rows of a DELETE, which were read before it. The database does not count rows that
+// went with others of them (ON DELETE CASCADE), and IGNORE leaves some.
+func (c *Capture) removed(ctx context.Context, s Session, res sql.Result, table string, found *Answer) error {
 	n, err := res.RowsAffected()
 	if err == nil && n != int64(len(found.Rows)) {
-		err = fmt.Errorf("%w: delete of %s deleted %d rows of the table, and %d were to be deleted",
-			core.ErrNoAggregateID, c.st.Of, n, len(found.Rows))
+		left := map[string]bool{}
+		for keys := range slices.Chunk(found.part(0, c.st.Keys).Rows, partOfKeys) {
+			var a *Answer
+			if a, err = c.readKeys(ctx, s, table, c.st.Columns[:c.st.Keys], nil, keys, true); err != nil {
+				break
+			}
+			a.plain()
+			for _, key := range a.Rows {
+				left[fmt.Sprint(key...)] = true
+			}
+		}
+		c.filter = func(row []any) bool { return !left[fmt.Sprint(row[:c.st.Keys]...)] }
 	}
 	if err == nil {
 		err = c.name(found, 0, len(found.Columns) > len(c.st.Columns))

@@ -163,7 +163,9 @@ func (c *Capture) execMySQL(ctx context.Context, s Session, text string, args []
 		c.release()
 		return nil, err
 	}
-	deletes := strings.HasPrefix(strings.ToUpper(strings.TrimSpace(text)), "DELETE") // no soft delete
+	head := strings.Fields(strings.ToUpper(text[:min(len(text), 64)]))
+	// No soft delete, and RETURNING has the rows that IGNORE leaves.
+	deletes := len(head) > 0 && head[0] == "DELETE" && !slices.Contains(head, "IGNORE")
 	returning := mariaDB && (c.st.Op == core.OpCreate && !c.st.DoNothing || deletes)
 	if c.st.Keys == 0 && !returning && c.st.LeftOut != nil {
 		c.st.LeftOut()
@@ -609,24 +611,76 @@ func (c *Capture) nameUpserted(ctx context.Context, s Session, in insert, key []
 			return err
 		}
 	}
+	found, err := c.foundElsewhere(ctx, s, in)
+	if err == nil && found != nil {
+		if err := look(found); err != nil || len(c.rows) > 0 {
+			return err
+		}
+	}
+	if err == nil {
+		err = c.missing(1)
+	}
+	return err
+}
+
+// foundElsewhere returns the key of the row that an upsert of one row has found by another unique key,
+// nil if nobody knows it: one of several keys found it, and the server does not say in which order it
+// looks.
+func (c *Capture) foundElsewhere(ctx context.Context, s Session, in insert) (found []any, err error) {
 	others, err := c.on.others(ctx, s, in.table)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, u := range others { // InnoDB looks in this order too
-		if in.findable(u) != nil {
+	defer func() { c.by = nil }()
+	for _, u := range others {
+		values, known := in.unique(u)
+		switch {
+		case !known:
+			return nil, nil
+		case values == nil:
 			continue
 		}
-		rows, err := in.of(u.columns)
+		c.by = u.quoted()
+		a, err := c.readKeys(ctx, s, in.table, c.st.Columns[:c.st.Keys], nil, [][]any{values}, !c.st.DoNothing)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		c.by, c.foreign = u.quoted(), true
-		if err = look(rows[0]); err != nil || len(c.rows) > 0 {
-			return err
+		a.plain()
+		for _, key := range a.Rows {
+			if found != nil && fmt.Sprint(found...) != fmt.Sprint(key...) {
+				return nil, nil
+			}
+			found = key
 		}
 	}
-	return c.missing(1)
+	return found, nil
+}
+
+// unique returns the values of a unique key in the only row of VALUES, nil if one is NULL, which
+// finds nothing. known is false if they are not known, or the statement may have changed them.
+func (in *insert) unique(u unique) (values []any, known bool) {
+	for _, column := range u.columns {
+		at := slices.Index(in.columns, column)
+		value, text := any(nil), "DEFAULT"
+		if at >= 0 {
+			var err error
+			if value, err = in.values[0][at].value(); err != nil {
+				return nil, false
+			}
+			text = strings.TrimSpace(in.values[0][at].text)
+		}
+		set, changes := in.sets[column]
+		switch {
+		case !u.whole || changes && !isValues(set.text, column):
+			return nil, false
+		case value == nil && strings.EqualFold(text, "DEFAULT"):
+			value = Literal("DEFAULT(`" + column + "`)")
+		case value == nil:
+			return nil, true
+		}
+		values = append(values, value)
+	}
+	return values, true
 }
 
 // foundRow is added to the id of a row that a DO NOTHING has found. No row has such an id.
@@ -715,7 +769,7 @@ func (c *Capture) present(ctx context.Context, s Session, table string, keys [][
 }
 
 // generatedSome returns the keys that a DO NOTHING may have inserted: those given, and the ids of its
-// block if it has used any. A given key above them would have moved the block.
+// block if it has used any. A given key above them moves the block on.
 func (c *Capture) generatedSome(
 	ctx context.Context, s Session, table string, keys, given [][]any, before map[string]bool, n int64,
 ) ([][]any, error) {
@@ -733,10 +787,17 @@ func (c *Capture) generatedSome(
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range given {
+	var moved any // a key that has moved the ids after it on
+	for _, key := range keys {
+		switch {
+		case key == nil && moved != nil:
+			return nil, fmt.Errorf("%w: %s of %s gives the key %v, and leaves keys after it to the database",
+				core.ErrNoAggregateID, c.st.Op, c.st.Of, moved)
+		case key == nil:
+			continue
+		}
 		if id, err := strconv.ParseInt(textOf(key[0]), 10, 64); err != nil || id > 0 && uint64(id) >= first {
-			return nil, fmt.Errorf("%w: %s of %s gives the key %v, and leaves lower keys to the database",
-				core.ErrNoAggregateID, c.st.Op, c.st.Of, key[0])
+			moved = key[0]
 		}
 	}
 	return c.generated(ctx, s, keys)

@@ -34,7 +34,7 @@ type token struct {
 
 var errText = errors.New("outbox: the text of the statement cannot be read")
 
-// tokens splits a text. Comments are left out.
+// tokens splits a text. Comments are left out. After an error it returns what was read before it.
 func tokens(d core.Dialect, text string) (all []token, err error) {
 	depth, params := 0, 0
 	all = make([]token, 0, len(text)/4)
@@ -56,15 +56,15 @@ func tokens(d core.Dialect, text string) (all []token, err error) {
 		case strings.HasPrefix(text[i:], "/*"):
 			n := strings.Index(text[i+2:], "*/")
 			if n < 0 || strings.HasPrefix(text[i:], "/*!") || strings.HasPrefix(text[i:], "/*M!") ||
-				strings.Contains(text[i+2:i+2+n], "/*") {
-				return nil, errText // some servers execute it, or nest it
+				d == core.Postgres && strings.Contains(text[i+2:i+2+n], "/*") {
+				return all, errText // some servers execute it, or nest it
 			}
 			i += n + 4
 			continue
 		case c == '\'' || c == '"' || c == '`' || c == '[' && d == core.SQLite:
 			escapes := d == core.MySQL && c != '`' || d == core.Postgres && c == '\'' && i > 0 && text[i-1]|0x20 == 'e'
 			if i = endOfQuoted(text, i, escapes); i < 0 {
-				return nil, errText
+				return all, errText
 			}
 			if c != '\'' && (c != '"' || d != core.MySQL) {
 				t.kind = name
@@ -73,7 +73,7 @@ func tokens(d core.Dialect, text string) (all []token, err error) {
 			tag := dollarQuoted.FindString(text[i:])
 			n := strings.Index(text[i+len(tag):], tag)
 			if n < 0 {
-				return nil, errText
+				return all, errText
 			}
 			i += n + 2*len(tag)
 		case c == '?' && d != core.Postgres:
@@ -107,7 +107,7 @@ func tokens(d core.Dialect, text string) (all []token, err error) {
 		all = append(all, t)
 	}
 	if depth != 0 {
-		return nil, errText
+		return all, errText
 	}
 	return all, nil
 }

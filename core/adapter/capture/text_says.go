@@ -2,6 +2,7 @@ package capture
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -48,15 +49,73 @@ func insertSays(d core.Dialect, text string, all []token) (op core.Op, doNothing
 	return op, doNothing && op == core.OpCreate
 }
 
-// toItself reports whether ON DUPLICATE KEY UPDATE sets one column to itself, the DO NOTHING of
-// MySQL.
+// toItself reports whether ON DUPLICATE KEY UPDATE sets columns to themselves, the DO NOTHING of
+// MySQL. Ent does that, and asks for the id of the row.
 func toItself(text string, set []token) bool {
+	end := token{at: len(text), argument: len(text)}
 	if n := slices.IndexFunc(set, func(t token) bool { return t.kind == word && t.text == "RETURNING" }); n >= 0 {
-		set = set[:n]
+		end = set[n]
 	}
-	return len(set) == 3 && set[1].text == "=" &&
-		bare(text[set[0].at:set[0].end]) == bare(text[set[2].at:set[2].end])
+	sets, err := assignments(set, text, make([]any, len(text)), end)
+	for column, to := range sets {
+		value := strings.TrimSpace(to.text)
+		value = strings.TrimSuffix(strings.TrimPrefix(value, "LAST_INSERT_ID("), ")")
+		if column != bare(value[strings.LastIndexByte(value, '.')+1:]) {
+			return false
+		}
+	}
+	return err == nil && len(sets) > 0
 }
+
+// Write is what the text of a statement that changes rows says.
+type Write struct {
+	Verb  string // INSERT, UPDATE or DELETE; else the first word of a statement that contains one
+	Table string // with its schema, without quotes
+	Rows  int    // after VALUES; 1 if there is no list of rows
+}
+
+// ReadWrite reads the text of a statement. ok is false if it changes no rows.
+func ReadWrite(d core.Dialect, text string) (w Write, ok bool) {
+	all, err := tokens(d, text)
+	for err != nil && len(all) == 0 { // a comment before it that some servers execute, or nest
+		if _, text, ok = strings.Cut(text, "*/"); !ok {
+			return w, false
+		}
+		all, err = tokens(d, text)
+	}
+	at := slices.IndexFunc(all, func(t token) bool { return t.kind == word && slices.Contains(writes, t.text) })
+	if at < 0 || all[0].text == "SELECT" {
+		return w, false
+	}
+	w.Verb = all[0].text
+	for at++; at < len(all) && all[at].kind == word && slices.Contains(beforeTable, all[at].text); at++ {
+	}
+	for dot := true; at < len(all) && dot; at++ {
+		part := text[all[at].at:all[at].end]
+		if all[at].kind == name {
+			part = part[1 : len(part)-1]
+		}
+		w.Table += part
+		dot = part == "." || at+1 < len(all) && all[at+1].text == "."
+	}
+	values := slices.IndexFunc(all, func(t token) bool { return t.kind == word && t.depth == 0 && t.text == "VALUES" })
+	for i := values + 1; values >= 0 && i < len(all); i++ {
+		switch t := all[i]; {
+		case t.depth > 0 || t.kind == shut || t.kind == comma:
+		case t.kind == open:
+			w.Rows++
+		default: // the text after the list
+			i = len(all)
+		}
+	}
+	w.Rows = max(w.Rows, 1)
+	return w, w.Table != ""
+}
+
+var (
+	writes      = []string{"INSERT", "UPDATE", "DELETE"}
+	beforeTable = []string{"INTO", "FROM", "ONLY", "IGNORE", "LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK"}
+)
 
 // target is the name by which an UPDATE or a DELETE calls its table.
 func target(text string, all []token) string {

@@ -74,6 +74,19 @@ func TestReadText(t *testing.T) {
 		{core.MySQL, "INSERT IGNORE INTO o (id) VALUES (1)", core.OpCreate, true, "id"},
 		{core.MySQL, "INSERT INTO o (id) VALUES (1) ON DUPLICATE KEY UPDATE `id` = id", core.OpCreate, true, "id"},
 		{core.MySQL, "INSERT INTO o (id) VALUES (1) ON DUPLICATE KEY UPDATE n = VALUES(n)", core.OpUpsert, false, "id"},
+		{
+			core.MySQL,
+			"INSERT INTO o VALUES (?) ON DUPLICATE KEY UPDATE `a` = `o`.`a`, `id` = LAST_INSERT_ID(`o`.`id`)",
+			core.OpCreate, true, "id",
+		},
+		{
+			core.MySQL, "INSERT INTO o (a) VALUES (?) ON DUPLICATE KEY UPDATE a = VALUES(a), id = LAST_INSERT_ID(o.id)",
+			core.OpUpsert, false, "id",
+		},
+		{
+			core.MySQL, "INSERT INTO o VALUES (?) ON DUPLICATE KEY UPDATE a = ?, id = id RETURNING id", core.OpUpsert,
+			false, "id",
+		},
 		{core.MySQL, "REPLACE INTO o (id) VALUES (1)", core.OpUpsert, false, "id"},
 		{
 			core.Postgres, `/* c */ WITH "x" AS (SELECT 1) UPDATE s."o" AS "a" SET n = 1 FROM x`, core.OpUpdate, false,
@@ -91,6 +104,36 @@ func TestReadText(t *testing.T) {
 		c.readText(tc.text, all)
 		if c.st.Op != tc.op || c.st.DoNothing != tc.nothing || c.st.Columns[0] != tc.column {
 			t.Errorf("%s: %s, do nothing %v, %s", tc.text, c.st.Op, c.st.DoNothing, c.st.Columns[0])
+		}
+	}
+}
+
+func TestReadWrite(t *testing.T) {
+	for text, want := range map[string]Write{
+		`INSERT INTO "t" ("a", "b") VALUES ($1, $2)`:                            {"INSERT", "t", 1},
+		`INSERT INTO "t" ("a (VALUES)") VALUES ($1), ($2), ($3) RETURNING "id"`: {"INSERT", "t", 3},
+		"INSERT INTO `t` (`a`) VALUES (?), (LOWER('),(')), (?) ON DUPLICATE KEY UPDATE `a` = VALUES(`a`)": {
+			"INSERT", "t", 3,
+		},
+		`INSERT INTO "s"."t" DEFAULT VALUES`:                                    {"INSERT", "s.t", 1},
+		"INSERT INTO `t` VALUES ()":                                             {"INSERT", "t", 1},
+		`INSERT INTO "t" ("a") VALUES (?), (?) ON CONFLICT ("a") DO NOTHING`:    {"INSERT", "t", 2},
+		`INSERT INTO t (a) VALUES (?) ON CONFLICT (a) DO UPDATE SET b = (2), c`: {"INSERT", "t", 1},
+		"/* app=shop */ -- x\n # y\nupdate `s`.`t` SET `a` = ?":                 {"UPDATE", "s.t", 1},
+		"/*! a */ /* b /* c */ UPDATE T SET a = 1":                              {"UPDATE", "T", 1},
+		`DELETE FROM ONLY "t" WHERE "t"."id" = ?`:                               {"DELETE", "t", 1},
+		`WITH "x" AS (SELECT 1) UPDATE "t" SET "a" = 1`:                         {"WITH", "t", 1},
+	} {
+		if got, ok := ReadWrite(core.MySQL, strings.ReplaceAll(text, `"`, "`")); !ok || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{
+		`SELECT "a" FROM "t" WHERE "a" = 'UPDATE "t"' FOR UPDATE`, `/* INSERT INTO "t" */`, "", "SAVEPOINT s",
+		`WITH "x" AS (SELECT 1) SELECT * FROM "x"`, "/* open", "INSERT", `DELETE FROM "open`, "/*! open",
+	} {
+		if got, ok := ReadWrite(core.Postgres, text); ok {
+			t.Errorf("%s is %+v", text, got)
 		}
 	}
 }

@@ -21,11 +21,12 @@ import (
 // (core.Tx.Tracked), such as those of outboxtest.Repository. A transaction whose outcome is unknown
 // counts as rolled back. Make one with NewStore; it is safe for use by several goroutines.
 type Store struct {
-	mu    sync.Mutex
-	rows  map[inbox.Key]row
-	lanes map[lane]int64
-	locks map[any]*lock // one for each event, and for each key of Advance
-	clock time.Duration // how far it is ahead of the time
+	mu       sync.Mutex
+	rows     map[inbox.Key]row
+	programs map[inbox.Registration]time.Time // when each registered
+	lanes    map[lane]int64
+	locks    map[any]*lock // one for each event, and for each key of Advance
+	clock    time.Duration // how far it is ahead of the time
 }
 
 var (
@@ -64,7 +65,10 @@ type lock struct {
 
 // NewStore returns an empty Store.
 func NewStore() *Store {
-	return &Store{rows: map[inbox.Key]row{}, lanes: map[lane]int64{}, locks: map[any]*lock{}}
+	return &Store{
+		rows: map[inbox.Key]row{}, programs: map[inbox.Registration]time.Time{}, lanes: map[lane]int64{},
+		locks: map[any]*lock{},
+	}
 }
 
 // ShiftClock moves the clock of the Store by d from now on.
@@ -133,6 +137,27 @@ func join(tx core.Tx) error {
 		return errors.New("inboxtest: the end of this transaction cannot be heard")
 	}
 	return tx.Err()
+}
+
+// Register implements inbox.Store.
+func (s *Store) Register(_ context.Context, r inbox.Registration) (others []inbox.Registration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for have, at := range s.programs {
+		if have.Consumer == r.Consumer && have.Handler == r.Handler && have.Program != r.Program &&
+			s.now().Sub(at) < 7*24*time.Hour {
+			others = append(others, have)
+		}
+	}
+	if r.Program == "" {
+		return nil, nil
+	}
+	maps.DeleteFunc(s.programs, func(have inbox.Registration, _ time.Time) bool {
+		return have.Consumer == r.Consumer && have.Handler == r.Handler && have.Program == r.Program
+	})
+	s.programs[r] = s.now()
+	slices.SortFunc(others, func(a, b inbox.Registration) int { return strings.Compare(a.Program, b.Program) })
+	return others, nil
 }
 
 // Begin implements inbox.Store.

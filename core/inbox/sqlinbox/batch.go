@@ -64,11 +64,6 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 			return nil, s.db.Wrap(what, sqlstore.TxError(err))
 		}
 	}
-	if slices.Contains(states, inbox.StateFresh) {
-		if err := s.list(ctx, tx, h); err != nil {
-			return nil, s.db.Wrap(what, sqlstore.TxError(err))
-		}
-	}
 	for _, n := range copies {
 		states[n] = states[first[events[n].Key]]
 		if states[n] == inbox.StateFresh {

@@ -45,6 +45,8 @@ const (
 	conflict        = " ON CONFLICT (handler_id, tenant_id, event_id) DO NOTHING"
 	failureConflict = " ON CONFLICT (consumer, handler, tenant_id, event_id) DO NOTHING"
 	listConflict    = " ON CONFLICT (handler_id) DO NOTHING"
+	programAgain    = " ON CONFLICT (handler_id, program) DO UPDATE SET topic = excluded.topic, " +
+		"seen_at = excluded.seen_at"
 )
 
 const listHandler = "INSERT INTO {handler} (handler_id, consumer, handler) VALUES (?, ?, ?)"

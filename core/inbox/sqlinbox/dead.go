@@ -27,9 +27,6 @@ func (s *Store) Fail(ctx context.Context, f inbox.Failure) (state inbox.State, a
 		state, attempts, err = s.recordFailure(ctx, q, h, f)
 		return err
 	})
-	if err == nil {
-		h.listed.Store(true)
-	}
 	return state, attempts, err
 }
 
@@ -39,11 +36,6 @@ func (s *Store) recordFailure(ctx context.Context, q sqlkit.Querier, h *handler,
 ) {
 	if _, err := q.Exec(ctx, s.sql.open, seenArgs(h, f.Event)...); err != nil {
 		return 0, 0, err
-	}
-	if !h.listed.Load() {
-		if _, err := s.listIn(ctx, q, h); err != nil {
-			return 0, 0, err
-		}
 	}
 	var processed int
 	found, err := sqlkit.FirstRow(ctx, q, s.sql.see, h.key(f.Event.Key), &processed, &attempts)

@@ -33,9 +33,9 @@ func ExampleMigrations() {
 		fmt.Println(err)
 		return
 	}
-	last := migrations[len(migrations)-1]
-	fmt.Printf("%04d_%s.up.sql has the table: %t\n", last.Version, last.Name,
-		strings.Contains(last.Up, `"app"."inbox_seen"`))
+	first := migrations[0]
+	fmt.Printf("%04d_%s.up.sql has the table: %t\n", first.Version, first.Name,
+		strings.Contains(first.Up, `"app"."inbox_seen"`))
 	// Output: 0001_init.up.sql has the table: true
 }
 

@@ -5,11 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
 // The rows of {seen} have a number in place of the names of their consumer and handler. The number
@@ -48,8 +49,6 @@ type handlerKey struct{ consumer, name string }
 type handler struct {
 	handlerKey
 	id any
-	// listed says that the table of handlers has a row for this one that is committed.
-	listed atomic.Bool
 }
 
 func (h *handlers) of(consumer, name string) *handler {
@@ -75,27 +74,49 @@ func (h *handlers) of(consumer, name string) *handler {
 // key are the parameters that name a row of {seen}.
 func (h *handler) key(k inbox.Key) []any { return []any{h.id, k.Tenant, k.EventID} }
 
-// list lists the handler of a row that was inserted in tx, unless it is listed.
-func (s *Store) list(ctx context.Context, tx core.Tx, h *handler) error {
-	if h.listed.Load() {
-		return nil
+// programMemory is how long the table remembers that a program serves a handler. Programs say so
+// again at their start and twice a day.
+const programMemory = 7 * 24 * time.Hour
+
+// Register lists the handler in a short transaction of its own, and writes that the program serves
+// it now. It returns the other programs that have done so within a week.
+func (s *Store) Register(ctx context.Context, r inbox.Registration) (others []inbox.Registration, err error) {
+	if err := (inbox.Key{Consumer: r.Consumer, Handler: r.Handler, EventID: "e"}).Validate(); err != nil {
+		return nil, err
 	}
-	n, err := s.listIn(ctx, tx, h)
-	if err != nil {
-		return err
-	}
-	if n == 0 && !tx.Tracked() { // nobody will tell whether it commits; another transaction has listed the handler
-		h.listed.Store(true)
-	}
-	tx.OnOutcome(func(o core.Outcome) {
-		if o == core.Committed {
-			h.listed.Store(true)
+	h := s.handlers.of(r.Consumer, r.Handler)
+	err = s.db.InTx(ctx, "register a handler", func(q sqlkit.Querier) error {
+		others = nil
+		if _, err := q.Exec(ctx, s.sql.list, h.id, h.consumer, h.name); err != nil || r.Program == "" {
+			return err
 		}
+		program := laneText(r.Program, 255)
+		if _, err := q.Exec(ctx, s.sql.register, h.id, program, sqlstore.Column(r.Topic, MaxTopic)); err != nil {
+			return err
+		}
+		args := []any{h.id, program, programMemory.Microseconds()}
+		return sqlkit.EachRow(ctx, q, s.sql.others, args, func(rows core.Rows) error {
+			other := inbox.Registration{Consumer: r.Consumer, Handler: r.Handler}
+			err := rows.Scan(&other.Program, &other.Topic)
+			others = append(others, other)
+			return err
+		})
 	})
-	return nil
+	return others, err
 }
 
-// listIn lists a handler. It returns 0 if the handler was listed before.
-func (s *Store) listIn(ctx context.Context, q sqlkit.Querier, h *handler) (int64, error) {
-	return q.Exec(ctx, s.sql.list, h.id, h.consumer, h.name)
+// Shared returns the registrations of the last week under names that more than one program serves.
+// Most often that is a mistake: each event is processed by one of the programs.
+func (s *Store) Shared(ctx context.Context) (shared []inbox.Registration, err error) {
+	err = s.db.InTx(ctx, "find shared names", func(q sqlkit.Querier) error {
+		shared = nil
+		week := programMemory.Microseconds()
+		return sqlkit.EachRow(ctx, q, s.sql.shared, []any{week, week}, func(rows core.Rows) error {
+			var r inbox.Registration
+			err := rows.Scan(&r.Consumer, &r.Handler, &r.Program, &r.Topic)
+			shared = append(shared, r)
+			return err
+		})
+	})
+	return shared, err
 }

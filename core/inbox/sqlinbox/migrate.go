@@ -24,6 +24,7 @@ var tables = &sqlstore.Tables{
 	Package: "sqlinbox",
 	Words: map[string]string{
 		"handler": "inbox_handler", "seen": "inbox_seen", "failure": "inbox_failure", "inbox_key": "inbox_key",
+		"program": "inbox_program",
 	},
 	Versions:   "inbox_migration",
 	Files:      schema,

@@ -17,6 +17,7 @@ var mysqlVariant = variant{
 	guarded:      seenHead + "SELECT " + seenDone + " FROM DUAL WHERE @@in_transaction = 1" + mysqlUnless,
 	unlessFailed: " ON DUPLICATE KEY UPDATE attempts = attempts",
 	list:         strings.Replace(listHandler, "INSERT", "INSERT IGNORE", 1),
+	again:        " ON DUPLICATE KEY UPDATE topic = VALUES(topic), seen_at = VALUES(seen_at)",
 	cleanupKeys:  "DELETE FROM {inbox_key} WHERE consumer = ? AND updated_at < {ago} LIMIT ?",
 	cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
 		return sqlstore.CleanupByKey{

@@ -12,6 +12,7 @@ import (
 
 var postgresVariant = variant{
 	unless: conflict, unlessFailed: failureConflict, list: listHandler + listConflict,
+	again: programAgain,
 	cleanupKeys: "DELETE FROM {inbox_key} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {inbox_key} WHERE " +
 		"consumer = ? AND updated_at < {ago} " +
 		"LIMIT ?::bigint FOR UPDATE SKIP LOCKED))",

@@ -10,6 +10,7 @@ import (
 
 var sqliteVariant = variant{
 	unless: conflict, unlessFailed: failureConflict, list: listHandler + listConflict,
+	again: programAgain,
 	cleanupKeys: "DELETE FROM {inbox_key} WHERE (consumer, handler, tenant_id, topic, partition_key) IN " +
 		"(SELECT consumer, handler, tenant_id, topic, partition_key " +
 		"FROM {inbox_key} WHERE consumer = ? AND updated_at < {ago} LIMIT ?)",

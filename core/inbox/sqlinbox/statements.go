@@ -28,6 +28,7 @@ const (
 // statements are the statements about the tables.
 type statements struct {
 	see, take, open, list, handlers                               string // about {seen} and {handler}
+	register, others, shared                                      string // about {program}
 	openFailure, seeFailure, firstFailure, fail, recover, redrive string // about {failure}
 	discard                                                       string // about {failure}
 	dead                                                          string // without its end; its parameters are ?
@@ -50,6 +51,7 @@ type variant struct {
 	// unlessFailed does so for {failure}, and list for {handler}.
 	unlessFailed string
 	list         string
+	again        string // ends an INSERT into {program} that replaces an existing row
 	cleanupKeys  string
 	cleanup      func(n sqlstore.Names) sqlstore.Cleanup
 	// cleanupDiscarded is about {failure}.
@@ -66,8 +68,16 @@ func newStatements(n sqlstore.Names) *statements {
 		see: text("SELECT " + isProcessed + ", attempts FROM {seen} WHERE " + seenIs + "{lock}"),
 		take: text("UPDATE {seen} SET attempts = ?, processed_at = {now} WHERE " + seenIs +
 			" AND processed_at IS NULL"),
-		open:     text(seenHead + "VALUES (" + seenOpen + ")" + v.unless),
-		list:     text(v.list),
+		open: text(seenHead + "VALUES (" + seenOpen + ")" + v.unless),
+		list: text(v.list),
+		register: text("INSERT INTO {program} (handler_id, program, topic, seen_at) VALUES (?, ?, ?, {now})" +
+			v.again),
+		others: text("SELECT program, COALESCE(topic,'') FROM {program} WHERE handler_id = ? AND program <> ? AND " +
+			"seen_at > {ago} ORDER BY program"),
+		shared: text("SELECT h.consumer, h.handler, p.program, COALESCE(p.topic,'') FROM {program} p " +
+			"JOIN {handler} h ON h.handler_id = p.handler_id WHERE p.seen_at > {ago} AND " +
+			"EXISTS (SELECT 1 FROM {program} o WHERE o.handler_id = p.handler_id AND o.program <> p.program AND o.seen_at > {ago}) " +
+			"ORDER BY h.consumer, h.handler, p.program"),
 		handlers: text("SELECT handler FROM {handler} WHERE consumer = ?"),
 
 		openFailure: text(failureHead + v.unlessFailed),

@@ -24,7 +24,7 @@ type Config struct {
 	// connection. SQLite has none.
 	Schema string
 	// Prefix of the names of tables, indexes and constraints. Default: none, which makes
-	// inbox_seen, inbox_failure, inbox_handler, inbox_key and inbox_migration.
+	// inbox_seen, inbox_failure, inbox_handler, inbox_program, inbox_key and inbox_migration.
 	Prefix string
 }
 
@@ -83,7 +83,7 @@ const processingStale = 15 * time.Minute
 // Begin writes the event as processed in tx, and returns inbox.StateFresh and the number of the
 // attempt. If there was a row already, it returns the state of the row. While another transaction
 // works on the same event, Begin waits until that transaction has ended. A new event costs one
-// statement, and the first one of a handler in each process two.
+// statement.
 func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (state inbox.State, attempt int, err error) {
 	const what = "begin"
 	if err := e.Validate(); err != nil {
@@ -111,7 +111,7 @@ func (s *Store) begin(ctx context.Context, tx core.Tx, e inbox.Event) (inbox.Sta
 		case err != nil:
 			return 0, 0, err
 		case inserted:
-			return inbox.StateFresh, 1, s.list(ctx, tx, h)
+			return inbox.StateFresh, 1, nil
 		}
 		state, attempt, err := s.see(ctx, tx, h, e.Key)
 		if err != nil || state != 0 {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -30,8 +32,13 @@ const (
 
 var errStopped = errors.New("command: the destination is stopped or busy")
 
-// place names a destination.
+// place names a destination. The name is what WorkerConfig.Destination returned. Without it, it is
+// the host that a failure named, or the effect itself after a failure that named none, and empty
+// for an effect that has not failed yet: see Worker.at.
 type place struct{ channel, name string }
+
+// unknown reports whether the place stands for all effects of a channel that have not failed.
+func (p place) unknown() bool { return p.name == "" }
 
 // destinations has the knowledge of one Worker about the destinations of its effects. A destination
 // that works and is not in use is forgotten.
@@ -44,6 +51,11 @@ type destinations struct {
 }
 
 type destination struct {
+	// shared: many destinations, which nobody has named. It is never stopped. While one of them has
+	// troubles, its effects have no more than the limit of one destination, so that they do not take
+	// all workers while they find out where they go.
+	shared   bool
+	troubled time.Time // until then
 	running  int
 	refused  []string          // different effects that failed since the last success
 	acks     uint64            // successes
@@ -92,7 +104,7 @@ func (d *destinations) enter(at place, id string) (v *visit, wait time.Duration)
 		if len(d.all) >= knownPlaces { // the next attempt of the effect finds the outage again
 			maps.DeleteFunc(d.all, func(_ place, dest *destination) bool { return dest.running == 0 })
 		}
-		dest = &destination{}
+		dest = &destination{shared: at.unknown()}
 		d.all[at] = dest
 	}
 	if wait = dest.wait(d.limit); wait > 0 {
@@ -117,7 +129,7 @@ func (d *destination) wait(limit int) time.Duration {
 		return 0
 	case d.stopped:
 		d.nextBack = latest(now.Add(busyGap), d.probeAt, d.nextBack.Add(destinationPace))
-	case d.running >= limit:
+	case d.running >= limit && (!d.shared || now.Before(d.troubled)):
 		d.nextBack = latest(now.Add(busyGap), d.nextBack.Add(busyPace))
 	default:
 		return 0
@@ -153,6 +165,9 @@ func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, 
 	case end == visitGood:
 		dest.refused, dest.stopped, dest.nextBack = nil, false, time.Time{}
 	case end == visitUnclear:
+	case dest.shared && end == visitDown:
+		dest.troubled = now.Add(2 * destinationMaxGap)
+	case dest.shared:
 	case dest.stopped && v.probe:
 		dest.gap = min(2*dest.gap, destinationMaxGap)
 		dest.probeAt = now.Add(dest.gap)
@@ -169,10 +184,66 @@ func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, 
 	if dest.stopped {
 		return max(dest.wait(d.limit), time.Millisecond), true, silent
 	}
-	if dest.running == 0 && len(dest.refused) == 0 && len(dest.met) == 0 {
+	if dest.running == 0 && len(dest.refused) == 0 && len(dest.met) == 0 && !now.Before(dest.troubled) {
 		delete(d.all, v.at)
 	}
 	return 0, false, silent
+}
+
+// learn notes that the effect of a visit, which met an outage, goes to another place than its visit
+// was for, and returns after what time it may come back.
+func (d *destinations) learn(v *visit, at place) (wait time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dest, now := d.all[at], time.Now()
+	if dest == nil {
+		dest = &destination{}
+		d.all[at] = dest
+	}
+	if !dest.stopped {
+		dest.stopped = true
+		dest.gap, dest.probeAt = destinationGap, now.Add(destinationGap)
+	}
+	if len(d.known) >= knownEffects {
+		clear(d.known)
+	}
+	d.known[v.id] = at
+	return max(dest.wait(d.limit), time.Millisecond)
+}
+
+// at returns the place of an effect.
+func (w *Worker) at(e Effect) place {
+	if w.cfg.Destination != nil {
+		return place{e.Channel, w.cfg.Destination(e)}
+	}
+	w.away.mu.Lock()
+	defer w.away.mu.Unlock()
+	if at, ok := w.away.known[e.ID]; ok {
+		return at
+	}
+	return place{channel: e.Channel}
+}
+
+// hostOf returns the host that a failure of the network names, or "".
+func hostOf(err error) string {
+	if h, ok := errors.AsType[interface {
+		error
+		Host() string
+	}](err); ok { // of package httpbridge
+		return h.Host()
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		if parsed, err := url.Parse(u.URL); err == nil && parsed.Host != "" {
+			return parsed.Host
+		}
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return dns.Name
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
+		return op.Addr.String()
+	}
+	return ""
 }
 
 // meet notes the end of a visit of the effect. It reports whether the destination has accepted
@@ -198,20 +269,16 @@ func (d *destination) meet(id string, end visitEnd) (silent bool) {
 	return first == d.acks
 }
 
-// leave ends the visit of an execution, if the execution has one.
-func (w *Worker) leave(run execution, end visitEnd) {
-	if run.visit != nil {
-		w.away.leave(run.visit, end)
-		return
-	}
-	w.mixed.note(run.effect, end)
-}
+// leave ends the visit of an execution.
+func (w *Worker) leave(run execution, end visitEnd) { w.away.leave(run.visit, end) }
 
-// judge returns the class of a failure, and for how long the event is put off, if the Worker has
-// destinations. An outage is an outage of the destination, and so are many refused effects in a
-// row. An unmarked error spends the last attempt only if the destination has accepted another
-// effect since it first refused this one. Before that the destination may be at fault.
-func (w *Worker) judge(run execution, class core.Class, marked, late, stopping bool) (core.Class, time.Duration) {
+// judge returns the class of a failure, and for how long the event is put off. An outage is an
+// outage of the destination, and so are many refused effects in a row. An unmarked error spends the
+// last attempt only if the destination has accepted another effect since it first refused this one.
+// Before that the destination may be at fault.
+func (w *Worker) judge(run execution, failure error, class core.Class, marked, late, stopping bool) (core.Class,
+	time.Duration,
+) {
 	end := visitUnclear
 	switch class {
 	case core.ClassUnavailable, core.ClassUnroutable:
@@ -223,12 +290,8 @@ func (w *Worker) judge(run execution, class core.Class, marked, late, stopping b
 	if stopping {
 		end = visitUnclear
 	}
-	if run.visit == nil {
-		if late && !stopping {
-			end = visitDown
-		}
-		w.leave(run, end)
-		return class, 0
+	if w.cfg.Destination == nil {
+		return w.judgeAlone(run, failure, class, end, late && !stopping)
 	}
 	pause, down, silent := w.away.leave(run.visit, end)
 	if class != core.ClassTransient {
@@ -242,6 +305,28 @@ func (w *Worker) judge(run execution, class core.Class, marked, late, stopping b
 		class, pause = core.ClassKeyUnavailable, maxRetryGap
 	}
 	return class, time.Duration((0.5 + rand.Float64()/2) * float64(pause))
+}
+
+// judgeAlone is judge without WorkerConfig.Destination. An outage concerns the host that its error
+// names, else this effect alone, and never the channel. A timeout without a host is left to the
+// relay, which knows whether the whole channel is stuck, and so are refusals.
+func (w *Worker) judgeAlone(run execution, failure error, class core.Class, end visitEnd, late bool) (core.Class,
+	time.Duration,
+) {
+	host := hostOf(failure)
+	if late && host != "" {
+		class, end = core.ClassUnavailable, visitDown
+	}
+	pause, down, _ := w.away.leave(run.visit, end)
+	switch {
+	case end != visitDown && !down:
+		return class, 0
+	case !run.visit.at.unknown():
+		return class, pause
+	case host != "":
+		return class, w.away.learn(run.visit, place{run.effect.Channel, "host " + host})
+	}
+	return class, w.away.learn(run.visit, place{run.effect.Channel, "effect " + run.claim.ID})
 }
 
 // stoppedError is the error of an effect that was put off.

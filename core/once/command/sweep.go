@@ -35,8 +35,8 @@ func (w *Worker) Run(ctx context.Context) error {
 // and will find its effect completed. Sweep returns how many effects it executed.
 //
 // The effects of a channel are executed one after another. Those that have been due for longest
-// come first. An outage, or a handler that needs longer than SweepTimeout, ends the sweep of its
-// channel and spends no attempt. A failed effect is overdue again OverdueAfter later, and dead
+// come first. An outage, or a handler that needs longer than SweepTimeout, spends no attempt, and
+// the sweep goes on with other effects. A failed effect is overdue again OverdueAfter later, and dead
 // after MaxAttempts.
 func (w *Worker) Sweep(ctx context.Context) (executed int, err error) {
 	var mu sync.Mutex

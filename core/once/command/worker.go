@@ -39,18 +39,19 @@ type WorkerConfig struct {
 	// Handlers of the channels. At least one.
 	Handlers map[string]Handler
 	// Destination returns the destination of an effect, such as the host of a webhook's subscriber.
-	// Set it if the effects of a channel go to destinations that fail independently. An outage then
-	// stops only that destination; see PerDestination. It must be quick and must not panic.
-	// Default: none; a channel is one destination, as a mail server is.
+	// An outage stops only that destination; see PerDestination. It must be quick and must not
+	// panic. Default: what the effect's own outage says. If its error names a host, as those of
+	// net/http and net do, the effect waits with all others that have met an outage of that host.
+	// Otherwise it waits alone.
 	//
-	// Set it for webhooks, because no other field of an effect names the destination. The key
-	// differs for each effect, so an outage would not be noticed. One tenant may have many
-	// destinations, and many tenants may share one. A channel that looks like several destinations
-	// is logged.
+	// So each effect is tried once before its destination is known. Set Destination where that is
+	// too often, or where errors name no host: no other field of an effect names the destination.
+	// One tenant may have many destinations, and many tenants may share one.
 	Destination func(e Effect) string
-	// PerDestination is how many effects of one Destination are executed at once in this process,
+	// PerDestination is how many effects of one destination are executed at once in this process,
 	// so that a destination that hangs does not take all workers of the relay. Keep it at a quarter
-	// of core.Config.Workers or less. It has no meaning without Destination. Default: 8.
+	// of core.Config.Workers or less. Without Destination it also holds for all effects together
+	// whose destination is not known, while any of them meets an outage. Default: 8.
 	PerDestination int
 	// MaxAttempts is the number of failed attempts, or of processes that died during an attempt,
 	// after which an effect is dead. An unmarked error does not spend the last attempt while its
@@ -191,9 +192,9 @@ type Worker struct {
 	cfg   WorkerConfig
 	node  string
 	runs  atomic.Uint64
-	away  *destinations // nil without WorkerConfig.Destination
-	mixed mixed         // used without WorkerConfig.Destination
+	away  *destinations
 	short shortLease
+	names names
 }
 
 var (
@@ -211,10 +212,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	var incarnation [8]byte
 	_, _ = rand.Read(incarnation[:]) // never fails
 	w := &Worker{cfg: cfg, node: cfg.Node + "/" + hex.EncodeToString(incarnation[:])}
-	w.mixed = mixed{logger: cfg.Logger, channels: map[string]*mixture{}}
-	if cfg.Destination != nil {
-		w.away = newDestinations(cfg.PerDestination)
-	}
+	w.away = newDestinations(cfg.PerDestination)
 	return w, nil
 }
 
@@ -251,12 +249,10 @@ func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (recei
 		return "", core.Unavailable(fmt.Errorf("%w: no handler for effects of channel %q", core.ErrNoRoute, channel))
 	}
 	info := ExecInfo{Tenant: d.TenantID, Channel: channel, ID: d.AggregateID, Attempt: max(1, d.Attempt)}
-	if w.away != nil {
-		if wait, yes := w.away.turnedAway(info.ID); yes {
-			info.Result, info.Err = PutOff, errStopped
-			w.cfg.Observer(info)
-			return "", core.PutOff(errStopped, wait)
-		}
+	if wait, yes := w.away.turnedAway(info.ID); yes {
+		info.Result, info.Err = PutOff, errStopped
+		w.cfg.Observer(info)
+		return "", core.PutOff(errStopped, wait)
 	}
 	receipt, _, err = w.perform(ctx, info, handler)
 	return receipt, err
@@ -267,6 +263,7 @@ func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (recei
 func (w *Worker) perform(ctx context.Context, info ExecInfo,
 	handler Handler,
 ) (receipt string, outcome ExecResult, err error) {
+	w.register(ctx, info.Channel)
 	start := time.Now()
 	claim := Claim{ID: info.ID, Owner: w.node + "/" + strconv.FormatUint(w.runs.Add(1), 36)}
 	got, err := w.cfg.Store.Claim(ctx, claim.ID, claim.Owner, w.cfg.Lease)
@@ -298,23 +295,21 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 		return ref, outcome, end
 	}
 	run := execution{claim: claim, effect: got.Effect, attempt: info.Attempt, held: start, swept: info.Attempt == 0}
-	if run.swept || w.away != nil { // the relay counts the refusals of one destination for each channel
+	if run.swept || w.cfg.Destination != nil { // the relay counts the refusals of one destination for each channel
 		run.attempt = got.Attempts + 1
 		info.Attempt = run.attempt
 	}
-	if w.away != nil {
-		at := place{info.Channel, w.cfg.Destination(got.Effect)}
-		var wait time.Duration
-		if run.visit, wait = w.away.enter(at, claim.ID); run.visit == nil {
-			info.Result, info.Err = PutOff, stoppedError(at)
-			f := Failure{Free: true, Code: "put_off", Text: errorText(info.Err)}
-			if err := w.record(ctx,
-				func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, claim, f) }); err != nil {
-				info.Err = errors.Join(info.Err, err) // the lease will end
-			}
-			w.cfg.Observer(info)
-			return "", PutOff, core.PutOff(info.Err, wait)
+	at := w.at(got.Effect)
+	var wait time.Duration
+	if run.visit, wait = w.away.enter(at, claim.ID); run.visit == nil {
+		info.Result, info.Err = PutOff, stoppedError(at)
+		f := Failure{Free: true, Code: "put_off", Text: errorText(info.Err)}
+		if err := w.record(ctx,
+			func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, claim, f) }); err != nil {
+			info.Err = errors.Join(info.Err, err) // the lease will end
 		}
+		w.cfg.Observer(info)
+		return "", PutOff, core.PutOff(info.Err, wait)
 	}
 	receipt, info.Result, err = w.execute(ctx, run, handler, &info.Err)
 	info.Duration = time.Since(start)
@@ -329,7 +324,7 @@ type execution struct {
 	attempt int
 	held    time.Time
 	swept   bool   // a sweep runs it, and not the relay
-	visit   *visit // the visit of its destination; nil without WorkerConfig.Destination
+	visit   *visit // the visit of its destination
 }
 
 func (w *Worker) giveUp(ctx context.Context, c Claim, f Failure) (string, ExecResult, error) {
@@ -391,11 +386,11 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 	}
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded) && (class != core.ClassPermanent || !marked)
 	// This process cannot tell whether the whole channel is stuck.
-	if (run.swept || run.visit != nil) && late {
+	if (run.swept || w.cfg.Destination != nil) && late {
 		class, marked = core.ClassUnavailable, false
 	}
 	stopping := errors.Is(ctx.Err(), context.Canceled) // the relay shuts down
-	class, pause := w.judge(run, class, marked, late, stopping)
+	class, pause := w.judge(run, failure, class, marked, late, stopping)
 	f := Failure{Code: class.String(), Text: errorText(failure), Free: stopping ||
 		class == core.ClassUnavailable || class == core.ClassKeyUnavailable ||
 		class == core.ClassUnroutable}

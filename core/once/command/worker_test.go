@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -39,7 +38,7 @@ func TestWorkerOutcomes(t *testing.T) {
 		"last attempt": {odd, 10, command.StatusDead, 1, false, 0, command.Dead},
 		"permanent":    {core.Permanent(odd), 1, command.StatusDead, 1, false, 0, command.Dead},
 		"outage": {
-			core.Unavailable(odd), 99, command.StatusFailed, 0, true, core.ClassUnavailable,
+			core.Unavailable(odd), 99, command.StatusFailed, 0, true, core.ClassKeyUnavailable,
 			command.Retried,
 		},
 		"outage of a part": {
@@ -48,7 +47,7 @@ func TestWorkerOutcomes(t *testing.T) {
 		},
 		"network error": {
 			fmt.Errorf("call: %w", syscall.ECONNREFUSED), 99, command.StatusFailed, 0, true,
-			core.ClassUnavailable, command.Retried,
+			core.ClassKeyUnavailable, command.Retried,
 		},
 		"its own deadline": {
 			context.DeadlineExceeded, 1, command.StatusFailed, 1, true, core.ClassTransient,
@@ -234,70 +233,4 @@ func (s *safeBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
-}
-
-// If the effects of a channel go to several destinations and one of them is dead, the operator gets
-// one warning. A single destination may go down and come back without a warning.
-func TestChannelOfSeveralDestinationsIsTold(t *testing.T) {
-	down := errors.New("connection refused")
-	for name, c := range map[string]struct {
-		call  func(ctx context.Context, e command.Effect, away bool) error
-		named bool
-		told  int
-	}{
-		"one subscriber is dead": {func(_ context.Context, e command.Effect, _ bool) error {
-			if e.Tenant == "dead" {
-				return core.Unavailable(down)
-			}
-			return nil
-		}, false, 1},
-		"one subscriber hangs": {func(ctx context.Context, e command.Effect, _ bool) error {
-			if e.Tenant == "dead" {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		}, false, 1},
-		"destinations are named": {func(_ context.Context, e command.Effect, _ bool) error {
-			if e.Tenant == "dead" {
-				return core.Unavailable(down)
-			}
-			return nil
-		}, true, 0},
-		"all share one that comes and goes": {func(_ context.Context, _ command.Effect, away bool) error {
-			if away {
-				return core.Unavailable(down)
-			}
-			return nil
-		}, false, 0},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			w := newEffects(t)
-			var out safeBuffer
-			var away atomic.Bool
-			worker := w.worker(func(ctx context.Context, e command.Effect) (string, error) {
-				return "ref", c.call(ctx, e, away.Load())
-			}, func(cfg *command.WorkerConfig) {
-				cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
-				if c.named {
-					cfg.Destination = func(e command.Effect) string { return e.Tenant }
-				}
-			})
-			w.relay(worker, nil)
-			for i := range 40 {
-				away.Store(i%4 == 3)
-				for s, tenant := range []string{"live", "dead", "live", "live"} {
-					if tenant == "live" || i%10 == 0 {
-						w.enqueue(command.Effect{Channel: "mail", Tenant: tenant, Key: fmt.Sprint(i, ":", s)})
-					}
-				}
-				time.Sleep(30 * time.Second)
-			}
-			synctest.Wait()
-			if got := out.String(); strings.Count(got, "\n") != c.told ||
-				c.told > 0 && !strings.Contains(got, "channel=mail") {
-				t.Errorf("logged %q, want %d lines", got, c.told)
-			}
-		})
-	}
 }

@@ -61,7 +61,7 @@ func content(r *http.Request) ([]byte, error) {
 		return h.Sum(append(values, 0)), nil
 	case len(r.PostForm) > 0:
 		return []byte(r.PostForm.Encode()), nil
-	case r.ContentLength > 0:
+	case r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody: // -1: of unknown length
 		return nil, errConsumed
 	}
 	return nil, nil

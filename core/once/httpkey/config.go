@@ -50,23 +50,26 @@ type Config struct {
 	ReplayedHeader string
 
 	// Route names the endpoint of r. It is a part of the key, with the method, so one client key
-	// used at two endpoints is two keys. Default: r.Pattern, or the path if the middleware is
-	// outside of the mux and r.Pattern is empty.
+	// used at two endpoints is two keys. The names of its wildcards, such as {id} or :id, are not.
+	// Default: r.Pattern. Around an http.ServeMux itself it is the pattern that matches, and around
+	// anything else, where no mux has set r.Pattern, it is the path.
 	Route func(r *http.Request) string
 	// MaxBody is the largest body of a request, in bytes. The body is read into memory for
 	// comparison. Default: 1 MiB.
 	MaxBody int64
 	// Canonical returns the form of a body that is compared with that of an earlier request. It
-	// must not change body. Default: the body itself. CanonicalJSON ignores the order of members
-	// and white space.
+	// must not change body. Default: the body itself, or the parts of a multipart body, whose
+	// boundary differs each time that a client encodes it. CanonicalJSON ignores the order of
+	// members and white space too.
 	Canonical func(r *http.Request, body []byte) []byte
 
 	// Policy chooses, by the status of a response, whether the response is kept and the work
 	// commits. Default: DefaultPolicy.
 	Policy func(status int) ResponsePolicy
 	// KeepHeaders are response headers to keep in addition to Content-Type, Content-Encoding,
-	// Content-Language, Content-Location, Content-Disposition, Cache-Control, ETag, Last-Modified,
-	// Link, Location, Retry-After, Vary and X-Content-Type-Options. A name may end in *:
+	// Content-Language, Content-Location, Content-Disposition, Content-Range, Allow, Cache-Control,
+	// ETag, Last-Modified, Link, Location, Retry-After, Vary and X-Content-Type-Options. Only what
+	// the handler has set or added is kept, nothing of middleware outside. A name may end in *:
 	// "Access-Control-*" keeps all headers of CORS, and "X-*" keeps X-Request-Id. All other headers
 	// are sent only with the first response. Set-Cookie, credentials and headers of the connection
 	// are never kept.
@@ -110,7 +113,8 @@ var (
 
 	defaultHeaders = []string{
 		"Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition",
-		"Cache-Control", "Etag", "Last-Modified", "Link", "Location", "Retry-After", "Vary", "X-Content-Type-Options",
+		"Cache-Control", "Etag", "Last-Modified", "Allow", "Content-Range",
+		"Link", "Location", "Retry-After", "Vary", "X-Content-Type-Options",
 	}
 	// neverHeaders hold secrets of one response, or belong to one connection or message.
 	neverHeaders = []string{
@@ -133,12 +137,9 @@ func (c Config) withDefaults() Config {
 	}
 	c.Header = cmp.Or(c.Header, "Idempotency-Key")
 	c.ReplayedHeader = cmp.Or(c.ReplayedHeader, "Idempotency-Replayed")
-	if c.Route == nil {
-		c.Route = route
-	}
 	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
 	if c.Canonical == nil {
-		c.Canonical = func(_ *http.Request, body []byte) []byte { return body }
+		c.Canonical = canonicalForm
 	}
 	if c.Policy == nil {
 		c.Policy = DefaultPolicy

@@ -68,9 +68,10 @@ func ExampleKeyOf() {
 		return
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /charges", keys.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	mux.Handle("POST /charges", keys.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key, _ := httpkey.KeyOf(r.Context())
 		fmt.Println("provider called with", key)
+		w.WriteHeader(http.StatusOK)
 	})))
 	for range 2 {
 		r := httptest.NewRequest(http.MethodPost, "/charges", nil)
@@ -94,7 +95,9 @@ func ExampleObserver() {
 		fmt.Println(err)
 		return
 	}
-	h := keys.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	h := keys.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	}))
 	for _, key := range []string{"k1", "k1", "k2", ""} {
 		r := httptest.NewRequest(http.MethodPost, "/orders", nil)
 		if key != "" {

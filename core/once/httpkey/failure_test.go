@@ -294,7 +294,10 @@ func TestLeaseLost(t *testing.T) {
 func TestLeaseLostToOneThatIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newShakyAPI(t, nil)
-		a.handler = func(w http.ResponseWriter, r *http.Request) { time.Sleep(45 * time.Second) }
+		a.handler = func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(45 * time.Second)
+			w.WriteHeader(http.StatusOK)
+		}
 		s.extend.Store(true)
 		first := a.goDo(request())
 		time.Sleep(31 * time.Second)

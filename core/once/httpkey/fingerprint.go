@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core/once"
@@ -38,12 +40,49 @@ func mediaType(contentType string) string {
 	return t
 }
 
+// canonicalForm is the default of Config.Canonical. It returns the parts of a multipart body without
+// the boundary, sorted by the names of their fields. Any other body, and one that is not as its
+// Content-Type says, stays unchanged.
+func canonicalForm(r *http.Request, body []byte) []byte {
+	t, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || !strings.HasPrefix(t, "multipart/") || params["boundary"] == "" {
+		return body
+	}
+	type part struct {
+		name string
+		sum  once.Fingerprint
+	}
+	var parts []part
+	for reader := multipart.NewReader(bytes.NewReader(body), params["boundary"]); ; {
+		p, err := reader.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return body
+		}
+		content, err := io.ReadAll(p)
+		if err != nil {
+			return body
+		}
+		var header bytes.Buffer
+		_ = http.Header(p.Header).Write(&header) // sorted by name
+		parts = append(parts, part{p.FormName(), once.FingerprintOf(header.Bytes(), content)})
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return strings.Compare(a.name, b.name) })
+	canonical := []byte("parts:")
+	for _, p := range parts {
+		canonical = append(canonical, p.sum[:]...)
+	}
+	return canonical
+}
+
 // CanonicalJSON is for Config.Canonical. Two bodies are the same if they are the same JSON value,
 // in any order of members and with any white space. Numbers are compared as text: 1 and 1.0 differ.
-// A body that is not JSON, by its Content-Type or by its content, stays unchanged.
+// A body that is not JSON, by its Content-Type or by its content, is compared as without Canonical.
 func CanonicalJSON(r *http.Request, body []byte) []byte {
 	if t := mediaType(r.Header.Get("Content-Type")); t != "application/json" && !strings.HasSuffix(t, "+json") {
-		return body
+		return canonicalForm(r, body)
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()

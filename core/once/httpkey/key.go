@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -19,7 +20,8 @@ var ErrInvalidKey = errors.New("httpkey: invalid key")
 
 // ParseKey reads the value of an Idempotency-Key header: 1 to 255 printable ASCII characters. They
 // may be bare, as most clients send them, or a quoted string of RFC 8941 and RFC 9651, as the draft
-// requires. Both forms name the same key. The error wraps ErrInvalidKey.
+// requires, whose parameters are ignored. Both forms name the same key. The error wraps
+// ErrInvalidKey.
 func ParseKey(header string) (string, error) {
 	key := strings.Trim(header, " \t")
 	if strings.HasPrefix(key, `"`) {
@@ -41,13 +43,22 @@ func ParseKey(header string) (string, error) {
 
 func notPrintable(r rune) bool { return r < ' ' || r > '~' }
 
-// unquote reads a quoted string. It refuses a text with anything after the closing quote.
+// parameters follow an item of RFC 9651.
+var parameters = regexp.MustCompile(`^(; *[a-z*][a-z0-9_.*-]*(=(` +
+	`"([ !#-\[\]-~]|\\["\\])*"` + // string
+	`|:[A-Za-z0-9+/=]*:` + // bytes
+	`|\?[01]|@?-?[0-9.]+` + // boolean, date, number
+	`|[A-Za-z*][!#$%&'*+.^_\x60|~0-9A-Za-z:/-]*` + // token
+	`))?)*$`)
+
+// unquote reads a quoted string. It refuses a text with anything but parameters after the closing
+// quote.
 func unquote(s string) (string, error) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
 		switch c := s[i]; c {
 		case '"':
-			if i != len(s)-1 {
+			if !parameters.MatchString(s[i+1:]) {
 				return "", fmt.Errorf("%w: something follows the closing quote; is it more than one key?",
 					ErrInvalidKey)
 			}
@@ -77,18 +88,49 @@ func headerKey(values []string) (key string, missing bool, err error) {
 	return "", false, fmt.Errorf("%w: there are %d of them", ErrInvalidKey, len(values))
 }
 
-// route is the default of Config.Route.
-func route(r *http.Request) string {
+// mux is an http.ServeMux.
+type mux interface {
+	Handler(r *http.Request) (h http.Handler, pattern string)
+}
+
+// route returns the endpoint of a request that next handles.
+func (m *Middleware) route(r *http.Request, next http.Handler) string {
+	if m.cfg.Route != nil {
+		return m.cfg.Route(r)
+	}
+	if mux, ok := next.(mux); ok {
+		if _, pattern := mux.Handler(r); pattern != "" {
+			return pattern
+		}
+	}
 	if r.Pattern != "" {
 		return r.Pattern
 	}
 	return r.URL.EscapedPath()
 }
 
+// unnamed returns a route without the names of its wildcards, which may change while clients send
+// their requests again: {} for {id}, {id:[0-9]+} and :id, {...} for {rest...} and *rest.
+func unnamed(route string) string {
+	segments := strings.Split(route, "/")
+	for n, s := range segments {
+		switch open, end := strings.Index(s, "{"), strings.LastIndex(s, "}"); {
+		case strings.HasPrefix(s, ":"):
+			segments[n] = "{}"
+		case strings.HasPrefix(s, "*"), open >= 0 && strings.HasSuffix(s, "...}"):
+			segments[n] = "{...}"
+		case open >= 0 && end > open && s[open:end+1] != "{$}":
+			segments[n] = s[:open] + "{}" + s[end+1:]
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
 // makeKey joins the parts of a key. A text that a once.Key cannot hold is replaced by its hash.
 func makeKey(method, route, scope, id string) once.Key {
 	// A pattern may begin with the method, which the scope has anyway: "http/POST /payments/{id}".
-	k := once.Key{Scope: scopePrefix + method + " " + strings.TrimPrefix(route, method+" "), Tenant: scope, ID: id}
+	route = strings.TrimPrefix(unnamed(route), method+" ")
+	k := once.Key{Scope: scopePrefix + method + " " + route, Tenant: scope, ID: id}
 	if unfit(k.Scope, once.MaxScope) {
 		k.Scope = scopePrefix + digest(k.Scope)
 	}

@@ -21,7 +21,11 @@ func (c *call) serveLease() {
 		if !untie() { // the client has just left
 			return once.Result{}, errGone
 		}
-		if policy = c.run(ctx, tie); policy == Release {
+		policy = c.run(ctx, tie)
+		switch {
+		case c.silent:
+			return once.Result{}, ErrNoResponse
+		case policy == Release:
 			return once.Result{}, errReleased
 		}
 		return c.rec.encode(c.m.cfg.KeepHeaders), nil
@@ -67,6 +71,8 @@ func (c *call) finishLease(ctx context.Context, policy ResponsePolicy, err error
 		c.send(Release, err)
 	case taken && !c.rec.passed:
 		c.answerOther(ctx, err)
+	case c.silent:
+		c.refuse(failed, "", err)
 	default:
 		c.send(Release, err)
 	}

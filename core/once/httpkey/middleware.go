@@ -17,6 +17,12 @@ var (
 	// ErrPanicked: the handler panicked, or called runtime.Goexit. The key is free, and the panic
 	// goes on. The error also wraps a *core.PanicError with the value and the stack.
 	ErrPanicked = errors.New("httpkey: the handler did not return")
+	// ErrNoResponse: the handler neither wrote nor set a status. Most often it has written to
+	// another ResponseWriter, or returned an error to a framework that answers later. It is not
+	// known whether its work is right, so it is rolled back, and the key is free. A handler whose
+	// answer is an empty 200 must say so: w.WriteHeader(http.StatusOK).
+	ErrNoResponse = errors.New("httpkey: the handler wrote no response: call w.WriteHeader(http.StatusOK) for an " +
+		"empty one, and have a framework write its errors before it returns")
 	// ErrNested: the context of a request already carries a transaction, so the middleware could
 	// not answer after its commit; or a handler is wrapped twice, so the inner wrap would wait for
 	// the key of the outer one.
@@ -86,6 +92,7 @@ type call struct {
 	info Info
 
 	entered bool      // the handler has run at least once
+	silent  bool      // its latest run wrote no response
 	rec     *recorder // of its latest run
 	again   error     // the reason for which the handler asked to be run again
 }
@@ -101,7 +108,7 @@ func callOf(ctx context.Context) *call {
 }
 
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	c := &call{m: m, w: w, r: r, next: next, info: Info{Method: r.Method, Route: m.cfg.Route(r)}}
+	c := &call{m: m, w: w, r: r, next: next, info: Info{Method: r.Method, Route: m.route(r, next)}}
 	if m.cfg.Logger != nil || m.cfg.Observer != nil && m.cfg.Observer.Handled != nil {
 		start, finished := time.Now(), false
 		defer func() {
@@ -263,10 +270,13 @@ func (c *call) run(ctx context.Context, through func()) ResponsePolicy {
 	c.info.Answer = Executed // set before the handler can panic
 	defer c.removeForm(r)
 	c.next.ServeHTTP(c.rec, r)
-	if c.rec.hijacked {
+	c.silent = c.rec.status == 0 && !c.rec.hijacked
+	switch {
+	case c.rec.hijacked:
 		c.rec.status = 0
 		return Commit
+	case c.silent:
+		return Release
 	}
-	c.rec.WriteHeader(http.StatusOK)
 	return c.m.cfg.Policy(c.rec.status)
 }

@@ -80,7 +80,6 @@ func (p problem) write(w http.ResponseWriter, cfg *Config, detail string, after 
 	}{cfg.ProblemType + p.name, p.title, p.status, detail})
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Add("Link", "<"+cfg.ProblemDocs+p.name+`>; rel="describedby"`)
 	if p.retry {
 		after = cmp.Or(cfg.RetryAfter, after, defaultRetryAfter)

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 )
 
@@ -23,6 +22,7 @@ type recorder struct {
 	limit   int
 	through func() // called when the response begins to go through; nil: it must not go through
 
+	outer  http.Header // the header before the handler
 	header http.Header // the header that the handler changes
 	sent   http.Header // the header at the time of the status
 	status int
@@ -34,7 +34,7 @@ type recorder struct {
 }
 
 func newRecorder(w http.ResponseWriter, limit int, through func()) *recorder {
-	return &recorder{w: w, limit: limit, through: through, header: w.Header().Clone()}
+	return &recorder{w: w, limit: limit, through: through, outer: w.Header().Clone(), header: w.Header().Clone()}
 }
 
 func (r *recorder) Header() http.Header {
@@ -136,12 +136,7 @@ func (r *recorder) finish() {
 	}
 	trailers := r.trailers()
 	if !r.passed {
-		r.WriteHeader(http.StatusOK)
-		h := r.w.Header()
-		setHeader(h, r.sent)
-		if bodyAllowed(r.status) && len(trailers) == 0 && h.Get("Content-Length") == "" {
-			h.Set("Content-Length", strconv.Itoa(len(r.body)))
-		}
+		setHeader(r.w.Header(), r.sent)
 		r.w.WriteHeader(r.status)
 		if len(r.body) > 0 {
 			_, _ = r.w.Write(r.body) // the client may be gone

@@ -362,6 +362,7 @@ func TestResponseTooLargeInTransactionForm(t *testing.T) {
 		a.effect(r)
 		if header.Load() {
 			w.Header().Set("Link", strings.Repeat("x", once.MaxMeta))
+			w.WriteHeader(http.StatusOK)
 			return
 		}
 		if n, err := w.Write(make([]byte, 60)); n != 60 || err != nil {

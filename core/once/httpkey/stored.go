@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/textproto"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -16,8 +15,11 @@ import (
 
 // stored is the content of Result.Meta, as JSON. Result.Data is the body.
 type stored struct {
-	Status int         `json:"status"`
+	Status int `json:"status"`
+	// Header has what the handler set. Added has the values that it added to those of middleware
+	// outside.
 	Header http.Header `json:"header,omitempty"`
+	Added  http.Header `json:"added,omitempty"`
 	// Raw has the headers with a value that is not UTF-8, byte for byte, in base64.
 	Raw map[string][][]byte `json:"raw,omitempty"`
 	// NotKept: the request was carried out, but its response was streamed or too large.
@@ -30,7 +32,15 @@ func (r *recorder) encode(keep []string) once.Result {
 	if !r.passed {
 		s := stored{Status: r.status, Header: http.Header{}}
 		for k, v := range r.sent {
-			if len(v) > 0 && kept(k, keep) {
+			outer := r.outer[k]
+			switch {
+			case len(v) == 0 || !kept(k, keep) || slices.Equal(v, outer):
+			case len(outer) > 0 && len(v) > len(outer) && slices.Equal(v[:len(outer)], outer) && valid(v):
+				if s.Added == nil {
+					s.Added = http.Header{}
+				}
+				s.Added[k] = v[len(outer):]
+			default:
 				s.keep(k, v)
 			}
 		}
@@ -67,7 +77,7 @@ func hasPrefixFold(s, prefix string) bool {
 }
 
 func (s *stored) keep(name string, values []string) {
-	if !slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
+	if valid(values) {
 		s.Header[name] = values
 		return
 	}
@@ -77,6 +87,11 @@ func (s *stored) keep(name string, values []string) {
 	for _, v := range values {
 		s.Raw[name] = append(s.Raw[name], []byte(v))
 	}
+}
+
+// valid reports whether JSON can hold the values.
+func valid(values []string) bool {
+	return !slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) })
 }
 
 var errForeign = errors.New("httpkey: what is stored under this key is not a response of this package")
@@ -92,11 +107,15 @@ func decode(res once.Result) (stored, error) {
 	return s, nil
 }
 
-// replay answers with a stored response.
+// replay answers with a stored response. Headers of middleware outside are about this response, and
+// stay. Nor is there a Content-Length: such middleware may compress.
 func (s stored) replay(w http.ResponseWriter, body []byte, replayedHeader string) {
 	h := w.Header()
 	for k, v := range s.Header {
 		h[k] = slices.Clone(v)
+	}
+	for k, v := range s.Added {
+		h[k] = append(h[k], v...)
 	}
 	for k, v := range s.Raw {
 		h[k] = nil
@@ -105,9 +124,6 @@ func (s stored) replay(w http.ResponseWriter, body []byte, replayedHeader string
 		}
 	}
 	h.Set(replayedHeader, "true")
-	if bodyAllowed(s.Status) {
-		h.Set("Content-Length", strconv.Itoa(len(body)))
-	}
 	w.WriteHeader(s.Status)
 	if len(body) > 0 && bodyAllowed(s.Status) {
 		_, _ = w.Write(body) // the client may be gone

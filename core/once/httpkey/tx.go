@@ -2,6 +2,7 @@ package httpkey
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
@@ -54,6 +55,8 @@ func (c *call) handle(ctx context.Context, untie func() bool) (once.Result, Resp
 		return once.Result{}, policy, c.again
 	case c.rec.tooLarge:
 		return once.Result{}, policy, ErrResponseTooLarge
+	case c.silent:
+		return once.Result{}, policy, ErrNoResponse
 	case policy == Release:
 		return once.Result{}, policy, errReleased
 	}
@@ -122,6 +125,14 @@ type impatient struct {
 	wait   time.Duration
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
+}
+
+// PoolStats is for package once: see there.
+func (t *impatient) PoolStats() sql.DBStats {
+	if p, ok := t.Transactor.(interface{ PoolStats() sql.DBStats }); ok {
+		return p.PoolStats()
+	}
+	return sql.DBStats{} // a pool without limit
 }
 
 func (t *impatient) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {

@@ -86,6 +86,9 @@ var errInbox = errors.New("suite: the handler fails")
 // begin begins the events as one batch, and ends the transaction with the error end.
 func (f *inboxFixture) begin(end error, events ...inbox.Event) (states []inbox.State) {
 	f.Helper()
+	for _, e := range events {
+		f.register(f.Store, e)
+	}
 	err := f.Transactor.RunInTx(f.Context(), func(ctx context.Context, tx core.Tx) (err error) {
 		if states, err = f.Store.BeginBatch(ctx, tx, events); err != nil {
 			return err
@@ -98,9 +101,17 @@ func (f *inboxFixture) begin(end error, events ...inbox.Event) (states []inbox.S
 	return states
 }
 
+// register registers the handler of an event in a store, as an Inbox does before it begins.
+func (f *inboxFixture) register(s inbox.Store, e inbox.Event) {
+	f.Helper()
+	_, err := s.Register(f.Context(), inbox.Registration{Consumer: e.Consumer, Handler: e.Handler})
+	f.check(err)
+}
+
 // fail records a failure of an event.
 func (f *inboxFixture) fail(e inbox.Event, dead bool) {
 	f.Helper()
+	f.register(f.Store, e)
 	_, _, err := f.Store.Fail(f.Context(), inbox.Failure{Event: e, Code: "suite", Text: errInbox.Error(), Dead: dead})
 	f.check(err)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +21,7 @@ func inboxHandlerCases() []inboxCase {
 		{"first met in a transaction that is rolled back", inboxHandlerRolledBack},
 		{"first met in a transaction that fails", inboxHandlerFailsFirst},
 		{"first met by many at once", inboxHandlerAtOnce},
+		{"of two programs", inboxHandlerTwoPrograms},
 	}
 }
 
@@ -42,6 +45,7 @@ func handled(names [2]string, id string) inbox.Event {
 // beginOne begins one event in a store, and ends the transaction with the error end.
 func (f *inboxFixture) beginOne(s inbox.Store, e inbox.Event, end error) (state inbox.State, attempt int) {
 	f.Helper()
+	f.register(s, e)
 	err := f.Transactor.RunInTx(f.Context(), func(ctx context.Context, tx core.Tx) (err error) {
 		if state, attempt, err = s.Begin(ctx, tx, e); err != nil {
 			return err
@@ -142,6 +146,39 @@ func inboxHandlerFailure(f *inboxFixture) {
 	}
 }
 
+// inboxHandlerTwoPrograms has two programs register one name. Each hears of the other, and no
+// program hears of itself, of other names, or of a program that does not know its path.
+func inboxHandlerTwoPrograms(f *inboxFixture) {
+	register := func(s inbox.Store, names [2]string, program, topic string, want ...inbox.Registration) {
+		f.Helper()
+		got, err := s.Register(f.Context(), inbox.Registration{
+			Consumer: names[0], Handler: names[1], Program: program, Topic: topic,
+		})
+		f.check(err)
+		if !slices.Equal(got, want) {
+			f.Errorf("%s registers %q: it hears of %+v, want %+v", program, names, got, want)
+		}
+	}
+	mine, other := inboxHandlers[0], f.Another()
+	in := func(program, topic string) inbox.Registration {
+		return inbox.Registration{Consumer: mine[0], Handler: mine[1], Program: program, Topic: topic}
+	}
+	long := "example.com/" + strings.Repeat("x", 300)
+	register(f.Store, mine, "example.com/a", "orders")
+	register(f.Store, mine, "example.com/a", "orders")
+	register(other, mine, "example.com/b", "payments", in("example.com/a", "orders"))
+	register(f.Store, mine, "example.com/a", "orders.v2", in("example.com/b", "payments"))
+	register(other, mine, "example.com/B", "payments",
+		in("example.com/a", "orders.v2"), in("example.com/b", "payments"))
+	register(other, mine, "", "")
+	for _, names := range inboxHandlers[1:] {
+		register(other, names, "example.com/c", "")
+	}
+	register(other, inboxHandlers[1], long, "", inbox.Registration{
+		Consumer: inboxHandlers[1][0], Handler: inboxHandlers[1][1], Program: "example.com/c",
+	})
+}
+
 // inboxHandlerRolledBack rolls the first transactions of a handler back. The process must not
 // remember anything of them that other processes cannot see.
 func inboxHandlerRolledBack(f *inboxFixture) {
@@ -195,6 +232,12 @@ func inboxHandlerAtOnce(f *inboxFixture) {
 						continue
 					}
 					id := fmt.Sprintf("e%d", (n+p)%events)
+					if _, err := s.Register(f.Context(), inbox.Registration{
+						Consumer: inboxHandlers[0][0], Handler: inboxHandlers[0][1], Program: "a", Topic: id,
+					}); err != nil {
+						f.Errorf("register: %v", err)
+						return
+					}
 					var state inbox.State
 					err := once.RetryTx(f.Context(), f.Transactor, func(ctx context.Context, tx core.Tx) (err error) {
 						if state, _, err = s.Begin(ctx, tx, handled(inboxHandlers[0], id)); err != nil {

@@ -9,18 +9,19 @@ import (
 	"log"
 	"reflect"
 
-	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/migrate"
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/child"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/secret"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/part"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/soft"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
 
 	stdsql "database/sql"
 )
@@ -30,16 +31,20 @@ type Client struct {
 	config
 	// Schema is the client for creating, migrating and dropping schema.
 	Schema *migrate.Schema
+	// Child is the client for interacting with the Child builders.
+	Child *ChildClient
 	// Document is the client for interacting with the Document builders.
 	Document *DocumentClient
 	// Item is the client for interacting with the Item builders.
 	Item *ItemClient
-	// Line is the client for interacting with the Line builders.
-	Line *LineClient
 	// Order is the client for interacting with the Order builders.
 	Order *OrderClient
-	// Secret is the client for interacting with the Secret builders.
-	Secret *SecretClient
+	// Part is the client for interacting with the Part builders.
+	Part *PartClient
+	// Soft is the client for interacting with the Soft builders.
+	Soft *SoftClient
+	// Tag is the client for interacting with the Tag builders.
+	Tag *TagClient
 }
 
 // NewClient creates a new client configured with the given options.
@@ -51,11 +56,13 @@ func NewClient(opts ...Option) *Client {
 
 func (c *Client) init() {
 	c.Schema = migrate.NewSchema(c.driver)
+	c.Child = NewChildClient(c.config)
 	c.Document = NewDocumentClient(c.config)
 	c.Item = NewItemClient(c.config)
-	c.Line = NewLineClient(c.config)
 	c.Order = NewOrderClient(c.config)
-	c.Secret = NewSecretClient(c.config)
+	c.Part = NewPartClient(c.config)
+	c.Soft = NewSoftClient(c.config)
+	c.Tag = NewTagClient(c.config)
 }
 
 type (
@@ -148,11 +155,13 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 	return &Tx{
 		ctx:      ctx,
 		config:   cfg,
+		Child:    NewChildClient(cfg),
 		Document: NewDocumentClient(cfg),
 		Item:     NewItemClient(cfg),
-		Line:     NewLineClient(cfg),
 		Order:    NewOrderClient(cfg),
-		Secret:   NewSecretClient(cfg),
+		Part:     NewPartClient(cfg),
+		Soft:     NewSoftClient(cfg),
+		Tag:      NewTagClient(cfg),
 	}, nil
 }
 
@@ -172,18 +181,20 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 	return &Tx{
 		ctx:      ctx,
 		config:   cfg,
+		Child:    NewChildClient(cfg),
 		Document: NewDocumentClient(cfg),
 		Item:     NewItemClient(cfg),
-		Line:     NewLineClient(cfg),
 		Order:    NewOrderClient(cfg),
-		Secret:   NewSecretClient(cfg),
+		Part:     NewPartClient(cfg),
+		Soft:     NewSoftClient(cfg),
+		Tag:      NewTagClient(cfg),
 	}, nil
 }
 
 // Debug returns a new debug-client. It's used to get verbose logging on specific operations.
 //
 //	client.Debug().
-//		Document.
+//		Child.
 //		Query().
 //		Count(ctx)
 func (c *Client) Debug() *Client {
@@ -205,38 +216,191 @@ func (c *Client) Close() error {
 // Use adds the mutation hooks to all the entity clients.
 // In order to add hooks to a specific client, call: `client.Node.Use(...)`.
 func (c *Client) Use(hooks ...Hook) {
-	c.Document.Use(hooks...)
-	c.Item.Use(hooks...)
-	c.Line.Use(hooks...)
-	c.Order.Use(hooks...)
-	c.Secret.Use(hooks...)
+	for _, n := range []interface{ Use(...Hook) }{
+		c.Child, c.Document, c.Item, c.Order, c.Part, c.Soft, c.Tag,
+	} {
+		n.Use(hooks...)
+	}
 }
 
 // Intercept adds the query interceptors to all the entity clients.
 // In order to add interceptors to a specific client, call: `client.Node.Intercept(...)`.
 func (c *Client) Intercept(interceptors ...Interceptor) {
-	c.Document.Intercept(interceptors...)
-	c.Item.Intercept(interceptors...)
-	c.Line.Intercept(interceptors...)
-	c.Order.Intercept(interceptors...)
-	c.Secret.Intercept(interceptors...)
+	for _, n := range []interface{ Intercept(...Interceptor) }{
+		c.Child, c.Document, c.Item, c.Order, c.Part, c.Soft, c.Tag,
+	} {
+		n.Intercept(interceptors...)
+	}
 }
 
 // Mutate implements the ent.Mutator interface.
 func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 	switch m := m.(type) {
+	case *ChildMutation:
+		return c.Child.mutate(ctx, m)
 	case *DocumentMutation:
 		return c.Document.mutate(ctx, m)
 	case *ItemMutation:
 		return c.Item.mutate(ctx, m)
-	case *LineMutation:
-		return c.Line.mutate(ctx, m)
 	case *OrderMutation:
 		return c.Order.mutate(ctx, m)
-	case *SecretMutation:
-		return c.Secret.mutate(ctx, m)
+	case *PartMutation:
+		return c.Part.mutate(ctx, m)
+	case *SoftMutation:
+		return c.Soft.mutate(ctx, m)
+	case *TagMutation:
+		return c.Tag.mutate(ctx, m)
 	default:
 		return nil, fmt.Errorf("entclient: unknown mutation type %T", m)
+	}
+}
+
+// ChildClient is a client for the Child schema.
+type ChildClient struct {
+	config
+}
+
+// NewChildClient returns a client for the Child from the given config.
+func NewChildClient(c config) *ChildClient {
+	return &ChildClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `child.Hooks(f(g(h())))`.
+func (c *ChildClient) Use(hooks ...Hook) {
+	c.hooks.Child = append(c.hooks.Child, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `child.Intercept(f(g(h())))`.
+func (c *ChildClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Child = append(c.inters.Child, interceptors...)
+}
+
+// Create returns a builder for creating a Child entity.
+func (c *ChildClient) Create() *ChildCreate {
+	mutation := newChildMutation(c.config, OpCreate)
+	return &ChildCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Child entities.
+func (c *ChildClient) CreateBulk(builders ...*ChildCreate) *ChildCreateBulk {
+	return &ChildCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *ChildClient) MapCreateBulk(slice any, setFunc func(*ChildCreate, int)) *ChildCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &ChildCreateBulk{err: fmt.Errorf("calling to ChildClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*ChildCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &ChildCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Child.
+func (c *ChildClient) Update() *ChildUpdate {
+	mutation := newChildMutation(c.config, OpUpdate)
+	return &ChildUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *ChildClient) UpdateOne(_m *Child) *ChildUpdateOne {
+	mutation := newChildMutation(c.config, OpUpdateOne, withChild(_m))
+	return &ChildUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *ChildClient) UpdateOneID(id string) *ChildUpdateOne {
+	mutation := newChildMutation(c.config, OpUpdateOne, withChildID(id))
+	return &ChildUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Child.
+func (c *ChildClient) Delete() *ChildDelete {
+	mutation := newChildMutation(c.config, OpDelete)
+	return &ChildDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *ChildClient) DeleteOne(_m *Child) *ChildDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *ChildClient) DeleteOneID(id string) *ChildDeleteOne {
+	builder := c.Delete().Where(child.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &ChildDeleteOne{builder}
+}
+
+// Query returns a query builder for Child.
+func (c *ChildClient) Query() *ChildQuery {
+	return &ChildQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeChild},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Child entity by its id.
+func (c *ChildClient) Get(ctx context.Context, id string) (*Child, error) {
+	return c.Query().Where(child.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *ChildClient) GetX(ctx context.Context, id string) *Child {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryParent queries the parent edge of a Child.
+func (c *ChildClient) QueryParent(_m *Child) *OrderQuery {
+	query := (&OrderClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(child.Table, child.FieldID, id),
+			sqlgraph.To(order.Table, order.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, true, child.ParentTable, child.ParentColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *ChildClient) Hooks() []Hook {
+	return c.hooks.Child
+}
+
+// Interceptors returns the client interceptors.
+func (c *ChildClient) Interceptors() []Interceptor {
+	return c.inters.Child
+}
+
+func (c *ChildClient) mutate(ctx context.Context, m *ChildMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&ChildCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&ChildUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&ChildUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&ChildDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("entclient: unknown Child mutation op: %q", m.Op())
 	}
 }
 
@@ -481,22 +645,6 @@ func (c *ItemClient) GetX(ctx context.Context, id int) *Item {
 	return obj
 }
 
-// QueryOrders queries the orders edge of a Item.
-func (c *ItemClient) QueryOrders(_m *Item) *OrderQuery {
-	query := (&OrderClient{config: c.config}).Query()
-	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
-		id := _m.ID
-		step := sqlgraph.NewStep(
-			sqlgraph.From(item.Table, item.FieldID, id),
-			sqlgraph.To(order.Table, order.FieldID),
-			sqlgraph.Edge(sqlgraph.M2M, true, item.OrdersTable, item.OrdersPrimaryKey...),
-		)
-		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
-		return fromV, nil
-	}
-	return query
-}
-
 // Hooks returns the client hooks.
 func (c *ItemClient) Hooks() []Hook {
 	return c.hooks.Item
@@ -519,139 +667,6 @@ func (c *ItemClient) mutate(ctx context.Context, m *ItemMutation) (Value, error)
 		return (&ItemDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
 	default:
 		return nil, fmt.Errorf("entclient: unknown Item mutation op: %q", m.Op())
-	}
-}
-
-// LineClient is a client for the Line schema.
-type LineClient struct {
-	config
-}
-
-// NewLineClient returns a client for the Line from the given config.
-func NewLineClient(c config) *LineClient {
-	return &LineClient{config: c}
-}
-
-// Use adds a list of mutation hooks to the hooks stack.
-// A call to `Use(f, g, h)` equals to `line.Hooks(f(g(h())))`.
-func (c *LineClient) Use(hooks ...Hook) {
-	c.hooks.Line = append(c.hooks.Line, hooks...)
-}
-
-// Intercept adds a list of query interceptors to the interceptors stack.
-// A call to `Intercept(f, g, h)` equals to `line.Intercept(f(g(h())))`.
-func (c *LineClient) Intercept(interceptors ...Interceptor) {
-	c.inters.Line = append(c.inters.Line, interceptors...)
-}
-
-// Create returns a builder for creating a Line entity.
-func (c *LineClient) Create() *LineCreate {
-	mutation := newLineMutation(c.config, OpCreate)
-	return &LineCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// CreateBulk returns a builder for creating a bulk of Line entities.
-func (c *LineClient) CreateBulk(builders ...*LineCreate) *LineCreateBulk {
-	return &LineCreateBulk{config: c.config, builders: builders}
-}
-
-// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
-// a builder and applies setFunc on it.
-func (c *LineClient) MapCreateBulk(slice any, setFunc func(*LineCreate, int)) *LineCreateBulk {
-	rv := reflect.ValueOf(slice)
-	if rv.Kind() != reflect.Slice {
-		return &LineCreateBulk{err: fmt.Errorf("calling to LineClient.MapCreateBulk with wrong type %T, need slice", slice)}
-	}
-	builders := make([]*LineCreate, rv.Len())
-	for i := 0; i < rv.Len(); i++ {
-		builders[i] = c.Create()
-		setFunc(builders[i], i)
-	}
-	return &LineCreateBulk{config: c.config, builders: builders}
-}
-
-// Update returns an update builder for Line.
-func (c *LineClient) Update() *LineUpdate {
-	mutation := newLineMutation(c.config, OpUpdate)
-	return &LineUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOne returns an update builder for the given entity.
-func (c *LineClient) UpdateOne(_m *Line) *LineUpdateOne {
-	mutation := newLineMutation(c.config, OpUpdateOne, withLine(_m))
-	return &LineUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOneID returns an update builder for the given id.
-func (c *LineClient) UpdateOneID(id uuid.UUID) *LineUpdateOne {
-	mutation := newLineMutation(c.config, OpUpdateOne, withLineID(id))
-	return &LineUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// Delete returns a delete builder for Line.
-func (c *LineClient) Delete() *LineDelete {
-	mutation := newLineMutation(c.config, OpDelete)
-	return &LineDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// DeleteOne returns a builder for deleting the given entity.
-func (c *LineClient) DeleteOne(_m *Line) *LineDeleteOne {
-	return c.DeleteOneID(_m.ID)
-}
-
-// DeleteOneID returns a builder for deleting the given entity by its id.
-func (c *LineClient) DeleteOneID(id uuid.UUID) *LineDeleteOne {
-	builder := c.Delete().Where(line.ID(id))
-	builder.mutation.id = &id
-	builder.mutation.op = OpDeleteOne
-	return &LineDeleteOne{builder}
-}
-
-// Query returns a query builder for Line.
-func (c *LineClient) Query() *LineQuery {
-	return &LineQuery{
-		config: c.config,
-		ctx:    &QueryContext{Type: TypeLine},
-		inters: c.Interceptors(),
-	}
-}
-
-// Get returns a Line entity by its id.
-func (c *LineClient) Get(ctx context.Context, id uuid.UUID) (*Line, error) {
-	return c.Query().Where(line.ID(id)).Only(ctx)
-}
-
-// GetX is like Get, but panics if an error occurs.
-func (c *LineClient) GetX(ctx context.Context, id uuid.UUID) *Line {
-	obj, err := c.Get(ctx, id)
-	if err != nil {
-		panic(err)
-	}
-	return obj
-}
-
-// Hooks returns the client hooks.
-func (c *LineClient) Hooks() []Hook {
-	return c.hooks.Line
-}
-
-// Interceptors returns the client interceptors.
-func (c *LineClient) Interceptors() []Interceptor {
-	return c.inters.Line
-}
-
-func (c *LineClient) mutate(ctx context.Context, m *LineMutation) (Value, error) {
-	switch m.Op() {
-	case OpCreate:
-		return (&LineCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdate:
-		return (&LineUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdateOne:
-		return (&LineUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpDelete, OpDeleteOne:
-		return (&LineDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
-	default:
-		return nil, fmt.Errorf("entclient: unknown Line mutation op: %q", m.Op())
 	}
 }
 
@@ -716,7 +731,7 @@ func (c *OrderClient) UpdateOne(_m *Order) *OrderUpdateOne {
 }
 
 // UpdateOneID returns an update builder for the given id.
-func (c *OrderClient) UpdateOneID(id int) *OrderUpdateOne {
+func (c *OrderClient) UpdateOneID(id int64) *OrderUpdateOne {
 	mutation := newOrderMutation(c.config, OpUpdateOne, withOrderID(id))
 	return &OrderUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
 }
@@ -733,7 +748,7 @@ func (c *OrderClient) DeleteOne(_m *Order) *OrderDeleteOne {
 }
 
 // DeleteOneID returns a builder for deleting the given entity by its id.
-func (c *OrderClient) DeleteOneID(id int) *OrderDeleteOne {
+func (c *OrderClient) DeleteOneID(id int64) *OrderDeleteOne {
 	builder := c.Delete().Where(order.ID(id))
 	builder.mutation.id = &id
 	builder.mutation.op = OpDeleteOne
@@ -750,12 +765,12 @@ func (c *OrderClient) Query() *OrderQuery {
 }
 
 // Get returns a Order entity by its id.
-func (c *OrderClient) Get(ctx context.Context, id int) (*Order, error) {
+func (c *OrderClient) Get(ctx context.Context, id int64) (*Order, error) {
 	return c.Query().Where(order.ID(id)).Only(ctx)
 }
 
 // GetX is like Get, but panics if an error occurs.
-func (c *OrderClient) GetX(ctx context.Context, id int) *Order {
+func (c *OrderClient) GetX(ctx context.Context, id int64) *Order {
 	obj, err := c.Get(ctx, id)
 	if err != nil {
 		panic(err)
@@ -763,15 +778,15 @@ func (c *OrderClient) GetX(ctx context.Context, id int) *Order {
 	return obj
 }
 
-// QueryLines queries the lines edge of a Order.
-func (c *OrderClient) QueryLines(_m *Order) *LineQuery {
-	query := (&LineClient{config: c.config}).Query()
+// QueryChildren queries the children edge of a Order.
+func (c *OrderClient) QueryChildren(_m *Order) *ChildQuery {
+	query := (&ChildClient{config: c.config}).Query()
 	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
 		id := _m.ID
 		step := sqlgraph.NewStep(
 			sqlgraph.From(order.Table, order.FieldID, id),
-			sqlgraph.To(line.Table, line.FieldID),
-			sqlgraph.Edge(sqlgraph.O2M, false, order.LinesTable, order.LinesColumn),
+			sqlgraph.To(child.Table, child.FieldID),
+			sqlgraph.Edge(sqlgraph.O2M, false, order.ChildrenTable, order.ChildrenColumn),
 		)
 		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
 		return fromV, nil
@@ -779,15 +794,31 @@ func (c *OrderClient) QueryLines(_m *Order) *LineQuery {
 	return query
 }
 
-// QueryItems queries the items edge of a Order.
-func (c *OrderClient) QueryItems(_m *Order) *ItemQuery {
-	query := (&ItemClient{config: c.config}).Query()
+// QueryTags queries the tags edge of a Order.
+func (c *OrderClient) QueryTags(_m *Order) *TagQuery {
+	query := (&TagClient{config: c.config}).Query()
 	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
 		id := _m.ID
 		step := sqlgraph.NewStep(
 			sqlgraph.From(order.Table, order.FieldID, id),
-			sqlgraph.To(item.Table, item.FieldID),
-			sqlgraph.Edge(sqlgraph.M2M, false, order.ItemsTable, order.ItemsPrimaryKey...),
+			sqlgraph.To(tag.Table, tag.FieldID),
+			sqlgraph.Edge(sqlgraph.M2M, false, order.TagsTable, order.TagsPrimaryKey...),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// QueryPart queries the part edge of a Order.
+func (c *OrderClient) QueryPart(_m *Order) *PartQuery {
+	query := (&PartClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(order.Table, order.FieldID, id),
+			sqlgraph.To(part.Table, part.FieldID),
+			sqlgraph.Edge(sqlgraph.O2O, false, order.PartTable, order.PartColumn),
 		)
 		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
 		return fromV, nil
@@ -820,107 +851,256 @@ func (c *OrderClient) mutate(ctx context.Context, m *OrderMutation) (Value, erro
 	}
 }
 
-// SecretClient is a client for the Secret schema.
-type SecretClient struct {
+// PartClient is a client for the Part schema.
+type PartClient struct {
 	config
 }
 
-// NewSecretClient returns a client for the Secret from the given config.
-func NewSecretClient(c config) *SecretClient {
-	return &SecretClient{config: c}
+// NewPartClient returns a client for the Part from the given config.
+func NewPartClient(c config) *PartClient {
+	return &PartClient{config: c}
 }
 
 // Use adds a list of mutation hooks to the hooks stack.
-// A call to `Use(f, g, h)` equals to `secret.Hooks(f(g(h())))`.
-func (c *SecretClient) Use(hooks ...Hook) {
-	c.hooks.Secret = append(c.hooks.Secret, hooks...)
+// A call to `Use(f, g, h)` equals to `part.Hooks(f(g(h())))`.
+func (c *PartClient) Use(hooks ...Hook) {
+	c.hooks.Part = append(c.hooks.Part, hooks...)
 }
 
 // Intercept adds a list of query interceptors to the interceptors stack.
-// A call to `Intercept(f, g, h)` equals to `secret.Intercept(f(g(h())))`.
-func (c *SecretClient) Intercept(interceptors ...Interceptor) {
-	c.inters.Secret = append(c.inters.Secret, interceptors...)
+// A call to `Intercept(f, g, h)` equals to `part.Intercept(f(g(h())))`.
+func (c *PartClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Part = append(c.inters.Part, interceptors...)
 }
 
-// Create returns a builder for creating a Secret entity.
-func (c *SecretClient) Create() *SecretCreate {
-	mutation := newSecretMutation(c.config, OpCreate)
-	return &SecretCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+// Create returns a builder for creating a Part entity.
+func (c *PartClient) Create() *PartCreate {
+	mutation := newPartMutation(c.config, OpCreate)
+	return &PartCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
 }
 
-// CreateBulk returns a builder for creating a bulk of Secret entities.
-func (c *SecretClient) CreateBulk(builders ...*SecretCreate) *SecretCreateBulk {
-	return &SecretCreateBulk{config: c.config, builders: builders}
+// CreateBulk returns a builder for creating a bulk of Part entities.
+func (c *PartClient) CreateBulk(builders ...*PartCreate) *PartCreateBulk {
+	return &PartCreateBulk{config: c.config, builders: builders}
 }
 
 // MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
 // a builder and applies setFunc on it.
-func (c *SecretClient) MapCreateBulk(slice any, setFunc func(*SecretCreate, int)) *SecretCreateBulk {
+func (c *PartClient) MapCreateBulk(slice any, setFunc func(*PartCreate, int)) *PartCreateBulk {
 	rv := reflect.ValueOf(slice)
 	if rv.Kind() != reflect.Slice {
-		return &SecretCreateBulk{err: fmt.Errorf("calling to SecretClient.MapCreateBulk with wrong type %T, need slice", slice)}
+		return &PartCreateBulk{err: fmt.Errorf("calling to PartClient.MapCreateBulk with wrong type %T, need slice", slice)}
 	}
-	builders := make([]*SecretCreate, rv.Len())
+	builders := make([]*PartCreate, rv.Len())
 	for i := 0; i < rv.Len(); i++ {
 		builders[i] = c.Create()
 		setFunc(builders[i], i)
 	}
-	return &SecretCreateBulk{config: c.config, builders: builders}
+	return &PartCreateBulk{config: c.config, builders: builders}
 }
 
-// Update returns an update builder for Secret.
-func (c *SecretClient) Update() *SecretUpdate {
-	mutation := newSecretMutation(c.config, OpUpdate)
-	return &SecretUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+// Update returns an update builder for Part.
+func (c *PartClient) Update() *PartUpdate {
+	mutation := newPartMutation(c.config, OpUpdate)
+	return &PartUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
 }
 
 // UpdateOne returns an update builder for the given entity.
-func (c *SecretClient) UpdateOne(_m *Secret) *SecretUpdateOne {
-	mutation := newSecretMutation(c.config, OpUpdateOne, withSecret(_m))
-	return &SecretUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+func (c *PartClient) UpdateOne(_m *Part) *PartUpdateOne {
+	mutation := newPartMutation(c.config, OpUpdateOne, withPart(_m))
+	return &PartUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
 }
 
 // UpdateOneID returns an update builder for the given id.
-func (c *SecretClient) UpdateOneID(id int) *SecretUpdateOne {
-	mutation := newSecretMutation(c.config, OpUpdateOne, withSecretID(id))
-	return &SecretUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+func (c *PartClient) UpdateOneID(id int64) *PartUpdateOne {
+	mutation := newPartMutation(c.config, OpUpdateOne, withPartID(id))
+	return &PartUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
 }
 
-// Delete returns a delete builder for Secret.
-func (c *SecretClient) Delete() *SecretDelete {
-	mutation := newSecretMutation(c.config, OpDelete)
-	return &SecretDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+// Delete returns a delete builder for Part.
+func (c *PartClient) Delete() *PartDelete {
+	mutation := newPartMutation(c.config, OpDelete)
+	return &PartDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
 }
 
 // DeleteOne returns a builder for deleting the given entity.
-func (c *SecretClient) DeleteOne(_m *Secret) *SecretDeleteOne {
+func (c *PartClient) DeleteOne(_m *Part) *PartDeleteOne {
 	return c.DeleteOneID(_m.ID)
 }
 
 // DeleteOneID returns a builder for deleting the given entity by its id.
-func (c *SecretClient) DeleteOneID(id int) *SecretDeleteOne {
-	builder := c.Delete().Where(secret.ID(id))
+func (c *PartClient) DeleteOneID(id int64) *PartDeleteOne {
+	builder := c.Delete().Where(part.ID(id))
 	builder.mutation.id = &id
 	builder.mutation.op = OpDeleteOne
-	return &SecretDeleteOne{builder}
+	return &PartDeleteOne{builder}
 }
 
-// Query returns a query builder for Secret.
-func (c *SecretClient) Query() *SecretQuery {
-	return &SecretQuery{
+// Query returns a query builder for Part.
+func (c *PartClient) Query() *PartQuery {
+	return &PartQuery{
 		config: c.config,
-		ctx:    &QueryContext{Type: TypeSecret},
+		ctx:    &QueryContext{Type: TypePart},
 		inters: c.Interceptors(),
 	}
 }
 
-// Get returns a Secret entity by its id.
-func (c *SecretClient) Get(ctx context.Context, id int) (*Secret, error) {
-	return c.Query().Where(secret.ID(id)).Only(ctx)
+// Get returns a Part entity by its id.
+func (c *PartClient) Get(ctx context.Context, id int64) (*Part, error) {
+	return c.Query().Where(part.ID(id)).Only(ctx)
 }
 
 // GetX is like Get, but panics if an error occurs.
-func (c *SecretClient) GetX(ctx context.Context, id int) *Secret {
+func (c *PartClient) GetX(ctx context.Context, id int64) *Part {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryParent queries the parent edge of a Part.
+func (c *PartClient) QueryParent(_m *Part) *OrderQuery {
+	query := (&OrderClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(part.Table, part.FieldID, id),
+			sqlgraph.To(order.Table, order.FieldID),
+			sqlgraph.Edge(sqlgraph.O2O, true, part.ParentTable, part.ParentColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *PartClient) Hooks() []Hook {
+	return c.hooks.Part
+}
+
+// Interceptors returns the client interceptors.
+func (c *PartClient) Interceptors() []Interceptor {
+	return c.inters.Part
+}
+
+func (c *PartClient) mutate(ctx context.Context, m *PartMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&PartCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&PartUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&PartUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&PartDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("entclient: unknown Part mutation op: %q", m.Op())
+	}
+}
+
+// SoftClient is a client for the Soft schema.
+type SoftClient struct {
+	config
+}
+
+// NewSoftClient returns a client for the Soft from the given config.
+func NewSoftClient(c config) *SoftClient {
+	return &SoftClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `soft.Hooks(f(g(h())))`.
+func (c *SoftClient) Use(hooks ...Hook) {
+	c.hooks.Soft = append(c.hooks.Soft, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `soft.Intercept(f(g(h())))`.
+func (c *SoftClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Soft = append(c.inters.Soft, interceptors...)
+}
+
+// Create returns a builder for creating a Soft entity.
+func (c *SoftClient) Create() *SoftCreate {
+	mutation := newSoftMutation(c.config, OpCreate)
+	return &SoftCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Soft entities.
+func (c *SoftClient) CreateBulk(builders ...*SoftCreate) *SoftCreateBulk {
+	return &SoftCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *SoftClient) MapCreateBulk(slice any, setFunc func(*SoftCreate, int)) *SoftCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &SoftCreateBulk{err: fmt.Errorf("calling to SoftClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*SoftCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &SoftCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Soft.
+func (c *SoftClient) Update() *SoftUpdate {
+	mutation := newSoftMutation(c.config, OpUpdate)
+	return &SoftUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *SoftClient) UpdateOne(_m *Soft) *SoftUpdateOne {
+	mutation := newSoftMutation(c.config, OpUpdateOne, withSoft(_m))
+	return &SoftUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *SoftClient) UpdateOneID(id int64) *SoftUpdateOne {
+	mutation := newSoftMutation(c.config, OpUpdateOne, withSoftID(id))
+	return &SoftUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Soft.
+func (c *SoftClient) Delete() *SoftDelete {
+	mutation := newSoftMutation(c.config, OpDelete)
+	return &SoftDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *SoftClient) DeleteOne(_m *Soft) *SoftDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *SoftClient) DeleteOneID(id int64) *SoftDeleteOne {
+	builder := c.Delete().Where(soft.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &SoftDeleteOne{builder}
+}
+
+// Query returns a query builder for Soft.
+func (c *SoftClient) Query() *SoftQuery {
+	return &SoftQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeSoft},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Soft entity by its id.
+func (c *SoftClient) Get(ctx context.Context, id int64) (*Soft, error) {
+	return c.Query().Where(soft.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *SoftClient) GetX(ctx context.Context, id int64) *Soft {
 	obj, err := c.Get(ctx, id)
 	if err != nil {
 		panic(err)
@@ -929,38 +1109,187 @@ func (c *SecretClient) GetX(ctx context.Context, id int) *Secret {
 }
 
 // Hooks returns the client hooks.
-func (c *SecretClient) Hooks() []Hook {
-	hooks := c.hooks.Secret
-	return append(hooks[:len(hooks):len(hooks)], secret.Hooks[:]...)
+func (c *SoftClient) Hooks() []Hook {
+	hooks := c.hooks.Soft
+	return append(hooks[:len(hooks):len(hooks)], soft.Hooks[:]...)
 }
 
 // Interceptors returns the client interceptors.
-func (c *SecretClient) Interceptors() []Interceptor {
-	return c.inters.Secret
+func (c *SoftClient) Interceptors() []Interceptor {
+	return c.inters.Soft
 }
 
-func (c *SecretClient) mutate(ctx context.Context, m *SecretMutation) (Value, error) {
+func (c *SoftClient) mutate(ctx context.Context, m *SoftMutation) (Value, error) {
 	switch m.Op() {
 	case OpCreate:
-		return (&SecretCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+		return (&SoftCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
 	case OpUpdate:
-		return (&SecretUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+		return (&SoftUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
 	case OpUpdateOne:
-		return (&SecretUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+		return (&SoftUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
 	case OpDelete, OpDeleteOne:
-		return (&SecretDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+		return (&SoftDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
 	default:
-		return nil, fmt.Errorf("entclient: unknown Secret mutation op: %q", m.Op())
+		return nil, fmt.Errorf("entclient: unknown Soft mutation op: %q", m.Op())
+	}
+}
+
+// TagClient is a client for the Tag schema.
+type TagClient struct {
+	config
+}
+
+// NewTagClient returns a client for the Tag from the given config.
+func NewTagClient(c config) *TagClient {
+	return &TagClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `tag.Hooks(f(g(h())))`.
+func (c *TagClient) Use(hooks ...Hook) {
+	c.hooks.Tag = append(c.hooks.Tag, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `tag.Intercept(f(g(h())))`.
+func (c *TagClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Tag = append(c.inters.Tag, interceptors...)
+}
+
+// Create returns a builder for creating a Tag entity.
+func (c *TagClient) Create() *TagCreate {
+	mutation := newTagMutation(c.config, OpCreate)
+	return &TagCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Tag entities.
+func (c *TagClient) CreateBulk(builders ...*TagCreate) *TagCreateBulk {
+	return &TagCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *TagClient) MapCreateBulk(slice any, setFunc func(*TagCreate, int)) *TagCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &TagCreateBulk{err: fmt.Errorf("calling to TagClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*TagCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &TagCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Tag.
+func (c *TagClient) Update() *TagUpdate {
+	mutation := newTagMutation(c.config, OpUpdate)
+	return &TagUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *TagClient) UpdateOne(_m *Tag) *TagUpdateOne {
+	mutation := newTagMutation(c.config, OpUpdateOne, withTag(_m))
+	return &TagUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *TagClient) UpdateOneID(id int64) *TagUpdateOne {
+	mutation := newTagMutation(c.config, OpUpdateOne, withTagID(id))
+	return &TagUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Tag.
+func (c *TagClient) Delete() *TagDelete {
+	mutation := newTagMutation(c.config, OpDelete)
+	return &TagDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *TagClient) DeleteOne(_m *Tag) *TagDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *TagClient) DeleteOneID(id int64) *TagDeleteOne {
+	builder := c.Delete().Where(tag.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &TagDeleteOne{builder}
+}
+
+// Query returns a query builder for Tag.
+func (c *TagClient) Query() *TagQuery {
+	return &TagQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeTag},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Tag entity by its id.
+func (c *TagClient) Get(ctx context.Context, id int64) (*Tag, error) {
+	return c.Query().Where(tag.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *TagClient) GetX(ctx context.Context, id int64) *Tag {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryOrders queries the orders edge of a Tag.
+func (c *TagClient) QueryOrders(_m *Tag) *OrderQuery {
+	query := (&OrderClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(tag.Table, tag.FieldID, id),
+			sqlgraph.To(order.Table, order.FieldID),
+			sqlgraph.Edge(sqlgraph.M2M, true, tag.OrdersTable, tag.OrdersPrimaryKey...),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *TagClient) Hooks() []Hook {
+	return c.hooks.Tag
+}
+
+// Interceptors returns the client interceptors.
+func (c *TagClient) Interceptors() []Interceptor {
+	return c.inters.Tag
+}
+
+func (c *TagClient) mutate(ctx context.Context, m *TagMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&TagCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&TagUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&TagUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&TagDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("entclient: unknown Tag mutation op: %q", m.Op())
 	}
 }
 
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		Document, Item, Line, Order, Secret []ent.Hook
+		Child, Document, Item, Order, Part, Soft, Tag []ent.Hook
 	}
 	inters struct {
-		Document, Item, Line, Order, Secret []ent.Interceptor
+		Child, Document, Item, Order, Part, Soft, Tag []ent.Interceptor
 	}
 )
 

@@ -12,11 +12,13 @@ import (
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/child"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/secret"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/part"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/soft"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
 )
 
 // ent aliases to avoid import conflicts in user's code.
@@ -77,11 +79,13 @@ var (
 func checkColumn(t, c string) error {
 	initCheck.Do(func() {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
+			child.Table:    child.ValidColumn,
 			document.Table: document.ValidColumn,
 			item.Table:     item.ValidColumn,
-			line.Table:     line.ValidColumn,
 			order.Table:    order.ValidColumn,
-			secret.Table:   secret.ValidColumn,
+			part.Table:     part.ValidColumn,
+			soft.Table:     soft.ValidColumn,
+			tag.Table:      tag.ValidColumn,
 		})
 	})
 	return columnCheck(t, c)

@@ -21,29 +21,8 @@ type Item struct {
 	// Note holds the value of the "note" field.
 	Note string `json:"note,omitempty"`
 	// Stock holds the value of the "stock" field.
-	Stock int64 `json:"stock,omitempty"`
-	// Edges holds the relations/edges for other nodes in the graph.
-	// The values are being populated by the ItemQuery when eager-loading is set.
-	Edges        ItemEdges `json:"edges"`
+	Stock        int64 `json:"stock,omitempty"`
 	selectValues sql.SelectValues
-}
-
-// ItemEdges holds the relations/edges for other nodes in the graph.
-type ItemEdges struct {
-	// Orders holds the value of the orders edge.
-	Orders []*Order `json:"orders,omitempty"`
-	// loadedTypes holds the information for reporting if a
-	// type was loaded (or requested) in eager-loading or not.
-	loadedTypes [1]bool
-}
-
-// OrdersOrErr returns the Orders value or an error if the edge
-// was not loaded in eager-loading.
-func (e ItemEdges) OrdersOrErr() ([]*Order, error) {
-	if e.loadedTypes[0] {
-		return e.Orders, nil
-	}
-	return nil, &NotLoadedError{edge: "orders"}
 }
 
 // scanValues returns the types for scanning values from sql.Rows.
@@ -105,11 +84,6 @@ func (_m *Item) assignValues(columns []string, values []any) error {
 // This includes values selected through modifiers, order, etc.
 func (_m *Item) Value(name string) (ent.Value, error) {
 	return _m.selectValues.Get(name)
-}
-
-// QueryOrders queries the "orders" edge of the Item entity.
-func (_m *Item) QueryOrders() *OrderQuery {
-	return NewItemClient(_m.config).QueryOrders(_m)
 }
 
 // Update returns a builder for updating this Item.

@@ -11,7 +11,6 @@ import (
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 )
 
 // ItemCreate is the builder for creating a Item entity.
@@ -62,21 +61,6 @@ func (_c *ItemCreate) SetNillableStock(v *int64) *ItemCreate {
 		_c.SetStock(*v)
 	}
 	return _c
-}
-
-// AddOrderIDs adds the "orders" edge to the Order entity by IDs.
-func (_c *ItemCreate) AddOrderIDs(ids ...int) *ItemCreate {
-	_c.mutation.AddOrderIDs(ids...)
-	return _c
-}
-
-// AddOrders adds the "orders" edges to the Order entity.
-func (_c *ItemCreate) AddOrders(v ...*Order) *ItemCreate {
-	ids := make([]int, len(v))
-	for i := range v {
-		ids[i] = v[i].ID
-	}
-	return _c.AddOrderIDs(ids...)
 }
 
 // Mutation returns the ItemMutation object of the builder.
@@ -187,22 +171,6 @@ func (_c *ItemCreate) createSpec() (*Item, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.Stock(); ok {
 		_spec.SetField(item.FieldStock, field.TypeInt64, value)
 		_node.Stock = value
-	}
-	if nodes := _c.mutation.OrdersIDs(); len(nodes) > 0 {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2M,
-			Inverse: true,
-			Table:   item.OrdersTable,
-			Columns: item.OrdersPrimaryKey,
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
-			},
-		}
-		for _, k := range nodes {
-			edge.Target.Nodes = append(edge.Target.Nodes, k)
-		}
-		_spec.Edges = append(_spec.Edges, edge)
 	}
 	return _node, _spec
 }

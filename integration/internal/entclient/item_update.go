@@ -11,7 +11,6 @@ import (
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/predicate"
 )
 
@@ -77,45 +76,9 @@ func (_u *ItemUpdate) AddStock(v int64) *ItemUpdate {
 	return _u
 }
 
-// AddOrderIDs adds the "orders" edge to the Order entity by IDs.
-func (_u *ItemUpdate) AddOrderIDs(ids ...int) *ItemUpdate {
-	_u.mutation.AddOrderIDs(ids...)
-	return _u
-}
-
-// AddOrders adds the "orders" edges to the Order entity.
-func (_u *ItemUpdate) AddOrders(v ...*Order) *ItemUpdate {
-	ids := make([]int, len(v))
-	for i := range v {
-		ids[i] = v[i].ID
-	}
-	return _u.AddOrderIDs(ids...)
-}
-
 // Mutation returns the ItemMutation object of the builder.
 func (_u *ItemUpdate) Mutation() *ItemMutation {
 	return _u.mutation
-}
-
-// ClearOrders clears all "orders" edges to the Order entity.
-func (_u *ItemUpdate) ClearOrders() *ItemUpdate {
-	_u.mutation.ClearOrders()
-	return _u
-}
-
-// RemoveOrderIDs removes the "orders" edge to Order entities by IDs.
-func (_u *ItemUpdate) RemoveOrderIDs(ids ...int) *ItemUpdate {
-	_u.mutation.RemoveOrderIDs(ids...)
-	return _u
-}
-
-// RemoveOrders removes "orders" edges to Order entities.
-func (_u *ItemUpdate) RemoveOrders(v ...*Order) *ItemUpdate {
-	ids := make([]int, len(v))
-	for i := range v {
-		ids[i] = v[i].ID
-	}
-	return _u.RemoveOrderIDs(ids...)
 }
 
 // Save executes the query and returns the number of nodes affected by the update operation.
@@ -183,51 +146,6 @@ func (_u *ItemUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	}
 	if value, ok := _u.mutation.AddedStock(); ok {
 		_spec.AddField(item.FieldStock, field.TypeInt64, value)
-	}
-	if _u.mutation.OrdersCleared() {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2M,
-			Inverse: true,
-			Table:   item.OrdersTable,
-			Columns: item.OrdersPrimaryKey,
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
-			},
-		}
-		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
-	}
-	if nodes := _u.mutation.RemovedOrdersIDs(); len(nodes) > 0 && !_u.mutation.OrdersCleared() {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2M,
-			Inverse: true,
-			Table:   item.OrdersTable,
-			Columns: item.OrdersPrimaryKey,
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
-			},
-		}
-		for _, k := range nodes {
-			edge.Target.Nodes = append(edge.Target.Nodes, k)
-		}
-		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
-	}
-	if nodes := _u.mutation.OrdersIDs(); len(nodes) > 0 {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2M,
-			Inverse: true,
-			Table:   item.OrdersTable,
-			Columns: item.OrdersPrimaryKey,
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
-			},
-		}
-		for _, k := range nodes {
-			edge.Target.Nodes = append(edge.Target.Nodes, k)
-		}
-		_spec.Edges.Add = append(_spec.Edges.Add, edge)
 	}
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
@@ -298,45 +216,9 @@ func (_u *ItemUpdateOne) AddStock(v int64) *ItemUpdateOne {
 	return _u
 }
 
-// AddOrderIDs adds the "orders" edge to the Order entity by IDs.
-func (_u *ItemUpdateOne) AddOrderIDs(ids ...int) *ItemUpdateOne {
-	_u.mutation.AddOrderIDs(ids...)
-	return _u
-}
-
-// AddOrders adds the "orders" edges to the Order entity.
-func (_u *ItemUpdateOne) AddOrders(v ...*Order) *ItemUpdateOne {
-	ids := make([]int, len(v))
-	for i := range v {
-		ids[i] = v[i].ID
-	}
-	return _u.AddOrderIDs(ids...)
-}
-
 // Mutation returns the ItemMutation object of the builder.
 func (_u *ItemUpdateOne) Mutation() *ItemMutation {
 	return _u.mutation
-}
-
-// ClearOrders clears all "orders" edges to the Order entity.
-func (_u *ItemUpdateOne) ClearOrders() *ItemUpdateOne {
-	_u.mutation.ClearOrders()
-	return _u
-}
-
-// RemoveOrderIDs removes the "orders" edge to Order entities by IDs.
-func (_u *ItemUpdateOne) RemoveOrderIDs(ids ...int) *ItemUpdateOne {
-	_u.mutation.RemoveOrderIDs(ids...)
-	return _u
-}
-
-// RemoveOrders removes "orders" edges to Order entities.
-func (_u *ItemUpdateOne) RemoveOrders(v ...*Order) *ItemUpdateOne {
-	ids := make([]int, len(v))
-	for i := range v {
-		ids[i] = v[i].ID
-	}
-	return _u.RemoveOrderIDs(ids...)
 }
 
 // Where appends a list predicates to the ItemUpdate builder.
@@ -434,51 +316,6 @@ func (_u *ItemUpdateOne) sqlSave(ctx context.Context) (_node *Item, err error) {
 	}
 	if value, ok := _u.mutation.AddedStock(); ok {
 		_spec.AddField(item.FieldStock, field.TypeInt64, value)
-	}
-	if _u.mutation.OrdersCleared() {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2M,
-			Inverse: true,
-			Table:   item.OrdersTable,
-			Columns: item.OrdersPrimaryKey,
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
-			},
-		}
-		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
-	}
-	if nodes := _u.mutation.RemovedOrdersIDs(); len(nodes) > 0 && !_u.mutation.OrdersCleared() {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2M,
-			Inverse: true,
-			Table:   item.OrdersTable,
-			Columns: item.OrdersPrimaryKey,
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
-			},
-		}
-		for _, k := range nodes {
-			edge.Target.Nodes = append(edge.Target.Nodes, k)
-		}
-		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
-	}
-	if nodes := _u.mutation.OrdersIDs(); len(nodes) > 0 {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2M,
-			Inverse: true,
-			Table:   item.OrdersTable,
-			Columns: item.OrdersPrimaryKey,
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt),
-			},
-		}
-		for _, k := range nodes {
-			edge.Target.Nodes = append(edge.Target.Nodes, k)
-		}
-		_spec.Edges.Add = append(_spec.Edges.Add, edge)
 	}
 	_node = &Item{config: _u.config}
 	_spec.Assign = _node.assignValues

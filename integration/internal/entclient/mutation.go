@@ -7,16 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
-	"github.com/google/uuid"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/child"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/part"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/predicate"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/secret"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/soft"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
 )
 
 const (
@@ -28,12 +30,653 @@ const (
 	OpUpdateOne = ent.OpUpdateOne
 
 	// Node types.
+	TypeChild    = "Child"
 	TypeDocument = "Document"
 	TypeItem     = "Item"
-	TypeLine     = "Line"
 	TypeOrder    = "Order"
-	TypeSecret   = "Secret"
+	TypePart     = "Part"
+	TypeSoft     = "Soft"
+	TypeTag      = "Tag"
 )
+
+// ChildMutation represents an operation that mutates the Child nodes in the graph.
+type ChildMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *string
+	name          *string
+	qty           *int64
+	addqty        *int64
+	tenant        *int64
+	addtenant     *int64
+	clearedFields map[string]struct{}
+	parent        *int64
+	clearedparent bool
+	done          bool
+	oldValue      func(context.Context) (*Child, error)
+	predicates    []predicate.Child
+}
+
+var _ ent.Mutation = (*ChildMutation)(nil)
+
+// childOption allows management of the mutation configuration using functional options.
+type childOption func(*ChildMutation)
+
+// newChildMutation creates new mutation for the Child entity.
+func newChildMutation(c config, op Op, opts ...childOption) *ChildMutation {
+	m := &ChildMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeChild,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withChildID sets the ID field of the mutation.
+func withChildID(id string) childOption {
+	return func(m *ChildMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *Child
+		)
+		m.oldValue = func(ctx context.Context) (*Child, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().Child.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withChild sets the old Child of the mutation.
+func withChild(node *Child) childOption {
+	return func(m *ChildMutation) {
+		m.oldValue = func(context.Context) (*Child, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m ChildMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m ChildMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("entclient: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Child entities.
+func (m *ChildMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *ChildMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *ChildMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().Child.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetName sets the "name" field.
+func (m *ChildMutation) SetName(s string) {
+	m.name = &s
+}
+
+// Name returns the value of the "name" field in the mutation.
+func (m *ChildMutation) Name() (r string, exists bool) {
+	v := m.name
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldName returns the old "name" field's value of the Child entity.
+// If the Child object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ChildMutation) OldName(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldName is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldName requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldName: %w", err)
+	}
+	return oldValue.Name, nil
+}
+
+// ResetName resets all changes to the "name" field.
+func (m *ChildMutation) ResetName() {
+	m.name = nil
+}
+
+// SetQty sets the "qty" field.
+func (m *ChildMutation) SetQty(i int64) {
+	m.qty = &i
+	m.addqty = nil
+}
+
+// Qty returns the value of the "qty" field in the mutation.
+func (m *ChildMutation) Qty() (r int64, exists bool) {
+	v := m.qty
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldQty returns the old "qty" field's value of the Child entity.
+// If the Child object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ChildMutation) OldQty(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldQty is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldQty requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldQty: %w", err)
+	}
+	return oldValue.Qty, nil
+}
+
+// AddQty adds i to the "qty" field.
+func (m *ChildMutation) AddQty(i int64) {
+	if m.addqty != nil {
+		*m.addqty += i
+	} else {
+		m.addqty = &i
+	}
+}
+
+// AddedQty returns the value that was added to the "qty" field in this mutation.
+func (m *ChildMutation) AddedQty() (r int64, exists bool) {
+	v := m.addqty
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetQty resets all changes to the "qty" field.
+func (m *ChildMutation) ResetQty() {
+	m.qty = nil
+	m.addqty = nil
+}
+
+// SetTenant sets the "tenant" field.
+func (m *ChildMutation) SetTenant(i int64) {
+	m.tenant = &i
+	m.addtenant = nil
+}
+
+// Tenant returns the value of the "tenant" field in the mutation.
+func (m *ChildMutation) Tenant() (r int64, exists bool) {
+	v := m.tenant
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldTenant returns the old "tenant" field's value of the Child entity.
+// If the Child object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ChildMutation) OldTenant(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldTenant is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldTenant requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldTenant: %w", err)
+	}
+	return oldValue.Tenant, nil
+}
+
+// AddTenant adds i to the "tenant" field.
+func (m *ChildMutation) AddTenant(i int64) {
+	if m.addtenant != nil {
+		*m.addtenant += i
+	} else {
+		m.addtenant = &i
+	}
+}
+
+// AddedTenant returns the value that was added to the "tenant" field in this mutation.
+func (m *ChildMutation) AddedTenant() (r int64, exists bool) {
+	v := m.addtenant
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetTenant resets all changes to the "tenant" field.
+func (m *ChildMutation) ResetTenant() {
+	m.tenant = nil
+	m.addtenant = nil
+}
+
+// SetParentID sets the "parent_id" field.
+func (m *ChildMutation) SetParentID(i int64) {
+	m.parent = &i
+}
+
+// ParentID returns the value of the "parent_id" field in the mutation.
+func (m *ChildMutation) ParentID() (r int64, exists bool) {
+	v := m.parent
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldParentID returns the old "parent_id" field's value of the Child entity.
+// If the Child object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ChildMutation) OldParentID(ctx context.Context) (v *int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldParentID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldParentID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldParentID: %w", err)
+	}
+	return oldValue.ParentID, nil
+}
+
+// ClearParentID clears the value of the "parent_id" field.
+func (m *ChildMutation) ClearParentID() {
+	m.parent = nil
+	m.clearedFields[child.FieldParentID] = struct{}{}
+}
+
+// ParentIDCleared returns if the "parent_id" field was cleared in this mutation.
+func (m *ChildMutation) ParentIDCleared() bool {
+	_, ok := m.clearedFields[child.FieldParentID]
+	return ok
+}
+
+// ResetParentID resets all changes to the "parent_id" field.
+func (m *ChildMutation) ResetParentID() {
+	m.parent = nil
+	delete(m.clearedFields, child.FieldParentID)
+}
+
+// ClearParent clears the "parent" edge to the Order entity.
+func (m *ChildMutation) ClearParent() {
+	m.clearedparent = true
+	m.clearedFields[child.FieldParentID] = struct{}{}
+}
+
+// ParentCleared reports if the "parent" edge to the Order entity was cleared.
+func (m *ChildMutation) ParentCleared() bool {
+	return m.ParentIDCleared() || m.clearedparent
+}
+
+// ParentIDs returns the "parent" edge IDs in the mutation.
+// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
+// ParentID instead. It exists only for internal usage by the builders.
+func (m *ChildMutation) ParentIDs() (ids []int64) {
+	if id := m.parent; id != nil {
+		ids = append(ids, *id)
+	}
+	return
+}
+
+// ResetParent resets all changes to the "parent" edge.
+func (m *ChildMutation) ResetParent() {
+	m.parent = nil
+	m.clearedparent = false
+}
+
+// Where appends a list predicates to the ChildMutation builder.
+func (m *ChildMutation) Where(ps ...predicate.Child) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the ChildMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *ChildMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.Child, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *ChildMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *ChildMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (Child).
+func (m *ChildMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *ChildMutation) Fields() []string {
+	fields := make([]string, 0, 4)
+	if m.name != nil {
+		fields = append(fields, child.FieldName)
+	}
+	if m.qty != nil {
+		fields = append(fields, child.FieldQty)
+	}
+	if m.tenant != nil {
+		fields = append(fields, child.FieldTenant)
+	}
+	if m.parent != nil {
+		fields = append(fields, child.FieldParentID)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *ChildMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case child.FieldName:
+		return m.Name()
+	case child.FieldQty:
+		return m.Qty()
+	case child.FieldTenant:
+		return m.Tenant()
+	case child.FieldParentID:
+		return m.ParentID()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *ChildMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case child.FieldName:
+		return m.OldName(ctx)
+	case child.FieldQty:
+		return m.OldQty(ctx)
+	case child.FieldTenant:
+		return m.OldTenant(ctx)
+	case child.FieldParentID:
+		return m.OldParentID(ctx)
+	}
+	return nil, fmt.Errorf("unknown Child field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *ChildMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case child.FieldName:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetName(v)
+		return nil
+	case child.FieldQty:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetQty(v)
+		return nil
+	case child.FieldTenant:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetTenant(v)
+		return nil
+	case child.FieldParentID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetParentID(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Child field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *ChildMutation) AddedFields() []string {
+	var fields []string
+	if m.addqty != nil {
+		fields = append(fields, child.FieldQty)
+	}
+	if m.addtenant != nil {
+		fields = append(fields, child.FieldTenant)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *ChildMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case child.FieldQty:
+		return m.AddedQty()
+	case child.FieldTenant:
+		return m.AddedTenant()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *ChildMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case child.FieldQty:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddQty(v)
+		return nil
+	case child.FieldTenant:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddTenant(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Child numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *ChildMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(child.FieldParentID) {
+		fields = append(fields, child.FieldParentID)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *ChildMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *ChildMutation) ClearField(name string) error {
+	switch name {
+	case child.FieldParentID:
+		m.ClearParentID()
+		return nil
+	}
+	return fmt.Errorf("unknown Child nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *ChildMutation) ResetField(name string) error {
+	switch name {
+	case child.FieldName:
+		m.ResetName()
+		return nil
+	case child.FieldQty:
+		m.ResetQty()
+		return nil
+	case child.FieldTenant:
+		m.ResetTenant()
+		return nil
+	case child.FieldParentID:
+		m.ResetParentID()
+		return nil
+	}
+	return fmt.Errorf("unknown Child field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *ChildMutation) AddedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.parent != nil {
+		edges = append(edges, child.EdgeParent)
+	}
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *ChildMutation) AddedIDs(name string) []ent.Value {
+	switch name {
+	case child.EdgeParent:
+		if id := m.parent; id != nil {
+			return []ent.Value{*id}
+		}
+	}
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *ChildMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 1)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *ChildMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *ChildMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.clearedparent {
+		edges = append(edges, child.EdgeParent)
+	}
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *ChildMutation) EdgeCleared(name string) bool {
+	switch name {
+	case child.EdgeParent:
+		return m.clearedparent
+	}
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *ChildMutation) ClearEdge(name string) error {
+	switch name {
+	case child.EdgeParent:
+		m.ClearParent()
+		return nil
+	}
+	return fmt.Errorf("unknown Child unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *ChildMutation) ResetEdge(name string) error {
+	switch name {
+	case child.EdgeParent:
+		m.ResetParent()
+		return nil
+	}
+	return fmt.Errorf("unknown Child edge %s", name)
+}
 
 // DocumentMutation represents an operation that mutates the Document nodes in the graph.
 type DocumentMutation struct {
@@ -522,9 +1165,6 @@ type ItemMutation struct {
 	stock         *int64
 	addstock      *int64
 	clearedFields map[string]struct{}
-	orders        map[int]struct{}
-	removedorders map[int]struct{}
-	clearedorders bool
 	done          bool
 	oldValue      func(context.Context) (*Item, error)
 	predicates    []predicate.Item
@@ -756,60 +1396,6 @@ func (m *ItemMutation) ResetStock() {
 	m.addstock = nil
 }
 
-// AddOrderIDs adds the "orders" edge to the Order entity by ids.
-func (m *ItemMutation) AddOrderIDs(ids ...int) {
-	if m.orders == nil {
-		m.orders = make(map[int]struct{})
-	}
-	for i := range ids {
-		m.orders[ids[i]] = struct{}{}
-	}
-}
-
-// ClearOrders clears the "orders" edge to the Order entity.
-func (m *ItemMutation) ClearOrders() {
-	m.clearedorders = true
-}
-
-// OrdersCleared reports if the "orders" edge to the Order entity was cleared.
-func (m *ItemMutation) OrdersCleared() bool {
-	return m.clearedorders
-}
-
-// RemoveOrderIDs removes the "orders" edge to the Order entity by IDs.
-func (m *ItemMutation) RemoveOrderIDs(ids ...int) {
-	if m.removedorders == nil {
-		m.removedorders = make(map[int]struct{})
-	}
-	for i := range ids {
-		delete(m.orders, ids[i])
-		m.removedorders[ids[i]] = struct{}{}
-	}
-}
-
-// RemovedOrders returns the removed IDs of the "orders" edge to the Order entity.
-func (m *ItemMutation) RemovedOrdersIDs() (ids []int) {
-	for id := range m.removedorders {
-		ids = append(ids, id)
-	}
-	return
-}
-
-// OrdersIDs returns the "orders" edge IDs in the mutation.
-func (m *ItemMutation) OrdersIDs() (ids []int) {
-	for id := range m.orders {
-		ids = append(ids, id)
-	}
-	return
-}
-
-// ResetOrders resets all changes to the "orders" edge.
-func (m *ItemMutation) ResetOrders() {
-	m.orders = nil
-	m.clearedorders = false
-	m.removedorders = nil
-}
-
 // Where appends a list predicates to the ItemMutation builder.
 func (m *ItemMutation) Where(ps ...predicate.Item) {
 	m.predicates = append(m.predicates, ps...)
@@ -992,440 +1578,77 @@ func (m *ItemMutation) ResetField(name string) error {
 
 // AddedEdges returns all edge names that were set/added in this mutation.
 func (m *ItemMutation) AddedEdges() []string {
-	edges := make([]string, 0, 1)
-	if m.orders != nil {
-		edges = append(edges, item.EdgeOrders)
-	}
+	edges := make([]string, 0, 0)
 	return edges
 }
 
 // AddedIDs returns all IDs (to other nodes) that were added for the given edge
 // name in this mutation.
 func (m *ItemMutation) AddedIDs(name string) []ent.Value {
-	switch name {
-	case item.EdgeOrders:
-		ids := make([]ent.Value, 0, len(m.orders))
-		for id := range m.orders {
-			ids = append(ids, id)
-		}
-		return ids
-	}
 	return nil
 }
 
 // RemovedEdges returns all edge names that were removed in this mutation.
 func (m *ItemMutation) RemovedEdges() []string {
-	edges := make([]string, 0, 1)
-	if m.removedorders != nil {
-		edges = append(edges, item.EdgeOrders)
-	}
+	edges := make([]string, 0, 0)
 	return edges
 }
 
 // RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
 // the given name in this mutation.
 func (m *ItemMutation) RemovedIDs(name string) []ent.Value {
-	switch name {
-	case item.EdgeOrders:
-		ids := make([]ent.Value, 0, len(m.removedorders))
-		for id := range m.removedorders {
-			ids = append(ids, id)
-		}
-		return ids
-	}
 	return nil
 }
 
 // ClearedEdges returns all edge names that were cleared in this mutation.
 func (m *ItemMutation) ClearedEdges() []string {
-	edges := make([]string, 0, 1)
-	if m.clearedorders {
-		edges = append(edges, item.EdgeOrders)
-	}
+	edges := make([]string, 0, 0)
 	return edges
 }
 
 // EdgeCleared returns a boolean which indicates if the edge with the given name
 // was cleared in this mutation.
 func (m *ItemMutation) EdgeCleared(name string) bool {
-	switch name {
-	case item.EdgeOrders:
-		return m.clearedorders
-	}
 	return false
 }
 
 // ClearEdge clears the value of the edge with the given name. It returns an error
 // if that edge is not defined in the schema.
 func (m *ItemMutation) ClearEdge(name string) error {
-	switch name {
-	}
 	return fmt.Errorf("unknown Item unique edge %s", name)
 }
 
 // ResetEdge resets all changes to the edge with the given name in this mutation.
 // It returns an error if the edge is not defined in the schema.
 func (m *ItemMutation) ResetEdge(name string) error {
-	switch name {
-	case item.EdgeOrders:
-		m.ResetOrders()
-		return nil
-	}
 	return fmt.Errorf("unknown Item edge %s", name)
-}
-
-// LineMutation represents an operation that mutates the Line nodes in the graph.
-type LineMutation struct {
-	config
-	op            Op
-	typ           string
-	id            *uuid.UUID
-	sku           *string
-	clearedFields map[string]struct{}
-	done          bool
-	oldValue      func(context.Context) (*Line, error)
-	predicates    []predicate.Line
-}
-
-var _ ent.Mutation = (*LineMutation)(nil)
-
-// lineOption allows management of the mutation configuration using functional options.
-type lineOption func(*LineMutation)
-
-// newLineMutation creates new mutation for the Line entity.
-func newLineMutation(c config, op Op, opts ...lineOption) *LineMutation {
-	m := &LineMutation{
-		config:        c,
-		op:            op,
-		typ:           TypeLine,
-		clearedFields: make(map[string]struct{}),
-	}
-	for _, opt := range opts {
-		opt(m)
-	}
-	return m
-}
-
-// withLineID sets the ID field of the mutation.
-func withLineID(id uuid.UUID) lineOption {
-	return func(m *LineMutation) {
-		var (
-			err   error
-			once  sync.Once
-			value *Line
-		)
-		m.oldValue = func(ctx context.Context) (*Line, error) {
-			once.Do(func() {
-				if m.done {
-					err = errors.New("querying old values post mutation is not allowed")
-				} else {
-					value, err = m.Client().Line.Get(ctx, id)
-				}
-			})
-			return value, err
-		}
-		m.id = &id
-	}
-}
-
-// withLine sets the old Line of the mutation.
-func withLine(node *Line) lineOption {
-	return func(m *LineMutation) {
-		m.oldValue = func(context.Context) (*Line, error) {
-			return node, nil
-		}
-		m.id = &node.ID
-	}
-}
-
-// Client returns a new `ent.Client` from the mutation. If the mutation was
-// executed in a transaction (ent.Tx), a transactional client is returned.
-func (m LineMutation) Client() *Client {
-	client := &Client{config: m.config}
-	client.init()
-	return client
-}
-
-// Tx returns an `ent.Tx` for mutations that were executed in transactions;
-// it returns an error otherwise.
-func (m LineMutation) Tx() (*Tx, error) {
-	if _, ok := m.driver.(*txDriver); !ok {
-		return nil, errors.New("entclient: mutation is not running in a transaction")
-	}
-	tx := &Tx{config: m.config}
-	tx.init()
-	return tx, nil
-}
-
-// SetID sets the value of the id field. Note that this
-// operation is only accepted on creation of Line entities.
-func (m *LineMutation) SetID(id uuid.UUID) {
-	m.id = &id
-}
-
-// ID returns the ID value in the mutation. Note that the ID is only available
-// if it was provided to the builder or after it was returned from the database.
-func (m *LineMutation) ID() (id uuid.UUID, exists bool) {
-	if m.id == nil {
-		return
-	}
-	return *m.id, true
-}
-
-// IDs queries the database and returns the entity ids that match the mutation's predicate.
-// That means, if the mutation is applied within a transaction with an isolation level such
-// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
-// or updated by the mutation.
-func (m *LineMutation) IDs(ctx context.Context) ([]uuid.UUID, error) {
-	switch {
-	case m.op.Is(OpUpdateOne | OpDeleteOne):
-		id, exists := m.ID()
-		if exists {
-			return []uuid.UUID{id}, nil
-		}
-		fallthrough
-	case m.op.Is(OpUpdate | OpDelete):
-		return m.Client().Line.Query().Where(m.predicates...).IDs(ctx)
-	default:
-		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
-	}
-}
-
-// SetSku sets the "sku" field.
-func (m *LineMutation) SetSku(s string) {
-	m.sku = &s
-}
-
-// Sku returns the value of the "sku" field in the mutation.
-func (m *LineMutation) Sku() (r string, exists bool) {
-	v := m.sku
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldSku returns the old "sku" field's value of the Line entity.
-// If the Line object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *LineMutation) OldSku(ctx context.Context) (v string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldSku is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldSku requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldSku: %w", err)
-	}
-	return oldValue.Sku, nil
-}
-
-// ResetSku resets all changes to the "sku" field.
-func (m *LineMutation) ResetSku() {
-	m.sku = nil
-}
-
-// Where appends a list predicates to the LineMutation builder.
-func (m *LineMutation) Where(ps ...predicate.Line) {
-	m.predicates = append(m.predicates, ps...)
-}
-
-// WhereP appends storage-level predicates to the LineMutation builder. Using this method,
-// users can use type-assertion to append predicates that do not depend on any generated package.
-func (m *LineMutation) WhereP(ps ...func(*sql.Selector)) {
-	p := make([]predicate.Line, len(ps))
-	for i := range ps {
-		p[i] = ps[i]
-	}
-	m.Where(p...)
-}
-
-// Op returns the operation name.
-func (m *LineMutation) Op() Op {
-	return m.op
-}
-
-// SetOp allows setting the mutation operation.
-func (m *LineMutation) SetOp(op Op) {
-	m.op = op
-}
-
-// Type returns the node type of this mutation (Line).
-func (m *LineMutation) Type() string {
-	return m.typ
-}
-
-// Fields returns all fields that were changed during this mutation. Note that in
-// order to get all numeric fields that were incremented/decremented, call
-// AddedFields().
-func (m *LineMutation) Fields() []string {
-	fields := make([]string, 0, 1)
-	if m.sku != nil {
-		fields = append(fields, line.FieldSku)
-	}
-	return fields
-}
-
-// Field returns the value of a field with the given name. The second boolean
-// return value indicates that this field was not set, or was not defined in the
-// schema.
-func (m *LineMutation) Field(name string) (ent.Value, bool) {
-	switch name {
-	case line.FieldSku:
-		return m.Sku()
-	}
-	return nil, false
-}
-
-// OldField returns the old value of the field from the database. An error is
-// returned if the mutation operation is not UpdateOne, or the query to the
-// database failed.
-func (m *LineMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
-	switch name {
-	case line.FieldSku:
-		return m.OldSku(ctx)
-	}
-	return nil, fmt.Errorf("unknown Line field %s", name)
-}
-
-// SetField sets the value of a field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *LineMutation) SetField(name string, value ent.Value) error {
-	switch name {
-	case line.FieldSku:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetSku(v)
-		return nil
-	}
-	return fmt.Errorf("unknown Line field %s", name)
-}
-
-// AddedFields returns all numeric fields that were incremented/decremented during
-// this mutation.
-func (m *LineMutation) AddedFields() []string {
-	return nil
-}
-
-// AddedField returns the numeric value that was incremented/decremented on a field
-// with the given name. The second boolean return value indicates that this field
-// was not set, or was not defined in the schema.
-func (m *LineMutation) AddedField(name string) (ent.Value, bool) {
-	return nil, false
-}
-
-// AddField adds the value to the field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *LineMutation) AddField(name string, value ent.Value) error {
-	switch name {
-	}
-	return fmt.Errorf("unknown Line numeric field %s", name)
-}
-
-// ClearedFields returns all nullable fields that were cleared during this
-// mutation.
-func (m *LineMutation) ClearedFields() []string {
-	return nil
-}
-
-// FieldCleared returns a boolean indicating if a field with the given name was
-// cleared in this mutation.
-func (m *LineMutation) FieldCleared(name string) bool {
-	_, ok := m.clearedFields[name]
-	return ok
-}
-
-// ClearField clears the value of the field with the given name. It returns an
-// error if the field is not defined in the schema.
-func (m *LineMutation) ClearField(name string) error {
-	return fmt.Errorf("unknown Line nullable field %s", name)
-}
-
-// ResetField resets all changes in the mutation for the field with the given name.
-// It returns an error if the field is not defined in the schema.
-func (m *LineMutation) ResetField(name string) error {
-	switch name {
-	case line.FieldSku:
-		m.ResetSku()
-		return nil
-	}
-	return fmt.Errorf("unknown Line field %s", name)
-}
-
-// AddedEdges returns all edge names that were set/added in this mutation.
-func (m *LineMutation) AddedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// AddedIDs returns all IDs (to other nodes) that were added for the given edge
-// name in this mutation.
-func (m *LineMutation) AddedIDs(name string) []ent.Value {
-	return nil
-}
-
-// RemovedEdges returns all edge names that were removed in this mutation.
-func (m *LineMutation) RemovedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
-// the given name in this mutation.
-func (m *LineMutation) RemovedIDs(name string) []ent.Value {
-	return nil
-}
-
-// ClearedEdges returns all edge names that were cleared in this mutation.
-func (m *LineMutation) ClearedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// EdgeCleared returns a boolean which indicates if the edge with the given name
-// was cleared in this mutation.
-func (m *LineMutation) EdgeCleared(name string) bool {
-	return false
-}
-
-// ClearEdge clears the value of the edge with the given name. It returns an error
-// if that edge is not defined in the schema.
-func (m *LineMutation) ClearEdge(name string) error {
-	return fmt.Errorf("unknown Line unique edge %s", name)
-}
-
-// ResetEdge resets all changes to the edge with the given name in this mutation.
-// It returns an error if the edge is not defined in the schema.
-func (m *LineMutation) ResetEdge(name string) error {
-	return fmt.Errorf("unknown Line edge %s", name)
 }
 
 // OrderMutation represents an operation that mutates the Order nodes in the graph.
 type OrderMutation struct {
 	config
-	op            Op
-	typ           string
-	id            *int
-	name          *string
-	status        *string
-	cents         *int
-	addcents      *int
-	clearedFields map[string]struct{}
-	lines         map[uuid.UUID]struct{}
-	removedlines  map[uuid.UUID]struct{}
-	clearedlines  bool
-	items         map[int]struct{}
-	removeditems  map[int]struct{}
-	cleareditems  bool
-	done          bool
-	oldValue      func(context.Context) (*Order, error)
-	predicates    []predicate.Order
+	op              Op
+	typ             string
+	id              *int64
+	name            *string
+	qty             *int64
+	addqty          *int64
+	tenant          *int64
+	addtenant       *int64
+	updated_at      *int64
+	addupdated_at   *int64
+	clearedFields   map[string]struct{}
+	children        map[string]struct{}
+	removedchildren map[string]struct{}
+	clearedchildren bool
+	tags            map[int64]struct{}
+	removedtags     map[int64]struct{}
+	clearedtags     bool
+	part            *int64
+	clearedpart     bool
+	done            bool
+	oldValue        func(context.Context) (*Order, error)
+	predicates      []predicate.Order
 }
 
 var _ ent.Mutation = (*OrderMutation)(nil)
@@ -1448,7 +1671,7 @@ func newOrderMutation(c config, op Op, opts ...orderOption) *OrderMutation {
 }
 
 // withOrderID sets the ID field of the mutation.
-func withOrderID(id int) orderOption {
+func withOrderID(id int64) orderOption {
 	return func(m *OrderMutation) {
 		var (
 			err   error
@@ -1498,9 +1721,15 @@ func (m OrderMutation) Tx() (*Tx, error) {
 	return tx, nil
 }
 
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Order entities.
+func (m *OrderMutation) SetID(id int64) {
+	m.id = &id
+}
+
 // ID returns the ID value in the mutation. Note that the ID is only available
 // if it was provided to the builder or after it was returned from the database.
-func (m *OrderMutation) ID() (id int, exists bool) {
+func (m *OrderMutation) ID() (id int64, exists bool) {
 	if m.id == nil {
 		return
 	}
@@ -1511,12 +1740,12 @@ func (m *OrderMutation) ID() (id int, exists bool) {
 // That means, if the mutation is applied within a transaction with an isolation level such
 // as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
 // or updated by the mutation.
-func (m *OrderMutation) IDs(ctx context.Context) ([]int, error) {
+func (m *OrderMutation) IDs(ctx context.Context) ([]int64, error) {
 	switch {
 	case m.op.Is(OpUpdateOne | OpDeleteOne):
 		id, exists := m.ID()
 		if exists {
-			return []int{id}, nil
+			return []int64{id}, nil
 		}
 		fallthrough
 	case m.op.Is(OpUpdate | OpDelete):
@@ -1562,204 +1791,319 @@ func (m *OrderMutation) ResetName() {
 	m.name = nil
 }
 
-// SetStatus sets the "status" field.
-func (m *OrderMutation) SetStatus(s string) {
-	m.status = &s
+// SetQty sets the "qty" field.
+func (m *OrderMutation) SetQty(i int64) {
+	m.qty = &i
+	m.addqty = nil
 }
 
-// Status returns the value of the "status" field in the mutation.
-func (m *OrderMutation) Status() (r string, exists bool) {
-	v := m.status
+// Qty returns the value of the "qty" field in the mutation.
+func (m *OrderMutation) Qty() (r int64, exists bool) {
+	v := m.qty
 	if v == nil {
 		return
 	}
 	return *v, true
 }
 
-// OldStatus returns the old "status" field's value of the Order entity.
+// OldQty returns the old "qty" field's value of the Order entity.
 // If the Order object wasn't provided to the builder, the object is fetched from the database.
 // An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OrderMutation) OldStatus(ctx context.Context) (v string, err error) {
+func (m *OrderMutation) OldQty(ctx context.Context) (v int64, err error) {
 	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldStatus is only allowed on UpdateOne operations")
+		return v, errors.New("OldQty is only allowed on UpdateOne operations")
 	}
 	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldStatus requires an ID field in the mutation")
+		return v, errors.New("OldQty requires an ID field in the mutation")
 	}
 	oldValue, err := m.oldValue(ctx)
 	if err != nil {
-		return v, fmt.Errorf("querying old value for OldStatus: %w", err)
+		return v, fmt.Errorf("querying old value for OldQty: %w", err)
 	}
-	return oldValue.Status, nil
+	return oldValue.Qty, nil
 }
 
-// ResetStatus resets all changes to the "status" field.
-func (m *OrderMutation) ResetStatus() {
-	m.status = nil
-}
-
-// SetCents sets the "cents" field.
-func (m *OrderMutation) SetCents(i int) {
-	m.cents = &i
-	m.addcents = nil
-}
-
-// Cents returns the value of the "cents" field in the mutation.
-func (m *OrderMutation) Cents() (r int, exists bool) {
-	v := m.cents
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldCents returns the old "cents" field's value of the Order entity.
-// If the Order object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OrderMutation) OldCents(ctx context.Context) (v int, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldCents is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldCents requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldCents: %w", err)
-	}
-	return oldValue.Cents, nil
-}
-
-// AddCents adds i to the "cents" field.
-func (m *OrderMutation) AddCents(i int) {
-	if m.addcents != nil {
-		*m.addcents += i
+// AddQty adds i to the "qty" field.
+func (m *OrderMutation) AddQty(i int64) {
+	if m.addqty != nil {
+		*m.addqty += i
 	} else {
-		m.addcents = &i
+		m.addqty = &i
 	}
 }
 
-// AddedCents returns the value that was added to the "cents" field in this mutation.
-func (m *OrderMutation) AddedCents() (r int, exists bool) {
-	v := m.addcents
+// AddedQty returns the value that was added to the "qty" field in this mutation.
+func (m *OrderMutation) AddedQty() (r int64, exists bool) {
+	v := m.addqty
 	if v == nil {
 		return
 	}
 	return *v, true
 }
 
-// ResetCents resets all changes to the "cents" field.
-func (m *OrderMutation) ResetCents() {
-	m.cents = nil
-	m.addcents = nil
+// ResetQty resets all changes to the "qty" field.
+func (m *OrderMutation) ResetQty() {
+	m.qty = nil
+	m.addqty = nil
 }
 
-// AddLineIDs adds the "lines" edge to the Line entity by ids.
-func (m *OrderMutation) AddLineIDs(ids ...uuid.UUID) {
-	if m.lines == nil {
-		m.lines = make(map[uuid.UUID]struct{})
+// SetTenant sets the "tenant" field.
+func (m *OrderMutation) SetTenant(i int64) {
+	m.tenant = &i
+	m.addtenant = nil
+}
+
+// Tenant returns the value of the "tenant" field in the mutation.
+func (m *OrderMutation) Tenant() (r int64, exists bool) {
+	v := m.tenant
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldTenant returns the old "tenant" field's value of the Order entity.
+// If the Order object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OrderMutation) OldTenant(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldTenant is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldTenant requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldTenant: %w", err)
+	}
+	return oldValue.Tenant, nil
+}
+
+// AddTenant adds i to the "tenant" field.
+func (m *OrderMutation) AddTenant(i int64) {
+	if m.addtenant != nil {
+		*m.addtenant += i
+	} else {
+		m.addtenant = &i
+	}
+}
+
+// AddedTenant returns the value that was added to the "tenant" field in this mutation.
+func (m *OrderMutation) AddedTenant() (r int64, exists bool) {
+	v := m.addtenant
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetTenant resets all changes to the "tenant" field.
+func (m *OrderMutation) ResetTenant() {
+	m.tenant = nil
+	m.addtenant = nil
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (m *OrderMutation) SetUpdatedAt(i int64) {
+	m.updated_at = &i
+	m.addupdated_at = nil
+}
+
+// UpdatedAt returns the value of the "updated_at" field in the mutation.
+func (m *OrderMutation) UpdatedAt() (r int64, exists bool) {
+	v := m.updated_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUpdatedAt returns the old "updated_at" field's value of the Order entity.
+// If the Order object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *OrderMutation) OldUpdatedAt(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUpdatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUpdatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUpdatedAt: %w", err)
+	}
+	return oldValue.UpdatedAt, nil
+}
+
+// AddUpdatedAt adds i to the "updated_at" field.
+func (m *OrderMutation) AddUpdatedAt(i int64) {
+	if m.addupdated_at != nil {
+		*m.addupdated_at += i
+	} else {
+		m.addupdated_at = &i
+	}
+}
+
+// AddedUpdatedAt returns the value that was added to the "updated_at" field in this mutation.
+func (m *OrderMutation) AddedUpdatedAt() (r int64, exists bool) {
+	v := m.addupdated_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetUpdatedAt resets all changes to the "updated_at" field.
+func (m *OrderMutation) ResetUpdatedAt() {
+	m.updated_at = nil
+	m.addupdated_at = nil
+}
+
+// AddChildIDs adds the "children" edge to the Child entity by ids.
+func (m *OrderMutation) AddChildIDs(ids ...string) {
+	if m.children == nil {
+		m.children = make(map[string]struct{})
 	}
 	for i := range ids {
-		m.lines[ids[i]] = struct{}{}
+		m.children[ids[i]] = struct{}{}
 	}
 }
 
-// ClearLines clears the "lines" edge to the Line entity.
-func (m *OrderMutation) ClearLines() {
-	m.clearedlines = true
+// ClearChildren clears the "children" edge to the Child entity.
+func (m *OrderMutation) ClearChildren() {
+	m.clearedchildren = true
 }
 
-// LinesCleared reports if the "lines" edge to the Line entity was cleared.
-func (m *OrderMutation) LinesCleared() bool {
-	return m.clearedlines
+// ChildrenCleared reports if the "children" edge to the Child entity was cleared.
+func (m *OrderMutation) ChildrenCleared() bool {
+	return m.clearedchildren
 }
 
-// RemoveLineIDs removes the "lines" edge to the Line entity by IDs.
-func (m *OrderMutation) RemoveLineIDs(ids ...uuid.UUID) {
-	if m.removedlines == nil {
-		m.removedlines = make(map[uuid.UUID]struct{})
+// RemoveChildIDs removes the "children" edge to the Child entity by IDs.
+func (m *OrderMutation) RemoveChildIDs(ids ...string) {
+	if m.removedchildren == nil {
+		m.removedchildren = make(map[string]struct{})
 	}
 	for i := range ids {
-		delete(m.lines, ids[i])
-		m.removedlines[ids[i]] = struct{}{}
+		delete(m.children, ids[i])
+		m.removedchildren[ids[i]] = struct{}{}
 	}
 }
 
-// RemovedLines returns the removed IDs of the "lines" edge to the Line entity.
-func (m *OrderMutation) RemovedLinesIDs() (ids []uuid.UUID) {
-	for id := range m.removedlines {
+// RemovedChildren returns the removed IDs of the "children" edge to the Child entity.
+func (m *OrderMutation) RemovedChildrenIDs() (ids []string) {
+	for id := range m.removedchildren {
 		ids = append(ids, id)
 	}
 	return
 }
 
-// LinesIDs returns the "lines" edge IDs in the mutation.
-func (m *OrderMutation) LinesIDs() (ids []uuid.UUID) {
-	for id := range m.lines {
+// ChildrenIDs returns the "children" edge IDs in the mutation.
+func (m *OrderMutation) ChildrenIDs() (ids []string) {
+	for id := range m.children {
 		ids = append(ids, id)
 	}
 	return
 }
 
-// ResetLines resets all changes to the "lines" edge.
-func (m *OrderMutation) ResetLines() {
-	m.lines = nil
-	m.clearedlines = false
-	m.removedlines = nil
+// ResetChildren resets all changes to the "children" edge.
+func (m *OrderMutation) ResetChildren() {
+	m.children = nil
+	m.clearedchildren = false
+	m.removedchildren = nil
 }
 
-// AddItemIDs adds the "items" edge to the Item entity by ids.
-func (m *OrderMutation) AddItemIDs(ids ...int) {
-	if m.items == nil {
-		m.items = make(map[int]struct{})
+// AddTagIDs adds the "tags" edge to the Tag entity by ids.
+func (m *OrderMutation) AddTagIDs(ids ...int64) {
+	if m.tags == nil {
+		m.tags = make(map[int64]struct{})
 	}
 	for i := range ids {
-		m.items[ids[i]] = struct{}{}
+		m.tags[ids[i]] = struct{}{}
 	}
 }
 
-// ClearItems clears the "items" edge to the Item entity.
-func (m *OrderMutation) ClearItems() {
-	m.cleareditems = true
+// ClearTags clears the "tags" edge to the Tag entity.
+func (m *OrderMutation) ClearTags() {
+	m.clearedtags = true
 }
 
-// ItemsCleared reports if the "items" edge to the Item entity was cleared.
-func (m *OrderMutation) ItemsCleared() bool {
-	return m.cleareditems
+// TagsCleared reports if the "tags" edge to the Tag entity was cleared.
+func (m *OrderMutation) TagsCleared() bool {
+	return m.clearedtags
 }
 
-// RemoveItemIDs removes the "items" edge to the Item entity by IDs.
-func (m *OrderMutation) RemoveItemIDs(ids ...int) {
-	if m.removeditems == nil {
-		m.removeditems = make(map[int]struct{})
+// RemoveTagIDs removes the "tags" edge to the Tag entity by IDs.
+func (m *OrderMutation) RemoveTagIDs(ids ...int64) {
+	if m.removedtags == nil {
+		m.removedtags = make(map[int64]struct{})
 	}
 	for i := range ids {
-		delete(m.items, ids[i])
-		m.removeditems[ids[i]] = struct{}{}
+		delete(m.tags, ids[i])
+		m.removedtags[ids[i]] = struct{}{}
 	}
 }
 
-// RemovedItems returns the removed IDs of the "items" edge to the Item entity.
-func (m *OrderMutation) RemovedItemsIDs() (ids []int) {
-	for id := range m.removeditems {
+// RemovedTags returns the removed IDs of the "tags" edge to the Tag entity.
+func (m *OrderMutation) RemovedTagsIDs() (ids []int64) {
+	for id := range m.removedtags {
 		ids = append(ids, id)
 	}
 	return
 }
 
-// ItemsIDs returns the "items" edge IDs in the mutation.
-func (m *OrderMutation) ItemsIDs() (ids []int) {
-	for id := range m.items {
+// TagsIDs returns the "tags" edge IDs in the mutation.
+func (m *OrderMutation) TagsIDs() (ids []int64) {
+	for id := range m.tags {
 		ids = append(ids, id)
 	}
 	return
 }
 
-// ResetItems resets all changes to the "items" edge.
-func (m *OrderMutation) ResetItems() {
-	m.items = nil
-	m.cleareditems = false
-	m.removeditems = nil
+// ResetTags resets all changes to the "tags" edge.
+func (m *OrderMutation) ResetTags() {
+	m.tags = nil
+	m.clearedtags = false
+	m.removedtags = nil
+}
+
+// SetPartID sets the "part" edge to the Part entity by id.
+func (m *OrderMutation) SetPartID(id int64) {
+	m.part = &id
+}
+
+// ClearPart clears the "part" edge to the Part entity.
+func (m *OrderMutation) ClearPart() {
+	m.clearedpart = true
+}
+
+// PartCleared reports if the "part" edge to the Part entity was cleared.
+func (m *OrderMutation) PartCleared() bool {
+	return m.clearedpart
+}
+
+// PartID returns the "part" edge ID in the mutation.
+func (m *OrderMutation) PartID() (id int64, exists bool) {
+	if m.part != nil {
+		return *m.part, true
+	}
+	return
+}
+
+// PartIDs returns the "part" edge IDs in the mutation.
+// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
+// PartID instead. It exists only for internal usage by the builders.
+func (m *OrderMutation) PartIDs() (ids []int64) {
+	if id := m.part; id != nil {
+		ids = append(ids, *id)
+	}
+	return
+}
+
+// ResetPart resets all changes to the "part" edge.
+func (m *OrderMutation) ResetPart() {
+	m.part = nil
+	m.clearedpart = false
 }
 
 // Where appends a list predicates to the OrderMutation builder.
@@ -1796,15 +2140,18 @@ func (m *OrderMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *OrderMutation) Fields() []string {
-	fields := make([]string, 0, 3)
+	fields := make([]string, 0, 4)
 	if m.name != nil {
 		fields = append(fields, order.FieldName)
 	}
-	if m.status != nil {
-		fields = append(fields, order.FieldStatus)
+	if m.qty != nil {
+		fields = append(fields, order.FieldQty)
 	}
-	if m.cents != nil {
-		fields = append(fields, order.FieldCents)
+	if m.tenant != nil {
+		fields = append(fields, order.FieldTenant)
+	}
+	if m.updated_at != nil {
+		fields = append(fields, order.FieldUpdatedAt)
 	}
 	return fields
 }
@@ -1816,10 +2163,12 @@ func (m *OrderMutation) Field(name string) (ent.Value, bool) {
 	switch name {
 	case order.FieldName:
 		return m.Name()
-	case order.FieldStatus:
-		return m.Status()
-	case order.FieldCents:
-		return m.Cents()
+	case order.FieldQty:
+		return m.Qty()
+	case order.FieldTenant:
+		return m.Tenant()
+	case order.FieldUpdatedAt:
+		return m.UpdatedAt()
 	}
 	return nil, false
 }
@@ -1831,10 +2180,12 @@ func (m *OrderMutation) OldField(ctx context.Context, name string) (ent.Value, e
 	switch name {
 	case order.FieldName:
 		return m.OldName(ctx)
-	case order.FieldStatus:
-		return m.OldStatus(ctx)
-	case order.FieldCents:
-		return m.OldCents(ctx)
+	case order.FieldQty:
+		return m.OldQty(ctx)
+	case order.FieldTenant:
+		return m.OldTenant(ctx)
+	case order.FieldUpdatedAt:
+		return m.OldUpdatedAt(ctx)
 	}
 	return nil, fmt.Errorf("unknown Order field %s", name)
 }
@@ -1851,19 +2202,26 @@ func (m *OrderMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetName(v)
 		return nil
-	case order.FieldStatus:
-		v, ok := value.(string)
+	case order.FieldQty:
+		v, ok := value.(int64)
 		if !ok {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
-		m.SetStatus(v)
+		m.SetQty(v)
 		return nil
-	case order.FieldCents:
-		v, ok := value.(int)
+	case order.FieldTenant:
+		v, ok := value.(int64)
 		if !ok {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
-		m.SetCents(v)
+		m.SetTenant(v)
+		return nil
+	case order.FieldUpdatedAt:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUpdatedAt(v)
 		return nil
 	}
 	return fmt.Errorf("unknown Order field %s", name)
@@ -1873,8 +2231,14 @@ func (m *OrderMutation) SetField(name string, value ent.Value) error {
 // this mutation.
 func (m *OrderMutation) AddedFields() []string {
 	var fields []string
-	if m.addcents != nil {
-		fields = append(fields, order.FieldCents)
+	if m.addqty != nil {
+		fields = append(fields, order.FieldQty)
+	}
+	if m.addtenant != nil {
+		fields = append(fields, order.FieldTenant)
+	}
+	if m.addupdated_at != nil {
+		fields = append(fields, order.FieldUpdatedAt)
 	}
 	return fields
 }
@@ -1884,8 +2248,12 @@ func (m *OrderMutation) AddedFields() []string {
 // was not set, or was not defined in the schema.
 func (m *OrderMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
-	case order.FieldCents:
-		return m.AddedCents()
+	case order.FieldQty:
+		return m.AddedQty()
+	case order.FieldTenant:
+		return m.AddedTenant()
+	case order.FieldUpdatedAt:
+		return m.AddedUpdatedAt()
 	}
 	return nil, false
 }
@@ -1895,12 +2263,26 @@ func (m *OrderMutation) AddedField(name string) (ent.Value, bool) {
 // type.
 func (m *OrderMutation) AddField(name string, value ent.Value) error {
 	switch name {
-	case order.FieldCents:
-		v, ok := value.(int)
+	case order.FieldQty:
+		v, ok := value.(int64)
 		if !ok {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
-		m.AddCents(v)
+		m.AddQty(v)
+		return nil
+	case order.FieldTenant:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddTenant(v)
+		return nil
+	case order.FieldUpdatedAt:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddUpdatedAt(v)
 		return nil
 	}
 	return fmt.Errorf("unknown Order numeric field %s", name)
@@ -1932,11 +2314,14 @@ func (m *OrderMutation) ResetField(name string) error {
 	case order.FieldName:
 		m.ResetName()
 		return nil
-	case order.FieldStatus:
-		m.ResetStatus()
+	case order.FieldQty:
+		m.ResetQty()
 		return nil
-	case order.FieldCents:
-		m.ResetCents()
+	case order.FieldTenant:
+		m.ResetTenant()
+		return nil
+	case order.FieldUpdatedAt:
+		m.ResetUpdatedAt()
 		return nil
 	}
 	return fmt.Errorf("unknown Order field %s", name)
@@ -1944,12 +2329,15 @@ func (m *OrderMutation) ResetField(name string) error {
 
 // AddedEdges returns all edge names that were set/added in this mutation.
 func (m *OrderMutation) AddedEdges() []string {
-	edges := make([]string, 0, 2)
-	if m.lines != nil {
-		edges = append(edges, order.EdgeLines)
+	edges := make([]string, 0, 3)
+	if m.children != nil {
+		edges = append(edges, order.EdgeChildren)
 	}
-	if m.items != nil {
-		edges = append(edges, order.EdgeItems)
+	if m.tags != nil {
+		edges = append(edges, order.EdgeTags)
+	}
+	if m.part != nil {
+		edges = append(edges, order.EdgePart)
 	}
 	return edges
 }
@@ -1958,30 +2346,34 @@ func (m *OrderMutation) AddedEdges() []string {
 // name in this mutation.
 func (m *OrderMutation) AddedIDs(name string) []ent.Value {
 	switch name {
-	case order.EdgeLines:
-		ids := make([]ent.Value, 0, len(m.lines))
-		for id := range m.lines {
+	case order.EdgeChildren:
+		ids := make([]ent.Value, 0, len(m.children))
+		for id := range m.children {
 			ids = append(ids, id)
 		}
 		return ids
-	case order.EdgeItems:
-		ids := make([]ent.Value, 0, len(m.items))
-		for id := range m.items {
+	case order.EdgeTags:
+		ids := make([]ent.Value, 0, len(m.tags))
+		for id := range m.tags {
 			ids = append(ids, id)
 		}
 		return ids
+	case order.EdgePart:
+		if id := m.part; id != nil {
+			return []ent.Value{*id}
+		}
 	}
 	return nil
 }
 
 // RemovedEdges returns all edge names that were removed in this mutation.
 func (m *OrderMutation) RemovedEdges() []string {
-	edges := make([]string, 0, 2)
-	if m.removedlines != nil {
-		edges = append(edges, order.EdgeLines)
+	edges := make([]string, 0, 3)
+	if m.removedchildren != nil {
+		edges = append(edges, order.EdgeChildren)
 	}
-	if m.removeditems != nil {
-		edges = append(edges, order.EdgeItems)
+	if m.removedtags != nil {
+		edges = append(edges, order.EdgeTags)
 	}
 	return edges
 }
@@ -1990,15 +2382,15 @@ func (m *OrderMutation) RemovedEdges() []string {
 // the given name in this mutation.
 func (m *OrderMutation) RemovedIDs(name string) []ent.Value {
 	switch name {
-	case order.EdgeLines:
-		ids := make([]ent.Value, 0, len(m.removedlines))
-		for id := range m.removedlines {
+	case order.EdgeChildren:
+		ids := make([]ent.Value, 0, len(m.removedchildren))
+		for id := range m.removedchildren {
 			ids = append(ids, id)
 		}
 		return ids
-	case order.EdgeItems:
-		ids := make([]ent.Value, 0, len(m.removeditems))
-		for id := range m.removeditems {
+	case order.EdgeTags:
+		ids := make([]ent.Value, 0, len(m.removedtags))
+		for id := range m.removedtags {
 			ids = append(ids, id)
 		}
 		return ids
@@ -2008,12 +2400,15 @@ func (m *OrderMutation) RemovedIDs(name string) []ent.Value {
 
 // ClearedEdges returns all edge names that were cleared in this mutation.
 func (m *OrderMutation) ClearedEdges() []string {
-	edges := make([]string, 0, 2)
-	if m.clearedlines {
-		edges = append(edges, order.EdgeLines)
+	edges := make([]string, 0, 3)
+	if m.clearedchildren {
+		edges = append(edges, order.EdgeChildren)
 	}
-	if m.cleareditems {
-		edges = append(edges, order.EdgeItems)
+	if m.clearedtags {
+		edges = append(edges, order.EdgeTags)
+	}
+	if m.clearedpart {
+		edges = append(edges, order.EdgePart)
 	}
 	return edges
 }
@@ -2022,10 +2417,12 @@ func (m *OrderMutation) ClearedEdges() []string {
 // was cleared in this mutation.
 func (m *OrderMutation) EdgeCleared(name string) bool {
 	switch name {
-	case order.EdgeLines:
-		return m.clearedlines
-	case order.EdgeItems:
-		return m.cleareditems
+	case order.EdgeChildren:
+		return m.clearedchildren
+	case order.EdgeTags:
+		return m.clearedtags
+	case order.EdgePart:
+		return m.clearedpart
 	}
 	return false
 }
@@ -2034,6 +2431,9 @@ func (m *OrderMutation) EdgeCleared(name string) bool {
 // if that edge is not defined in the schema.
 func (m *OrderMutation) ClearEdge(name string) error {
 	switch name {
+	case order.EdgePart:
+		m.ClearPart()
+		return nil
 	}
 	return fmt.Errorf("unknown Order unique edge %s", name)
 }
@@ -2042,41 +2442,47 @@ func (m *OrderMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *OrderMutation) ResetEdge(name string) error {
 	switch name {
-	case order.EdgeLines:
-		m.ResetLines()
+	case order.EdgeChildren:
+		m.ResetChildren()
 		return nil
-	case order.EdgeItems:
-		m.ResetItems()
+	case order.EdgeTags:
+		m.ResetTags()
+		return nil
+	case order.EdgePart:
+		m.ResetPart()
 		return nil
 	}
 	return fmt.Errorf("unknown Order edge %s", name)
 }
 
-// SecretMutation represents an operation that mutates the Secret nodes in the graph.
-type SecretMutation struct {
+// PartMutation represents an operation that mutates the Part nodes in the graph.
+type PartMutation struct {
 	config
 	op            Op
 	typ           string
-	id            *int
-	owner         *string
-	deleted       *bool
+	id            *int64
+	name          *string
+	qty           *int64
+	addqty        *int64
 	clearedFields map[string]struct{}
+	parent        *int64
+	clearedparent bool
 	done          bool
-	oldValue      func(context.Context) (*Secret, error)
-	predicates    []predicate.Secret
+	oldValue      func(context.Context) (*Part, error)
+	predicates    []predicate.Part
 }
 
-var _ ent.Mutation = (*SecretMutation)(nil)
+var _ ent.Mutation = (*PartMutation)(nil)
 
-// secretOption allows management of the mutation configuration using functional options.
-type secretOption func(*SecretMutation)
+// partOption allows management of the mutation configuration using functional options.
+type partOption func(*PartMutation)
 
-// newSecretMutation creates new mutation for the Secret entity.
-func newSecretMutation(c config, op Op, opts ...secretOption) *SecretMutation {
-	m := &SecretMutation{
+// newPartMutation creates new mutation for the Part entity.
+func newPartMutation(c config, op Op, opts ...partOption) *PartMutation {
+	m := &PartMutation{
 		config:        c,
 		op:            op,
-		typ:           TypeSecret,
+		typ:           TypePart,
 		clearedFields: make(map[string]struct{}),
 	}
 	for _, opt := range opts {
@@ -2085,20 +2491,20 @@ func newSecretMutation(c config, op Op, opts ...secretOption) *SecretMutation {
 	return m
 }
 
-// withSecretID sets the ID field of the mutation.
-func withSecretID(id int) secretOption {
-	return func(m *SecretMutation) {
+// withPartID sets the ID field of the mutation.
+func withPartID(id int64) partOption {
+	return func(m *PartMutation) {
 		var (
 			err   error
 			once  sync.Once
-			value *Secret
+			value *Part
 		)
-		m.oldValue = func(ctx context.Context) (*Secret, error) {
+		m.oldValue = func(ctx context.Context) (*Part, error) {
 			once.Do(func() {
 				if m.done {
 					err = errors.New("querying old values post mutation is not allowed")
 				} else {
-					value, err = m.Client().Secret.Get(ctx, id)
+					value, err = m.Client().Part.Get(ctx, id)
 				}
 			})
 			return value, err
@@ -2107,10 +2513,10 @@ func withSecretID(id int) secretOption {
 	}
 }
 
-// withSecret sets the old Secret of the mutation.
-func withSecret(node *Secret) secretOption {
-	return func(m *SecretMutation) {
-		m.oldValue = func(context.Context) (*Secret, error) {
+// withPart sets the old Part of the mutation.
+func withPart(node *Part) partOption {
+	return func(m *PartMutation) {
+		m.oldValue = func(context.Context) (*Part, error) {
 			return node, nil
 		}
 		m.id = &node.ID
@@ -2119,7 +2525,7 @@ func withSecret(node *Secret) secretOption {
 
 // Client returns a new `ent.Client` from the mutation. If the mutation was
 // executed in a transaction (ent.Tx), a transactional client is returned.
-func (m SecretMutation) Client() *Client {
+func (m PartMutation) Client() *Client {
 	client := &Client{config: m.config}
 	client.init()
 	return client
@@ -2127,7 +2533,7 @@ func (m SecretMutation) Client() *Client {
 
 // Tx returns an `ent.Tx` for mutations that were executed in transactions;
 // it returns an error otherwise.
-func (m SecretMutation) Tx() (*Tx, error) {
+func (m PartMutation) Tx() (*Tx, error) {
 	if _, ok := m.driver.(*txDriver); !ok {
 		return nil, errors.New("entclient: mutation is not running in a transaction")
 	}
@@ -2136,9 +2542,15 @@ func (m SecretMutation) Tx() (*Tx, error) {
 	return tx, nil
 }
 
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Part entities.
+func (m *PartMutation) SetID(id int64) {
+	m.id = &id
+}
+
 // ID returns the ID value in the mutation. Note that the ID is only available
 // if it was provided to the builder or after it was returned from the database.
-func (m *SecretMutation) ID() (id int, exists bool) {
+func (m *PartMutation) ID() (id int64, exists bool) {
 	if m.id == nil {
 		return
 	}
@@ -2149,102 +2561,198 @@ func (m *SecretMutation) ID() (id int, exists bool) {
 // That means, if the mutation is applied within a transaction with an isolation level such
 // as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
 // or updated by the mutation.
-func (m *SecretMutation) IDs(ctx context.Context) ([]int, error) {
+func (m *PartMutation) IDs(ctx context.Context) ([]int64, error) {
 	switch {
 	case m.op.Is(OpUpdateOne | OpDeleteOne):
 		id, exists := m.ID()
 		if exists {
-			return []int{id}, nil
+			return []int64{id}, nil
 		}
 		fallthrough
 	case m.op.Is(OpUpdate | OpDelete):
-		return m.Client().Secret.Query().Where(m.predicates...).IDs(ctx)
+		return m.Client().Part.Query().Where(m.predicates...).IDs(ctx)
 	default:
 		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
 	}
 }
 
-// SetOwner sets the "owner" field.
-func (m *SecretMutation) SetOwner(s string) {
-	m.owner = &s
+// SetName sets the "name" field.
+func (m *PartMutation) SetName(s string) {
+	m.name = &s
 }
 
-// Owner returns the value of the "owner" field in the mutation.
-func (m *SecretMutation) Owner() (r string, exists bool) {
-	v := m.owner
+// Name returns the value of the "name" field in the mutation.
+func (m *PartMutation) Name() (r string, exists bool) {
+	v := m.name
 	if v == nil {
 		return
 	}
 	return *v, true
 }
 
-// OldOwner returns the old "owner" field's value of the Secret entity.
-// If the Secret object wasn't provided to the builder, the object is fetched from the database.
+// OldName returns the old "name" field's value of the Part entity.
+// If the Part object wasn't provided to the builder, the object is fetched from the database.
 // An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *SecretMutation) OldOwner(ctx context.Context) (v string, err error) {
+func (m *PartMutation) OldName(ctx context.Context) (v string, err error) {
 	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldOwner is only allowed on UpdateOne operations")
+		return v, errors.New("OldName is only allowed on UpdateOne operations")
 	}
 	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldOwner requires an ID field in the mutation")
+		return v, errors.New("OldName requires an ID field in the mutation")
 	}
 	oldValue, err := m.oldValue(ctx)
 	if err != nil {
-		return v, fmt.Errorf("querying old value for OldOwner: %w", err)
+		return v, fmt.Errorf("querying old value for OldName: %w", err)
 	}
-	return oldValue.Owner, nil
+	return oldValue.Name, nil
 }
 
-// ResetOwner resets all changes to the "owner" field.
-func (m *SecretMutation) ResetOwner() {
-	m.owner = nil
+// ResetName resets all changes to the "name" field.
+func (m *PartMutation) ResetName() {
+	m.name = nil
 }
 
-// SetDeleted sets the "deleted" field.
-func (m *SecretMutation) SetDeleted(b bool) {
-	m.deleted = &b
+// SetQty sets the "qty" field.
+func (m *PartMutation) SetQty(i int64) {
+	m.qty = &i
+	m.addqty = nil
 }
 
-// Deleted returns the value of the "deleted" field in the mutation.
-func (m *SecretMutation) Deleted() (r bool, exists bool) {
-	v := m.deleted
+// Qty returns the value of the "qty" field in the mutation.
+func (m *PartMutation) Qty() (r int64, exists bool) {
+	v := m.qty
 	if v == nil {
 		return
 	}
 	return *v, true
 }
 
-// OldDeleted returns the old "deleted" field's value of the Secret entity.
-// If the Secret object wasn't provided to the builder, the object is fetched from the database.
+// OldQty returns the old "qty" field's value of the Part entity.
+// If the Part object wasn't provided to the builder, the object is fetched from the database.
 // An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *SecretMutation) OldDeleted(ctx context.Context) (v bool, err error) {
+func (m *PartMutation) OldQty(ctx context.Context) (v int64, err error) {
 	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldDeleted is only allowed on UpdateOne operations")
+		return v, errors.New("OldQty is only allowed on UpdateOne operations")
 	}
 	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldDeleted requires an ID field in the mutation")
+		return v, errors.New("OldQty requires an ID field in the mutation")
 	}
 	oldValue, err := m.oldValue(ctx)
 	if err != nil {
-		return v, fmt.Errorf("querying old value for OldDeleted: %w", err)
+		return v, fmt.Errorf("querying old value for OldQty: %w", err)
 	}
-	return oldValue.Deleted, nil
+	return oldValue.Qty, nil
 }
 
-// ResetDeleted resets all changes to the "deleted" field.
-func (m *SecretMutation) ResetDeleted() {
-	m.deleted = nil
+// AddQty adds i to the "qty" field.
+func (m *PartMutation) AddQty(i int64) {
+	if m.addqty != nil {
+		*m.addqty += i
+	} else {
+		m.addqty = &i
+	}
 }
 
-// Where appends a list predicates to the SecretMutation builder.
-func (m *SecretMutation) Where(ps ...predicate.Secret) {
+// AddedQty returns the value that was added to the "qty" field in this mutation.
+func (m *PartMutation) AddedQty() (r int64, exists bool) {
+	v := m.addqty
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetQty resets all changes to the "qty" field.
+func (m *PartMutation) ResetQty() {
+	m.qty = nil
+	m.addqty = nil
+}
+
+// SetParentID sets the "parent_id" field.
+func (m *PartMutation) SetParentID(i int64) {
+	m.parent = &i
+}
+
+// ParentID returns the value of the "parent_id" field in the mutation.
+func (m *PartMutation) ParentID() (r int64, exists bool) {
+	v := m.parent
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldParentID returns the old "parent_id" field's value of the Part entity.
+// If the Part object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PartMutation) OldParentID(ctx context.Context) (v *int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldParentID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldParentID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldParentID: %w", err)
+	}
+	return oldValue.ParentID, nil
+}
+
+// ClearParentID clears the value of the "parent_id" field.
+func (m *PartMutation) ClearParentID() {
+	m.parent = nil
+	m.clearedFields[part.FieldParentID] = struct{}{}
+}
+
+// ParentIDCleared returns if the "parent_id" field was cleared in this mutation.
+func (m *PartMutation) ParentIDCleared() bool {
+	_, ok := m.clearedFields[part.FieldParentID]
+	return ok
+}
+
+// ResetParentID resets all changes to the "parent_id" field.
+func (m *PartMutation) ResetParentID() {
+	m.parent = nil
+	delete(m.clearedFields, part.FieldParentID)
+}
+
+// ClearParent clears the "parent" edge to the Order entity.
+func (m *PartMutation) ClearParent() {
+	m.clearedparent = true
+	m.clearedFields[part.FieldParentID] = struct{}{}
+}
+
+// ParentCleared reports if the "parent" edge to the Order entity was cleared.
+func (m *PartMutation) ParentCleared() bool {
+	return m.ParentIDCleared() || m.clearedparent
+}
+
+// ParentIDs returns the "parent" edge IDs in the mutation.
+// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
+// ParentID instead. It exists only for internal usage by the builders.
+func (m *PartMutation) ParentIDs() (ids []int64) {
+	if id := m.parent; id != nil {
+		ids = append(ids, *id)
+	}
+	return
+}
+
+// ResetParent resets all changes to the "parent" edge.
+func (m *PartMutation) ResetParent() {
+	m.parent = nil
+	m.clearedparent = false
+}
+
+// Where appends a list predicates to the PartMutation builder.
+func (m *PartMutation) Where(ps ...predicate.Part) {
 	m.predicates = append(m.predicates, ps...)
 }
 
-// WhereP appends storage-level predicates to the SecretMutation builder. Using this method,
+// WhereP appends storage-level predicates to the PartMutation builder. Using this method,
 // users can use type-assertion to append predicates that do not depend on any generated package.
-func (m *SecretMutation) WhereP(ps ...func(*sql.Selector)) {
-	p := make([]predicate.Secret, len(ps))
+func (m *PartMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.Part, len(ps))
 	for i := range ps {
 		p[i] = ps[i]
 	}
@@ -2252,30 +2760,33 @@ func (m *SecretMutation) WhereP(ps ...func(*sql.Selector)) {
 }
 
 // Op returns the operation name.
-func (m *SecretMutation) Op() Op {
+func (m *PartMutation) Op() Op {
 	return m.op
 }
 
 // SetOp allows setting the mutation operation.
-func (m *SecretMutation) SetOp(op Op) {
+func (m *PartMutation) SetOp(op Op) {
 	m.op = op
 }
 
-// Type returns the node type of this mutation (Secret).
-func (m *SecretMutation) Type() string {
+// Type returns the node type of this mutation (Part).
+func (m *PartMutation) Type() string {
 	return m.typ
 }
 
 // Fields returns all fields that were changed during this mutation. Note that in
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
-func (m *SecretMutation) Fields() []string {
-	fields := make([]string, 0, 2)
-	if m.owner != nil {
-		fields = append(fields, secret.FieldOwner)
+func (m *PartMutation) Fields() []string {
+	fields := make([]string, 0, 3)
+	if m.name != nil {
+		fields = append(fields, part.FieldName)
 	}
-	if m.deleted != nil {
-		fields = append(fields, secret.FieldDeleted)
+	if m.qty != nil {
+		fields = append(fields, part.FieldQty)
+	}
+	if m.parent != nil {
+		fields = append(fields, part.FieldParentID)
 	}
 	return fields
 }
@@ -2283,12 +2794,14 @@ func (m *SecretMutation) Fields() []string {
 // Field returns the value of a field with the given name. The second boolean
 // return value indicates that this field was not set, or was not defined in the
 // schema.
-func (m *SecretMutation) Field(name string) (ent.Value, bool) {
+func (m *PartMutation) Field(name string) (ent.Value, bool) {
 	switch name {
-	case secret.FieldOwner:
-		return m.Owner()
-	case secret.FieldDeleted:
-		return m.Deleted()
+	case part.FieldName:
+		return m.Name()
+	case part.FieldQty:
+		return m.Qty()
+	case part.FieldParentID:
+		return m.ParentID()
 	}
 	return nil, false
 }
@@ -2296,138 +2809,1300 @@ func (m *SecretMutation) Field(name string) (ent.Value, bool) {
 // OldField returns the old value of the field from the database. An error is
 // returned if the mutation operation is not UpdateOne, or the query to the
 // database failed.
-func (m *SecretMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+func (m *PartMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
 	switch name {
-	case secret.FieldOwner:
-		return m.OldOwner(ctx)
-	case secret.FieldDeleted:
-		return m.OldDeleted(ctx)
+	case part.FieldName:
+		return m.OldName(ctx)
+	case part.FieldQty:
+		return m.OldQty(ctx)
+	case part.FieldParentID:
+		return m.OldParentID(ctx)
 	}
-	return nil, fmt.Errorf("unknown Secret field %s", name)
+	return nil, fmt.Errorf("unknown Part field %s", name)
 }
 
 // SetField sets the value of a field with the given name. It returns an error if
 // the field is not defined in the schema, or if the type mismatched the field
 // type.
-func (m *SecretMutation) SetField(name string, value ent.Value) error {
+func (m *PartMutation) SetField(name string, value ent.Value) error {
 	switch name {
-	case secret.FieldOwner:
+	case part.FieldName:
 		v, ok := value.(string)
 		if !ok {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
-		m.SetOwner(v)
+		m.SetName(v)
 		return nil
-	case secret.FieldDeleted:
-		v, ok := value.(bool)
+	case part.FieldQty:
+		v, ok := value.(int64)
 		if !ok {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
-		m.SetDeleted(v)
+		m.SetQty(v)
+		return nil
+	case part.FieldParentID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetParentID(v)
 		return nil
 	}
-	return fmt.Errorf("unknown Secret field %s", name)
+	return fmt.Errorf("unknown Part field %s", name)
 }
 
 // AddedFields returns all numeric fields that were incremented/decremented during
 // this mutation.
-func (m *SecretMutation) AddedFields() []string {
-	return nil
+func (m *PartMutation) AddedFields() []string {
+	var fields []string
+	if m.addqty != nil {
+		fields = append(fields, part.FieldQty)
+	}
+	return fields
 }
 
 // AddedField returns the numeric value that was incremented/decremented on a field
 // with the given name. The second boolean return value indicates that this field
 // was not set, or was not defined in the schema.
-func (m *SecretMutation) AddedField(name string) (ent.Value, bool) {
+func (m *PartMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case part.FieldQty:
+		return m.AddedQty()
+	}
 	return nil, false
 }
 
 // AddField adds the value to the field with the given name. It returns an error if
 // the field is not defined in the schema, or if the type mismatched the field
 // type.
-func (m *SecretMutation) AddField(name string, value ent.Value) error {
+func (m *PartMutation) AddField(name string, value ent.Value) error {
 	switch name {
+	case part.FieldQty:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddQty(v)
+		return nil
 	}
-	return fmt.Errorf("unknown Secret numeric field %s", name)
+	return fmt.Errorf("unknown Part numeric field %s", name)
 }
 
 // ClearedFields returns all nullable fields that were cleared during this
 // mutation.
-func (m *SecretMutation) ClearedFields() []string {
-	return nil
+func (m *PartMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(part.FieldParentID) {
+		fields = append(fields, part.FieldParentID)
+	}
+	return fields
 }
 
 // FieldCleared returns a boolean indicating if a field with the given name was
 // cleared in this mutation.
-func (m *SecretMutation) FieldCleared(name string) bool {
+func (m *PartMutation) FieldCleared(name string) bool {
 	_, ok := m.clearedFields[name]
 	return ok
 }
 
 // ClearField clears the value of the field with the given name. It returns an
 // error if the field is not defined in the schema.
-func (m *SecretMutation) ClearField(name string) error {
-	return fmt.Errorf("unknown Secret nullable field %s", name)
+func (m *PartMutation) ClearField(name string) error {
+	switch name {
+	case part.FieldParentID:
+		m.ClearParentID()
+		return nil
+	}
+	return fmt.Errorf("unknown Part nullable field %s", name)
 }
 
 // ResetField resets all changes in the mutation for the field with the given name.
 // It returns an error if the field is not defined in the schema.
-func (m *SecretMutation) ResetField(name string) error {
+func (m *PartMutation) ResetField(name string) error {
 	switch name {
-	case secret.FieldOwner:
-		m.ResetOwner()
+	case part.FieldName:
+		m.ResetName()
 		return nil
-	case secret.FieldDeleted:
-		m.ResetDeleted()
+	case part.FieldQty:
+		m.ResetQty()
+		return nil
+	case part.FieldParentID:
+		m.ResetParentID()
 		return nil
 	}
-	return fmt.Errorf("unknown Secret field %s", name)
+	return fmt.Errorf("unknown Part field %s", name)
 }
 
 // AddedEdges returns all edge names that were set/added in this mutation.
-func (m *SecretMutation) AddedEdges() []string {
+func (m *PartMutation) AddedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.parent != nil {
+		edges = append(edges, part.EdgeParent)
+	}
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *PartMutation) AddedIDs(name string) []ent.Value {
+	switch name {
+	case part.EdgeParent:
+		if id := m.parent; id != nil {
+			return []ent.Value{*id}
+		}
+	}
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *PartMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 1)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *PartMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *PartMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.clearedparent {
+		edges = append(edges, part.EdgeParent)
+	}
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *PartMutation) EdgeCleared(name string) bool {
+	switch name {
+	case part.EdgeParent:
+		return m.clearedparent
+	}
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *PartMutation) ClearEdge(name string) error {
+	switch name {
+	case part.EdgeParent:
+		m.ClearParent()
+		return nil
+	}
+	return fmt.Errorf("unknown Part unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *PartMutation) ResetEdge(name string) error {
+	switch name {
+	case part.EdgeParent:
+		m.ResetParent()
+		return nil
+	}
+	return fmt.Errorf("unknown Part edge %s", name)
+}
+
+// SoftMutation represents an operation that mutates the Soft nodes in the graph.
+type SoftMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *int64
+	name          *string
+	qty           *int64
+	addqty        *int64
+	tenant        *int64
+	addtenant     *int64
+	deleted_at    *time.Time
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*Soft, error)
+	predicates    []predicate.Soft
+}
+
+var _ ent.Mutation = (*SoftMutation)(nil)
+
+// softOption allows management of the mutation configuration using functional options.
+type softOption func(*SoftMutation)
+
+// newSoftMutation creates new mutation for the Soft entity.
+func newSoftMutation(c config, op Op, opts ...softOption) *SoftMutation {
+	m := &SoftMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeSoft,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withSoftID sets the ID field of the mutation.
+func withSoftID(id int64) softOption {
+	return func(m *SoftMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *Soft
+		)
+		m.oldValue = func(ctx context.Context) (*Soft, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().Soft.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withSoft sets the old Soft of the mutation.
+func withSoft(node *Soft) softOption {
+	return func(m *SoftMutation) {
+		m.oldValue = func(context.Context) (*Soft, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m SoftMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m SoftMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("entclient: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Soft entities.
+func (m *SoftMutation) SetID(id int64) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *SoftMutation) ID() (id int64, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *SoftMutation) IDs(ctx context.Context) ([]int64, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []int64{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().Soft.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetName sets the "name" field.
+func (m *SoftMutation) SetName(s string) {
+	m.name = &s
+}
+
+// Name returns the value of the "name" field in the mutation.
+func (m *SoftMutation) Name() (r string, exists bool) {
+	v := m.name
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldName returns the old "name" field's value of the Soft entity.
+// If the Soft object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SoftMutation) OldName(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldName is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldName requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldName: %w", err)
+	}
+	return oldValue.Name, nil
+}
+
+// ResetName resets all changes to the "name" field.
+func (m *SoftMutation) ResetName() {
+	m.name = nil
+}
+
+// SetQty sets the "qty" field.
+func (m *SoftMutation) SetQty(i int64) {
+	m.qty = &i
+	m.addqty = nil
+}
+
+// Qty returns the value of the "qty" field in the mutation.
+func (m *SoftMutation) Qty() (r int64, exists bool) {
+	v := m.qty
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldQty returns the old "qty" field's value of the Soft entity.
+// If the Soft object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SoftMutation) OldQty(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldQty is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldQty requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldQty: %w", err)
+	}
+	return oldValue.Qty, nil
+}
+
+// AddQty adds i to the "qty" field.
+func (m *SoftMutation) AddQty(i int64) {
+	if m.addqty != nil {
+		*m.addqty += i
+	} else {
+		m.addqty = &i
+	}
+}
+
+// AddedQty returns the value that was added to the "qty" field in this mutation.
+func (m *SoftMutation) AddedQty() (r int64, exists bool) {
+	v := m.addqty
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetQty resets all changes to the "qty" field.
+func (m *SoftMutation) ResetQty() {
+	m.qty = nil
+	m.addqty = nil
+}
+
+// SetTenant sets the "tenant" field.
+func (m *SoftMutation) SetTenant(i int64) {
+	m.tenant = &i
+	m.addtenant = nil
+}
+
+// Tenant returns the value of the "tenant" field in the mutation.
+func (m *SoftMutation) Tenant() (r int64, exists bool) {
+	v := m.tenant
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldTenant returns the old "tenant" field's value of the Soft entity.
+// If the Soft object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SoftMutation) OldTenant(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldTenant is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldTenant requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldTenant: %w", err)
+	}
+	return oldValue.Tenant, nil
+}
+
+// AddTenant adds i to the "tenant" field.
+func (m *SoftMutation) AddTenant(i int64) {
+	if m.addtenant != nil {
+		*m.addtenant += i
+	} else {
+		m.addtenant = &i
+	}
+}
+
+// AddedTenant returns the value that was added to the "tenant" field in this mutation.
+func (m *SoftMutation) AddedTenant() (r int64, exists bool) {
+	v := m.addtenant
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetTenant resets all changes to the "tenant" field.
+func (m *SoftMutation) ResetTenant() {
+	m.tenant = nil
+	m.addtenant = nil
+}
+
+// SetDeletedAt sets the "deleted_at" field.
+func (m *SoftMutation) SetDeletedAt(t time.Time) {
+	m.deleted_at = &t
+}
+
+// DeletedAt returns the value of the "deleted_at" field in the mutation.
+func (m *SoftMutation) DeletedAt() (r time.Time, exists bool) {
+	v := m.deleted_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDeletedAt returns the old "deleted_at" field's value of the Soft entity.
+// If the Soft object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SoftMutation) OldDeletedAt(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDeletedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDeletedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDeletedAt: %w", err)
+	}
+	return oldValue.DeletedAt, nil
+}
+
+// ClearDeletedAt clears the value of the "deleted_at" field.
+func (m *SoftMutation) ClearDeletedAt() {
+	m.deleted_at = nil
+	m.clearedFields[soft.FieldDeletedAt] = struct{}{}
+}
+
+// DeletedAtCleared returns if the "deleted_at" field was cleared in this mutation.
+func (m *SoftMutation) DeletedAtCleared() bool {
+	_, ok := m.clearedFields[soft.FieldDeletedAt]
+	return ok
+}
+
+// ResetDeletedAt resets all changes to the "deleted_at" field.
+func (m *SoftMutation) ResetDeletedAt() {
+	m.deleted_at = nil
+	delete(m.clearedFields, soft.FieldDeletedAt)
+}
+
+// Where appends a list predicates to the SoftMutation builder.
+func (m *SoftMutation) Where(ps ...predicate.Soft) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the SoftMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *SoftMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.Soft, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *SoftMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *SoftMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (Soft).
+func (m *SoftMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *SoftMutation) Fields() []string {
+	fields := make([]string, 0, 4)
+	if m.name != nil {
+		fields = append(fields, soft.FieldName)
+	}
+	if m.qty != nil {
+		fields = append(fields, soft.FieldQty)
+	}
+	if m.tenant != nil {
+		fields = append(fields, soft.FieldTenant)
+	}
+	if m.deleted_at != nil {
+		fields = append(fields, soft.FieldDeletedAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *SoftMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case soft.FieldName:
+		return m.Name()
+	case soft.FieldQty:
+		return m.Qty()
+	case soft.FieldTenant:
+		return m.Tenant()
+	case soft.FieldDeletedAt:
+		return m.DeletedAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *SoftMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case soft.FieldName:
+		return m.OldName(ctx)
+	case soft.FieldQty:
+		return m.OldQty(ctx)
+	case soft.FieldTenant:
+		return m.OldTenant(ctx)
+	case soft.FieldDeletedAt:
+		return m.OldDeletedAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown Soft field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *SoftMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case soft.FieldName:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetName(v)
+		return nil
+	case soft.FieldQty:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetQty(v)
+		return nil
+	case soft.FieldTenant:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetTenant(v)
+		return nil
+	case soft.FieldDeletedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDeletedAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Soft field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *SoftMutation) AddedFields() []string {
+	var fields []string
+	if m.addqty != nil {
+		fields = append(fields, soft.FieldQty)
+	}
+	if m.addtenant != nil {
+		fields = append(fields, soft.FieldTenant)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *SoftMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case soft.FieldQty:
+		return m.AddedQty()
+	case soft.FieldTenant:
+		return m.AddedTenant()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *SoftMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case soft.FieldQty:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddQty(v)
+		return nil
+	case soft.FieldTenant:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddTenant(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Soft numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *SoftMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(soft.FieldDeletedAt) {
+		fields = append(fields, soft.FieldDeletedAt)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *SoftMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *SoftMutation) ClearField(name string) error {
+	switch name {
+	case soft.FieldDeletedAt:
+		m.ClearDeletedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown Soft nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *SoftMutation) ResetField(name string) error {
+	switch name {
+	case soft.FieldName:
+		m.ResetName()
+		return nil
+	case soft.FieldQty:
+		m.ResetQty()
+		return nil
+	case soft.FieldTenant:
+		m.ResetTenant()
+		return nil
+	case soft.FieldDeletedAt:
+		m.ResetDeletedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown Soft field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *SoftMutation) AddedEdges() []string {
 	edges := make([]string, 0, 0)
 	return edges
 }
 
 // AddedIDs returns all IDs (to other nodes) that were added for the given edge
 // name in this mutation.
-func (m *SecretMutation) AddedIDs(name string) []ent.Value {
+func (m *SoftMutation) AddedIDs(name string) []ent.Value {
 	return nil
 }
 
 // RemovedEdges returns all edge names that were removed in this mutation.
-func (m *SecretMutation) RemovedEdges() []string {
+func (m *SoftMutation) RemovedEdges() []string {
 	edges := make([]string, 0, 0)
 	return edges
 }
 
 // RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
 // the given name in this mutation.
-func (m *SecretMutation) RemovedIDs(name string) []ent.Value {
+func (m *SoftMutation) RemovedIDs(name string) []ent.Value {
 	return nil
 }
 
 // ClearedEdges returns all edge names that were cleared in this mutation.
-func (m *SecretMutation) ClearedEdges() []string {
+func (m *SoftMutation) ClearedEdges() []string {
 	edges := make([]string, 0, 0)
 	return edges
 }
 
 // EdgeCleared returns a boolean which indicates if the edge with the given name
 // was cleared in this mutation.
-func (m *SecretMutation) EdgeCleared(name string) bool {
+func (m *SoftMutation) EdgeCleared(name string) bool {
 	return false
 }
 
 // ClearEdge clears the value of the edge with the given name. It returns an error
 // if that edge is not defined in the schema.
-func (m *SecretMutation) ClearEdge(name string) error {
-	return fmt.Errorf("unknown Secret unique edge %s", name)
+func (m *SoftMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown Soft unique edge %s", name)
 }
 
 // ResetEdge resets all changes to the edge with the given name in this mutation.
 // It returns an error if the edge is not defined in the schema.
-func (m *SecretMutation) ResetEdge(name string) error {
-	return fmt.Errorf("unknown Secret edge %s", name)
+func (m *SoftMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown Soft edge %s", name)
+}
+
+// TagMutation represents an operation that mutates the Tag nodes in the graph.
+type TagMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *int64
+	name          *string
+	qty           *int64
+	addqty        *int64
+	clearedFields map[string]struct{}
+	orders        map[int64]struct{}
+	removedorders map[int64]struct{}
+	clearedorders bool
+	done          bool
+	oldValue      func(context.Context) (*Tag, error)
+	predicates    []predicate.Tag
+}
+
+var _ ent.Mutation = (*TagMutation)(nil)
+
+// tagOption allows management of the mutation configuration using functional options.
+type tagOption func(*TagMutation)
+
+// newTagMutation creates new mutation for the Tag entity.
+func newTagMutation(c config, op Op, opts ...tagOption) *TagMutation {
+	m := &TagMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeTag,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withTagID sets the ID field of the mutation.
+func withTagID(id int64) tagOption {
+	return func(m *TagMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *Tag
+		)
+		m.oldValue = func(ctx context.Context) (*Tag, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().Tag.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withTag sets the old Tag of the mutation.
+func withTag(node *Tag) tagOption {
+	return func(m *TagMutation) {
+		m.oldValue = func(context.Context) (*Tag, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m TagMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m TagMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("entclient: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Tag entities.
+func (m *TagMutation) SetID(id int64) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *TagMutation) ID() (id int64, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *TagMutation) IDs(ctx context.Context) ([]int64, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []int64{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().Tag.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetName sets the "name" field.
+func (m *TagMutation) SetName(s string) {
+	m.name = &s
+}
+
+// Name returns the value of the "name" field in the mutation.
+func (m *TagMutation) Name() (r string, exists bool) {
+	v := m.name
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldName returns the old "name" field's value of the Tag entity.
+// If the Tag object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *TagMutation) OldName(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldName is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldName requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldName: %w", err)
+	}
+	return oldValue.Name, nil
+}
+
+// ResetName resets all changes to the "name" field.
+func (m *TagMutation) ResetName() {
+	m.name = nil
+}
+
+// SetQty sets the "qty" field.
+func (m *TagMutation) SetQty(i int64) {
+	m.qty = &i
+	m.addqty = nil
+}
+
+// Qty returns the value of the "qty" field in the mutation.
+func (m *TagMutation) Qty() (r int64, exists bool) {
+	v := m.qty
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldQty returns the old "qty" field's value of the Tag entity.
+// If the Tag object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *TagMutation) OldQty(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldQty is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldQty requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldQty: %w", err)
+	}
+	return oldValue.Qty, nil
+}
+
+// AddQty adds i to the "qty" field.
+func (m *TagMutation) AddQty(i int64) {
+	if m.addqty != nil {
+		*m.addqty += i
+	} else {
+		m.addqty = &i
+	}
+}
+
+// AddedQty returns the value that was added to the "qty" field in this mutation.
+func (m *TagMutation) AddedQty() (r int64, exists bool) {
+	v := m.addqty
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetQty resets all changes to the "qty" field.
+func (m *TagMutation) ResetQty() {
+	m.qty = nil
+	m.addqty = nil
+}
+
+// AddOrderIDs adds the "orders" edge to the Order entity by ids.
+func (m *TagMutation) AddOrderIDs(ids ...int64) {
+	if m.orders == nil {
+		m.orders = make(map[int64]struct{})
+	}
+	for i := range ids {
+		m.orders[ids[i]] = struct{}{}
+	}
+}
+
+// ClearOrders clears the "orders" edge to the Order entity.
+func (m *TagMutation) ClearOrders() {
+	m.clearedorders = true
+}
+
+// OrdersCleared reports if the "orders" edge to the Order entity was cleared.
+func (m *TagMutation) OrdersCleared() bool {
+	return m.clearedorders
+}
+
+// RemoveOrderIDs removes the "orders" edge to the Order entity by IDs.
+func (m *TagMutation) RemoveOrderIDs(ids ...int64) {
+	if m.removedorders == nil {
+		m.removedorders = make(map[int64]struct{})
+	}
+	for i := range ids {
+		delete(m.orders, ids[i])
+		m.removedorders[ids[i]] = struct{}{}
+	}
+}
+
+// RemovedOrders returns the removed IDs of the "orders" edge to the Order entity.
+func (m *TagMutation) RemovedOrdersIDs() (ids []int64) {
+	for id := range m.removedorders {
+		ids = append(ids, id)
+	}
+	return
+}
+
+// OrdersIDs returns the "orders" edge IDs in the mutation.
+func (m *TagMutation) OrdersIDs() (ids []int64) {
+	for id := range m.orders {
+		ids = append(ids, id)
+	}
+	return
+}
+
+// ResetOrders resets all changes to the "orders" edge.
+func (m *TagMutation) ResetOrders() {
+	m.orders = nil
+	m.clearedorders = false
+	m.removedorders = nil
+}
+
+// Where appends a list predicates to the TagMutation builder.
+func (m *TagMutation) Where(ps ...predicate.Tag) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the TagMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *TagMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.Tag, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *TagMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *TagMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (Tag).
+func (m *TagMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *TagMutation) Fields() []string {
+	fields := make([]string, 0, 2)
+	if m.name != nil {
+		fields = append(fields, tag.FieldName)
+	}
+	if m.qty != nil {
+		fields = append(fields, tag.FieldQty)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *TagMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case tag.FieldName:
+		return m.Name()
+	case tag.FieldQty:
+		return m.Qty()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *TagMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case tag.FieldName:
+		return m.OldName(ctx)
+	case tag.FieldQty:
+		return m.OldQty(ctx)
+	}
+	return nil, fmt.Errorf("unknown Tag field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *TagMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case tag.FieldName:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetName(v)
+		return nil
+	case tag.FieldQty:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetQty(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Tag field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *TagMutation) AddedFields() []string {
+	var fields []string
+	if m.addqty != nil {
+		fields = append(fields, tag.FieldQty)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *TagMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case tag.FieldQty:
+		return m.AddedQty()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *TagMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case tag.FieldQty:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddQty(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Tag numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *TagMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *TagMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *TagMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown Tag nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *TagMutation) ResetField(name string) error {
+	switch name {
+	case tag.FieldName:
+		m.ResetName()
+		return nil
+	case tag.FieldQty:
+		m.ResetQty()
+		return nil
+	}
+	return fmt.Errorf("unknown Tag field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *TagMutation) AddedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.orders != nil {
+		edges = append(edges, tag.EdgeOrders)
+	}
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *TagMutation) AddedIDs(name string) []ent.Value {
+	switch name {
+	case tag.EdgeOrders:
+		ids := make([]ent.Value, 0, len(m.orders))
+		for id := range m.orders {
+			ids = append(ids, id)
+		}
+		return ids
+	}
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *TagMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.removedorders != nil {
+		edges = append(edges, tag.EdgeOrders)
+	}
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *TagMutation) RemovedIDs(name string) []ent.Value {
+	switch name {
+	case tag.EdgeOrders:
+		ids := make([]ent.Value, 0, len(m.removedorders))
+		for id := range m.removedorders {
+			ids = append(ids, id)
+		}
+		return ids
+	}
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *TagMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.clearedorders {
+		edges = append(edges, tag.EdgeOrders)
+	}
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *TagMutation) EdgeCleared(name string) bool {
+	switch name {
+	case tag.EdgeOrders:
+		return m.clearedorders
+	}
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *TagMutation) ClearEdge(name string) error {
+	switch name {
+	}
+	return fmt.Errorf("unknown Tag unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *TagMutation) ResetEdge(name string) error {
+	switch name {
+	case tag.EdgeOrders:
+		m.ResetOrders()
+		return nil
+	}
+	return fmt.Errorf("unknown Tag edge %s", name)
 }

@@ -9,19 +9,22 @@ import (
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/part"
 )
 
 // Order is the model entity for the Order schema.
 type Order struct {
 	config `json:"-"`
 	// ID of the ent.
-	ID int `json:"id,omitempty"`
+	ID int64 `json:"id,omitempty"`
 	// Name holds the value of the "name" field.
 	Name string `json:"name,omitempty"`
-	// Status holds the value of the "status" field.
-	Status string `json:"status,omitempty"`
-	// Cents holds the value of the "cents" field.
-	Cents int `json:"cents,omitempty"`
+	// Qty holds the value of the "qty" field.
+	Qty int64 `json:"qty,omitempty"`
+	// Tenant holds the value of the "tenant" field.
+	Tenant int64 `json:"tenant,omitempty"`
+	// UpdatedAt holds the value of the "updated_at" field.
+	UpdatedAt int64 `json:"updated_at,omitempty"`
 	// Edges holds the relations/edges for other nodes in the graph.
 	// The values are being populated by the OrderQuery when eager-loading is set.
 	Edges        OrderEdges `json:"edges"`
@@ -30,31 +33,44 @@ type Order struct {
 
 // OrderEdges holds the relations/edges for other nodes in the graph.
 type OrderEdges struct {
-	// Lines holds the value of the lines edge.
-	Lines []*Line `json:"lines,omitempty"`
-	// Items holds the value of the items edge.
-	Items []*Item `json:"items,omitempty"`
+	// Children holds the value of the children edge.
+	Children []*Child `json:"children,omitempty"`
+	// Tags holds the value of the tags edge.
+	Tags []*Tag `json:"tags,omitempty"`
+	// Part holds the value of the part edge.
+	Part *Part `json:"part,omitempty"`
 	// loadedTypes holds the information for reporting if a
 	// type was loaded (or requested) in eager-loading or not.
-	loadedTypes [2]bool
+	loadedTypes [3]bool
 }
 
-// LinesOrErr returns the Lines value or an error if the edge
+// ChildrenOrErr returns the Children value or an error if the edge
 // was not loaded in eager-loading.
-func (e OrderEdges) LinesOrErr() ([]*Line, error) {
+func (e OrderEdges) ChildrenOrErr() ([]*Child, error) {
 	if e.loadedTypes[0] {
-		return e.Lines, nil
+		return e.Children, nil
 	}
-	return nil, &NotLoadedError{edge: "lines"}
+	return nil, &NotLoadedError{edge: "children"}
 }
 
-// ItemsOrErr returns the Items value or an error if the edge
+// TagsOrErr returns the Tags value or an error if the edge
 // was not loaded in eager-loading.
-func (e OrderEdges) ItemsOrErr() ([]*Item, error) {
+func (e OrderEdges) TagsOrErr() ([]*Tag, error) {
 	if e.loadedTypes[1] {
-		return e.Items, nil
+		return e.Tags, nil
 	}
-	return nil, &NotLoadedError{edge: "items"}
+	return nil, &NotLoadedError{edge: "tags"}
+}
+
+// PartOrErr returns the Part value or an error if the edge
+// was not loaded in eager-loading, or loaded but was not found.
+func (e OrderEdges) PartOrErr() (*Part, error) {
+	if e.Part != nil {
+		return e.Part, nil
+	} else if e.loadedTypes[2] {
+		return nil, &NotFoundError{label: part.Label}
+	}
+	return nil, &NotLoadedError{edge: "part"}
 }
 
 // scanValues returns the types for scanning values from sql.Rows.
@@ -62,9 +78,9 @@ func (*Order) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case order.FieldID, order.FieldCents:
+		case order.FieldID, order.FieldQty, order.FieldTenant, order.FieldUpdatedAt:
 			values[i] = new(sql.NullInt64)
-		case order.FieldName, order.FieldStatus:
+		case order.FieldName:
 			values[i] = new(sql.NullString)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -86,24 +102,30 @@ func (_m *Order) assignValues(columns []string, values []any) error {
 			if !ok {
 				return fmt.Errorf("unexpected type %T for field id", value)
 			}
-			_m.ID = int(value.Int64)
+			_m.ID = int64(value.Int64)
 		case order.FieldName:
 			if value, ok := values[i].(*sql.NullString); !ok {
 				return fmt.Errorf("unexpected type %T for field name", values[i])
 			} else if value.Valid {
 				_m.Name = value.String
 			}
-		case order.FieldStatus:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field status", values[i])
-			} else if value.Valid {
-				_m.Status = value.String
-			}
-		case order.FieldCents:
+		case order.FieldQty:
 			if value, ok := values[i].(*sql.NullInt64); !ok {
-				return fmt.Errorf("unexpected type %T for field cents", values[i])
+				return fmt.Errorf("unexpected type %T for field qty", values[i])
 			} else if value.Valid {
-				_m.Cents = int(value.Int64)
+				_m.Qty = value.Int64
+			}
+		case order.FieldTenant:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field tenant", values[i])
+			} else if value.Valid {
+				_m.Tenant = value.Int64
+			}
+		case order.FieldUpdatedAt:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field updated_at", values[i])
+			} else if value.Valid {
+				_m.UpdatedAt = value.Int64
 			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
@@ -118,14 +140,19 @@ func (_m *Order) Value(name string) (ent.Value, error) {
 	return _m.selectValues.Get(name)
 }
 
-// QueryLines queries the "lines" edge of the Order entity.
-func (_m *Order) QueryLines() *LineQuery {
-	return NewOrderClient(_m.config).QueryLines(_m)
+// QueryChildren queries the "children" edge of the Order entity.
+func (_m *Order) QueryChildren() *ChildQuery {
+	return NewOrderClient(_m.config).QueryChildren(_m)
 }
 
-// QueryItems queries the "items" edge of the Order entity.
-func (_m *Order) QueryItems() *ItemQuery {
-	return NewOrderClient(_m.config).QueryItems(_m)
+// QueryTags queries the "tags" edge of the Order entity.
+func (_m *Order) QueryTags() *TagQuery {
+	return NewOrderClient(_m.config).QueryTags(_m)
+}
+
+// QueryPart queries the "part" edge of the Order entity.
+func (_m *Order) QueryPart() *PartQuery {
+	return NewOrderClient(_m.config).QueryPart(_m)
 }
 
 // Update returns a builder for updating this Order.
@@ -154,11 +181,14 @@ func (_m *Order) String() string {
 	builder.WriteString("name=")
 	builder.WriteString(_m.Name)
 	builder.WriteString(", ")
-	builder.WriteString("status=")
-	builder.WriteString(_m.Status)
+	builder.WriteString("qty=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Qty))
 	builder.WriteString(", ")
-	builder.WriteString("cents=")
-	builder.WriteString(fmt.Sprintf("%v", _m.Cents))
+	builder.WriteString("tenant=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Tenant))
+	builder.WriteString(", ")
+	builder.WriteString("updated_at=")
+	builder.WriteString(fmt.Sprintf("%v", _m.UpdatedAt))
 	builder.WriteByte(')')
 	return builder.String()
 }

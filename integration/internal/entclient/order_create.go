@@ -10,10 +10,10 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
-	"github.com/google/uuid"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/child"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/part"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
 )
 
 // OrderCreate is the builder for creating a Order entity.
@@ -30,62 +30,101 @@ func (_c *OrderCreate) SetName(v string) *OrderCreate {
 	return _c
 }
 
-// SetStatus sets the "status" field.
-func (_c *OrderCreate) SetStatus(v string) *OrderCreate {
-	_c.mutation.SetStatus(v)
+// SetQty sets the "qty" field.
+func (_c *OrderCreate) SetQty(v int64) *OrderCreate {
+	_c.mutation.SetQty(v)
 	return _c
 }
 
-// SetNillableStatus sets the "status" field if the given value is not nil.
-func (_c *OrderCreate) SetNillableStatus(v *string) *OrderCreate {
+// SetNillableQty sets the "qty" field if the given value is not nil.
+func (_c *OrderCreate) SetNillableQty(v *int64) *OrderCreate {
 	if v != nil {
-		_c.SetStatus(*v)
+		_c.SetQty(*v)
 	}
 	return _c
 }
 
-// SetCents sets the "cents" field.
-func (_c *OrderCreate) SetCents(v int) *OrderCreate {
-	_c.mutation.SetCents(v)
+// SetTenant sets the "tenant" field.
+func (_c *OrderCreate) SetTenant(v int64) *OrderCreate {
+	_c.mutation.SetTenant(v)
 	return _c
 }
 
-// SetNillableCents sets the "cents" field if the given value is not nil.
-func (_c *OrderCreate) SetNillableCents(v *int) *OrderCreate {
+// SetNillableTenant sets the "tenant" field if the given value is not nil.
+func (_c *OrderCreate) SetNillableTenant(v *int64) *OrderCreate {
 	if v != nil {
-		_c.SetCents(*v)
+		_c.SetTenant(*v)
 	}
 	return _c
 }
 
-// AddLineIDs adds the "lines" edge to the Line entity by IDs.
-func (_c *OrderCreate) AddLineIDs(ids ...uuid.UUID) *OrderCreate {
-	_c.mutation.AddLineIDs(ids...)
+// SetUpdatedAt sets the "updated_at" field.
+func (_c *OrderCreate) SetUpdatedAt(v int64) *OrderCreate {
+	_c.mutation.SetUpdatedAt(v)
 	return _c
 }
 
-// AddLines adds the "lines" edges to the Line entity.
-func (_c *OrderCreate) AddLines(v ...*Line) *OrderCreate {
-	ids := make([]uuid.UUID, len(v))
+// SetNillableUpdatedAt sets the "updated_at" field if the given value is not nil.
+func (_c *OrderCreate) SetNillableUpdatedAt(v *int64) *OrderCreate {
+	if v != nil {
+		_c.SetUpdatedAt(*v)
+	}
+	return _c
+}
+
+// SetID sets the "id" field.
+func (_c *OrderCreate) SetID(v int64) *OrderCreate {
+	_c.mutation.SetID(v)
+	return _c
+}
+
+// AddChildIDs adds the "children" edge to the Child entity by IDs.
+func (_c *OrderCreate) AddChildIDs(ids ...string) *OrderCreate {
+	_c.mutation.AddChildIDs(ids...)
+	return _c
+}
+
+// AddChildren adds the "children" edges to the Child entity.
+func (_c *OrderCreate) AddChildren(v ...*Child) *OrderCreate {
+	ids := make([]string, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _c.AddLineIDs(ids...)
+	return _c.AddChildIDs(ids...)
 }
 
-// AddItemIDs adds the "items" edge to the Item entity by IDs.
-func (_c *OrderCreate) AddItemIDs(ids ...int) *OrderCreate {
-	_c.mutation.AddItemIDs(ids...)
+// AddTagIDs adds the "tags" edge to the Tag entity by IDs.
+func (_c *OrderCreate) AddTagIDs(ids ...int64) *OrderCreate {
+	_c.mutation.AddTagIDs(ids...)
 	return _c
 }
 
-// AddItems adds the "items" edges to the Item entity.
-func (_c *OrderCreate) AddItems(v ...*Item) *OrderCreate {
-	ids := make([]int, len(v))
+// AddTags adds the "tags" edges to the Tag entity.
+func (_c *OrderCreate) AddTags(v ...*Tag) *OrderCreate {
+	ids := make([]int64, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _c.AddItemIDs(ids...)
+	return _c.AddTagIDs(ids...)
+}
+
+// SetPartID sets the "part" edge to the Part entity by ID.
+func (_c *OrderCreate) SetPartID(id int64) *OrderCreate {
+	_c.mutation.SetPartID(id)
+	return _c
+}
+
+// SetNillablePartID sets the "part" edge to the Part entity by ID if the given value is not nil.
+func (_c *OrderCreate) SetNillablePartID(id *int64) *OrderCreate {
+	if id != nil {
+		_c = _c.SetPartID(*id)
+	}
+	return _c
+}
+
+// SetPart sets the "part" edge to the Part entity.
+func (_c *OrderCreate) SetPart(v *Part) *OrderCreate {
+	return _c.SetPartID(v.ID)
 }
 
 // Mutation returns the OrderMutation object of the builder.
@@ -123,13 +162,17 @@ func (_c *OrderCreate) ExecX(ctx context.Context) {
 
 // defaults sets the default values of the builder before save.
 func (_c *OrderCreate) defaults() {
-	if _, ok := _c.mutation.Status(); !ok {
-		v := order.DefaultStatus
-		_c.mutation.SetStatus(v)
+	if _, ok := _c.mutation.Qty(); !ok {
+		v := order.DefaultQty
+		_c.mutation.SetQty(v)
 	}
-	if _, ok := _c.mutation.Cents(); !ok {
-		v := order.DefaultCents
-		_c.mutation.SetCents(v)
+	if _, ok := _c.mutation.Tenant(); !ok {
+		v := order.DefaultTenant
+		_c.mutation.SetTenant(v)
+	}
+	if _, ok := _c.mutation.UpdatedAt(); !ok {
+		v := order.DefaultUpdatedAt
+		_c.mutation.SetUpdatedAt(v)
 	}
 }
 
@@ -143,16 +186,14 @@ func (_c *OrderCreate) check() error {
 			return &ValidationError{Name: "name", err: fmt.Errorf(`entclient: validator failed for field "Order.name": %w`, err)}
 		}
 	}
-	if _, ok := _c.mutation.Status(); !ok {
-		return &ValidationError{Name: "status", err: errors.New(`entclient: missing required field "Order.status"`)}
+	if _, ok := _c.mutation.Qty(); !ok {
+		return &ValidationError{Name: "qty", err: errors.New(`entclient: missing required field "Order.qty"`)}
 	}
-	if v, ok := _c.mutation.Status(); ok {
-		if err := order.StatusValidator(v); err != nil {
-			return &ValidationError{Name: "status", err: fmt.Errorf(`entclient: validator failed for field "Order.status": %w`, err)}
-		}
+	if _, ok := _c.mutation.Tenant(); !ok {
+		return &ValidationError{Name: "tenant", err: errors.New(`entclient: missing required field "Order.tenant"`)}
 	}
-	if _, ok := _c.mutation.Cents(); !ok {
-		return &ValidationError{Name: "cents", err: errors.New(`entclient: missing required field "Order.cents"`)}
+	if _, ok := _c.mutation.UpdatedAt(); !ok {
+		return &ValidationError{Name: "updated_at", err: errors.New(`entclient: missing required field "Order.updated_at"`)}
 	}
 	return nil
 }
@@ -168,8 +209,10 @@ func (_c *OrderCreate) sqlSave(ctx context.Context) (*Order, error) {
 		}
 		return nil, err
 	}
-	id := _spec.ID.Value.(int64)
-	_node.ID = int(id)
+	if _spec.ID.Value != _node.ID {
+		id := _spec.ID.Value.(int64)
+		_node.ID = int64(id)
+	}
 	_c.mutation.id = &_node.ID
 	_c.mutation.done = true
 	return _node, nil
@@ -178,30 +221,38 @@ func (_c *OrderCreate) sqlSave(ctx context.Context) (*Order, error) {
 func (_c *OrderCreate) createSpec() (*Order, *sqlgraph.CreateSpec) {
 	var (
 		_node = &Order{config: _c.config}
-		_spec = sqlgraph.NewCreateSpec(order.Table, sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt))
+		_spec = sqlgraph.NewCreateSpec(order.Table, sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt64))
 	)
 	_spec.OnConflict = _c.conflict
+	if id, ok := _c.mutation.ID(); ok {
+		_node.ID = id
+		_spec.ID.Value = id
+	}
 	if value, ok := _c.mutation.Name(); ok {
 		_spec.SetField(order.FieldName, field.TypeString, value)
 		_node.Name = value
 	}
-	if value, ok := _c.mutation.Status(); ok {
-		_spec.SetField(order.FieldStatus, field.TypeString, value)
-		_node.Status = value
+	if value, ok := _c.mutation.Qty(); ok {
+		_spec.SetField(order.FieldQty, field.TypeInt64, value)
+		_node.Qty = value
 	}
-	if value, ok := _c.mutation.Cents(); ok {
-		_spec.SetField(order.FieldCents, field.TypeInt, value)
-		_node.Cents = value
+	if value, ok := _c.mutation.Tenant(); ok {
+		_spec.SetField(order.FieldTenant, field.TypeInt64, value)
+		_node.Tenant = value
 	}
-	if nodes := _c.mutation.LinesIDs(); len(nodes) > 0 {
+	if value, ok := _c.mutation.UpdatedAt(); ok {
+		_spec.SetField(order.FieldUpdatedAt, field.TypeInt64, value)
+		_node.UpdatedAt = value
+	}
+	if nodes := _c.mutation.ChildrenIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.O2M,
 			Inverse: false,
-			Table:   order.LinesTable,
-			Columns: []string{order.LinesColumn},
+			Table:   order.ChildrenTable,
+			Columns: []string{order.ChildrenColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
+				IDSpec: sqlgraph.NewFieldSpec(child.FieldID, field.TypeString),
 			},
 		}
 		for _, k := range nodes {
@@ -209,15 +260,31 @@ func (_c *OrderCreate) createSpec() (*Order, *sqlgraph.CreateSpec) {
 		}
 		_spec.Edges = append(_spec.Edges, edge)
 	}
-	if nodes := _c.mutation.ItemsIDs(); len(nodes) > 0 {
+	if nodes := _c.mutation.TagsIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.ItemsTable,
-			Columns: order.ItemsPrimaryKey,
+			Table:   order.TagsTable,
+			Columns: order.TagsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt64),
+			},
+		}
+		for _, k := range nodes {
+			edge.Target.Nodes = append(edge.Target.Nodes, k)
+		}
+		_spec.Edges = append(_spec.Edges, edge)
+	}
+	if nodes := _c.mutation.PartIDs(); len(nodes) > 0 {
+		edge := &sqlgraph.EdgeSpec{
+			Rel:     sqlgraph.O2O,
+			Inverse: false,
+			Table:   order.PartTable,
+			Columns: []string{order.PartColumn},
+			Bidi:    false,
+			Target: &sqlgraph.EdgeTarget{
+				IDSpec: sqlgraph.NewFieldSpec(part.FieldID, field.TypeInt64),
 			},
 		}
 		for _, k := range nodes {
@@ -289,46 +356,78 @@ func (u *OrderUpsert) UpdateName() *OrderUpsert {
 	return u
 }
 
-// SetStatus sets the "status" field.
-func (u *OrderUpsert) SetStatus(v string) *OrderUpsert {
-	u.Set(order.FieldStatus, v)
+// SetQty sets the "qty" field.
+func (u *OrderUpsert) SetQty(v int64) *OrderUpsert {
+	u.Set(order.FieldQty, v)
 	return u
 }
 
-// UpdateStatus sets the "status" field to the value that was provided on create.
-func (u *OrderUpsert) UpdateStatus() *OrderUpsert {
-	u.SetExcluded(order.FieldStatus)
+// UpdateQty sets the "qty" field to the value that was provided on create.
+func (u *OrderUpsert) UpdateQty() *OrderUpsert {
+	u.SetExcluded(order.FieldQty)
 	return u
 }
 
-// SetCents sets the "cents" field.
-func (u *OrderUpsert) SetCents(v int) *OrderUpsert {
-	u.Set(order.FieldCents, v)
+// AddQty adds v to the "qty" field.
+func (u *OrderUpsert) AddQty(v int64) *OrderUpsert {
+	u.Add(order.FieldQty, v)
 	return u
 }
 
-// UpdateCents sets the "cents" field to the value that was provided on create.
-func (u *OrderUpsert) UpdateCents() *OrderUpsert {
-	u.SetExcluded(order.FieldCents)
+// SetTenant sets the "tenant" field.
+func (u *OrderUpsert) SetTenant(v int64) *OrderUpsert {
+	u.Set(order.FieldTenant, v)
 	return u
 }
 
-// AddCents adds v to the "cents" field.
-func (u *OrderUpsert) AddCents(v int) *OrderUpsert {
-	u.Add(order.FieldCents, v)
+// UpdateTenant sets the "tenant" field to the value that was provided on create.
+func (u *OrderUpsert) UpdateTenant() *OrderUpsert {
+	u.SetExcluded(order.FieldTenant)
 	return u
 }
 
-// UpdateNewValues updates the mutable fields using the new values that were set on create.
+// AddTenant adds v to the "tenant" field.
+func (u *OrderUpsert) AddTenant(v int64) *OrderUpsert {
+	u.Add(order.FieldTenant, v)
+	return u
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (u *OrderUpsert) SetUpdatedAt(v int64) *OrderUpsert {
+	u.Set(order.FieldUpdatedAt, v)
+	return u
+}
+
+// UpdateUpdatedAt sets the "updated_at" field to the value that was provided on create.
+func (u *OrderUpsert) UpdateUpdatedAt() *OrderUpsert {
+	u.SetExcluded(order.FieldUpdatedAt)
+	return u
+}
+
+// AddUpdatedAt adds v to the "updated_at" field.
+func (u *OrderUpsert) AddUpdatedAt(v int64) *OrderUpsert {
+	u.Add(order.FieldUpdatedAt, v)
+	return u
+}
+
+// UpdateNewValues updates the mutable fields using the new values that were set on create except the ID field.
 // Using this option is equivalent to using:
 //
 //	client.Order.Create().
 //		OnConflict(
 //			sql.ResolveWithNewValues(),
+//			sql.ResolveWith(func(u *sql.UpdateSet) {
+//				u.SetIgnore(order.FieldID)
+//			}),
 //		).
 //		Exec(ctx)
 func (u *OrderUpsertOne) UpdateNewValues() *OrderUpsertOne {
 	u.create.conflict = append(u.create.conflict, sql.ResolveWithNewValues())
+	u.create.conflict = append(u.create.conflict, sql.ResolveWith(func(s *sql.UpdateSet) {
+		if _, exists := u.create.mutation.ID(); exists {
+			s.SetIgnore(order.FieldID)
+		}
+	}))
 	return u
 }
 
@@ -373,38 +472,66 @@ func (u *OrderUpsertOne) UpdateName() *OrderUpsertOne {
 	})
 }
 
-// SetStatus sets the "status" field.
-func (u *OrderUpsertOne) SetStatus(v string) *OrderUpsertOne {
+// SetQty sets the "qty" field.
+func (u *OrderUpsertOne) SetQty(v int64) *OrderUpsertOne {
 	return u.Update(func(s *OrderUpsert) {
-		s.SetStatus(v)
+		s.SetQty(v)
 	})
 }
 
-// UpdateStatus sets the "status" field to the value that was provided on create.
-func (u *OrderUpsertOne) UpdateStatus() *OrderUpsertOne {
+// AddQty adds v to the "qty" field.
+func (u *OrderUpsertOne) AddQty(v int64) *OrderUpsertOne {
 	return u.Update(func(s *OrderUpsert) {
-		s.UpdateStatus()
+		s.AddQty(v)
 	})
 }
 
-// SetCents sets the "cents" field.
-func (u *OrderUpsertOne) SetCents(v int) *OrderUpsertOne {
+// UpdateQty sets the "qty" field to the value that was provided on create.
+func (u *OrderUpsertOne) UpdateQty() *OrderUpsertOne {
 	return u.Update(func(s *OrderUpsert) {
-		s.SetCents(v)
+		s.UpdateQty()
 	})
 }
 
-// AddCents adds v to the "cents" field.
-func (u *OrderUpsertOne) AddCents(v int) *OrderUpsertOne {
+// SetTenant sets the "tenant" field.
+func (u *OrderUpsertOne) SetTenant(v int64) *OrderUpsertOne {
 	return u.Update(func(s *OrderUpsert) {
-		s.AddCents(v)
+		s.SetTenant(v)
 	})
 }
 
-// UpdateCents sets the "cents" field to the value that was provided on create.
-func (u *OrderUpsertOne) UpdateCents() *OrderUpsertOne {
+// AddTenant adds v to the "tenant" field.
+func (u *OrderUpsertOne) AddTenant(v int64) *OrderUpsertOne {
 	return u.Update(func(s *OrderUpsert) {
-		s.UpdateCents()
+		s.AddTenant(v)
+	})
+}
+
+// UpdateTenant sets the "tenant" field to the value that was provided on create.
+func (u *OrderUpsertOne) UpdateTenant() *OrderUpsertOne {
+	return u.Update(func(s *OrderUpsert) {
+		s.UpdateTenant()
+	})
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (u *OrderUpsertOne) SetUpdatedAt(v int64) *OrderUpsertOne {
+	return u.Update(func(s *OrderUpsert) {
+		s.SetUpdatedAt(v)
+	})
+}
+
+// AddUpdatedAt adds v to the "updated_at" field.
+func (u *OrderUpsertOne) AddUpdatedAt(v int64) *OrderUpsertOne {
+	return u.Update(func(s *OrderUpsert) {
+		s.AddUpdatedAt(v)
+	})
+}
+
+// UpdateUpdatedAt sets the "updated_at" field to the value that was provided on create.
+func (u *OrderUpsertOne) UpdateUpdatedAt() *OrderUpsertOne {
+	return u.Update(func(s *OrderUpsert) {
+		s.UpdateUpdatedAt()
 	})
 }
 
@@ -424,7 +551,7 @@ func (u *OrderUpsertOne) ExecX(ctx context.Context) {
 }
 
 // Exec executes the UPSERT query and returns the inserted/updated ID.
-func (u *OrderUpsertOne) ID(ctx context.Context) (id int, err error) {
+func (u *OrderUpsertOne) ID(ctx context.Context) (id int64, err error) {
 	node, err := u.create.Save(ctx)
 	if err != nil {
 		return id, err
@@ -433,7 +560,7 @@ func (u *OrderUpsertOne) ID(ctx context.Context) (id int, err error) {
 }
 
 // IDX is like ID, but panics if an error occurs.
-func (u *OrderUpsertOne) IDX(ctx context.Context) int {
+func (u *OrderUpsertOne) IDX(ctx context.Context) int64 {
 	id, err := u.ID(ctx)
 	if err != nil {
 		panic(err)
@@ -488,9 +615,9 @@ func (_c *OrderCreateBulk) Save(ctx context.Context) ([]*Order, error) {
 					return nil, err
 				}
 				mutation.id = &nodes[i].ID
-				if specs[i].ID.Value != nil {
+				if specs[i].ID.Value != nil && nodes[i].ID == 0 {
 					id := specs[i].ID.Value.(int64)
-					nodes[i].ID = int(id)
+					nodes[i].ID = int64(id)
 				}
 				mutation.done = true
 				return nodes[i], nil
@@ -578,10 +705,20 @@ type OrderUpsertBulk struct {
 //	client.Order.Create().
 //		OnConflict(
 //			sql.ResolveWithNewValues(),
+//			sql.ResolveWith(func(u *sql.UpdateSet) {
+//				u.SetIgnore(order.FieldID)
+//			}),
 //		).
 //		Exec(ctx)
 func (u *OrderUpsertBulk) UpdateNewValues() *OrderUpsertBulk {
 	u.create.conflict = append(u.create.conflict, sql.ResolveWithNewValues())
+	u.create.conflict = append(u.create.conflict, sql.ResolveWith(func(s *sql.UpdateSet) {
+		for _, b := range u.create.builders {
+			if _, exists := b.mutation.ID(); exists {
+				s.SetIgnore(order.FieldID)
+			}
+		}
+	}))
 	return u
 }
 
@@ -626,38 +763,66 @@ func (u *OrderUpsertBulk) UpdateName() *OrderUpsertBulk {
 	})
 }
 
-// SetStatus sets the "status" field.
-func (u *OrderUpsertBulk) SetStatus(v string) *OrderUpsertBulk {
+// SetQty sets the "qty" field.
+func (u *OrderUpsertBulk) SetQty(v int64) *OrderUpsertBulk {
 	return u.Update(func(s *OrderUpsert) {
-		s.SetStatus(v)
+		s.SetQty(v)
 	})
 }
 
-// UpdateStatus sets the "status" field to the value that was provided on create.
-func (u *OrderUpsertBulk) UpdateStatus() *OrderUpsertBulk {
+// AddQty adds v to the "qty" field.
+func (u *OrderUpsertBulk) AddQty(v int64) *OrderUpsertBulk {
 	return u.Update(func(s *OrderUpsert) {
-		s.UpdateStatus()
+		s.AddQty(v)
 	})
 }
 
-// SetCents sets the "cents" field.
-func (u *OrderUpsertBulk) SetCents(v int) *OrderUpsertBulk {
+// UpdateQty sets the "qty" field to the value that was provided on create.
+func (u *OrderUpsertBulk) UpdateQty() *OrderUpsertBulk {
 	return u.Update(func(s *OrderUpsert) {
-		s.SetCents(v)
+		s.UpdateQty()
 	})
 }
 
-// AddCents adds v to the "cents" field.
-func (u *OrderUpsertBulk) AddCents(v int) *OrderUpsertBulk {
+// SetTenant sets the "tenant" field.
+func (u *OrderUpsertBulk) SetTenant(v int64) *OrderUpsertBulk {
 	return u.Update(func(s *OrderUpsert) {
-		s.AddCents(v)
+		s.SetTenant(v)
 	})
 }
 
-// UpdateCents sets the "cents" field to the value that was provided on create.
-func (u *OrderUpsertBulk) UpdateCents() *OrderUpsertBulk {
+// AddTenant adds v to the "tenant" field.
+func (u *OrderUpsertBulk) AddTenant(v int64) *OrderUpsertBulk {
 	return u.Update(func(s *OrderUpsert) {
-		s.UpdateCents()
+		s.AddTenant(v)
+	})
+}
+
+// UpdateTenant sets the "tenant" field to the value that was provided on create.
+func (u *OrderUpsertBulk) UpdateTenant() *OrderUpsertBulk {
+	return u.Update(func(s *OrderUpsert) {
+		s.UpdateTenant()
+	})
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (u *OrderUpsertBulk) SetUpdatedAt(v int64) *OrderUpsertBulk {
+	return u.Update(func(s *OrderUpsert) {
+		s.SetUpdatedAt(v)
+	})
+}
+
+// AddUpdatedAt adds v to the "updated_at" field.
+func (u *OrderUpsertBulk) AddUpdatedAt(v int64) *OrderUpsertBulk {
+	return u.Update(func(s *OrderUpsert) {
+		s.AddUpdatedAt(v)
+	})
+}
+
+// UpdateUpdatedAt sets the "updated_at" field to the value that was provided on create.
+func (u *OrderUpsertBulk) UpdateUpdatedAt() *OrderUpsertBulk {
+	return u.Update(func(s *OrderUpsert) {
+		s.UpdateUpdatedAt()
 	})
 }
 

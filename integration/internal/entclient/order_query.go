@@ -12,21 +12,23 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/child"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/part"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/predicate"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
 )
 
 // OrderQuery is the builder for querying Order entities.
 type OrderQuery struct {
 	config
-	ctx        *QueryContext
-	order      []order.OrderOption
-	inters     []Interceptor
-	predicates []predicate.Order
-	withLines  *LineQuery
-	withItems  *ItemQuery
+	ctx          *QueryContext
+	order        []order.OrderOption
+	inters       []Interceptor
+	predicates   []predicate.Order
+	withChildren *ChildQuery
+	withTags     *TagQuery
+	withPart     *PartQuery
 	// intermediate query (i.e. traversal path).
 	sql  *sql.Selector
 	path func(context.Context) (*sql.Selector, error)
@@ -63,9 +65,9 @@ func (_q *OrderQuery) Order(o ...order.OrderOption) *OrderQuery {
 	return _q
 }
 
-// QueryLines chains the current query on the "lines" edge.
-func (_q *OrderQuery) QueryLines() *LineQuery {
-	query := (&LineClient{config: _q.config}).Query()
+// QueryChildren chains the current query on the "children" edge.
+func (_q *OrderQuery) QueryChildren() *ChildQuery {
+	query := (&ChildClient{config: _q.config}).Query()
 	query.path = func(ctx context.Context) (fromU *sql.Selector, err error) {
 		if err := _q.prepareQuery(ctx); err != nil {
 			return nil, err
@@ -76,8 +78,8 @@ func (_q *OrderQuery) QueryLines() *LineQuery {
 		}
 		step := sqlgraph.NewStep(
 			sqlgraph.From(order.Table, order.FieldID, selector),
-			sqlgraph.To(line.Table, line.FieldID),
-			sqlgraph.Edge(sqlgraph.O2M, false, order.LinesTable, order.LinesColumn),
+			sqlgraph.To(child.Table, child.FieldID),
+			sqlgraph.Edge(sqlgraph.O2M, false, order.ChildrenTable, order.ChildrenColumn),
 		)
 		fromU = sqlgraph.SetNeighbors(_q.driver.Dialect(), step)
 		return fromU, nil
@@ -85,9 +87,9 @@ func (_q *OrderQuery) QueryLines() *LineQuery {
 	return query
 }
 
-// QueryItems chains the current query on the "items" edge.
-func (_q *OrderQuery) QueryItems() *ItemQuery {
-	query := (&ItemClient{config: _q.config}).Query()
+// QueryTags chains the current query on the "tags" edge.
+func (_q *OrderQuery) QueryTags() *TagQuery {
+	query := (&TagClient{config: _q.config}).Query()
 	query.path = func(ctx context.Context) (fromU *sql.Selector, err error) {
 		if err := _q.prepareQuery(ctx); err != nil {
 			return nil, err
@@ -98,8 +100,30 @@ func (_q *OrderQuery) QueryItems() *ItemQuery {
 		}
 		step := sqlgraph.NewStep(
 			sqlgraph.From(order.Table, order.FieldID, selector),
-			sqlgraph.To(item.Table, item.FieldID),
-			sqlgraph.Edge(sqlgraph.M2M, false, order.ItemsTable, order.ItemsPrimaryKey...),
+			sqlgraph.To(tag.Table, tag.FieldID),
+			sqlgraph.Edge(sqlgraph.M2M, false, order.TagsTable, order.TagsPrimaryKey...),
+		)
+		fromU = sqlgraph.SetNeighbors(_q.driver.Dialect(), step)
+		return fromU, nil
+	}
+	return query
+}
+
+// QueryPart chains the current query on the "part" edge.
+func (_q *OrderQuery) QueryPart() *PartQuery {
+	query := (&PartClient{config: _q.config}).Query()
+	query.path = func(ctx context.Context) (fromU *sql.Selector, err error) {
+		if err := _q.prepareQuery(ctx); err != nil {
+			return nil, err
+		}
+		selector := _q.sqlQuery(ctx)
+		if err := selector.Err(); err != nil {
+			return nil, err
+		}
+		step := sqlgraph.NewStep(
+			sqlgraph.From(order.Table, order.FieldID, selector),
+			sqlgraph.To(part.Table, part.FieldID),
+			sqlgraph.Edge(sqlgraph.O2O, false, order.PartTable, order.PartColumn),
 		)
 		fromU = sqlgraph.SetNeighbors(_q.driver.Dialect(), step)
 		return fromU, nil
@@ -131,8 +155,8 @@ func (_q *OrderQuery) FirstX(ctx context.Context) *Order {
 
 // FirstID returns the first Order ID from the query.
 // Returns a *NotFoundError when no Order ID was found.
-func (_q *OrderQuery) FirstID(ctx context.Context) (id int, err error) {
-	var ids []int
+func (_q *OrderQuery) FirstID(ctx context.Context) (id int64, err error) {
+	var ids []int64
 	if ids, err = _q.Limit(1).IDs(setContextOp(ctx, _q.ctx, ent.OpQueryFirstID)); err != nil {
 		return
 	}
@@ -144,7 +168,7 @@ func (_q *OrderQuery) FirstID(ctx context.Context) (id int, err error) {
 }
 
 // FirstIDX is like FirstID, but panics if an error occurs.
-func (_q *OrderQuery) FirstIDX(ctx context.Context) int {
+func (_q *OrderQuery) FirstIDX(ctx context.Context) int64 {
 	id, err := _q.FirstID(ctx)
 	if err != nil && !IsNotFound(err) {
 		panic(err)
@@ -182,8 +206,8 @@ func (_q *OrderQuery) OnlyX(ctx context.Context) *Order {
 // OnlyID is like Only, but returns the only Order ID in the query.
 // Returns a *NotSingularError when more than one Order ID is found.
 // Returns a *NotFoundError when no entities are found.
-func (_q *OrderQuery) OnlyID(ctx context.Context) (id int, err error) {
-	var ids []int
+func (_q *OrderQuery) OnlyID(ctx context.Context) (id int64, err error) {
+	var ids []int64
 	if ids, err = _q.Limit(2).IDs(setContextOp(ctx, _q.ctx, ent.OpQueryOnlyID)); err != nil {
 		return
 	}
@@ -199,7 +223,7 @@ func (_q *OrderQuery) OnlyID(ctx context.Context) (id int, err error) {
 }
 
 // OnlyIDX is like OnlyID, but panics if an error occurs.
-func (_q *OrderQuery) OnlyIDX(ctx context.Context) int {
+func (_q *OrderQuery) OnlyIDX(ctx context.Context) int64 {
 	id, err := _q.OnlyID(ctx)
 	if err != nil {
 		panic(err)
@@ -227,7 +251,7 @@ func (_q *OrderQuery) AllX(ctx context.Context) []*Order {
 }
 
 // IDs executes the query and returns a list of Order IDs.
-func (_q *OrderQuery) IDs(ctx context.Context) (ids []int, err error) {
+func (_q *OrderQuery) IDs(ctx context.Context) (ids []int64, err error) {
 	if _q.ctx.Unique == nil && _q.path != nil {
 		_q.Unique(true)
 	}
@@ -239,7 +263,7 @@ func (_q *OrderQuery) IDs(ctx context.Context) (ids []int, err error) {
 }
 
 // IDsX is like IDs, but panics if an error occurs.
-func (_q *OrderQuery) IDsX(ctx context.Context) []int {
+func (_q *OrderQuery) IDsX(ctx context.Context) []int64 {
 	ids, err := _q.IDs(ctx)
 	if err != nil {
 		panic(err)
@@ -294,38 +318,50 @@ func (_q *OrderQuery) Clone() *OrderQuery {
 		return nil
 	}
 	return &OrderQuery{
-		config:     _q.config,
-		ctx:        _q.ctx.Clone(),
-		order:      append([]order.OrderOption{}, _q.order...),
-		inters:     append([]Interceptor{}, _q.inters...),
-		predicates: append([]predicate.Order{}, _q.predicates...),
-		withLines:  _q.withLines.Clone(),
-		withItems:  _q.withItems.Clone(),
+		config:       _q.config,
+		ctx:          _q.ctx.Clone(),
+		order:        append([]order.OrderOption{}, _q.order...),
+		inters:       append([]Interceptor{}, _q.inters...),
+		predicates:   append([]predicate.Order{}, _q.predicates...),
+		withChildren: _q.withChildren.Clone(),
+		withTags:     _q.withTags.Clone(),
+		withPart:     _q.withPart.Clone(),
 		// clone intermediate query.
 		sql:  _q.sql.Clone(),
 		path: _q.path,
 	}
 }
 
-// WithLines tells the query-builder to eager-load the nodes that are connected to
-// the "lines" edge. The optional arguments are used to configure the query builder of the edge.
-func (_q *OrderQuery) WithLines(opts ...func(*LineQuery)) *OrderQuery {
-	query := (&LineClient{config: _q.config}).Query()
+// WithChildren tells the query-builder to eager-load the nodes that are connected to
+// the "children" edge. The optional arguments are used to configure the query builder of the edge.
+func (_q *OrderQuery) WithChildren(opts ...func(*ChildQuery)) *OrderQuery {
+	query := (&ChildClient{config: _q.config}).Query()
 	for _, opt := range opts {
 		opt(query)
 	}
-	_q.withLines = query
+	_q.withChildren = query
 	return _q
 }
 
-// WithItems tells the query-builder to eager-load the nodes that are connected to
-// the "items" edge. The optional arguments are used to configure the query builder of the edge.
-func (_q *OrderQuery) WithItems(opts ...func(*ItemQuery)) *OrderQuery {
-	query := (&ItemClient{config: _q.config}).Query()
+// WithTags tells the query-builder to eager-load the nodes that are connected to
+// the "tags" edge. The optional arguments are used to configure the query builder of the edge.
+func (_q *OrderQuery) WithTags(opts ...func(*TagQuery)) *OrderQuery {
+	query := (&TagClient{config: _q.config}).Query()
 	for _, opt := range opts {
 		opt(query)
 	}
-	_q.withItems = query
+	_q.withTags = query
+	return _q
+}
+
+// WithPart tells the query-builder to eager-load the nodes that are connected to
+// the "part" edge. The optional arguments are used to configure the query builder of the edge.
+func (_q *OrderQuery) WithPart(opts ...func(*PartQuery)) *OrderQuery {
+	query := (&PartClient{config: _q.config}).Query()
+	for _, opt := range opts {
+		opt(query)
+	}
+	_q.withPart = query
 	return _q
 }
 
@@ -407,9 +443,10 @@ func (_q *OrderQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*Order,
 	var (
 		nodes       = []*Order{}
 		_spec       = _q.querySpec()
-		loadedTypes = [2]bool{
-			_q.withLines != nil,
-			_q.withItems != nil,
+		loadedTypes = [3]bool{
+			_q.withChildren != nil,
+			_q.withTags != nil,
+			_q.withPart != nil,
 		}
 	)
 	_spec.ScanValues = func(columns []string) ([]any, error) {
@@ -430,26 +467,32 @@ func (_q *OrderQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*Order,
 	if len(nodes) == 0 {
 		return nodes, nil
 	}
-	if query := _q.withLines; query != nil {
-		if err := _q.loadLines(ctx, query, nodes,
-			func(n *Order) { n.Edges.Lines = []*Line{} },
-			func(n *Order, e *Line) { n.Edges.Lines = append(n.Edges.Lines, e) }); err != nil {
+	if query := _q.withChildren; query != nil {
+		if err := _q.loadChildren(ctx, query, nodes,
+			func(n *Order) { n.Edges.Children = []*Child{} },
+			func(n *Order, e *Child) { n.Edges.Children = append(n.Edges.Children, e) }); err != nil {
 			return nil, err
 		}
 	}
-	if query := _q.withItems; query != nil {
-		if err := _q.loadItems(ctx, query, nodes,
-			func(n *Order) { n.Edges.Items = []*Item{} },
-			func(n *Order, e *Item) { n.Edges.Items = append(n.Edges.Items, e) }); err != nil {
+	if query := _q.withTags; query != nil {
+		if err := _q.loadTags(ctx, query, nodes,
+			func(n *Order) { n.Edges.Tags = []*Tag{} },
+			func(n *Order, e *Tag) { n.Edges.Tags = append(n.Edges.Tags, e) }); err != nil {
+			return nil, err
+		}
+	}
+	if query := _q.withPart; query != nil {
+		if err := _q.loadPart(ctx, query, nodes, nil,
+			func(n *Order, e *Part) { n.Edges.Part = e }); err != nil {
 			return nil, err
 		}
 	}
 	return nodes, nil
 }
 
-func (_q *OrderQuery) loadLines(ctx context.Context, query *LineQuery, nodes []*Order, init func(*Order), assign func(*Order, *Line)) error {
+func (_q *OrderQuery) loadChildren(ctx context.Context, query *ChildQuery, nodes []*Order, init func(*Order), assign func(*Order, *Child)) error {
 	fks := make([]driver.Value, 0, len(nodes))
-	nodeids := make(map[int]*Order)
+	nodeids := make(map[int64]*Order)
 	for i := range nodes {
 		fks = append(fks, nodes[i].ID)
 		nodeids[nodes[i].ID] = nodes[i]
@@ -457,31 +500,33 @@ func (_q *OrderQuery) loadLines(ctx context.Context, query *LineQuery, nodes []*
 			init(nodes[i])
 		}
 	}
-	query.withFKs = true
-	query.Where(predicate.Line(func(s *sql.Selector) {
-		s.Where(sql.InValues(s.C(order.LinesColumn), fks...))
+	if len(query.ctx.Fields) > 0 {
+		query.ctx.AppendFieldOnce(child.FieldParentID)
+	}
+	query.Where(predicate.Child(func(s *sql.Selector) {
+		s.Where(sql.InValues(s.C(order.ChildrenColumn), fks...))
 	}))
 	neighbors, err := query.All(ctx)
 	if err != nil {
 		return err
 	}
 	for _, n := range neighbors {
-		fk := n.order_lines
+		fk := n.ParentID
 		if fk == nil {
-			return fmt.Errorf(`foreign-key "order_lines" is nil for node %v`, n.ID)
+			return fmt.Errorf(`foreign-key "parent_id" is nil for node %v`, n.ID)
 		}
 		node, ok := nodeids[*fk]
 		if !ok {
-			return fmt.Errorf(`unexpected referenced foreign-key "order_lines" returned %v for node %v`, *fk, n.ID)
+			return fmt.Errorf(`unexpected referenced foreign-key "parent_id" returned %v for node %v`, *fk, n.ID)
 		}
 		assign(node, n)
 	}
 	return nil
 }
-func (_q *OrderQuery) loadItems(ctx context.Context, query *ItemQuery, nodes []*Order, init func(*Order), assign func(*Order, *Item)) error {
+func (_q *OrderQuery) loadTags(ctx context.Context, query *TagQuery, nodes []*Order, init func(*Order), assign func(*Order, *Tag)) error {
 	edgeIDs := make([]driver.Value, len(nodes))
-	byID := make(map[int]*Order)
-	nids := make(map[int]map[*Order]struct{})
+	byID := make(map[int64]*Order)
+	nids := make(map[int64]map[*Order]struct{})
 	for i, node := range nodes {
 		edgeIDs[i] = node.ID
 		byID[node.ID] = node
@@ -490,11 +535,11 @@ func (_q *OrderQuery) loadItems(ctx context.Context, query *ItemQuery, nodes []*
 		}
 	}
 	query.Where(func(s *sql.Selector) {
-		joinT := sql.Table(order.ItemsTable)
-		s.Join(joinT).On(s.C(item.FieldID), joinT.C(order.ItemsPrimaryKey[1]))
-		s.Where(sql.InValues(joinT.C(order.ItemsPrimaryKey[0]), edgeIDs...))
+		joinT := sql.Table(order.TagsTable)
+		s.Join(joinT).On(s.C(tag.FieldID), joinT.C(order.TagsPrimaryKey[1]))
+		s.Where(sql.InValues(joinT.C(order.TagsPrimaryKey[0]), edgeIDs...))
 		columns := s.SelectedColumns()
-		s.Select(joinT.C(order.ItemsPrimaryKey[0]))
+		s.Select(joinT.C(order.TagsPrimaryKey[0]))
 		s.AppendSelect(columns...)
 		s.SetDistinct(false)
 	})
@@ -513,8 +558,8 @@ func (_q *OrderQuery) loadItems(ctx context.Context, query *ItemQuery, nodes []*
 				return append([]any{new(sql.NullInt64)}, values...), nil
 			}
 			spec.Assign = func(columns []string, values []any) error {
-				outValue := int(values[0].(*sql.NullInt64).Int64)
-				inValue := int(values[1].(*sql.NullInt64).Int64)
+				outValue := values[0].(*sql.NullInt64).Int64
+				inValue := values[1].(*sql.NullInt64).Int64
 				if nids[inValue] == nil {
 					nids[inValue] = map[*Order]struct{}{byID[outValue]: {}}
 					return assign(columns[1:], values[1:])
@@ -524,18 +569,48 @@ func (_q *OrderQuery) loadItems(ctx context.Context, query *ItemQuery, nodes []*
 			}
 		})
 	})
-	neighbors, err := withInterceptors[[]*Item](ctx, query, qr, query.inters)
+	neighbors, err := withInterceptors[[]*Tag](ctx, query, qr, query.inters)
 	if err != nil {
 		return err
 	}
 	for _, n := range neighbors {
 		nodes, ok := nids[n.ID]
 		if !ok {
-			return fmt.Errorf(`unexpected "items" node returned %v`, n.ID)
+			return fmt.Errorf(`unexpected "tags" node returned %v`, n.ID)
 		}
 		for kn := range nodes {
 			assign(kn, n)
 		}
+	}
+	return nil
+}
+func (_q *OrderQuery) loadPart(ctx context.Context, query *PartQuery, nodes []*Order, init func(*Order), assign func(*Order, *Part)) error {
+	fks := make([]driver.Value, 0, len(nodes))
+	nodeids := make(map[int64]*Order)
+	for i := range nodes {
+		fks = append(fks, nodes[i].ID)
+		nodeids[nodes[i].ID] = nodes[i]
+	}
+	if len(query.ctx.Fields) > 0 {
+		query.ctx.AppendFieldOnce(part.FieldParentID)
+	}
+	query.Where(predicate.Part(func(s *sql.Selector) {
+		s.Where(sql.InValues(s.C(order.PartColumn), fks...))
+	}))
+	neighbors, err := query.All(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range neighbors {
+		fk := n.ParentID
+		if fk == nil {
+			return fmt.Errorf(`foreign-key "parent_id" is nil for node %v`, n.ID)
+		}
+		node, ok := nodeids[*fk]
+		if !ok {
+			return fmt.Errorf(`unexpected referenced foreign-key "parent_id" returned %v for node %v`, *fk, n.ID)
+		}
+		assign(node, n)
 	}
 	return nil
 }
@@ -550,7 +625,7 @@ func (_q *OrderQuery) sqlCount(ctx context.Context) (int, error) {
 }
 
 func (_q *OrderQuery) querySpec() *sqlgraph.QuerySpec {
-	_spec := sqlgraph.NewQuerySpec(order.Table, order.Columns, sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt))
+	_spec := sqlgraph.NewQuerySpec(order.Table, order.Columns, sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt64))
 	_spec.From = _q.sql
 	if unique := _q.ctx.Unique; unique != nil {
 		_spec.Unique = *unique

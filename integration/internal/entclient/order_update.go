@@ -10,11 +10,11 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
-	"github.com/google/uuid"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/child"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/part"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/predicate"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
 )
 
 // OrderUpdate is the builder for updating Order entities.
@@ -44,69 +44,116 @@ func (_u *OrderUpdate) SetNillableName(v *string) *OrderUpdate {
 	return _u
 }
 
-// SetStatus sets the "status" field.
-func (_u *OrderUpdate) SetStatus(v string) *OrderUpdate {
-	_u.mutation.SetStatus(v)
+// SetQty sets the "qty" field.
+func (_u *OrderUpdate) SetQty(v int64) *OrderUpdate {
+	_u.mutation.ResetQty()
+	_u.mutation.SetQty(v)
 	return _u
 }
 
-// SetNillableStatus sets the "status" field if the given value is not nil.
-func (_u *OrderUpdate) SetNillableStatus(v *string) *OrderUpdate {
+// SetNillableQty sets the "qty" field if the given value is not nil.
+func (_u *OrderUpdate) SetNillableQty(v *int64) *OrderUpdate {
 	if v != nil {
-		_u.SetStatus(*v)
+		_u.SetQty(*v)
 	}
 	return _u
 }
 
-// SetCents sets the "cents" field.
-func (_u *OrderUpdate) SetCents(v int) *OrderUpdate {
-	_u.mutation.ResetCents()
-	_u.mutation.SetCents(v)
+// AddQty adds value to the "qty" field.
+func (_u *OrderUpdate) AddQty(v int64) *OrderUpdate {
+	_u.mutation.AddQty(v)
 	return _u
 }
 
-// SetNillableCents sets the "cents" field if the given value is not nil.
-func (_u *OrderUpdate) SetNillableCents(v *int) *OrderUpdate {
+// SetTenant sets the "tenant" field.
+func (_u *OrderUpdate) SetTenant(v int64) *OrderUpdate {
+	_u.mutation.ResetTenant()
+	_u.mutation.SetTenant(v)
+	return _u
+}
+
+// SetNillableTenant sets the "tenant" field if the given value is not nil.
+func (_u *OrderUpdate) SetNillableTenant(v *int64) *OrderUpdate {
 	if v != nil {
-		_u.SetCents(*v)
+		_u.SetTenant(*v)
 	}
 	return _u
 }
 
-// AddCents adds value to the "cents" field.
-func (_u *OrderUpdate) AddCents(v int) *OrderUpdate {
-	_u.mutation.AddCents(v)
+// AddTenant adds value to the "tenant" field.
+func (_u *OrderUpdate) AddTenant(v int64) *OrderUpdate {
+	_u.mutation.AddTenant(v)
 	return _u
 }
 
-// AddLineIDs adds the "lines" edge to the Line entity by IDs.
-func (_u *OrderUpdate) AddLineIDs(ids ...uuid.UUID) *OrderUpdate {
-	_u.mutation.AddLineIDs(ids...)
+// SetUpdatedAt sets the "updated_at" field.
+func (_u *OrderUpdate) SetUpdatedAt(v int64) *OrderUpdate {
+	_u.mutation.ResetUpdatedAt()
+	_u.mutation.SetUpdatedAt(v)
 	return _u
 }
 
-// AddLines adds the "lines" edges to the Line entity.
-func (_u *OrderUpdate) AddLines(v ...*Line) *OrderUpdate {
-	ids := make([]uuid.UUID, len(v))
+// SetNillableUpdatedAt sets the "updated_at" field if the given value is not nil.
+func (_u *OrderUpdate) SetNillableUpdatedAt(v *int64) *OrderUpdate {
+	if v != nil {
+		_u.SetUpdatedAt(*v)
+	}
+	return _u
+}
+
+// AddUpdatedAt adds value to the "updated_at" field.
+func (_u *OrderUpdate) AddUpdatedAt(v int64) *OrderUpdate {
+	_u.mutation.AddUpdatedAt(v)
+	return _u
+}
+
+// AddChildIDs adds the "children" edge to the Child entity by IDs.
+func (_u *OrderUpdate) AddChildIDs(ids ...string) *OrderUpdate {
+	_u.mutation.AddChildIDs(ids...)
+	return _u
+}
+
+// AddChildren adds the "children" edges to the Child entity.
+func (_u *OrderUpdate) AddChildren(v ...*Child) *OrderUpdate {
+	ids := make([]string, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _u.AddLineIDs(ids...)
+	return _u.AddChildIDs(ids...)
 }
 
-// AddItemIDs adds the "items" edge to the Item entity by IDs.
-func (_u *OrderUpdate) AddItemIDs(ids ...int) *OrderUpdate {
-	_u.mutation.AddItemIDs(ids...)
+// AddTagIDs adds the "tags" edge to the Tag entity by IDs.
+func (_u *OrderUpdate) AddTagIDs(ids ...int64) *OrderUpdate {
+	_u.mutation.AddTagIDs(ids...)
 	return _u
 }
 
-// AddItems adds the "items" edges to the Item entity.
-func (_u *OrderUpdate) AddItems(v ...*Item) *OrderUpdate {
-	ids := make([]int, len(v))
+// AddTags adds the "tags" edges to the Tag entity.
+func (_u *OrderUpdate) AddTags(v ...*Tag) *OrderUpdate {
+	ids := make([]int64, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _u.AddItemIDs(ids...)
+	return _u.AddTagIDs(ids...)
+}
+
+// SetPartID sets the "part" edge to the Part entity by ID.
+func (_u *OrderUpdate) SetPartID(id int64) *OrderUpdate {
+	_u.mutation.SetPartID(id)
+	return _u
+}
+
+// SetNillablePartID sets the "part" edge to the Part entity by ID if the given value is not nil.
+func (_u *OrderUpdate) SetNillablePartID(id *int64) *OrderUpdate {
+	if id != nil {
+		_u = _u.SetPartID(*id)
+	}
+	return _u
+}
+
+// SetPart sets the "part" edge to the Part entity.
+func (_u *OrderUpdate) SetPart(v *Part) *OrderUpdate {
+	return _u.SetPartID(v.ID)
 }
 
 // Mutation returns the OrderMutation object of the builder.
@@ -114,46 +161,52 @@ func (_u *OrderUpdate) Mutation() *OrderMutation {
 	return _u.mutation
 }
 
-// ClearLines clears all "lines" edges to the Line entity.
-func (_u *OrderUpdate) ClearLines() *OrderUpdate {
-	_u.mutation.ClearLines()
+// ClearChildren clears all "children" edges to the Child entity.
+func (_u *OrderUpdate) ClearChildren() *OrderUpdate {
+	_u.mutation.ClearChildren()
 	return _u
 }
 
-// RemoveLineIDs removes the "lines" edge to Line entities by IDs.
-func (_u *OrderUpdate) RemoveLineIDs(ids ...uuid.UUID) *OrderUpdate {
-	_u.mutation.RemoveLineIDs(ids...)
+// RemoveChildIDs removes the "children" edge to Child entities by IDs.
+func (_u *OrderUpdate) RemoveChildIDs(ids ...string) *OrderUpdate {
+	_u.mutation.RemoveChildIDs(ids...)
 	return _u
 }
 
-// RemoveLines removes "lines" edges to Line entities.
-func (_u *OrderUpdate) RemoveLines(v ...*Line) *OrderUpdate {
-	ids := make([]uuid.UUID, len(v))
+// RemoveChildren removes "children" edges to Child entities.
+func (_u *OrderUpdate) RemoveChildren(v ...*Child) *OrderUpdate {
+	ids := make([]string, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _u.RemoveLineIDs(ids...)
+	return _u.RemoveChildIDs(ids...)
 }
 
-// ClearItems clears all "items" edges to the Item entity.
-func (_u *OrderUpdate) ClearItems() *OrderUpdate {
-	_u.mutation.ClearItems()
+// ClearTags clears all "tags" edges to the Tag entity.
+func (_u *OrderUpdate) ClearTags() *OrderUpdate {
+	_u.mutation.ClearTags()
 	return _u
 }
 
-// RemoveItemIDs removes the "items" edge to Item entities by IDs.
-func (_u *OrderUpdate) RemoveItemIDs(ids ...int) *OrderUpdate {
-	_u.mutation.RemoveItemIDs(ids...)
+// RemoveTagIDs removes the "tags" edge to Tag entities by IDs.
+func (_u *OrderUpdate) RemoveTagIDs(ids ...int64) *OrderUpdate {
+	_u.mutation.RemoveTagIDs(ids...)
 	return _u
 }
 
-// RemoveItems removes "items" edges to Item entities.
-func (_u *OrderUpdate) RemoveItems(v ...*Item) *OrderUpdate {
-	ids := make([]int, len(v))
+// RemoveTags removes "tags" edges to Tag entities.
+func (_u *OrderUpdate) RemoveTags(v ...*Tag) *OrderUpdate {
+	ids := make([]int64, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _u.RemoveItemIDs(ids...)
+	return _u.RemoveTagIDs(ids...)
+}
+
+// ClearPart clears the "part" edge to the Part entity.
+func (_u *OrderUpdate) ClearPart() *OrderUpdate {
+	_u.mutation.ClearPart()
+	return _u
 }
 
 // Save executes the query and returns the number of nodes affected by the update operation.
@@ -190,11 +243,6 @@ func (_u *OrderUpdate) check() error {
 			return &ValidationError{Name: "name", err: fmt.Errorf(`entclient: validator failed for field "Order.name": %w`, err)}
 		}
 	}
-	if v, ok := _u.mutation.Status(); ok {
-		if err := order.StatusValidator(v); err != nil {
-			return &ValidationError{Name: "status", err: fmt.Errorf(`entclient: validator failed for field "Order.status": %w`, err)}
-		}
-	}
 	return nil
 }
 
@@ -202,7 +250,7 @@ func (_u *OrderUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if err := _u.check(); err != nil {
 		return _node, err
 	}
-	_spec := sqlgraph.NewUpdateSpec(order.Table, order.Columns, sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt))
+	_spec := sqlgraph.NewUpdateSpec(order.Table, order.Columns, sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt64))
 	if ps := _u.mutation.predicates; len(ps) > 0 {
 		_spec.Predicate = func(selector *sql.Selector) {
 			for i := range ps {
@@ -213,37 +261,46 @@ func (_u *OrderUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if value, ok := _u.mutation.Name(); ok {
 		_spec.SetField(order.FieldName, field.TypeString, value)
 	}
-	if value, ok := _u.mutation.Status(); ok {
-		_spec.SetField(order.FieldStatus, field.TypeString, value)
+	if value, ok := _u.mutation.Qty(); ok {
+		_spec.SetField(order.FieldQty, field.TypeInt64, value)
 	}
-	if value, ok := _u.mutation.Cents(); ok {
-		_spec.SetField(order.FieldCents, field.TypeInt, value)
+	if value, ok := _u.mutation.AddedQty(); ok {
+		_spec.AddField(order.FieldQty, field.TypeInt64, value)
 	}
-	if value, ok := _u.mutation.AddedCents(); ok {
-		_spec.AddField(order.FieldCents, field.TypeInt, value)
+	if value, ok := _u.mutation.Tenant(); ok {
+		_spec.SetField(order.FieldTenant, field.TypeInt64, value)
 	}
-	if _u.mutation.LinesCleared() {
+	if value, ok := _u.mutation.AddedTenant(); ok {
+		_spec.AddField(order.FieldTenant, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.UpdatedAt(); ok {
+		_spec.SetField(order.FieldUpdatedAt, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.AddedUpdatedAt(); ok {
+		_spec.AddField(order.FieldUpdatedAt, field.TypeInt64, value)
+	}
+	if _u.mutation.ChildrenCleared() {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.O2M,
 			Inverse: false,
-			Table:   order.LinesTable,
-			Columns: []string{order.LinesColumn},
+			Table:   order.ChildrenTable,
+			Columns: []string{order.ChildrenColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
+				IDSpec: sqlgraph.NewFieldSpec(child.FieldID, field.TypeString),
 			},
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
 	}
-	if nodes := _u.mutation.RemovedLinesIDs(); len(nodes) > 0 && !_u.mutation.LinesCleared() {
+	if nodes := _u.mutation.RemovedChildrenIDs(); len(nodes) > 0 && !_u.mutation.ChildrenCleared() {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.O2M,
 			Inverse: false,
-			Table:   order.LinesTable,
-			Columns: []string{order.LinesColumn},
+			Table:   order.ChildrenTable,
+			Columns: []string{order.ChildrenColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
+				IDSpec: sqlgraph.NewFieldSpec(child.FieldID, field.TypeString),
 			},
 		}
 		for _, k := range nodes {
@@ -251,15 +308,15 @@ func (_u *OrderUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
 	}
-	if nodes := _u.mutation.LinesIDs(); len(nodes) > 0 {
+	if nodes := _u.mutation.ChildrenIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.O2M,
 			Inverse: false,
-			Table:   order.LinesTable,
-			Columns: []string{order.LinesColumn},
+			Table:   order.ChildrenTable,
+			Columns: []string{order.ChildrenColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
+				IDSpec: sqlgraph.NewFieldSpec(child.FieldID, field.TypeString),
 			},
 		}
 		for _, k := range nodes {
@@ -267,28 +324,28 @@ func (_u *OrderUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 		}
 		_spec.Edges.Add = append(_spec.Edges.Add, edge)
 	}
-	if _u.mutation.ItemsCleared() {
+	if _u.mutation.TagsCleared() {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.ItemsTable,
-			Columns: order.ItemsPrimaryKey,
+			Table:   order.TagsTable,
+			Columns: order.TagsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt64),
 			},
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
 	}
-	if nodes := _u.mutation.RemovedItemsIDs(); len(nodes) > 0 && !_u.mutation.ItemsCleared() {
+	if nodes := _u.mutation.RemovedTagsIDs(); len(nodes) > 0 && !_u.mutation.TagsCleared() {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.ItemsTable,
-			Columns: order.ItemsPrimaryKey,
+			Table:   order.TagsTable,
+			Columns: order.TagsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt64),
 			},
 		}
 		for _, k := range nodes {
@@ -296,15 +353,44 @@ func (_u *OrderUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
 	}
-	if nodes := _u.mutation.ItemsIDs(); len(nodes) > 0 {
+	if nodes := _u.mutation.TagsIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.ItemsTable,
-			Columns: order.ItemsPrimaryKey,
+			Table:   order.TagsTable,
+			Columns: order.TagsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt64),
+			},
+		}
+		for _, k := range nodes {
+			edge.Target.Nodes = append(edge.Target.Nodes, k)
+		}
+		_spec.Edges.Add = append(_spec.Edges.Add, edge)
+	}
+	if _u.mutation.PartCleared() {
+		edge := &sqlgraph.EdgeSpec{
+			Rel:     sqlgraph.O2O,
+			Inverse: false,
+			Table:   order.PartTable,
+			Columns: []string{order.PartColumn},
+			Bidi:    false,
+			Target: &sqlgraph.EdgeTarget{
+				IDSpec: sqlgraph.NewFieldSpec(part.FieldID, field.TypeInt64),
+			},
+		}
+		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
+	}
+	if nodes := _u.mutation.PartIDs(); len(nodes) > 0 {
+		edge := &sqlgraph.EdgeSpec{
+			Rel:     sqlgraph.O2O,
+			Inverse: false,
+			Table:   order.PartTable,
+			Columns: []string{order.PartColumn},
+			Bidi:    false,
+			Target: &sqlgraph.EdgeTarget{
+				IDSpec: sqlgraph.NewFieldSpec(part.FieldID, field.TypeInt64),
 			},
 		}
 		for _, k := range nodes {
@@ -346,69 +432,116 @@ func (_u *OrderUpdateOne) SetNillableName(v *string) *OrderUpdateOne {
 	return _u
 }
 
-// SetStatus sets the "status" field.
-func (_u *OrderUpdateOne) SetStatus(v string) *OrderUpdateOne {
-	_u.mutation.SetStatus(v)
+// SetQty sets the "qty" field.
+func (_u *OrderUpdateOne) SetQty(v int64) *OrderUpdateOne {
+	_u.mutation.ResetQty()
+	_u.mutation.SetQty(v)
 	return _u
 }
 
-// SetNillableStatus sets the "status" field if the given value is not nil.
-func (_u *OrderUpdateOne) SetNillableStatus(v *string) *OrderUpdateOne {
+// SetNillableQty sets the "qty" field if the given value is not nil.
+func (_u *OrderUpdateOne) SetNillableQty(v *int64) *OrderUpdateOne {
 	if v != nil {
-		_u.SetStatus(*v)
+		_u.SetQty(*v)
 	}
 	return _u
 }
 
-// SetCents sets the "cents" field.
-func (_u *OrderUpdateOne) SetCents(v int) *OrderUpdateOne {
-	_u.mutation.ResetCents()
-	_u.mutation.SetCents(v)
+// AddQty adds value to the "qty" field.
+func (_u *OrderUpdateOne) AddQty(v int64) *OrderUpdateOne {
+	_u.mutation.AddQty(v)
 	return _u
 }
 
-// SetNillableCents sets the "cents" field if the given value is not nil.
-func (_u *OrderUpdateOne) SetNillableCents(v *int) *OrderUpdateOne {
+// SetTenant sets the "tenant" field.
+func (_u *OrderUpdateOne) SetTenant(v int64) *OrderUpdateOne {
+	_u.mutation.ResetTenant()
+	_u.mutation.SetTenant(v)
+	return _u
+}
+
+// SetNillableTenant sets the "tenant" field if the given value is not nil.
+func (_u *OrderUpdateOne) SetNillableTenant(v *int64) *OrderUpdateOne {
 	if v != nil {
-		_u.SetCents(*v)
+		_u.SetTenant(*v)
 	}
 	return _u
 }
 
-// AddCents adds value to the "cents" field.
-func (_u *OrderUpdateOne) AddCents(v int) *OrderUpdateOne {
-	_u.mutation.AddCents(v)
+// AddTenant adds value to the "tenant" field.
+func (_u *OrderUpdateOne) AddTenant(v int64) *OrderUpdateOne {
+	_u.mutation.AddTenant(v)
 	return _u
 }
 
-// AddLineIDs adds the "lines" edge to the Line entity by IDs.
-func (_u *OrderUpdateOne) AddLineIDs(ids ...uuid.UUID) *OrderUpdateOne {
-	_u.mutation.AddLineIDs(ids...)
+// SetUpdatedAt sets the "updated_at" field.
+func (_u *OrderUpdateOne) SetUpdatedAt(v int64) *OrderUpdateOne {
+	_u.mutation.ResetUpdatedAt()
+	_u.mutation.SetUpdatedAt(v)
 	return _u
 }
 
-// AddLines adds the "lines" edges to the Line entity.
-func (_u *OrderUpdateOne) AddLines(v ...*Line) *OrderUpdateOne {
-	ids := make([]uuid.UUID, len(v))
+// SetNillableUpdatedAt sets the "updated_at" field if the given value is not nil.
+func (_u *OrderUpdateOne) SetNillableUpdatedAt(v *int64) *OrderUpdateOne {
+	if v != nil {
+		_u.SetUpdatedAt(*v)
+	}
+	return _u
+}
+
+// AddUpdatedAt adds value to the "updated_at" field.
+func (_u *OrderUpdateOne) AddUpdatedAt(v int64) *OrderUpdateOne {
+	_u.mutation.AddUpdatedAt(v)
+	return _u
+}
+
+// AddChildIDs adds the "children" edge to the Child entity by IDs.
+func (_u *OrderUpdateOne) AddChildIDs(ids ...string) *OrderUpdateOne {
+	_u.mutation.AddChildIDs(ids...)
+	return _u
+}
+
+// AddChildren adds the "children" edges to the Child entity.
+func (_u *OrderUpdateOne) AddChildren(v ...*Child) *OrderUpdateOne {
+	ids := make([]string, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _u.AddLineIDs(ids...)
+	return _u.AddChildIDs(ids...)
 }
 
-// AddItemIDs adds the "items" edge to the Item entity by IDs.
-func (_u *OrderUpdateOne) AddItemIDs(ids ...int) *OrderUpdateOne {
-	_u.mutation.AddItemIDs(ids...)
+// AddTagIDs adds the "tags" edge to the Tag entity by IDs.
+func (_u *OrderUpdateOne) AddTagIDs(ids ...int64) *OrderUpdateOne {
+	_u.mutation.AddTagIDs(ids...)
 	return _u
 }
 
-// AddItems adds the "items" edges to the Item entity.
-func (_u *OrderUpdateOne) AddItems(v ...*Item) *OrderUpdateOne {
-	ids := make([]int, len(v))
+// AddTags adds the "tags" edges to the Tag entity.
+func (_u *OrderUpdateOne) AddTags(v ...*Tag) *OrderUpdateOne {
+	ids := make([]int64, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _u.AddItemIDs(ids...)
+	return _u.AddTagIDs(ids...)
+}
+
+// SetPartID sets the "part" edge to the Part entity by ID.
+func (_u *OrderUpdateOne) SetPartID(id int64) *OrderUpdateOne {
+	_u.mutation.SetPartID(id)
+	return _u
+}
+
+// SetNillablePartID sets the "part" edge to the Part entity by ID if the given value is not nil.
+func (_u *OrderUpdateOne) SetNillablePartID(id *int64) *OrderUpdateOne {
+	if id != nil {
+		_u = _u.SetPartID(*id)
+	}
+	return _u
+}
+
+// SetPart sets the "part" edge to the Part entity.
+func (_u *OrderUpdateOne) SetPart(v *Part) *OrderUpdateOne {
+	return _u.SetPartID(v.ID)
 }
 
 // Mutation returns the OrderMutation object of the builder.
@@ -416,46 +549,52 @@ func (_u *OrderUpdateOne) Mutation() *OrderMutation {
 	return _u.mutation
 }
 
-// ClearLines clears all "lines" edges to the Line entity.
-func (_u *OrderUpdateOne) ClearLines() *OrderUpdateOne {
-	_u.mutation.ClearLines()
+// ClearChildren clears all "children" edges to the Child entity.
+func (_u *OrderUpdateOne) ClearChildren() *OrderUpdateOne {
+	_u.mutation.ClearChildren()
 	return _u
 }
 
-// RemoveLineIDs removes the "lines" edge to Line entities by IDs.
-func (_u *OrderUpdateOne) RemoveLineIDs(ids ...uuid.UUID) *OrderUpdateOne {
-	_u.mutation.RemoveLineIDs(ids...)
+// RemoveChildIDs removes the "children" edge to Child entities by IDs.
+func (_u *OrderUpdateOne) RemoveChildIDs(ids ...string) *OrderUpdateOne {
+	_u.mutation.RemoveChildIDs(ids...)
 	return _u
 }
 
-// RemoveLines removes "lines" edges to Line entities.
-func (_u *OrderUpdateOne) RemoveLines(v ...*Line) *OrderUpdateOne {
-	ids := make([]uuid.UUID, len(v))
+// RemoveChildren removes "children" edges to Child entities.
+func (_u *OrderUpdateOne) RemoveChildren(v ...*Child) *OrderUpdateOne {
+	ids := make([]string, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _u.RemoveLineIDs(ids...)
+	return _u.RemoveChildIDs(ids...)
 }
 
-// ClearItems clears all "items" edges to the Item entity.
-func (_u *OrderUpdateOne) ClearItems() *OrderUpdateOne {
-	_u.mutation.ClearItems()
+// ClearTags clears all "tags" edges to the Tag entity.
+func (_u *OrderUpdateOne) ClearTags() *OrderUpdateOne {
+	_u.mutation.ClearTags()
 	return _u
 }
 
-// RemoveItemIDs removes the "items" edge to Item entities by IDs.
-func (_u *OrderUpdateOne) RemoveItemIDs(ids ...int) *OrderUpdateOne {
-	_u.mutation.RemoveItemIDs(ids...)
+// RemoveTagIDs removes the "tags" edge to Tag entities by IDs.
+func (_u *OrderUpdateOne) RemoveTagIDs(ids ...int64) *OrderUpdateOne {
+	_u.mutation.RemoveTagIDs(ids...)
 	return _u
 }
 
-// RemoveItems removes "items" edges to Item entities.
-func (_u *OrderUpdateOne) RemoveItems(v ...*Item) *OrderUpdateOne {
-	ids := make([]int, len(v))
+// RemoveTags removes "tags" edges to Tag entities.
+func (_u *OrderUpdateOne) RemoveTags(v ...*Tag) *OrderUpdateOne {
+	ids := make([]int64, len(v))
 	for i := range v {
 		ids[i] = v[i].ID
 	}
-	return _u.RemoveItemIDs(ids...)
+	return _u.RemoveTagIDs(ids...)
+}
+
+// ClearPart clears the "part" edge to the Part entity.
+func (_u *OrderUpdateOne) ClearPart() *OrderUpdateOne {
+	_u.mutation.ClearPart()
+	return _u
 }
 
 // Where appends a list predicates to the OrderUpdate builder.
@@ -505,11 +644,6 @@ func (_u *OrderUpdateOne) check() error {
 			return &ValidationError{Name: "name", err: fmt.Errorf(`entclient: validator failed for field "Order.name": %w`, err)}
 		}
 	}
-	if v, ok := _u.mutation.Status(); ok {
-		if err := order.StatusValidator(v); err != nil {
-			return &ValidationError{Name: "status", err: fmt.Errorf(`entclient: validator failed for field "Order.status": %w`, err)}
-		}
-	}
 	return nil
 }
 
@@ -517,7 +651,7 @@ func (_u *OrderUpdateOne) sqlSave(ctx context.Context) (_node *Order, err error)
 	if err := _u.check(); err != nil {
 		return _node, err
 	}
-	_spec := sqlgraph.NewUpdateSpec(order.Table, order.Columns, sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt))
+	_spec := sqlgraph.NewUpdateSpec(order.Table, order.Columns, sqlgraph.NewFieldSpec(order.FieldID, field.TypeInt64))
 	id, ok := _u.mutation.ID()
 	if !ok {
 		return nil, &ValidationError{Name: "id", err: errors.New(`entclient: missing "Order.id" for update`)}
@@ -545,37 +679,46 @@ func (_u *OrderUpdateOne) sqlSave(ctx context.Context) (_node *Order, err error)
 	if value, ok := _u.mutation.Name(); ok {
 		_spec.SetField(order.FieldName, field.TypeString, value)
 	}
-	if value, ok := _u.mutation.Status(); ok {
-		_spec.SetField(order.FieldStatus, field.TypeString, value)
+	if value, ok := _u.mutation.Qty(); ok {
+		_spec.SetField(order.FieldQty, field.TypeInt64, value)
 	}
-	if value, ok := _u.mutation.Cents(); ok {
-		_spec.SetField(order.FieldCents, field.TypeInt, value)
+	if value, ok := _u.mutation.AddedQty(); ok {
+		_spec.AddField(order.FieldQty, field.TypeInt64, value)
 	}
-	if value, ok := _u.mutation.AddedCents(); ok {
-		_spec.AddField(order.FieldCents, field.TypeInt, value)
+	if value, ok := _u.mutation.Tenant(); ok {
+		_spec.SetField(order.FieldTenant, field.TypeInt64, value)
 	}
-	if _u.mutation.LinesCleared() {
+	if value, ok := _u.mutation.AddedTenant(); ok {
+		_spec.AddField(order.FieldTenant, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.UpdatedAt(); ok {
+		_spec.SetField(order.FieldUpdatedAt, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.AddedUpdatedAt(); ok {
+		_spec.AddField(order.FieldUpdatedAt, field.TypeInt64, value)
+	}
+	if _u.mutation.ChildrenCleared() {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.O2M,
 			Inverse: false,
-			Table:   order.LinesTable,
-			Columns: []string{order.LinesColumn},
+			Table:   order.ChildrenTable,
+			Columns: []string{order.ChildrenColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
+				IDSpec: sqlgraph.NewFieldSpec(child.FieldID, field.TypeString),
 			},
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
 	}
-	if nodes := _u.mutation.RemovedLinesIDs(); len(nodes) > 0 && !_u.mutation.LinesCleared() {
+	if nodes := _u.mutation.RemovedChildrenIDs(); len(nodes) > 0 && !_u.mutation.ChildrenCleared() {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.O2M,
 			Inverse: false,
-			Table:   order.LinesTable,
-			Columns: []string{order.LinesColumn},
+			Table:   order.ChildrenTable,
+			Columns: []string{order.ChildrenColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
+				IDSpec: sqlgraph.NewFieldSpec(child.FieldID, field.TypeString),
 			},
 		}
 		for _, k := range nodes {
@@ -583,15 +726,15 @@ func (_u *OrderUpdateOne) sqlSave(ctx context.Context) (_node *Order, err error)
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
 	}
-	if nodes := _u.mutation.LinesIDs(); len(nodes) > 0 {
+	if nodes := _u.mutation.ChildrenIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.O2M,
 			Inverse: false,
-			Table:   order.LinesTable,
-			Columns: []string{order.LinesColumn},
+			Table:   order.ChildrenTable,
+			Columns: []string{order.ChildrenColumn},
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(line.FieldID, field.TypeUUID),
+				IDSpec: sqlgraph.NewFieldSpec(child.FieldID, field.TypeString),
 			},
 		}
 		for _, k := range nodes {
@@ -599,28 +742,28 @@ func (_u *OrderUpdateOne) sqlSave(ctx context.Context) (_node *Order, err error)
 		}
 		_spec.Edges.Add = append(_spec.Edges.Add, edge)
 	}
-	if _u.mutation.ItemsCleared() {
+	if _u.mutation.TagsCleared() {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.ItemsTable,
-			Columns: order.ItemsPrimaryKey,
+			Table:   order.TagsTable,
+			Columns: order.TagsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt64),
 			},
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
 	}
-	if nodes := _u.mutation.RemovedItemsIDs(); len(nodes) > 0 && !_u.mutation.ItemsCleared() {
+	if nodes := _u.mutation.RemovedTagsIDs(); len(nodes) > 0 && !_u.mutation.TagsCleared() {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.ItemsTable,
-			Columns: order.ItemsPrimaryKey,
+			Table:   order.TagsTable,
+			Columns: order.TagsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt64),
 			},
 		}
 		for _, k := range nodes {
@@ -628,15 +771,44 @@ func (_u *OrderUpdateOne) sqlSave(ctx context.Context) (_node *Order, err error)
 		}
 		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
 	}
-	if nodes := _u.mutation.ItemsIDs(); len(nodes) > 0 {
+	if nodes := _u.mutation.TagsIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2M,
 			Inverse: false,
-			Table:   order.ItemsTable,
-			Columns: order.ItemsPrimaryKey,
+			Table:   order.TagsTable,
+			Columns: order.TagsPrimaryKey,
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(item.FieldID, field.TypeInt),
+				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt64),
+			},
+		}
+		for _, k := range nodes {
+			edge.Target.Nodes = append(edge.Target.Nodes, k)
+		}
+		_spec.Edges.Add = append(_spec.Edges.Add, edge)
+	}
+	if _u.mutation.PartCleared() {
+		edge := &sqlgraph.EdgeSpec{
+			Rel:     sqlgraph.O2O,
+			Inverse: false,
+			Table:   order.PartTable,
+			Columns: []string{order.PartColumn},
+			Bidi:    false,
+			Target: &sqlgraph.EdgeTarget{
+				IDSpec: sqlgraph.NewFieldSpec(part.FieldID, field.TypeInt64),
+			},
+		}
+		_spec.Edges.Clear = append(_spec.Edges.Clear, edge)
+	}
+	if nodes := _u.mutation.PartIDs(); len(nodes) > 0 {
+		edge := &sqlgraph.EdgeSpec{
+			Rel:     sqlgraph.O2O,
+			Inverse: false,
+			Table:   order.PartTable,
+			Columns: []string{order.PartColumn},
+			Bidi:    false,
+			Target: &sqlgraph.EdgeTarget{
+				IDSpec: sqlgraph.NewFieldSpec(part.FieldID, field.TypeInt64),
 			},
 		}
 		for _, k := range nodes {

@@ -14,16 +14,20 @@ import (
 // Tx is a transactional client that is created by calling Client.Tx().
 type Tx struct {
 	config
+	// Child is the client for interacting with the Child builders.
+	Child *ChildClient
 	// Document is the client for interacting with the Document builders.
 	Document *DocumentClient
 	// Item is the client for interacting with the Item builders.
 	Item *ItemClient
-	// Line is the client for interacting with the Line builders.
-	Line *LineClient
 	// Order is the client for interacting with the Order builders.
 	Order *OrderClient
-	// Secret is the client for interacting with the Secret builders.
-	Secret *SecretClient
+	// Part is the client for interacting with the Part builders.
+	Part *PartClient
+	// Soft is the client for interacting with the Soft builders.
+	Soft *SoftClient
+	// Tag is the client for interacting with the Tag builders.
+	Tag *TagClient
 
 	// lazily loaded.
 	client     *Client
@@ -155,11 +159,13 @@ func (tx *Tx) Client() *Client {
 }
 
 func (tx *Tx) init() {
+	tx.Child = NewChildClient(tx.config)
 	tx.Document = NewDocumentClient(tx.config)
 	tx.Item = NewItemClient(tx.config)
-	tx.Line = NewLineClient(tx.config)
 	tx.Order = NewOrderClient(tx.config)
-	tx.Secret = NewSecretClient(tx.config)
+	tx.Part = NewPartClient(tx.config)
+	tx.Soft = NewSoftClient(tx.config)
+	tx.Tag = NewTagClient(tx.config)
 }
 
 // txDriver wraps the given dialect.Tx with a nop dialect.Driver implementation.
@@ -169,7 +175,7 @@ func (tx *Tx) init() {
 // of them in order to commit or rollback the transaction.
 //
 // If a closed transaction is embedded in one of the generated entities, and the entity
-// applies a query, for example: Document.QueryXXX(), the query will be executed
+// applies a query, for example: Child.QueryXXX(), the query will be executed
 // through the driver which created this transaction.
 //
 // Note that txDriver is not goroutine safe.

@@ -9,6 +9,7 @@ import (
 	"log"
 	"reflect"
 
+	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/entoutbox/entschema"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/migrate"
 
@@ -17,7 +18,6 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/note"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxevent"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxkey"
 )
 
 // Client is the client that holds all ent builders.
@@ -29,8 +29,6 @@ type Client struct {
 	Note *NoteClient
 	// OutboxEvent is the client for interacting with the OutboxEvent builders.
 	OutboxEvent *OutboxEventClient
-	// OutboxKey is the client for interacting with the OutboxKey builders.
-	OutboxKey *OutboxKeyClient
 }
 
 // NewClient creates a new client configured with the given options.
@@ -44,7 +42,6 @@ func (c *Client) init() {
 	c.Schema = migrate.NewSchema(c.driver)
 	c.Note = NewNoteClient(c.config)
 	c.OutboxEvent = NewOutboxEventClient(c.config)
-	c.OutboxKey = NewOutboxKeyClient(c.config)
 }
 
 type (
@@ -139,7 +136,6 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		config:      cfg,
 		Note:        NewNoteClient(cfg),
 		OutboxEvent: NewOutboxEventClient(cfg),
-		OutboxKey:   NewOutboxKeyClient(cfg),
 	}, nil
 }
 
@@ -161,7 +157,6 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		config:      cfg,
 		Note:        NewNoteClient(cfg),
 		OutboxEvent: NewOutboxEventClient(cfg),
-		OutboxKey:   NewOutboxKeyClient(cfg),
 	}, nil
 }
 
@@ -192,7 +187,6 @@ func (c *Client) Close() error {
 func (c *Client) Use(hooks ...Hook) {
 	c.Note.Use(hooks...)
 	c.OutboxEvent.Use(hooks...)
-	c.OutboxKey.Use(hooks...)
 }
 
 // Intercept adds the query interceptors to all the entity clients.
@@ -200,7 +194,6 @@ func (c *Client) Use(hooks ...Hook) {
 func (c *Client) Intercept(interceptors ...Interceptor) {
 	c.Note.Intercept(interceptors...)
 	c.OutboxEvent.Intercept(interceptors...)
-	c.OutboxKey.Intercept(interceptors...)
 }
 
 // Mutate implements the ent.Mutator interface.
@@ -210,8 +203,6 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Note.mutate(ctx, m)
 	case *OutboxEventMutation:
 		return c.OutboxEvent.mutate(ctx, m)
-	case *OutboxKeyMutation:
-		return c.OutboxKey.mutate(ctx, m)
 	default:
 		return nil, fmt.Errorf("entplain: unknown mutation type %T", m)
 	}
@@ -278,7 +269,7 @@ func (c *NoteClient) UpdateOne(_m *Note) *NoteUpdateOne {
 }
 
 // UpdateOneID returns an update builder for the given id.
-func (c *NoteClient) UpdateOneID(id int) *NoteUpdateOne {
+func (c *NoteClient) UpdateOneID(id uuid.UUID) *NoteUpdateOne {
 	mutation := newNoteMutation(c.config, OpUpdateOne, withNoteID(id))
 	return &NoteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
 }
@@ -295,7 +286,7 @@ func (c *NoteClient) DeleteOne(_m *Note) *NoteDeleteOne {
 }
 
 // DeleteOneID returns a builder for deleting the given entity by its id.
-func (c *NoteClient) DeleteOneID(id int) *NoteDeleteOne {
+func (c *NoteClient) DeleteOneID(id uuid.UUID) *NoteDeleteOne {
 	builder := c.Delete().Where(note.ID(id))
 	builder.mutation.id = &id
 	builder.mutation.op = OpDeleteOne
@@ -312,12 +303,12 @@ func (c *NoteClient) Query() *NoteQuery {
 }
 
 // Get returns a Note entity by its id.
-func (c *NoteClient) Get(ctx context.Context, id int) (*Note, error) {
+func (c *NoteClient) Get(ctx context.Context, id uuid.UUID) (*Note, error) {
 	return c.Query().Where(note.ID(id)).Only(ctx)
 }
 
 // GetX is like Get, but panics if an error occurs.
-func (c *NoteClient) GetX(ctx context.Context, id int) *Note {
+func (c *NoteClient) GetX(ctx context.Context, id uuid.UUID) *Note {
 	obj, err := c.Get(ctx, id)
 	if err != nil {
 		panic(err)
@@ -483,145 +474,12 @@ func (c *OutboxEventClient) mutate(ctx context.Context, m *OutboxEventMutation) 
 	}
 }
 
-// OutboxKeyClient is a client for the OutboxKey schema.
-type OutboxKeyClient struct {
-	config
-}
-
-// NewOutboxKeyClient returns a client for the OutboxKey from the given config.
-func NewOutboxKeyClient(c config) *OutboxKeyClient {
-	return &OutboxKeyClient{config: c}
-}
-
-// Use adds a list of mutation hooks to the hooks stack.
-// A call to `Use(f, g, h)` equals to `outboxkey.Hooks(f(g(h())))`.
-func (c *OutboxKeyClient) Use(hooks ...Hook) {
-	c.hooks.OutboxKey = append(c.hooks.OutboxKey, hooks...)
-}
-
-// Intercept adds a list of query interceptors to the interceptors stack.
-// A call to `Intercept(f, g, h)` equals to `outboxkey.Intercept(f(g(h())))`.
-func (c *OutboxKeyClient) Intercept(interceptors ...Interceptor) {
-	c.inters.OutboxKey = append(c.inters.OutboxKey, interceptors...)
-}
-
-// Create returns a builder for creating a OutboxKey entity.
-func (c *OutboxKeyClient) Create() *OutboxKeyCreate {
-	mutation := newOutboxKeyMutation(c.config, OpCreate)
-	return &OutboxKeyCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// CreateBulk returns a builder for creating a bulk of OutboxKey entities.
-func (c *OutboxKeyClient) CreateBulk(builders ...*OutboxKeyCreate) *OutboxKeyCreateBulk {
-	return &OutboxKeyCreateBulk{config: c.config, builders: builders}
-}
-
-// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
-// a builder and applies setFunc on it.
-func (c *OutboxKeyClient) MapCreateBulk(slice any, setFunc func(*OutboxKeyCreate, int)) *OutboxKeyCreateBulk {
-	rv := reflect.ValueOf(slice)
-	if rv.Kind() != reflect.Slice {
-		return &OutboxKeyCreateBulk{err: fmt.Errorf("calling to OutboxKeyClient.MapCreateBulk with wrong type %T, need slice", slice)}
-	}
-	builders := make([]*OutboxKeyCreate, rv.Len())
-	for i := 0; i < rv.Len(); i++ {
-		builders[i] = c.Create()
-		setFunc(builders[i], i)
-	}
-	return &OutboxKeyCreateBulk{config: c.config, builders: builders}
-}
-
-// Update returns an update builder for OutboxKey.
-func (c *OutboxKeyClient) Update() *OutboxKeyUpdate {
-	mutation := newOutboxKeyMutation(c.config, OpUpdate)
-	return &OutboxKeyUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOne returns an update builder for the given entity.
-func (c *OutboxKeyClient) UpdateOne(_m *OutboxKey) *OutboxKeyUpdateOne {
-	mutation := newOutboxKeyMutation(c.config, OpUpdateOne, withOutboxKey(_m))
-	return &OutboxKeyUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOneID returns an update builder for the given id.
-func (c *OutboxKeyClient) UpdateOneID(id entschema.ID) *OutboxKeyUpdateOne {
-	mutation := newOutboxKeyMutation(c.config, OpUpdateOne, withOutboxKeyID(id))
-	return &OutboxKeyUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// Delete returns a delete builder for OutboxKey.
-func (c *OutboxKeyClient) Delete() *OutboxKeyDelete {
-	mutation := newOutboxKeyMutation(c.config, OpDelete)
-	return &OutboxKeyDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// DeleteOne returns a builder for deleting the given entity.
-func (c *OutboxKeyClient) DeleteOne(_m *OutboxKey) *OutboxKeyDeleteOne {
-	return c.DeleteOneID(_m.ID)
-}
-
-// DeleteOneID returns a builder for deleting the given entity by its id.
-func (c *OutboxKeyClient) DeleteOneID(id entschema.ID) *OutboxKeyDeleteOne {
-	builder := c.Delete().Where(outboxkey.ID(id))
-	builder.mutation.id = &id
-	builder.mutation.op = OpDeleteOne
-	return &OutboxKeyDeleteOne{builder}
-}
-
-// Query returns a query builder for OutboxKey.
-func (c *OutboxKeyClient) Query() *OutboxKeyQuery {
-	return &OutboxKeyQuery{
-		config: c.config,
-		ctx:    &QueryContext{Type: TypeOutboxKey},
-		inters: c.Interceptors(),
-	}
-}
-
-// Get returns a OutboxKey entity by its id.
-func (c *OutboxKeyClient) Get(ctx context.Context, id entschema.ID) (*OutboxKey, error) {
-	return c.Query().Where(outboxkey.ID(id)).Only(ctx)
-}
-
-// GetX is like Get, but panics if an error occurs.
-func (c *OutboxKeyClient) GetX(ctx context.Context, id entschema.ID) *OutboxKey {
-	obj, err := c.Get(ctx, id)
-	if err != nil {
-		panic(err)
-	}
-	return obj
-}
-
-// Hooks returns the client hooks.
-func (c *OutboxKeyClient) Hooks() []Hook {
-	return c.hooks.OutboxKey
-}
-
-// Interceptors returns the client interceptors.
-func (c *OutboxKeyClient) Interceptors() []Interceptor {
-	return c.inters.OutboxKey
-}
-
-func (c *OutboxKeyClient) mutate(ctx context.Context, m *OutboxKeyMutation) (Value, error) {
-	switch m.Op() {
-	case OpCreate:
-		return (&OutboxKeyCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdate:
-		return (&OutboxKeyUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdateOne:
-		return (&OutboxKeyUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpDelete, OpDeleteOne:
-		return (&OutboxKeyDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
-	default:
-		return nil, fmt.Errorf("entplain: unknown OutboxKey mutation op: %q", m.Op())
-	}
-}
-
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		Note, OutboxEvent, OutboxKey []ent.Hook
+		Note, OutboxEvent []ent.Hook
 	}
 	inters struct {
-		Note, OutboxEvent, OutboxKey []ent.Interceptor
+		Note, OutboxEvent []ent.Interceptor
 	}
 )

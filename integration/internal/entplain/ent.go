@@ -14,7 +14,6 @@ import (
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/note"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxevent"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxkey"
 )
 
 // ent aliases to avoid import conflicts in user's code.
@@ -77,7 +76,6 @@ func checkColumn(t, c string) error {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
 			note.Table:        note.ValidColumn,
 			outboxevent.Table: outboxevent.ValidColumn,
-			outboxkey.Table:   outboxkey.ValidColumn,
 		})
 	})
 	return columnCheck(t, c)

@@ -10,10 +10,10 @@ import (
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
+	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/entoutbox/entschema"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/note"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxevent"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/outboxkey"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/predicate"
 )
 
@@ -28,7 +28,6 @@ const (
 	// Node types.
 	TypeNote        = "Note"
 	TypeOutboxEvent = "OutboxEvent"
-	TypeOutboxKey   = "OutboxKey"
 )
 
 // NoteMutation represents an operation that mutates the Note nodes in the graph.
@@ -36,7 +35,7 @@ type NoteMutation struct {
 	config
 	op            Op
 	typ           string
-	id            *int
+	id            *uuid.UUID
 	text          *string
 	clearedFields map[string]struct{}
 	done          bool
@@ -64,7 +63,7 @@ func newNoteMutation(c config, op Op, opts ...noteOption) *NoteMutation {
 }
 
 // withNoteID sets the ID field of the mutation.
-func withNoteID(id int) noteOption {
+func withNoteID(id uuid.UUID) noteOption {
 	return func(m *NoteMutation) {
 		var (
 			err   error
@@ -114,9 +113,15 @@ func (m NoteMutation) Tx() (*Tx, error) {
 	return tx, nil
 }
 
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Note entities.
+func (m *NoteMutation) SetID(id uuid.UUID) {
+	m.id = &id
+}
+
 // ID returns the ID value in the mutation. Note that the ID is only available
 // if it was provided to the builder or after it was returned from the database.
-func (m *NoteMutation) ID() (id int, exists bool) {
+func (m *NoteMutation) ID() (id uuid.UUID, exists bool) {
 	if m.id == nil {
 		return
 	}
@@ -127,12 +132,12 @@ func (m *NoteMutation) ID() (id int, exists bool) {
 // That means, if the mutation is applied within a transaction with an isolation level such
 // as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
 // or updated by the mutation.
-func (m *NoteMutation) IDs(ctx context.Context) ([]int, error) {
+func (m *NoteMutation) IDs(ctx context.Context) ([]uuid.UUID, error) {
 	switch {
 	case m.op.Is(OpUpdateOne | OpDeleteOne):
 		id, exists := m.ID()
 		if exists {
-			return []int{id}, nil
+			return []uuid.UUID{id}, nil
 		}
 		fallthrough
 	case m.op.Is(OpUpdate | OpDelete):
@@ -360,49 +365,21 @@ func (m *NoteMutation) ResetEdge(name string) error {
 // OutboxEventMutation represents an operation that mutates the OutboxEvent nodes in the graph.
 type OutboxEventMutation struct {
 	config
-	op                   Op
-	typ                  string
-	id                   *entschema.ID
-	event_id             *string
-	event_type           *string
-	schema_version       *int32
-	addschema_version    *int32
-	topic                *string
-	aggregate_type       *string
-	aggregate_id         *string
-	aggregate_version    *int64
-	addaggregate_version *int64
-	tenant_id            *string
-	partition_key        *string
-	lane                 *[]byte
-	key_seq              *int64
-	addkey_seq           *int64
-	payload              *[]byte
-	content_type         *string
-	headers              *map[string]string
-	status               *int8
-	addstatus            *int8
-	attempts             *int32
-	addattempts          *int32
-	claim_no             *int64
-	addclaim_no          *int64
-	lost_claims          *int32
-	addlost_claims       *int32
-	claimed_by           *string
-	lease_until          *entschema.Time
-	available_at         *entschema.Time
-	occurred_at          *entschema.Time
-	created_at           *entschema.Time
-	done_at              *entschema.Time
-	last_error_code      *string
-	last_error           *string
-	replay_of            *entschema.ID
-	receipt              *string
-	error_group          *string
-	clearedFields        map[string]struct{}
-	done                 bool
-	oldValue             func(context.Context) (*OutboxEvent, error)
-	predicates           []predicate.OutboxEvent
+	op            Op
+	typ           string
+	id            *entschema.ID
+	event_type    *string
+	aggregate_id  *string
+	payload       *[]byte
+	headers       *map[string]string
+	status        *int8
+	addstatus     *int8
+	occurred_at   *entschema.Time
+	done_at       *entschema.Time
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*OutboxEvent, error)
+	predicates    []predicate.OutboxEvent
 }
 
 var _ ent.Mutation = (*OutboxEventMutation)(nil)
@@ -509,42 +486,6 @@ func (m *OutboxEventMutation) IDs(ctx context.Context) ([]entschema.ID, error) {
 	}
 }
 
-// SetEventID sets the "event_id" field.
-func (m *OutboxEventMutation) SetEventID(s string) {
-	m.event_id = &s
-}
-
-// EventID returns the value of the "event_id" field in the mutation.
-func (m *OutboxEventMutation) EventID() (r string, exists bool) {
-	v := m.event_id
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldEventID returns the old "event_id" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldEventID(ctx context.Context) (v string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldEventID is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldEventID requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldEventID: %w", err)
-	}
-	return oldValue.EventID, nil
-}
-
-// ResetEventID resets all changes to the "event_id" field.
-func (m *OutboxEventMutation) ResetEventID() {
-	m.event_id = nil
-}
-
 // SetEventType sets the "event_type" field.
 func (m *OutboxEventMutation) SetEventType(s string) {
 	m.event_type = &s
@@ -579,147 +520,6 @@ func (m *OutboxEventMutation) OldEventType(ctx context.Context) (v string, err e
 // ResetEventType resets all changes to the "event_type" field.
 func (m *OutboxEventMutation) ResetEventType() {
 	m.event_type = nil
-}
-
-// SetSchemaVersion sets the "schema_version" field.
-func (m *OutboxEventMutation) SetSchemaVersion(i int32) {
-	m.schema_version = &i
-	m.addschema_version = nil
-}
-
-// SchemaVersion returns the value of the "schema_version" field in the mutation.
-func (m *OutboxEventMutation) SchemaVersion() (r int32, exists bool) {
-	v := m.schema_version
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldSchemaVersion returns the old "schema_version" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldSchemaVersion(ctx context.Context) (v int32, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldSchemaVersion is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldSchemaVersion requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldSchemaVersion: %w", err)
-	}
-	return oldValue.SchemaVersion, nil
-}
-
-// AddSchemaVersion adds i to the "schema_version" field.
-func (m *OutboxEventMutation) AddSchemaVersion(i int32) {
-	if m.addschema_version != nil {
-		*m.addschema_version += i
-	} else {
-		m.addschema_version = &i
-	}
-}
-
-// AddedSchemaVersion returns the value that was added to the "schema_version" field in this mutation.
-func (m *OutboxEventMutation) AddedSchemaVersion() (r int32, exists bool) {
-	v := m.addschema_version
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetSchemaVersion resets all changes to the "schema_version" field.
-func (m *OutboxEventMutation) ResetSchemaVersion() {
-	m.schema_version = nil
-	m.addschema_version = nil
-}
-
-// SetTopic sets the "topic" field.
-func (m *OutboxEventMutation) SetTopic(s string) {
-	m.topic = &s
-}
-
-// Topic returns the value of the "topic" field in the mutation.
-func (m *OutboxEventMutation) Topic() (r string, exists bool) {
-	v := m.topic
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldTopic returns the old "topic" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldTopic(ctx context.Context) (v string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldTopic is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldTopic requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldTopic: %w", err)
-	}
-	return oldValue.Topic, nil
-}
-
-// ResetTopic resets all changes to the "topic" field.
-func (m *OutboxEventMutation) ResetTopic() {
-	m.topic = nil
-}
-
-// SetAggregateType sets the "aggregate_type" field.
-func (m *OutboxEventMutation) SetAggregateType(s string) {
-	m.aggregate_type = &s
-}
-
-// AggregateType returns the value of the "aggregate_type" field in the mutation.
-func (m *OutboxEventMutation) AggregateType() (r string, exists bool) {
-	v := m.aggregate_type
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldAggregateType returns the old "aggregate_type" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldAggregateType(ctx context.Context) (v *string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldAggregateType is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldAggregateType requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldAggregateType: %w", err)
-	}
-	return oldValue.AggregateType, nil
-}
-
-// ClearAggregateType clears the value of the "aggregate_type" field.
-func (m *OutboxEventMutation) ClearAggregateType() {
-	m.aggregate_type = nil
-	m.clearedFields[outboxevent.FieldAggregateType] = struct{}{}
-}
-
-// AggregateTypeCleared returns if the "aggregate_type" field was cleared in this mutation.
-func (m *OutboxEventMutation) AggregateTypeCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldAggregateType]
-	return ok
-}
-
-// ResetAggregateType resets all changes to the "aggregate_type" field.
-func (m *OutboxEventMutation) ResetAggregateType() {
-	m.aggregate_type = nil
-	delete(m.clearedFields, outboxevent.FieldAggregateType)
 }
 
 // SetAggregateID sets the "aggregate_id" field.
@@ -771,279 +571,6 @@ func (m *OutboxEventMutation) ResetAggregateID() {
 	delete(m.clearedFields, outboxevent.FieldAggregateID)
 }
 
-// SetAggregateVersion sets the "aggregate_version" field.
-func (m *OutboxEventMutation) SetAggregateVersion(i int64) {
-	m.aggregate_version = &i
-	m.addaggregate_version = nil
-}
-
-// AggregateVersion returns the value of the "aggregate_version" field in the mutation.
-func (m *OutboxEventMutation) AggregateVersion() (r int64, exists bool) {
-	v := m.aggregate_version
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldAggregateVersion returns the old "aggregate_version" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldAggregateVersion(ctx context.Context) (v int64, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldAggregateVersion is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldAggregateVersion requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldAggregateVersion: %w", err)
-	}
-	return oldValue.AggregateVersion, nil
-}
-
-// AddAggregateVersion adds i to the "aggregate_version" field.
-func (m *OutboxEventMutation) AddAggregateVersion(i int64) {
-	if m.addaggregate_version != nil {
-		*m.addaggregate_version += i
-	} else {
-		m.addaggregate_version = &i
-	}
-}
-
-// AddedAggregateVersion returns the value that was added to the "aggregate_version" field in this mutation.
-func (m *OutboxEventMutation) AddedAggregateVersion() (r int64, exists bool) {
-	v := m.addaggregate_version
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetAggregateVersion resets all changes to the "aggregate_version" field.
-func (m *OutboxEventMutation) ResetAggregateVersion() {
-	m.aggregate_version = nil
-	m.addaggregate_version = nil
-}
-
-// SetTenantID sets the "tenant_id" field.
-func (m *OutboxEventMutation) SetTenantID(s string) {
-	m.tenant_id = &s
-}
-
-// TenantID returns the value of the "tenant_id" field in the mutation.
-func (m *OutboxEventMutation) TenantID() (r string, exists bool) {
-	v := m.tenant_id
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldTenantID returns the old "tenant_id" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldTenantID(ctx context.Context) (v *string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldTenantID is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldTenantID requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldTenantID: %w", err)
-	}
-	return oldValue.TenantID, nil
-}
-
-// ClearTenantID clears the value of the "tenant_id" field.
-func (m *OutboxEventMutation) ClearTenantID() {
-	m.tenant_id = nil
-	m.clearedFields[outboxevent.FieldTenantID] = struct{}{}
-}
-
-// TenantIDCleared returns if the "tenant_id" field was cleared in this mutation.
-func (m *OutboxEventMutation) TenantIDCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldTenantID]
-	return ok
-}
-
-// ResetTenantID resets all changes to the "tenant_id" field.
-func (m *OutboxEventMutation) ResetTenantID() {
-	m.tenant_id = nil
-	delete(m.clearedFields, outboxevent.FieldTenantID)
-}
-
-// SetPartitionKey sets the "partition_key" field.
-func (m *OutboxEventMutation) SetPartitionKey(s string) {
-	m.partition_key = &s
-}
-
-// PartitionKey returns the value of the "partition_key" field in the mutation.
-func (m *OutboxEventMutation) PartitionKey() (r string, exists bool) {
-	v := m.partition_key
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldPartitionKey returns the old "partition_key" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldPartitionKey(ctx context.Context) (v *string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldPartitionKey is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldPartitionKey requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldPartitionKey: %w", err)
-	}
-	return oldValue.PartitionKey, nil
-}
-
-// ClearPartitionKey clears the value of the "partition_key" field.
-func (m *OutboxEventMutation) ClearPartitionKey() {
-	m.partition_key = nil
-	m.clearedFields[outboxevent.FieldPartitionKey] = struct{}{}
-}
-
-// PartitionKeyCleared returns if the "partition_key" field was cleared in this mutation.
-func (m *OutboxEventMutation) PartitionKeyCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldPartitionKey]
-	return ok
-}
-
-// ResetPartitionKey resets all changes to the "partition_key" field.
-func (m *OutboxEventMutation) ResetPartitionKey() {
-	m.partition_key = nil
-	delete(m.clearedFields, outboxevent.FieldPartitionKey)
-}
-
-// SetLane sets the "lane" field.
-func (m *OutboxEventMutation) SetLane(b []byte) {
-	m.lane = &b
-}
-
-// Lane returns the value of the "lane" field in the mutation.
-func (m *OutboxEventMutation) Lane() (r []byte, exists bool) {
-	v := m.lane
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldLane returns the old "lane" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldLane(ctx context.Context) (v *[]byte, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldLane is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldLane requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldLane: %w", err)
-	}
-	return oldValue.Lane, nil
-}
-
-// ClearLane clears the value of the "lane" field.
-func (m *OutboxEventMutation) ClearLane() {
-	m.lane = nil
-	m.clearedFields[outboxevent.FieldLane] = struct{}{}
-}
-
-// LaneCleared returns if the "lane" field was cleared in this mutation.
-func (m *OutboxEventMutation) LaneCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldLane]
-	return ok
-}
-
-// ResetLane resets all changes to the "lane" field.
-func (m *OutboxEventMutation) ResetLane() {
-	m.lane = nil
-	delete(m.clearedFields, outboxevent.FieldLane)
-}
-
-// SetKeySeq sets the "key_seq" field.
-func (m *OutboxEventMutation) SetKeySeq(i int64) {
-	m.key_seq = &i
-	m.addkey_seq = nil
-}
-
-// KeySeq returns the value of the "key_seq" field in the mutation.
-func (m *OutboxEventMutation) KeySeq() (r int64, exists bool) {
-	v := m.key_seq
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldKeySeq returns the old "key_seq" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldKeySeq(ctx context.Context) (v *int64, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldKeySeq is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldKeySeq requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldKeySeq: %w", err)
-	}
-	return oldValue.KeySeq, nil
-}
-
-// AddKeySeq adds i to the "key_seq" field.
-func (m *OutboxEventMutation) AddKeySeq(i int64) {
-	if m.addkey_seq != nil {
-		*m.addkey_seq += i
-	} else {
-		m.addkey_seq = &i
-	}
-}
-
-// AddedKeySeq returns the value that was added to the "key_seq" field in this mutation.
-func (m *OutboxEventMutation) AddedKeySeq() (r int64, exists bool) {
-	v := m.addkey_seq
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ClearKeySeq clears the value of the "key_seq" field.
-func (m *OutboxEventMutation) ClearKeySeq() {
-	m.key_seq = nil
-	m.addkey_seq = nil
-	m.clearedFields[outboxevent.FieldKeySeq] = struct{}{}
-}
-
-// KeySeqCleared returns if the "key_seq" field was cleared in this mutation.
-func (m *OutboxEventMutation) KeySeqCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldKeySeq]
-	return ok
-}
-
-// ResetKeySeq resets all changes to the "key_seq" field.
-func (m *OutboxEventMutation) ResetKeySeq() {
-	m.key_seq = nil
-	m.addkey_seq = nil
-	delete(m.clearedFields, outboxevent.FieldKeySeq)
-}
-
 // SetPayload sets the "payload" field.
 func (m *OutboxEventMutation) SetPayload(b []byte) {
 	m.payload = &b
@@ -1078,55 +605,6 @@ func (m *OutboxEventMutation) OldPayload(ctx context.Context) (v []byte, err err
 // ResetPayload resets all changes to the "payload" field.
 func (m *OutboxEventMutation) ResetPayload() {
 	m.payload = nil
-}
-
-// SetContentType sets the "content_type" field.
-func (m *OutboxEventMutation) SetContentType(s string) {
-	m.content_type = &s
-}
-
-// ContentType returns the value of the "content_type" field in the mutation.
-func (m *OutboxEventMutation) ContentType() (r string, exists bool) {
-	v := m.content_type
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldContentType returns the old "content_type" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldContentType(ctx context.Context) (v *string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldContentType is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldContentType requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldContentType: %w", err)
-	}
-	return oldValue.ContentType, nil
-}
-
-// ClearContentType clears the value of the "content_type" field.
-func (m *OutboxEventMutation) ClearContentType() {
-	m.content_type = nil
-	m.clearedFields[outboxevent.FieldContentType] = struct{}{}
-}
-
-// ContentTypeCleared returns if the "content_type" field was cleared in this mutation.
-func (m *OutboxEventMutation) ContentTypeCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldContentType]
-	return ok
-}
-
-// ResetContentType resets all changes to the "content_type" field.
-func (m *OutboxEventMutation) ResetContentType() {
-	m.content_type = nil
-	delete(m.clearedFields, outboxevent.FieldContentType)
 }
 
 // SetHeaders sets the "headers" field.
@@ -1234,308 +712,6 @@ func (m *OutboxEventMutation) ResetStatus() {
 	m.addstatus = nil
 }
 
-// SetAttempts sets the "attempts" field.
-func (m *OutboxEventMutation) SetAttempts(i int32) {
-	m.attempts = &i
-	m.addattempts = nil
-}
-
-// Attempts returns the value of the "attempts" field in the mutation.
-func (m *OutboxEventMutation) Attempts() (r int32, exists bool) {
-	v := m.attempts
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldAttempts returns the old "attempts" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldAttempts(ctx context.Context) (v int32, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldAttempts is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldAttempts requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldAttempts: %w", err)
-	}
-	return oldValue.Attempts, nil
-}
-
-// AddAttempts adds i to the "attempts" field.
-func (m *OutboxEventMutation) AddAttempts(i int32) {
-	if m.addattempts != nil {
-		*m.addattempts += i
-	} else {
-		m.addattempts = &i
-	}
-}
-
-// AddedAttempts returns the value that was added to the "attempts" field in this mutation.
-func (m *OutboxEventMutation) AddedAttempts() (r int32, exists bool) {
-	v := m.addattempts
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetAttempts resets all changes to the "attempts" field.
-func (m *OutboxEventMutation) ResetAttempts() {
-	m.attempts = nil
-	m.addattempts = nil
-}
-
-// SetClaimNo sets the "claim_no" field.
-func (m *OutboxEventMutation) SetClaimNo(i int64) {
-	m.claim_no = &i
-	m.addclaim_no = nil
-}
-
-// ClaimNo returns the value of the "claim_no" field in the mutation.
-func (m *OutboxEventMutation) ClaimNo() (r int64, exists bool) {
-	v := m.claim_no
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldClaimNo returns the old "claim_no" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldClaimNo(ctx context.Context) (v int64, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldClaimNo is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldClaimNo requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldClaimNo: %w", err)
-	}
-	return oldValue.ClaimNo, nil
-}
-
-// AddClaimNo adds i to the "claim_no" field.
-func (m *OutboxEventMutation) AddClaimNo(i int64) {
-	if m.addclaim_no != nil {
-		*m.addclaim_no += i
-	} else {
-		m.addclaim_no = &i
-	}
-}
-
-// AddedClaimNo returns the value that was added to the "claim_no" field in this mutation.
-func (m *OutboxEventMutation) AddedClaimNo() (r int64, exists bool) {
-	v := m.addclaim_no
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetClaimNo resets all changes to the "claim_no" field.
-func (m *OutboxEventMutation) ResetClaimNo() {
-	m.claim_no = nil
-	m.addclaim_no = nil
-}
-
-// SetLostClaims sets the "lost_claims" field.
-func (m *OutboxEventMutation) SetLostClaims(i int32) {
-	m.lost_claims = &i
-	m.addlost_claims = nil
-}
-
-// LostClaims returns the value of the "lost_claims" field in the mutation.
-func (m *OutboxEventMutation) LostClaims() (r int32, exists bool) {
-	v := m.lost_claims
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldLostClaims returns the old "lost_claims" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldLostClaims(ctx context.Context) (v int32, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldLostClaims is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldLostClaims requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldLostClaims: %w", err)
-	}
-	return oldValue.LostClaims, nil
-}
-
-// AddLostClaims adds i to the "lost_claims" field.
-func (m *OutboxEventMutation) AddLostClaims(i int32) {
-	if m.addlost_claims != nil {
-		*m.addlost_claims += i
-	} else {
-		m.addlost_claims = &i
-	}
-}
-
-// AddedLostClaims returns the value that was added to the "lost_claims" field in this mutation.
-func (m *OutboxEventMutation) AddedLostClaims() (r int32, exists bool) {
-	v := m.addlost_claims
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetLostClaims resets all changes to the "lost_claims" field.
-func (m *OutboxEventMutation) ResetLostClaims() {
-	m.lost_claims = nil
-	m.addlost_claims = nil
-}
-
-// SetClaimedBy sets the "claimed_by" field.
-func (m *OutboxEventMutation) SetClaimedBy(s string) {
-	m.claimed_by = &s
-}
-
-// ClaimedBy returns the value of the "claimed_by" field in the mutation.
-func (m *OutboxEventMutation) ClaimedBy() (r string, exists bool) {
-	v := m.claimed_by
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldClaimedBy returns the old "claimed_by" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldClaimedBy(ctx context.Context) (v *string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldClaimedBy is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldClaimedBy requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldClaimedBy: %w", err)
-	}
-	return oldValue.ClaimedBy, nil
-}
-
-// ClearClaimedBy clears the value of the "claimed_by" field.
-func (m *OutboxEventMutation) ClearClaimedBy() {
-	m.claimed_by = nil
-	m.clearedFields[outboxevent.FieldClaimedBy] = struct{}{}
-}
-
-// ClaimedByCleared returns if the "claimed_by" field was cleared in this mutation.
-func (m *OutboxEventMutation) ClaimedByCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldClaimedBy]
-	return ok
-}
-
-// ResetClaimedBy resets all changes to the "claimed_by" field.
-func (m *OutboxEventMutation) ResetClaimedBy() {
-	m.claimed_by = nil
-	delete(m.clearedFields, outboxevent.FieldClaimedBy)
-}
-
-// SetLeaseUntil sets the "lease_until" field.
-func (m *OutboxEventMutation) SetLeaseUntil(e entschema.Time) {
-	m.lease_until = &e
-}
-
-// LeaseUntil returns the value of the "lease_until" field in the mutation.
-func (m *OutboxEventMutation) LeaseUntil() (r entschema.Time, exists bool) {
-	v := m.lease_until
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldLeaseUntil returns the old "lease_until" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldLeaseUntil(ctx context.Context) (v *entschema.Time, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldLeaseUntil is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldLeaseUntil requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldLeaseUntil: %w", err)
-	}
-	return oldValue.LeaseUntil, nil
-}
-
-// ClearLeaseUntil clears the value of the "lease_until" field.
-func (m *OutboxEventMutation) ClearLeaseUntil() {
-	m.lease_until = nil
-	m.clearedFields[outboxevent.FieldLeaseUntil] = struct{}{}
-}
-
-// LeaseUntilCleared returns if the "lease_until" field was cleared in this mutation.
-func (m *OutboxEventMutation) LeaseUntilCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldLeaseUntil]
-	return ok
-}
-
-// ResetLeaseUntil resets all changes to the "lease_until" field.
-func (m *OutboxEventMutation) ResetLeaseUntil() {
-	m.lease_until = nil
-	delete(m.clearedFields, outboxevent.FieldLeaseUntil)
-}
-
-// SetAvailableAt sets the "available_at" field.
-func (m *OutboxEventMutation) SetAvailableAt(e entschema.Time) {
-	m.available_at = &e
-}
-
-// AvailableAt returns the value of the "available_at" field in the mutation.
-func (m *OutboxEventMutation) AvailableAt() (r entschema.Time, exists bool) {
-	v := m.available_at
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldAvailableAt returns the old "available_at" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldAvailableAt(ctx context.Context) (v entschema.Time, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldAvailableAt is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldAvailableAt requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldAvailableAt: %w", err)
-	}
-	return oldValue.AvailableAt, nil
-}
-
-// ResetAvailableAt resets all changes to the "available_at" field.
-func (m *OutboxEventMutation) ResetAvailableAt() {
-	m.available_at = nil
-}
-
 // SetOccurredAt sets the "occurred_at" field.
 func (m *OutboxEventMutation) SetOccurredAt(e entschema.Time) {
 	m.occurred_at = &e
@@ -1570,42 +746,6 @@ func (m *OutboxEventMutation) OldOccurredAt(ctx context.Context) (v entschema.Ti
 // ResetOccurredAt resets all changes to the "occurred_at" field.
 func (m *OutboxEventMutation) ResetOccurredAt() {
 	m.occurred_at = nil
-}
-
-// SetCreatedAt sets the "created_at" field.
-func (m *OutboxEventMutation) SetCreatedAt(e entschema.Time) {
-	m.created_at = &e
-}
-
-// CreatedAt returns the value of the "created_at" field in the mutation.
-func (m *OutboxEventMutation) CreatedAt() (r entschema.Time, exists bool) {
-	v := m.created_at
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldCreatedAt returns the old "created_at" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldCreatedAt(ctx context.Context) (v entschema.Time, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
-	}
-	return oldValue.CreatedAt, nil
-}
-
-// ResetCreatedAt resets all changes to the "created_at" field.
-func (m *OutboxEventMutation) ResetCreatedAt() {
-	m.created_at = nil
 }
 
 // SetDoneAt sets the "done_at" field.
@@ -1657,251 +797,6 @@ func (m *OutboxEventMutation) ResetDoneAt() {
 	delete(m.clearedFields, outboxevent.FieldDoneAt)
 }
 
-// SetLastErrorCode sets the "last_error_code" field.
-func (m *OutboxEventMutation) SetLastErrorCode(s string) {
-	m.last_error_code = &s
-}
-
-// LastErrorCode returns the value of the "last_error_code" field in the mutation.
-func (m *OutboxEventMutation) LastErrorCode() (r string, exists bool) {
-	v := m.last_error_code
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldLastErrorCode returns the old "last_error_code" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldLastErrorCode(ctx context.Context) (v *string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldLastErrorCode is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldLastErrorCode requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldLastErrorCode: %w", err)
-	}
-	return oldValue.LastErrorCode, nil
-}
-
-// ClearLastErrorCode clears the value of the "last_error_code" field.
-func (m *OutboxEventMutation) ClearLastErrorCode() {
-	m.last_error_code = nil
-	m.clearedFields[outboxevent.FieldLastErrorCode] = struct{}{}
-}
-
-// LastErrorCodeCleared returns if the "last_error_code" field was cleared in this mutation.
-func (m *OutboxEventMutation) LastErrorCodeCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldLastErrorCode]
-	return ok
-}
-
-// ResetLastErrorCode resets all changes to the "last_error_code" field.
-func (m *OutboxEventMutation) ResetLastErrorCode() {
-	m.last_error_code = nil
-	delete(m.clearedFields, outboxevent.FieldLastErrorCode)
-}
-
-// SetLastError sets the "last_error" field.
-func (m *OutboxEventMutation) SetLastError(s string) {
-	m.last_error = &s
-}
-
-// LastError returns the value of the "last_error" field in the mutation.
-func (m *OutboxEventMutation) LastError() (r string, exists bool) {
-	v := m.last_error
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldLastError returns the old "last_error" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldLastError(ctx context.Context) (v *string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldLastError is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldLastError requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldLastError: %w", err)
-	}
-	return oldValue.LastError, nil
-}
-
-// ClearLastError clears the value of the "last_error" field.
-func (m *OutboxEventMutation) ClearLastError() {
-	m.last_error = nil
-	m.clearedFields[outboxevent.FieldLastError] = struct{}{}
-}
-
-// LastErrorCleared returns if the "last_error" field was cleared in this mutation.
-func (m *OutboxEventMutation) LastErrorCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldLastError]
-	return ok
-}
-
-// ResetLastError resets all changes to the "last_error" field.
-func (m *OutboxEventMutation) ResetLastError() {
-	m.last_error = nil
-	delete(m.clearedFields, outboxevent.FieldLastError)
-}
-
-// SetReplayOf sets the "replay_of" field.
-func (m *OutboxEventMutation) SetReplayOf(e entschema.ID) {
-	m.replay_of = &e
-}
-
-// ReplayOf returns the value of the "replay_of" field in the mutation.
-func (m *OutboxEventMutation) ReplayOf() (r entschema.ID, exists bool) {
-	v := m.replay_of
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldReplayOf returns the old "replay_of" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldReplayOf(ctx context.Context) (v *entschema.ID, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldReplayOf is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldReplayOf requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldReplayOf: %w", err)
-	}
-	return oldValue.ReplayOf, nil
-}
-
-// ClearReplayOf clears the value of the "replay_of" field.
-func (m *OutboxEventMutation) ClearReplayOf() {
-	m.replay_of = nil
-	m.clearedFields[outboxevent.FieldReplayOf] = struct{}{}
-}
-
-// ReplayOfCleared returns if the "replay_of" field was cleared in this mutation.
-func (m *OutboxEventMutation) ReplayOfCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldReplayOf]
-	return ok
-}
-
-// ResetReplayOf resets all changes to the "replay_of" field.
-func (m *OutboxEventMutation) ResetReplayOf() {
-	m.replay_of = nil
-	delete(m.clearedFields, outboxevent.FieldReplayOf)
-}
-
-// SetReceipt sets the "receipt" field.
-func (m *OutboxEventMutation) SetReceipt(s string) {
-	m.receipt = &s
-}
-
-// Receipt returns the value of the "receipt" field in the mutation.
-func (m *OutboxEventMutation) Receipt() (r string, exists bool) {
-	v := m.receipt
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldReceipt returns the old "receipt" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldReceipt(ctx context.Context) (v *string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldReceipt is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldReceipt requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldReceipt: %w", err)
-	}
-	return oldValue.Receipt, nil
-}
-
-// ClearReceipt clears the value of the "receipt" field.
-func (m *OutboxEventMutation) ClearReceipt() {
-	m.receipt = nil
-	m.clearedFields[outboxevent.FieldReceipt] = struct{}{}
-}
-
-// ReceiptCleared returns if the "receipt" field was cleared in this mutation.
-func (m *OutboxEventMutation) ReceiptCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldReceipt]
-	return ok
-}
-
-// ResetReceipt resets all changes to the "receipt" field.
-func (m *OutboxEventMutation) ResetReceipt() {
-	m.receipt = nil
-	delete(m.clearedFields, outboxevent.FieldReceipt)
-}
-
-// SetErrorGroup sets the "error_group" field.
-func (m *OutboxEventMutation) SetErrorGroup(s string) {
-	m.error_group = &s
-}
-
-// ErrorGroup returns the value of the "error_group" field in the mutation.
-func (m *OutboxEventMutation) ErrorGroup() (r string, exists bool) {
-	v := m.error_group
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldErrorGroup returns the old "error_group" field's value of the OutboxEvent entity.
-// If the OutboxEvent object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxEventMutation) OldErrorGroup(ctx context.Context) (v *string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldErrorGroup is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldErrorGroup requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldErrorGroup: %w", err)
-	}
-	return oldValue.ErrorGroup, nil
-}
-
-// ClearErrorGroup clears the value of the "error_group" field.
-func (m *OutboxEventMutation) ClearErrorGroup() {
-	m.error_group = nil
-	m.clearedFields[outboxevent.FieldErrorGroup] = struct{}{}
-}
-
-// ErrorGroupCleared returns if the "error_group" field was cleared in this mutation.
-func (m *OutboxEventMutation) ErrorGroupCleared() bool {
-	_, ok := m.clearedFields[outboxevent.FieldErrorGroup]
-	return ok
-}
-
-// ResetErrorGroup resets all changes to the "error_group" field.
-func (m *OutboxEventMutation) ResetErrorGroup() {
-	m.error_group = nil
-	delete(m.clearedFields, outboxevent.FieldErrorGroup)
-}
-
 // Where appends a list predicates to the OutboxEventMutation builder.
 func (m *OutboxEventMutation) Where(ps ...predicate.OutboxEvent) {
 	m.predicates = append(m.predicates, ps...)
@@ -1936,45 +831,15 @@ func (m *OutboxEventMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *OutboxEventMutation) Fields() []string {
-	fields := make([]string, 0, 29)
-	if m.event_id != nil {
-		fields = append(fields, outboxevent.FieldEventID)
-	}
+	fields := make([]string, 0, 7)
 	if m.event_type != nil {
 		fields = append(fields, outboxevent.FieldEventType)
-	}
-	if m.schema_version != nil {
-		fields = append(fields, outboxevent.FieldSchemaVersion)
-	}
-	if m.topic != nil {
-		fields = append(fields, outboxevent.FieldTopic)
-	}
-	if m.aggregate_type != nil {
-		fields = append(fields, outboxevent.FieldAggregateType)
 	}
 	if m.aggregate_id != nil {
 		fields = append(fields, outboxevent.FieldAggregateID)
 	}
-	if m.aggregate_version != nil {
-		fields = append(fields, outboxevent.FieldAggregateVersion)
-	}
-	if m.tenant_id != nil {
-		fields = append(fields, outboxevent.FieldTenantID)
-	}
-	if m.partition_key != nil {
-		fields = append(fields, outboxevent.FieldPartitionKey)
-	}
-	if m.lane != nil {
-		fields = append(fields, outboxevent.FieldLane)
-	}
-	if m.key_seq != nil {
-		fields = append(fields, outboxevent.FieldKeySeq)
-	}
 	if m.payload != nil {
 		fields = append(fields, outboxevent.FieldPayload)
-	}
-	if m.content_type != nil {
-		fields = append(fields, outboxevent.FieldContentType)
 	}
 	if m.headers != nil {
 		fields = append(fields, outboxevent.FieldHeaders)
@@ -1982,47 +847,11 @@ func (m *OutboxEventMutation) Fields() []string {
 	if m.status != nil {
 		fields = append(fields, outboxevent.FieldStatus)
 	}
-	if m.attempts != nil {
-		fields = append(fields, outboxevent.FieldAttempts)
-	}
-	if m.claim_no != nil {
-		fields = append(fields, outboxevent.FieldClaimNo)
-	}
-	if m.lost_claims != nil {
-		fields = append(fields, outboxevent.FieldLostClaims)
-	}
-	if m.claimed_by != nil {
-		fields = append(fields, outboxevent.FieldClaimedBy)
-	}
-	if m.lease_until != nil {
-		fields = append(fields, outboxevent.FieldLeaseUntil)
-	}
-	if m.available_at != nil {
-		fields = append(fields, outboxevent.FieldAvailableAt)
-	}
 	if m.occurred_at != nil {
 		fields = append(fields, outboxevent.FieldOccurredAt)
 	}
-	if m.created_at != nil {
-		fields = append(fields, outboxevent.FieldCreatedAt)
-	}
 	if m.done_at != nil {
 		fields = append(fields, outboxevent.FieldDoneAt)
-	}
-	if m.last_error_code != nil {
-		fields = append(fields, outboxevent.FieldLastErrorCode)
-	}
-	if m.last_error != nil {
-		fields = append(fields, outboxevent.FieldLastError)
-	}
-	if m.replay_of != nil {
-		fields = append(fields, outboxevent.FieldReplayOf)
-	}
-	if m.receipt != nil {
-		fields = append(fields, outboxevent.FieldReceipt)
-	}
-	if m.error_group != nil {
-		fields = append(fields, outboxevent.FieldErrorGroup)
 	}
 	return fields
 }
@@ -2032,64 +861,20 @@ func (m *OutboxEventMutation) Fields() []string {
 // schema.
 func (m *OutboxEventMutation) Field(name string) (ent.Value, bool) {
 	switch name {
-	case outboxevent.FieldEventID:
-		return m.EventID()
 	case outboxevent.FieldEventType:
 		return m.EventType()
-	case outboxevent.FieldSchemaVersion:
-		return m.SchemaVersion()
-	case outboxevent.FieldTopic:
-		return m.Topic()
-	case outboxevent.FieldAggregateType:
-		return m.AggregateType()
 	case outboxevent.FieldAggregateID:
 		return m.AggregateID()
-	case outboxevent.FieldAggregateVersion:
-		return m.AggregateVersion()
-	case outboxevent.FieldTenantID:
-		return m.TenantID()
-	case outboxevent.FieldPartitionKey:
-		return m.PartitionKey()
-	case outboxevent.FieldLane:
-		return m.Lane()
-	case outboxevent.FieldKeySeq:
-		return m.KeySeq()
 	case outboxevent.FieldPayload:
 		return m.Payload()
-	case outboxevent.FieldContentType:
-		return m.ContentType()
 	case outboxevent.FieldHeaders:
 		return m.Headers()
 	case outboxevent.FieldStatus:
 		return m.Status()
-	case outboxevent.FieldAttempts:
-		return m.Attempts()
-	case outboxevent.FieldClaimNo:
-		return m.ClaimNo()
-	case outboxevent.FieldLostClaims:
-		return m.LostClaims()
-	case outboxevent.FieldClaimedBy:
-		return m.ClaimedBy()
-	case outboxevent.FieldLeaseUntil:
-		return m.LeaseUntil()
-	case outboxevent.FieldAvailableAt:
-		return m.AvailableAt()
 	case outboxevent.FieldOccurredAt:
 		return m.OccurredAt()
-	case outboxevent.FieldCreatedAt:
-		return m.CreatedAt()
 	case outboxevent.FieldDoneAt:
 		return m.DoneAt()
-	case outboxevent.FieldLastErrorCode:
-		return m.LastErrorCode()
-	case outboxevent.FieldLastError:
-		return m.LastError()
-	case outboxevent.FieldReplayOf:
-		return m.ReplayOf()
-	case outboxevent.FieldReceipt:
-		return m.Receipt()
-	case outboxevent.FieldErrorGroup:
-		return m.ErrorGroup()
 	}
 	return nil, false
 }
@@ -2099,64 +884,20 @@ func (m *OutboxEventMutation) Field(name string) (ent.Value, bool) {
 // database failed.
 func (m *OutboxEventMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
 	switch name {
-	case outboxevent.FieldEventID:
-		return m.OldEventID(ctx)
 	case outboxevent.FieldEventType:
 		return m.OldEventType(ctx)
-	case outboxevent.FieldSchemaVersion:
-		return m.OldSchemaVersion(ctx)
-	case outboxevent.FieldTopic:
-		return m.OldTopic(ctx)
-	case outboxevent.FieldAggregateType:
-		return m.OldAggregateType(ctx)
 	case outboxevent.FieldAggregateID:
 		return m.OldAggregateID(ctx)
-	case outboxevent.FieldAggregateVersion:
-		return m.OldAggregateVersion(ctx)
-	case outboxevent.FieldTenantID:
-		return m.OldTenantID(ctx)
-	case outboxevent.FieldPartitionKey:
-		return m.OldPartitionKey(ctx)
-	case outboxevent.FieldLane:
-		return m.OldLane(ctx)
-	case outboxevent.FieldKeySeq:
-		return m.OldKeySeq(ctx)
 	case outboxevent.FieldPayload:
 		return m.OldPayload(ctx)
-	case outboxevent.FieldContentType:
-		return m.OldContentType(ctx)
 	case outboxevent.FieldHeaders:
 		return m.OldHeaders(ctx)
 	case outboxevent.FieldStatus:
 		return m.OldStatus(ctx)
-	case outboxevent.FieldAttempts:
-		return m.OldAttempts(ctx)
-	case outboxevent.FieldClaimNo:
-		return m.OldClaimNo(ctx)
-	case outboxevent.FieldLostClaims:
-		return m.OldLostClaims(ctx)
-	case outboxevent.FieldClaimedBy:
-		return m.OldClaimedBy(ctx)
-	case outboxevent.FieldLeaseUntil:
-		return m.OldLeaseUntil(ctx)
-	case outboxevent.FieldAvailableAt:
-		return m.OldAvailableAt(ctx)
 	case outboxevent.FieldOccurredAt:
 		return m.OldOccurredAt(ctx)
-	case outboxevent.FieldCreatedAt:
-		return m.OldCreatedAt(ctx)
 	case outboxevent.FieldDoneAt:
 		return m.OldDoneAt(ctx)
-	case outboxevent.FieldLastErrorCode:
-		return m.OldLastErrorCode(ctx)
-	case outboxevent.FieldLastError:
-		return m.OldLastError(ctx)
-	case outboxevent.FieldReplayOf:
-		return m.OldReplayOf(ctx)
-	case outboxevent.FieldReceipt:
-		return m.OldReceipt(ctx)
-	case outboxevent.FieldErrorGroup:
-		return m.OldErrorGroup(ctx)
 	}
 	return nil, fmt.Errorf("unknown OutboxEvent field %s", name)
 }
@@ -2166,40 +907,12 @@ func (m *OutboxEventMutation) OldField(ctx context.Context, name string) (ent.Va
 // type.
 func (m *OutboxEventMutation) SetField(name string, value ent.Value) error {
 	switch name {
-	case outboxevent.FieldEventID:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetEventID(v)
-		return nil
 	case outboxevent.FieldEventType:
 		v, ok := value.(string)
 		if !ok {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetEventType(v)
-		return nil
-	case outboxevent.FieldSchemaVersion:
-		v, ok := value.(int32)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetSchemaVersion(v)
-		return nil
-	case outboxevent.FieldTopic:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetTopic(v)
-		return nil
-	case outboxevent.FieldAggregateType:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetAggregateType(v)
 		return nil
 	case outboxevent.FieldAggregateID:
 		v, ok := value.(string)
@@ -2208,54 +921,12 @@ func (m *OutboxEventMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetAggregateID(v)
 		return nil
-	case outboxevent.FieldAggregateVersion:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetAggregateVersion(v)
-		return nil
-	case outboxevent.FieldTenantID:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetTenantID(v)
-		return nil
-	case outboxevent.FieldPartitionKey:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetPartitionKey(v)
-		return nil
-	case outboxevent.FieldLane:
-		v, ok := value.([]byte)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetLane(v)
-		return nil
-	case outboxevent.FieldKeySeq:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetKeySeq(v)
-		return nil
 	case outboxevent.FieldPayload:
 		v, ok := value.([]byte)
 		if !ok {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetPayload(v)
-		return nil
-	case outboxevent.FieldContentType:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetContentType(v)
 		return nil
 	case outboxevent.FieldHeaders:
 		v, ok := value.(map[string]string)
@@ -2271,48 +942,6 @@ func (m *OutboxEventMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetStatus(v)
 		return nil
-	case outboxevent.FieldAttempts:
-		v, ok := value.(int32)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetAttempts(v)
-		return nil
-	case outboxevent.FieldClaimNo:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetClaimNo(v)
-		return nil
-	case outboxevent.FieldLostClaims:
-		v, ok := value.(int32)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetLostClaims(v)
-		return nil
-	case outboxevent.FieldClaimedBy:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetClaimedBy(v)
-		return nil
-	case outboxevent.FieldLeaseUntil:
-		v, ok := value.(entschema.Time)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetLeaseUntil(v)
-		return nil
-	case outboxevent.FieldAvailableAt:
-		v, ok := value.(entschema.Time)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetAvailableAt(v)
-		return nil
 	case outboxevent.FieldOccurredAt:
 		v, ok := value.(entschema.Time)
 		if !ok {
@@ -2320,54 +949,12 @@ func (m *OutboxEventMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetOccurredAt(v)
 		return nil
-	case outboxevent.FieldCreatedAt:
-		v, ok := value.(entschema.Time)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetCreatedAt(v)
-		return nil
 	case outboxevent.FieldDoneAt:
 		v, ok := value.(entschema.Time)
 		if !ok {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetDoneAt(v)
-		return nil
-	case outboxevent.FieldLastErrorCode:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetLastErrorCode(v)
-		return nil
-	case outboxevent.FieldLastError:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetLastError(v)
-		return nil
-	case outboxevent.FieldReplayOf:
-		v, ok := value.(entschema.ID)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetReplayOf(v)
-		return nil
-	case outboxevent.FieldReceipt:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetReceipt(v)
-		return nil
-	case outboxevent.FieldErrorGroup:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetErrorGroup(v)
 		return nil
 	}
 	return fmt.Errorf("unknown OutboxEvent field %s", name)
@@ -2377,26 +964,8 @@ func (m *OutboxEventMutation) SetField(name string, value ent.Value) error {
 // this mutation.
 func (m *OutboxEventMutation) AddedFields() []string {
 	var fields []string
-	if m.addschema_version != nil {
-		fields = append(fields, outboxevent.FieldSchemaVersion)
-	}
-	if m.addaggregate_version != nil {
-		fields = append(fields, outboxevent.FieldAggregateVersion)
-	}
-	if m.addkey_seq != nil {
-		fields = append(fields, outboxevent.FieldKeySeq)
-	}
 	if m.addstatus != nil {
 		fields = append(fields, outboxevent.FieldStatus)
-	}
-	if m.addattempts != nil {
-		fields = append(fields, outboxevent.FieldAttempts)
-	}
-	if m.addclaim_no != nil {
-		fields = append(fields, outboxevent.FieldClaimNo)
-	}
-	if m.addlost_claims != nil {
-		fields = append(fields, outboxevent.FieldLostClaims)
 	}
 	return fields
 }
@@ -2406,20 +975,8 @@ func (m *OutboxEventMutation) AddedFields() []string {
 // was not set, or was not defined in the schema.
 func (m *OutboxEventMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
-	case outboxevent.FieldSchemaVersion:
-		return m.AddedSchemaVersion()
-	case outboxevent.FieldAggregateVersion:
-		return m.AddedAggregateVersion()
-	case outboxevent.FieldKeySeq:
-		return m.AddedKeySeq()
 	case outboxevent.FieldStatus:
 		return m.AddedStatus()
-	case outboxevent.FieldAttempts:
-		return m.AddedAttempts()
-	case outboxevent.FieldClaimNo:
-		return m.AddedClaimNo()
-	case outboxevent.FieldLostClaims:
-		return m.AddedLostClaims()
 	}
 	return nil, false
 }
@@ -2429,54 +986,12 @@ func (m *OutboxEventMutation) AddedField(name string) (ent.Value, bool) {
 // type.
 func (m *OutboxEventMutation) AddField(name string, value ent.Value) error {
 	switch name {
-	case outboxevent.FieldSchemaVersion:
-		v, ok := value.(int32)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddSchemaVersion(v)
-		return nil
-	case outboxevent.FieldAggregateVersion:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddAggregateVersion(v)
-		return nil
-	case outboxevent.FieldKeySeq:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddKeySeq(v)
-		return nil
 	case outboxevent.FieldStatus:
 		v, ok := value.(int8)
 		if !ok {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.AddStatus(v)
-		return nil
-	case outboxevent.FieldAttempts:
-		v, ok := value.(int32)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddAttempts(v)
-		return nil
-	case outboxevent.FieldClaimNo:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddClaimNo(v)
-		return nil
-	case outboxevent.FieldLostClaims:
-		v, ok := value.(int32)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddLostClaims(v)
 		return nil
 	}
 	return fmt.Errorf("unknown OutboxEvent numeric field %s", name)
@@ -2486,53 +1001,14 @@ func (m *OutboxEventMutation) AddField(name string, value ent.Value) error {
 // mutation.
 func (m *OutboxEventMutation) ClearedFields() []string {
 	var fields []string
-	if m.FieldCleared(outboxevent.FieldAggregateType) {
-		fields = append(fields, outboxevent.FieldAggregateType)
-	}
 	if m.FieldCleared(outboxevent.FieldAggregateID) {
 		fields = append(fields, outboxevent.FieldAggregateID)
-	}
-	if m.FieldCleared(outboxevent.FieldTenantID) {
-		fields = append(fields, outboxevent.FieldTenantID)
-	}
-	if m.FieldCleared(outboxevent.FieldPartitionKey) {
-		fields = append(fields, outboxevent.FieldPartitionKey)
-	}
-	if m.FieldCleared(outboxevent.FieldLane) {
-		fields = append(fields, outboxevent.FieldLane)
-	}
-	if m.FieldCleared(outboxevent.FieldKeySeq) {
-		fields = append(fields, outboxevent.FieldKeySeq)
-	}
-	if m.FieldCleared(outboxevent.FieldContentType) {
-		fields = append(fields, outboxevent.FieldContentType)
 	}
 	if m.FieldCleared(outboxevent.FieldHeaders) {
 		fields = append(fields, outboxevent.FieldHeaders)
 	}
-	if m.FieldCleared(outboxevent.FieldClaimedBy) {
-		fields = append(fields, outboxevent.FieldClaimedBy)
-	}
-	if m.FieldCleared(outboxevent.FieldLeaseUntil) {
-		fields = append(fields, outboxevent.FieldLeaseUntil)
-	}
 	if m.FieldCleared(outboxevent.FieldDoneAt) {
 		fields = append(fields, outboxevent.FieldDoneAt)
-	}
-	if m.FieldCleared(outboxevent.FieldLastErrorCode) {
-		fields = append(fields, outboxevent.FieldLastErrorCode)
-	}
-	if m.FieldCleared(outboxevent.FieldLastError) {
-		fields = append(fields, outboxevent.FieldLastError)
-	}
-	if m.FieldCleared(outboxevent.FieldReplayOf) {
-		fields = append(fields, outboxevent.FieldReplayOf)
-	}
-	if m.FieldCleared(outboxevent.FieldReceipt) {
-		fields = append(fields, outboxevent.FieldReceipt)
-	}
-	if m.FieldCleared(outboxevent.FieldErrorGroup) {
-		fields = append(fields, outboxevent.FieldErrorGroup)
 	}
 	return fields
 }
@@ -2548,53 +1024,14 @@ func (m *OutboxEventMutation) FieldCleared(name string) bool {
 // error if the field is not defined in the schema.
 func (m *OutboxEventMutation) ClearField(name string) error {
 	switch name {
-	case outboxevent.FieldAggregateType:
-		m.ClearAggregateType()
-		return nil
 	case outboxevent.FieldAggregateID:
 		m.ClearAggregateID()
-		return nil
-	case outboxevent.FieldTenantID:
-		m.ClearTenantID()
-		return nil
-	case outboxevent.FieldPartitionKey:
-		m.ClearPartitionKey()
-		return nil
-	case outboxevent.FieldLane:
-		m.ClearLane()
-		return nil
-	case outboxevent.FieldKeySeq:
-		m.ClearKeySeq()
-		return nil
-	case outboxevent.FieldContentType:
-		m.ClearContentType()
 		return nil
 	case outboxevent.FieldHeaders:
 		m.ClearHeaders()
 		return nil
-	case outboxevent.FieldClaimedBy:
-		m.ClearClaimedBy()
-		return nil
-	case outboxevent.FieldLeaseUntil:
-		m.ClearLeaseUntil()
-		return nil
 	case outboxevent.FieldDoneAt:
 		m.ClearDoneAt()
-		return nil
-	case outboxevent.FieldLastErrorCode:
-		m.ClearLastErrorCode()
-		return nil
-	case outboxevent.FieldLastError:
-		m.ClearLastError()
-		return nil
-	case outboxevent.FieldReplayOf:
-		m.ClearReplayOf()
-		return nil
-	case outboxevent.FieldReceipt:
-		m.ClearReceipt()
-		return nil
-	case outboxevent.FieldErrorGroup:
-		m.ClearErrorGroup()
 		return nil
 	}
 	return fmt.Errorf("unknown OutboxEvent nullable field %s", name)
@@ -2604,44 +1041,14 @@ func (m *OutboxEventMutation) ClearField(name string) error {
 // It returns an error if the field is not defined in the schema.
 func (m *OutboxEventMutation) ResetField(name string) error {
 	switch name {
-	case outboxevent.FieldEventID:
-		m.ResetEventID()
-		return nil
 	case outboxevent.FieldEventType:
 		m.ResetEventType()
-		return nil
-	case outboxevent.FieldSchemaVersion:
-		m.ResetSchemaVersion()
-		return nil
-	case outboxevent.FieldTopic:
-		m.ResetTopic()
-		return nil
-	case outboxevent.FieldAggregateType:
-		m.ResetAggregateType()
 		return nil
 	case outboxevent.FieldAggregateID:
 		m.ResetAggregateID()
 		return nil
-	case outboxevent.FieldAggregateVersion:
-		m.ResetAggregateVersion()
-		return nil
-	case outboxevent.FieldTenantID:
-		m.ResetTenantID()
-		return nil
-	case outboxevent.FieldPartitionKey:
-		m.ResetPartitionKey()
-		return nil
-	case outboxevent.FieldLane:
-		m.ResetLane()
-		return nil
-	case outboxevent.FieldKeySeq:
-		m.ResetKeySeq()
-		return nil
 	case outboxevent.FieldPayload:
 		m.ResetPayload()
-		return nil
-	case outboxevent.FieldContentType:
-		m.ResetContentType()
 		return nil
 	case outboxevent.FieldHeaders:
 		m.ResetHeaders()
@@ -2649,47 +1056,11 @@ func (m *OutboxEventMutation) ResetField(name string) error {
 	case outboxevent.FieldStatus:
 		m.ResetStatus()
 		return nil
-	case outboxevent.FieldAttempts:
-		m.ResetAttempts()
-		return nil
-	case outboxevent.FieldClaimNo:
-		m.ResetClaimNo()
-		return nil
-	case outboxevent.FieldLostClaims:
-		m.ResetLostClaims()
-		return nil
-	case outboxevent.FieldClaimedBy:
-		m.ResetClaimedBy()
-		return nil
-	case outboxevent.FieldLeaseUntil:
-		m.ResetLeaseUntil()
-		return nil
-	case outboxevent.FieldAvailableAt:
-		m.ResetAvailableAt()
-		return nil
 	case outboxevent.FieldOccurredAt:
 		m.ResetOccurredAt()
 		return nil
-	case outboxevent.FieldCreatedAt:
-		m.ResetCreatedAt()
-		return nil
 	case outboxevent.FieldDoneAt:
 		m.ResetDoneAt()
-		return nil
-	case outboxevent.FieldLastErrorCode:
-		m.ResetLastErrorCode()
-		return nil
-	case outboxevent.FieldLastError:
-		m.ResetLastError()
-		return nil
-	case outboxevent.FieldReplayOf:
-		m.ResetReplayOf()
-		return nil
-	case outboxevent.FieldReceipt:
-		m.ResetReceipt()
-		return nil
-	case outboxevent.FieldErrorGroup:
-		m.ResetErrorGroup()
 		return nil
 	}
 	return fmt.Errorf("unknown OutboxEvent field %s", name)
@@ -2741,662 +1112,4 @@ func (m *OutboxEventMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *OutboxEventMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown OutboxEvent edge %s", name)
-}
-
-// OutboxKeyMutation represents an operation that mutates the OutboxKey nodes in the graph.
-type OutboxKeyMutation struct {
-	config
-	op            Op
-	typ           string
-	id            *entschema.ID
-	last_seq      *int64
-	addlast_seq   *int64
-	first_seq     *int64
-	addfirst_seq  *int64
-	last_id       *entschema.ID
-	prev_id       *entschema.ID
-	used_at       *entschema.Time
-	clearedFields map[string]struct{}
-	done          bool
-	oldValue      func(context.Context) (*OutboxKey, error)
-	predicates    []predicate.OutboxKey
-}
-
-var _ ent.Mutation = (*OutboxKeyMutation)(nil)
-
-// outboxkeyOption allows management of the mutation configuration using functional options.
-type outboxkeyOption func(*OutboxKeyMutation)
-
-// newOutboxKeyMutation creates new mutation for the OutboxKey entity.
-func newOutboxKeyMutation(c config, op Op, opts ...outboxkeyOption) *OutboxKeyMutation {
-	m := &OutboxKeyMutation{
-		config:        c,
-		op:            op,
-		typ:           TypeOutboxKey,
-		clearedFields: make(map[string]struct{}),
-	}
-	for _, opt := range opts {
-		opt(m)
-	}
-	return m
-}
-
-// withOutboxKeyID sets the ID field of the mutation.
-func withOutboxKeyID(id entschema.ID) outboxkeyOption {
-	return func(m *OutboxKeyMutation) {
-		var (
-			err   error
-			once  sync.Once
-			value *OutboxKey
-		)
-		m.oldValue = func(ctx context.Context) (*OutboxKey, error) {
-			once.Do(func() {
-				if m.done {
-					err = errors.New("querying old values post mutation is not allowed")
-				} else {
-					value, err = m.Client().OutboxKey.Get(ctx, id)
-				}
-			})
-			return value, err
-		}
-		m.id = &id
-	}
-}
-
-// withOutboxKey sets the old OutboxKey of the mutation.
-func withOutboxKey(node *OutboxKey) outboxkeyOption {
-	return func(m *OutboxKeyMutation) {
-		m.oldValue = func(context.Context) (*OutboxKey, error) {
-			return node, nil
-		}
-		m.id = &node.ID
-	}
-}
-
-// Client returns a new `ent.Client` from the mutation. If the mutation was
-// executed in a transaction (ent.Tx), a transactional client is returned.
-func (m OutboxKeyMutation) Client() *Client {
-	client := &Client{config: m.config}
-	client.init()
-	return client
-}
-
-// Tx returns an `ent.Tx` for mutations that were executed in transactions;
-// it returns an error otherwise.
-func (m OutboxKeyMutation) Tx() (*Tx, error) {
-	if _, ok := m.driver.(*txDriver); !ok {
-		return nil, errors.New("entplain: mutation is not running in a transaction")
-	}
-	tx := &Tx{config: m.config}
-	tx.init()
-	return tx, nil
-}
-
-// SetID sets the value of the id field. Note that this
-// operation is only accepted on creation of OutboxKey entities.
-func (m *OutboxKeyMutation) SetID(id entschema.ID) {
-	m.id = &id
-}
-
-// ID returns the ID value in the mutation. Note that the ID is only available
-// if it was provided to the builder or after it was returned from the database.
-func (m *OutboxKeyMutation) ID() (id entschema.ID, exists bool) {
-	if m.id == nil {
-		return
-	}
-	return *m.id, true
-}
-
-// IDs queries the database and returns the entity ids that match the mutation's predicate.
-// That means, if the mutation is applied within a transaction with an isolation level such
-// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
-// or updated by the mutation.
-func (m *OutboxKeyMutation) IDs(ctx context.Context) ([]entschema.ID, error) {
-	switch {
-	case m.op.Is(OpUpdateOne | OpDeleteOne):
-		id, exists := m.ID()
-		if exists {
-			return []entschema.ID{id}, nil
-		}
-		fallthrough
-	case m.op.Is(OpUpdate | OpDelete):
-		return m.Client().OutboxKey.Query().Where(m.predicates...).IDs(ctx)
-	default:
-		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
-	}
-}
-
-// SetLastSeq sets the "last_seq" field.
-func (m *OutboxKeyMutation) SetLastSeq(i int64) {
-	m.last_seq = &i
-	m.addlast_seq = nil
-}
-
-// LastSeq returns the value of the "last_seq" field in the mutation.
-func (m *OutboxKeyMutation) LastSeq() (r int64, exists bool) {
-	v := m.last_seq
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldLastSeq returns the old "last_seq" field's value of the OutboxKey entity.
-// If the OutboxKey object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxKeyMutation) OldLastSeq(ctx context.Context) (v int64, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldLastSeq is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldLastSeq requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldLastSeq: %w", err)
-	}
-	return oldValue.LastSeq, nil
-}
-
-// AddLastSeq adds i to the "last_seq" field.
-func (m *OutboxKeyMutation) AddLastSeq(i int64) {
-	if m.addlast_seq != nil {
-		*m.addlast_seq += i
-	} else {
-		m.addlast_seq = &i
-	}
-}
-
-// AddedLastSeq returns the value that was added to the "last_seq" field in this mutation.
-func (m *OutboxKeyMutation) AddedLastSeq() (r int64, exists bool) {
-	v := m.addlast_seq
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetLastSeq resets all changes to the "last_seq" field.
-func (m *OutboxKeyMutation) ResetLastSeq() {
-	m.last_seq = nil
-	m.addlast_seq = nil
-}
-
-// SetFirstSeq sets the "first_seq" field.
-func (m *OutboxKeyMutation) SetFirstSeq(i int64) {
-	m.first_seq = &i
-	m.addfirst_seq = nil
-}
-
-// FirstSeq returns the value of the "first_seq" field in the mutation.
-func (m *OutboxKeyMutation) FirstSeq() (r int64, exists bool) {
-	v := m.first_seq
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldFirstSeq returns the old "first_seq" field's value of the OutboxKey entity.
-// If the OutboxKey object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxKeyMutation) OldFirstSeq(ctx context.Context) (v int64, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldFirstSeq is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldFirstSeq requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldFirstSeq: %w", err)
-	}
-	return oldValue.FirstSeq, nil
-}
-
-// AddFirstSeq adds i to the "first_seq" field.
-func (m *OutboxKeyMutation) AddFirstSeq(i int64) {
-	if m.addfirst_seq != nil {
-		*m.addfirst_seq += i
-	} else {
-		m.addfirst_seq = &i
-	}
-}
-
-// AddedFirstSeq returns the value that was added to the "first_seq" field in this mutation.
-func (m *OutboxKeyMutation) AddedFirstSeq() (r int64, exists bool) {
-	v := m.addfirst_seq
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetFirstSeq resets all changes to the "first_seq" field.
-func (m *OutboxKeyMutation) ResetFirstSeq() {
-	m.first_seq = nil
-	m.addfirst_seq = nil
-}
-
-// SetLastID sets the "last_id" field.
-func (m *OutboxKeyMutation) SetLastID(e entschema.ID) {
-	m.last_id = &e
-}
-
-// LastID returns the value of the "last_id" field in the mutation.
-func (m *OutboxKeyMutation) LastID() (r entschema.ID, exists bool) {
-	v := m.last_id
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldLastID returns the old "last_id" field's value of the OutboxKey entity.
-// If the OutboxKey object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxKeyMutation) OldLastID(ctx context.Context) (v *entschema.ID, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldLastID is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldLastID requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldLastID: %w", err)
-	}
-	return oldValue.LastID, nil
-}
-
-// ClearLastID clears the value of the "last_id" field.
-func (m *OutboxKeyMutation) ClearLastID() {
-	m.last_id = nil
-	m.clearedFields[outboxkey.FieldLastID] = struct{}{}
-}
-
-// LastIDCleared returns if the "last_id" field was cleared in this mutation.
-func (m *OutboxKeyMutation) LastIDCleared() bool {
-	_, ok := m.clearedFields[outboxkey.FieldLastID]
-	return ok
-}
-
-// ResetLastID resets all changes to the "last_id" field.
-func (m *OutboxKeyMutation) ResetLastID() {
-	m.last_id = nil
-	delete(m.clearedFields, outboxkey.FieldLastID)
-}
-
-// SetPrevID sets the "prev_id" field.
-func (m *OutboxKeyMutation) SetPrevID(e entschema.ID) {
-	m.prev_id = &e
-}
-
-// PrevID returns the value of the "prev_id" field in the mutation.
-func (m *OutboxKeyMutation) PrevID() (r entschema.ID, exists bool) {
-	v := m.prev_id
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldPrevID returns the old "prev_id" field's value of the OutboxKey entity.
-// If the OutboxKey object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxKeyMutation) OldPrevID(ctx context.Context) (v *entschema.ID, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldPrevID is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldPrevID requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldPrevID: %w", err)
-	}
-	return oldValue.PrevID, nil
-}
-
-// ClearPrevID clears the value of the "prev_id" field.
-func (m *OutboxKeyMutation) ClearPrevID() {
-	m.prev_id = nil
-	m.clearedFields[outboxkey.FieldPrevID] = struct{}{}
-}
-
-// PrevIDCleared returns if the "prev_id" field was cleared in this mutation.
-func (m *OutboxKeyMutation) PrevIDCleared() bool {
-	_, ok := m.clearedFields[outboxkey.FieldPrevID]
-	return ok
-}
-
-// ResetPrevID resets all changes to the "prev_id" field.
-func (m *OutboxKeyMutation) ResetPrevID() {
-	m.prev_id = nil
-	delete(m.clearedFields, outboxkey.FieldPrevID)
-}
-
-// SetUsedAt sets the "used_at" field.
-func (m *OutboxKeyMutation) SetUsedAt(e entschema.Time) {
-	m.used_at = &e
-}
-
-// UsedAt returns the value of the "used_at" field in the mutation.
-func (m *OutboxKeyMutation) UsedAt() (r entschema.Time, exists bool) {
-	v := m.used_at
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldUsedAt returns the old "used_at" field's value of the OutboxKey entity.
-// If the OutboxKey object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *OutboxKeyMutation) OldUsedAt(ctx context.Context) (v entschema.Time, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldUsedAt is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldUsedAt requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldUsedAt: %w", err)
-	}
-	return oldValue.UsedAt, nil
-}
-
-// ResetUsedAt resets all changes to the "used_at" field.
-func (m *OutboxKeyMutation) ResetUsedAt() {
-	m.used_at = nil
-}
-
-// Where appends a list predicates to the OutboxKeyMutation builder.
-func (m *OutboxKeyMutation) Where(ps ...predicate.OutboxKey) {
-	m.predicates = append(m.predicates, ps...)
-}
-
-// WhereP appends storage-level predicates to the OutboxKeyMutation builder. Using this method,
-// users can use type-assertion to append predicates that do not depend on any generated package.
-func (m *OutboxKeyMutation) WhereP(ps ...func(*sql.Selector)) {
-	p := make([]predicate.OutboxKey, len(ps))
-	for i := range ps {
-		p[i] = ps[i]
-	}
-	m.Where(p...)
-}
-
-// Op returns the operation name.
-func (m *OutboxKeyMutation) Op() Op {
-	return m.op
-}
-
-// SetOp allows setting the mutation operation.
-func (m *OutboxKeyMutation) SetOp(op Op) {
-	m.op = op
-}
-
-// Type returns the node type of this mutation (OutboxKey).
-func (m *OutboxKeyMutation) Type() string {
-	return m.typ
-}
-
-// Fields returns all fields that were changed during this mutation. Note that in
-// order to get all numeric fields that were incremented/decremented, call
-// AddedFields().
-func (m *OutboxKeyMutation) Fields() []string {
-	fields := make([]string, 0, 5)
-	if m.last_seq != nil {
-		fields = append(fields, outboxkey.FieldLastSeq)
-	}
-	if m.first_seq != nil {
-		fields = append(fields, outboxkey.FieldFirstSeq)
-	}
-	if m.last_id != nil {
-		fields = append(fields, outboxkey.FieldLastID)
-	}
-	if m.prev_id != nil {
-		fields = append(fields, outboxkey.FieldPrevID)
-	}
-	if m.used_at != nil {
-		fields = append(fields, outboxkey.FieldUsedAt)
-	}
-	return fields
-}
-
-// Field returns the value of a field with the given name. The second boolean
-// return value indicates that this field was not set, or was not defined in the
-// schema.
-func (m *OutboxKeyMutation) Field(name string) (ent.Value, bool) {
-	switch name {
-	case outboxkey.FieldLastSeq:
-		return m.LastSeq()
-	case outboxkey.FieldFirstSeq:
-		return m.FirstSeq()
-	case outboxkey.FieldLastID:
-		return m.LastID()
-	case outboxkey.FieldPrevID:
-		return m.PrevID()
-	case outboxkey.FieldUsedAt:
-		return m.UsedAt()
-	}
-	return nil, false
-}
-
-// OldField returns the old value of the field from the database. An error is
-// returned if the mutation operation is not UpdateOne, or the query to the
-// database failed.
-func (m *OutboxKeyMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
-	switch name {
-	case outboxkey.FieldLastSeq:
-		return m.OldLastSeq(ctx)
-	case outboxkey.FieldFirstSeq:
-		return m.OldFirstSeq(ctx)
-	case outboxkey.FieldLastID:
-		return m.OldLastID(ctx)
-	case outboxkey.FieldPrevID:
-		return m.OldPrevID(ctx)
-	case outboxkey.FieldUsedAt:
-		return m.OldUsedAt(ctx)
-	}
-	return nil, fmt.Errorf("unknown OutboxKey field %s", name)
-}
-
-// SetField sets the value of a field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *OutboxKeyMutation) SetField(name string, value ent.Value) error {
-	switch name {
-	case outboxkey.FieldLastSeq:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetLastSeq(v)
-		return nil
-	case outboxkey.FieldFirstSeq:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetFirstSeq(v)
-		return nil
-	case outboxkey.FieldLastID:
-		v, ok := value.(entschema.ID)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetLastID(v)
-		return nil
-	case outboxkey.FieldPrevID:
-		v, ok := value.(entschema.ID)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetPrevID(v)
-		return nil
-	case outboxkey.FieldUsedAt:
-		v, ok := value.(entschema.Time)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetUsedAt(v)
-		return nil
-	}
-	return fmt.Errorf("unknown OutboxKey field %s", name)
-}
-
-// AddedFields returns all numeric fields that were incremented/decremented during
-// this mutation.
-func (m *OutboxKeyMutation) AddedFields() []string {
-	var fields []string
-	if m.addlast_seq != nil {
-		fields = append(fields, outboxkey.FieldLastSeq)
-	}
-	if m.addfirst_seq != nil {
-		fields = append(fields, outboxkey.FieldFirstSeq)
-	}
-	return fields
-}
-
-// AddedField returns the numeric value that was incremented/decremented on a field
-// with the given name. The second boolean return value indicates that this field
-// was not set, or was not defined in the schema.
-func (m *OutboxKeyMutation) AddedField(name string) (ent.Value, bool) {
-	switch name {
-	case outboxkey.FieldLastSeq:
-		return m.AddedLastSeq()
-	case outboxkey.FieldFirstSeq:
-		return m.AddedFirstSeq()
-	}
-	return nil, false
-}
-
-// AddField adds the value to the field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *OutboxKeyMutation) AddField(name string, value ent.Value) error {
-	switch name {
-	case outboxkey.FieldLastSeq:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddLastSeq(v)
-		return nil
-	case outboxkey.FieldFirstSeq:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddFirstSeq(v)
-		return nil
-	}
-	return fmt.Errorf("unknown OutboxKey numeric field %s", name)
-}
-
-// ClearedFields returns all nullable fields that were cleared during this
-// mutation.
-func (m *OutboxKeyMutation) ClearedFields() []string {
-	var fields []string
-	if m.FieldCleared(outboxkey.FieldLastID) {
-		fields = append(fields, outboxkey.FieldLastID)
-	}
-	if m.FieldCleared(outboxkey.FieldPrevID) {
-		fields = append(fields, outboxkey.FieldPrevID)
-	}
-	return fields
-}
-
-// FieldCleared returns a boolean indicating if a field with the given name was
-// cleared in this mutation.
-func (m *OutboxKeyMutation) FieldCleared(name string) bool {
-	_, ok := m.clearedFields[name]
-	return ok
-}
-
-// ClearField clears the value of the field with the given name. It returns an
-// error if the field is not defined in the schema.
-func (m *OutboxKeyMutation) ClearField(name string) error {
-	switch name {
-	case outboxkey.FieldLastID:
-		m.ClearLastID()
-		return nil
-	case outboxkey.FieldPrevID:
-		m.ClearPrevID()
-		return nil
-	}
-	return fmt.Errorf("unknown OutboxKey nullable field %s", name)
-}
-
-// ResetField resets all changes in the mutation for the field with the given name.
-// It returns an error if the field is not defined in the schema.
-func (m *OutboxKeyMutation) ResetField(name string) error {
-	switch name {
-	case outboxkey.FieldLastSeq:
-		m.ResetLastSeq()
-		return nil
-	case outboxkey.FieldFirstSeq:
-		m.ResetFirstSeq()
-		return nil
-	case outboxkey.FieldLastID:
-		m.ResetLastID()
-		return nil
-	case outboxkey.FieldPrevID:
-		m.ResetPrevID()
-		return nil
-	case outboxkey.FieldUsedAt:
-		m.ResetUsedAt()
-		return nil
-	}
-	return fmt.Errorf("unknown OutboxKey field %s", name)
-}
-
-// AddedEdges returns all edge names that were set/added in this mutation.
-func (m *OutboxKeyMutation) AddedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// AddedIDs returns all IDs (to other nodes) that were added for the given edge
-// name in this mutation.
-func (m *OutboxKeyMutation) AddedIDs(name string) []ent.Value {
-	return nil
-}
-
-// RemovedEdges returns all edge names that were removed in this mutation.
-func (m *OutboxKeyMutation) RemovedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
-// the given name in this mutation.
-func (m *OutboxKeyMutation) RemovedIDs(name string) []ent.Value {
-	return nil
-}
-
-// ClearedEdges returns all edge names that were cleared in this mutation.
-func (m *OutboxKeyMutation) ClearedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// EdgeCleared returns a boolean which indicates if the edge with the given name
-// was cleared in this mutation.
-func (m *OutboxKeyMutation) EdgeCleared(name string) bool {
-	return false
-}
-
-// ClearEdge clears the value of the edge with the given name. It returns an error
-// if that edge is not defined in the schema.
-func (m *OutboxKeyMutation) ClearEdge(name string) error {
-	return fmt.Errorf("unknown OutboxKey unique edge %s", name)
-}
-
-// ResetEdge resets all changes to the edge with the given name in this mutation.
-// It returns an error if the edge is not defined in the schema.
-func (m *OutboxKeyMutation) ResetEdge(name string) error {
-	return fmt.Errorf("unknown OutboxKey edge %s", name)
 }

@@ -8,6 +8,7 @@ import (
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
+	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/note"
 )
 
@@ -15,7 +16,7 @@ import (
 type Note struct {
 	config `json:"-"`
 	// ID of the ent.
-	ID int `json:"id,omitempty"`
+	ID uuid.UUID `json:"id,omitempty"`
 	// Text holds the value of the "text" field.
 	Text         string `json:"text,omitempty"`
 	selectValues sql.SelectValues
@@ -26,10 +27,10 @@ func (*Note) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case note.FieldID:
-			values[i] = new(sql.NullInt64)
 		case note.FieldText:
 			values[i] = new(sql.NullString)
+		case note.FieldID:
+			values[i] = new(uuid.UUID)
 		default:
 			values[i] = new(sql.UnknownType)
 		}
@@ -46,11 +47,11 @@ func (_m *Note) assignValues(columns []string, values []any) error {
 	for i := range columns {
 		switch columns[i] {
 		case note.FieldID:
-			value, ok := values[i].(*sql.NullInt64)
-			if !ok {
-				return fmt.Errorf("unexpected type %T for field id", value)
+			if value, ok := values[i].(*uuid.UUID); !ok {
+				return fmt.Errorf("unexpected type %T for field id", values[i])
+			} else if value != nil {
+				_m.ID = *value
 			}
-			_m.ID = int(value.Int64)
 		case note.FieldText:
 			if value, ok := values[i].(*sql.NullString); !ok {
 				return fmt.Errorf("unexpected type %T for field text", values[i])

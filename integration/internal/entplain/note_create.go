@@ -9,6 +9,7 @@ import (
 
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
+	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/note"
 )
 
@@ -25,6 +26,20 @@ func (_c *NoteCreate) SetText(v string) *NoteCreate {
 	return _c
 }
 
+// SetID sets the "id" field.
+func (_c *NoteCreate) SetID(v uuid.UUID) *NoteCreate {
+	_c.mutation.SetID(v)
+	return _c
+}
+
+// SetNillableID sets the "id" field if the given value is not nil.
+func (_c *NoteCreate) SetNillableID(v *uuid.UUID) *NoteCreate {
+	if v != nil {
+		_c.SetID(*v)
+	}
+	return _c
+}
+
 // Mutation returns the NoteMutation object of the builder.
 func (_c *NoteCreate) Mutation() *NoteMutation {
 	return _c.mutation
@@ -32,6 +47,7 @@ func (_c *NoteCreate) Mutation() *NoteMutation {
 
 // Save creates the Note in the database.
 func (_c *NoteCreate) Save(ctx context.Context) (*Note, error) {
+	_c.defaults()
 	return withHooks(ctx, _c.sqlSave, _c.mutation, _c.hooks)
 }
 
@@ -54,6 +70,14 @@ func (_c *NoteCreate) Exec(ctx context.Context) error {
 func (_c *NoteCreate) ExecX(ctx context.Context) {
 	if err := _c.Exec(ctx); err != nil {
 		panic(err)
+	}
+}
+
+// defaults sets the default values of the builder before save.
+func (_c *NoteCreate) defaults() {
+	if _, ok := _c.mutation.ID(); !ok {
+		v := note.DefaultID()
+		_c.mutation.SetID(v)
 	}
 }
 
@@ -81,8 +105,13 @@ func (_c *NoteCreate) sqlSave(ctx context.Context) (*Note, error) {
 		}
 		return nil, err
 	}
-	id := _spec.ID.Value.(int64)
-	_node.ID = int(id)
+	if _spec.ID.Value != nil {
+		if id, ok := _spec.ID.Value.(*uuid.UUID); ok {
+			_node.ID = *id
+		} else if err := _node.ID.Scan(_spec.ID.Value); err != nil {
+			return nil, err
+		}
+	}
 	_c.mutation.id = &_node.ID
 	_c.mutation.done = true
 	return _node, nil
@@ -91,8 +120,12 @@ func (_c *NoteCreate) sqlSave(ctx context.Context) (*Note, error) {
 func (_c *NoteCreate) createSpec() (*Note, *sqlgraph.CreateSpec) {
 	var (
 		_node = &Note{config: _c.config}
-		_spec = sqlgraph.NewCreateSpec(note.Table, sqlgraph.NewFieldSpec(note.FieldID, field.TypeInt))
+		_spec = sqlgraph.NewCreateSpec(note.Table, sqlgraph.NewFieldSpec(note.FieldID, field.TypeUUID))
 	)
+	if id, ok := _c.mutation.ID(); ok {
+		_node.ID = id
+		_spec.ID.Value = &id
+	}
 	if value, ok := _c.mutation.Text(); ok {
 		_spec.SetField(note.FieldText, field.TypeString, value)
 		_node.Text = value
@@ -118,6 +151,7 @@ func (_c *NoteCreateBulk) Save(ctx context.Context) ([]*Note, error) {
 	for i := range _c.builders {
 		func(i int, root context.Context) {
 			builder := _c.builders[i]
+			builder.defaults()
 			var mut Mutator = MutateFunc(func(ctx context.Context, m Mutation) (Value, error) {
 				mutation, ok := m.(*NoteMutation)
 				if !ok {
@@ -144,10 +178,6 @@ func (_c *NoteCreateBulk) Save(ctx context.Context) ([]*Note, error) {
 					return nil, err
 				}
 				mutation.id = &nodes[i].ID
-				if specs[i].ID.Value != nil {
-					id := specs[i].ID.Value.(int64)
-					nodes[i].ID = int(id)
-				}
 				mutation.done = true
 				return nodes[i], nil
 			})

@@ -11,6 +11,7 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
+	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/note"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/predicate"
 )
@@ -82,8 +83,8 @@ func (_q *NoteQuery) FirstX(ctx context.Context) *Note {
 
 // FirstID returns the first Note ID from the query.
 // Returns a *NotFoundError when no Note ID was found.
-func (_q *NoteQuery) FirstID(ctx context.Context) (id int, err error) {
-	var ids []int
+func (_q *NoteQuery) FirstID(ctx context.Context) (id uuid.UUID, err error) {
+	var ids []uuid.UUID
 	if ids, err = _q.Limit(1).IDs(setContextOp(ctx, _q.ctx, ent.OpQueryFirstID)); err != nil {
 		return
 	}
@@ -95,7 +96,7 @@ func (_q *NoteQuery) FirstID(ctx context.Context) (id int, err error) {
 }
 
 // FirstIDX is like FirstID, but panics if an error occurs.
-func (_q *NoteQuery) FirstIDX(ctx context.Context) int {
+func (_q *NoteQuery) FirstIDX(ctx context.Context) uuid.UUID {
 	id, err := _q.FirstID(ctx)
 	if err != nil && !IsNotFound(err) {
 		panic(err)
@@ -133,8 +134,8 @@ func (_q *NoteQuery) OnlyX(ctx context.Context) *Note {
 // OnlyID is like Only, but returns the only Note ID in the query.
 // Returns a *NotSingularError when more than one Note ID is found.
 // Returns a *NotFoundError when no entities are found.
-func (_q *NoteQuery) OnlyID(ctx context.Context) (id int, err error) {
-	var ids []int
+func (_q *NoteQuery) OnlyID(ctx context.Context) (id uuid.UUID, err error) {
+	var ids []uuid.UUID
 	if ids, err = _q.Limit(2).IDs(setContextOp(ctx, _q.ctx, ent.OpQueryOnlyID)); err != nil {
 		return
 	}
@@ -150,7 +151,7 @@ func (_q *NoteQuery) OnlyID(ctx context.Context) (id int, err error) {
 }
 
 // OnlyIDX is like OnlyID, but panics if an error occurs.
-func (_q *NoteQuery) OnlyIDX(ctx context.Context) int {
+func (_q *NoteQuery) OnlyIDX(ctx context.Context) uuid.UUID {
 	id, err := _q.OnlyID(ctx)
 	if err != nil {
 		panic(err)
@@ -178,7 +179,7 @@ func (_q *NoteQuery) AllX(ctx context.Context) []*Note {
 }
 
 // IDs executes the query and returns a list of Note IDs.
-func (_q *NoteQuery) IDs(ctx context.Context) (ids []int, err error) {
+func (_q *NoteQuery) IDs(ctx context.Context) (ids []uuid.UUID, err error) {
 	if _q.ctx.Unique == nil && _q.path != nil {
 		_q.Unique(true)
 	}
@@ -190,7 +191,7 @@ func (_q *NoteQuery) IDs(ctx context.Context) (ids []int, err error) {
 }
 
 // IDsX is like IDs, but panics if an error occurs.
-func (_q *NoteQuery) IDsX(ctx context.Context) []int {
+func (_q *NoteQuery) IDsX(ctx context.Context) []uuid.UUID {
 	ids, err := _q.IDs(ctx)
 	if err != nil {
 		panic(err)
@@ -365,7 +366,7 @@ func (_q *NoteQuery) sqlCount(ctx context.Context) (int, error) {
 }
 
 func (_q *NoteQuery) querySpec() *sqlgraph.QuerySpec {
-	_spec := sqlgraph.NewQuerySpec(note.Table, note.Columns, sqlgraph.NewFieldSpec(note.FieldID, field.TypeInt))
+	_spec := sqlgraph.NewQuerySpec(note.Table, note.Columns, sqlgraph.NewFieldSpec(note.FieldID, field.TypeUUID))
 	_spec.From = _q.sql
 	if unique := _q.ctx.Unique; unique != nil {
 		_spec.Unique = *unique

@@ -18,64 +18,20 @@ type OutboxEvent struct {
 	config `json:"-"`
 	// ID of the ent.
 	ID entschema.ID `json:"id,omitempty"`
-	// EventID holds the value of the "event_id" field.
-	EventID string `json:"event_id,omitempty"`
 	// EventType holds the value of the "event_type" field.
 	EventType string `json:"event_type,omitempty"`
-	// SchemaVersion holds the value of the "schema_version" field.
-	SchemaVersion int32 `json:"schema_version,omitempty"`
-	// Topic holds the value of the "topic" field.
-	Topic string `json:"topic,omitempty"`
-	// AggregateType holds the value of the "aggregate_type" field.
-	AggregateType *string `json:"aggregate_type,omitempty"`
 	// AggregateID holds the value of the "aggregate_id" field.
 	AggregateID *string `json:"aggregate_id,omitempty"`
-	// AggregateVersion holds the value of the "aggregate_version" field.
-	AggregateVersion int64 `json:"aggregate_version,omitempty"`
-	// TenantID holds the value of the "tenant_id" field.
-	TenantID *string `json:"tenant_id,omitempty"`
-	// PartitionKey holds the value of the "partition_key" field.
-	PartitionKey *string `json:"partition_key,omitempty"`
-	// Lane holds the value of the "lane" field.
-	Lane *[]byte `json:"lane,omitempty"`
-	// KeySeq holds the value of the "key_seq" field.
-	KeySeq *int64 `json:"key_seq,omitempty"`
 	// Payload holds the value of the "payload" field.
 	Payload []byte `json:"-"`
-	// ContentType holds the value of the "content_type" field.
-	ContentType *string `json:"content_type,omitempty"`
 	// Headers holds the value of the "headers" field.
 	Headers map[string]string `json:"headers,omitempty"`
 	// Status holds the value of the "status" field.
 	Status int8 `json:"status,omitempty"`
-	// Attempts holds the value of the "attempts" field.
-	Attempts int32 `json:"attempts,omitempty"`
-	// ClaimNo holds the value of the "claim_no" field.
-	ClaimNo int64 `json:"claim_no,omitempty"`
-	// LostClaims holds the value of the "lost_claims" field.
-	LostClaims int32 `json:"lost_claims,omitempty"`
-	// ClaimedBy holds the value of the "claimed_by" field.
-	ClaimedBy *string `json:"claimed_by,omitempty"`
-	// LeaseUntil holds the value of the "lease_until" field.
-	LeaseUntil *entschema.Time `json:"lease_until,omitempty"`
-	// AvailableAt holds the value of the "available_at" field.
-	AvailableAt entschema.Time `json:"available_at,omitempty"`
 	// OccurredAt holds the value of the "occurred_at" field.
 	OccurredAt entschema.Time `json:"occurred_at,omitempty"`
-	// CreatedAt holds the value of the "created_at" field.
-	CreatedAt entschema.Time `json:"created_at,omitempty"`
 	// DoneAt holds the value of the "done_at" field.
-	DoneAt *entschema.Time `json:"done_at,omitempty"`
-	// LastErrorCode holds the value of the "last_error_code" field.
-	LastErrorCode *string `json:"last_error_code,omitempty"`
-	// LastError holds the value of the "last_error" field.
-	LastError *string `json:"last_error,omitempty"`
-	// ReplayOf holds the value of the "replay_of" field.
-	ReplayOf *entschema.ID `json:"replay_of,omitempty"`
-	// Receipt holds the value of the "receipt" field.
-	Receipt *string `json:"receipt,omitempty"`
-	// ErrorGroup holds the value of the "error_group" field.
-	ErrorGroup   *string `json:"error_group,omitempty"`
+	DoneAt       *entschema.Time `json:"done_at,omitempty"`
 	selectValues sql.SelectValues
 }
 
@@ -84,19 +40,17 @@ func (*OutboxEvent) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case outboxevent.FieldReplayOf:
-			values[i] = &sql.NullScanner{S: new(entschema.ID)}
-		case outboxevent.FieldLeaseUntil, outboxevent.FieldDoneAt:
+		case outboxevent.FieldDoneAt:
 			values[i] = &sql.NullScanner{S: new(entschema.Time)}
-		case outboxevent.FieldLane, outboxevent.FieldPayload, outboxevent.FieldHeaders:
+		case outboxevent.FieldPayload, outboxevent.FieldHeaders:
 			values[i] = new([]byte)
 		case outboxevent.FieldID:
 			values[i] = new(entschema.ID)
-		case outboxevent.FieldAvailableAt, outboxevent.FieldOccurredAt, outboxevent.FieldCreatedAt:
+		case outboxevent.FieldOccurredAt:
 			values[i] = new(entschema.Time)
-		case outboxevent.FieldSchemaVersion, outboxevent.FieldAggregateVersion, outboxevent.FieldKeySeq, outboxevent.FieldStatus, outboxevent.FieldAttempts, outboxevent.FieldClaimNo, outboxevent.FieldLostClaims:
+		case outboxevent.FieldStatus:
 			values[i] = new(sql.NullInt64)
-		case outboxevent.FieldEventID, outboxevent.FieldEventType, outboxevent.FieldTopic, outboxevent.FieldAggregateType, outboxevent.FieldAggregateID, outboxevent.FieldTenantID, outboxevent.FieldPartitionKey, outboxevent.FieldContentType, outboxevent.FieldClaimedBy, outboxevent.FieldLastErrorCode, outboxevent.FieldLastError, outboxevent.FieldReceipt, outboxevent.FieldErrorGroup:
+		case outboxevent.FieldEventType, outboxevent.FieldAggregateID:
 			values[i] = new(sql.NullString)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -119,36 +73,11 @@ func (_m *OutboxEvent) assignValues(columns []string, values []any) error {
 			} else if value != nil {
 				_m.ID = *value
 			}
-		case outboxevent.FieldEventID:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field event_id", values[i])
-			} else if value.Valid {
-				_m.EventID = value.String
-			}
 		case outboxevent.FieldEventType:
 			if value, ok := values[i].(*sql.NullString); !ok {
 				return fmt.Errorf("unexpected type %T for field event_type", values[i])
 			} else if value.Valid {
 				_m.EventType = value.String
-			}
-		case outboxevent.FieldSchemaVersion:
-			if value, ok := values[i].(*sql.NullInt64); !ok {
-				return fmt.Errorf("unexpected type %T for field schema_version", values[i])
-			} else if value.Valid {
-				_m.SchemaVersion = int32(value.Int64)
-			}
-		case outboxevent.FieldTopic:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field topic", values[i])
-			} else if value.Valid {
-				_m.Topic = value.String
-			}
-		case outboxevent.FieldAggregateType:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field aggregate_type", values[i])
-			} else if value.Valid {
-				_m.AggregateType = new(string)
-				*_m.AggregateType = value.String
 			}
 		case outboxevent.FieldAggregateID:
 			if value, ok := values[i].(*sql.NullString); !ok {
@@ -157,51 +86,11 @@ func (_m *OutboxEvent) assignValues(columns []string, values []any) error {
 				_m.AggregateID = new(string)
 				*_m.AggregateID = value.String
 			}
-		case outboxevent.FieldAggregateVersion:
-			if value, ok := values[i].(*sql.NullInt64); !ok {
-				return fmt.Errorf("unexpected type %T for field aggregate_version", values[i])
-			} else if value.Valid {
-				_m.AggregateVersion = value.Int64
-			}
-		case outboxevent.FieldTenantID:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field tenant_id", values[i])
-			} else if value.Valid {
-				_m.TenantID = new(string)
-				*_m.TenantID = value.String
-			}
-		case outboxevent.FieldPartitionKey:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field partition_key", values[i])
-			} else if value.Valid {
-				_m.PartitionKey = new(string)
-				*_m.PartitionKey = value.String
-			}
-		case outboxevent.FieldLane:
-			if value, ok := values[i].(*[]byte); !ok {
-				return fmt.Errorf("unexpected type %T for field lane", values[i])
-			} else if value != nil {
-				_m.Lane = value
-			}
-		case outboxevent.FieldKeySeq:
-			if value, ok := values[i].(*sql.NullInt64); !ok {
-				return fmt.Errorf("unexpected type %T for field key_seq", values[i])
-			} else if value.Valid {
-				_m.KeySeq = new(int64)
-				*_m.KeySeq = value.Int64
-			}
 		case outboxevent.FieldPayload:
 			if value, ok := values[i].(*[]byte); !ok {
 				return fmt.Errorf("unexpected type %T for field payload", values[i])
 			} else if value != nil {
 				_m.Payload = *value
-			}
-		case outboxevent.FieldContentType:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field content_type", values[i])
-			} else if value.Valid {
-				_m.ContentType = new(string)
-				*_m.ContentType = value.String
 			}
 		case outboxevent.FieldHeaders:
 			if value, ok := values[i].(*[]byte); !ok {
@@ -217,55 +106,11 @@ func (_m *OutboxEvent) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.Status = int8(value.Int64)
 			}
-		case outboxevent.FieldAttempts:
-			if value, ok := values[i].(*sql.NullInt64); !ok {
-				return fmt.Errorf("unexpected type %T for field attempts", values[i])
-			} else if value.Valid {
-				_m.Attempts = int32(value.Int64)
-			}
-		case outboxevent.FieldClaimNo:
-			if value, ok := values[i].(*sql.NullInt64); !ok {
-				return fmt.Errorf("unexpected type %T for field claim_no", values[i])
-			} else if value.Valid {
-				_m.ClaimNo = value.Int64
-			}
-		case outboxevent.FieldLostClaims:
-			if value, ok := values[i].(*sql.NullInt64); !ok {
-				return fmt.Errorf("unexpected type %T for field lost_claims", values[i])
-			} else if value.Valid {
-				_m.LostClaims = int32(value.Int64)
-			}
-		case outboxevent.FieldClaimedBy:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field claimed_by", values[i])
-			} else if value.Valid {
-				_m.ClaimedBy = new(string)
-				*_m.ClaimedBy = value.String
-			}
-		case outboxevent.FieldLeaseUntil:
-			if value, ok := values[i].(*sql.NullScanner); !ok {
-				return fmt.Errorf("unexpected type %T for field lease_until", values[i])
-			} else if value.Valid {
-				_m.LeaseUntil = new(entschema.Time)
-				*_m.LeaseUntil = *value.S.(*entschema.Time)
-			}
-		case outboxevent.FieldAvailableAt:
-			if value, ok := values[i].(*entschema.Time); !ok {
-				return fmt.Errorf("unexpected type %T for field available_at", values[i])
-			} else if value != nil {
-				_m.AvailableAt = *value
-			}
 		case outboxevent.FieldOccurredAt:
 			if value, ok := values[i].(*entschema.Time); !ok {
 				return fmt.Errorf("unexpected type %T for field occurred_at", values[i])
 			} else if value != nil {
 				_m.OccurredAt = *value
-			}
-		case outboxevent.FieldCreatedAt:
-			if value, ok := values[i].(*entschema.Time); !ok {
-				return fmt.Errorf("unexpected type %T for field created_at", values[i])
-			} else if value != nil {
-				_m.CreatedAt = *value
 			}
 		case outboxevent.FieldDoneAt:
 			if value, ok := values[i].(*sql.NullScanner); !ok {
@@ -273,41 +118,6 @@ func (_m *OutboxEvent) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.DoneAt = new(entschema.Time)
 				*_m.DoneAt = *value.S.(*entschema.Time)
-			}
-		case outboxevent.FieldLastErrorCode:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field last_error_code", values[i])
-			} else if value.Valid {
-				_m.LastErrorCode = new(string)
-				*_m.LastErrorCode = value.String
-			}
-		case outboxevent.FieldLastError:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field last_error", values[i])
-			} else if value.Valid {
-				_m.LastError = new(string)
-				*_m.LastError = value.String
-			}
-		case outboxevent.FieldReplayOf:
-			if value, ok := values[i].(*sql.NullScanner); !ok {
-				return fmt.Errorf("unexpected type %T for field replay_of", values[i])
-			} else if value.Valid {
-				_m.ReplayOf = new(entschema.ID)
-				*_m.ReplayOf = *value.S.(*entschema.ID)
-			}
-		case outboxevent.FieldReceipt:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field receipt", values[i])
-			} else if value.Valid {
-				_m.Receipt = new(string)
-				*_m.Receipt = value.String
-			}
-		case outboxevent.FieldErrorGroup:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field error_group", values[i])
-			} else if value.Valid {
-				_m.ErrorGroup = new(string)
-				*_m.ErrorGroup = value.String
 			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
@@ -345,57 +155,15 @@ func (_m *OutboxEvent) String() string {
 	var builder strings.Builder
 	builder.WriteString("OutboxEvent(")
 	builder.WriteString(fmt.Sprintf("id=%v, ", _m.ID))
-	builder.WriteString("event_id=")
-	builder.WriteString(_m.EventID)
-	builder.WriteString(", ")
 	builder.WriteString("event_type=")
 	builder.WriteString(_m.EventType)
-	builder.WriteString(", ")
-	builder.WriteString("schema_version=")
-	builder.WriteString(fmt.Sprintf("%v", _m.SchemaVersion))
-	builder.WriteString(", ")
-	builder.WriteString("topic=")
-	builder.WriteString(_m.Topic)
-	builder.WriteString(", ")
-	if v := _m.AggregateType; v != nil {
-		builder.WriteString("aggregate_type=")
-		builder.WriteString(*v)
-	}
 	builder.WriteString(", ")
 	if v := _m.AggregateID; v != nil {
 		builder.WriteString("aggregate_id=")
 		builder.WriteString(*v)
 	}
 	builder.WriteString(", ")
-	builder.WriteString("aggregate_version=")
-	builder.WriteString(fmt.Sprintf("%v", _m.AggregateVersion))
-	builder.WriteString(", ")
-	if v := _m.TenantID; v != nil {
-		builder.WriteString("tenant_id=")
-		builder.WriteString(*v)
-	}
-	builder.WriteString(", ")
-	if v := _m.PartitionKey; v != nil {
-		builder.WriteString("partition_key=")
-		builder.WriteString(*v)
-	}
-	builder.WriteString(", ")
-	if v := _m.Lane; v != nil {
-		builder.WriteString("lane=")
-		builder.WriteString(fmt.Sprintf("%v", *v))
-	}
-	builder.WriteString(", ")
-	if v := _m.KeySeq; v != nil {
-		builder.WriteString("key_seq=")
-		builder.WriteString(fmt.Sprintf("%v", *v))
-	}
-	builder.WriteString(", ")
 	builder.WriteString("payload=<sensitive>")
-	builder.WriteString(", ")
-	if v := _m.ContentType; v != nil {
-		builder.WriteString("content_type=")
-		builder.WriteString(*v)
-	}
 	builder.WriteString(", ")
 	builder.WriteString("headers=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Headers))
@@ -403,62 +171,12 @@ func (_m *OutboxEvent) String() string {
 	builder.WriteString("status=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Status))
 	builder.WriteString(", ")
-	builder.WriteString("attempts=")
-	builder.WriteString(fmt.Sprintf("%v", _m.Attempts))
-	builder.WriteString(", ")
-	builder.WriteString("claim_no=")
-	builder.WriteString(fmt.Sprintf("%v", _m.ClaimNo))
-	builder.WriteString(", ")
-	builder.WriteString("lost_claims=")
-	builder.WriteString(fmt.Sprintf("%v", _m.LostClaims))
-	builder.WriteString(", ")
-	if v := _m.ClaimedBy; v != nil {
-		builder.WriteString("claimed_by=")
-		builder.WriteString(*v)
-	}
-	builder.WriteString(", ")
-	if v := _m.LeaseUntil; v != nil {
-		builder.WriteString("lease_until=")
-		builder.WriteString(fmt.Sprintf("%v", *v))
-	}
-	builder.WriteString(", ")
-	builder.WriteString("available_at=")
-	builder.WriteString(fmt.Sprintf("%v", _m.AvailableAt))
-	builder.WriteString(", ")
 	builder.WriteString("occurred_at=")
 	builder.WriteString(fmt.Sprintf("%v", _m.OccurredAt))
-	builder.WriteString(", ")
-	builder.WriteString("created_at=")
-	builder.WriteString(fmt.Sprintf("%v", _m.CreatedAt))
 	builder.WriteString(", ")
 	if v := _m.DoneAt; v != nil {
 		builder.WriteString("done_at=")
 		builder.WriteString(fmt.Sprintf("%v", *v))
-	}
-	builder.WriteString(", ")
-	if v := _m.LastErrorCode; v != nil {
-		builder.WriteString("last_error_code=")
-		builder.WriteString(*v)
-	}
-	builder.WriteString(", ")
-	if v := _m.LastError; v != nil {
-		builder.WriteString("last_error=")
-		builder.WriteString(*v)
-	}
-	builder.WriteString(", ")
-	if v := _m.ReplayOf; v != nil {
-		builder.WriteString("replay_of=")
-		builder.WriteString(fmt.Sprintf("%v", *v))
-	}
-	builder.WriteString(", ")
-	if v := _m.Receipt; v != nil {
-		builder.WriteString("receipt=")
-		builder.WriteString(*v)
-	}
-	builder.WriteString(", ")
-	if v := _m.ErrorGroup; v != nil {
-		builder.WriteString("error_group=")
-		builder.WriteString(*v)
 	}
 	builder.WriteByte(')')
 	return builder.String()

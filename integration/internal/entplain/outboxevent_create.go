@@ -20,41 +20,9 @@ type OutboxEventCreate struct {
 	hooks    []Hook
 }
 
-// SetEventID sets the "event_id" field.
-func (_c *OutboxEventCreate) SetEventID(v string) *OutboxEventCreate {
-	_c.mutation.SetEventID(v)
-	return _c
-}
-
 // SetEventType sets the "event_type" field.
 func (_c *OutboxEventCreate) SetEventType(v string) *OutboxEventCreate {
 	_c.mutation.SetEventType(v)
-	return _c
-}
-
-// SetSchemaVersion sets the "schema_version" field.
-func (_c *OutboxEventCreate) SetSchemaVersion(v int32) *OutboxEventCreate {
-	_c.mutation.SetSchemaVersion(v)
-	return _c
-}
-
-// SetTopic sets the "topic" field.
-func (_c *OutboxEventCreate) SetTopic(v string) *OutboxEventCreate {
-	_c.mutation.SetTopic(v)
-	return _c
-}
-
-// SetAggregateType sets the "aggregate_type" field.
-func (_c *OutboxEventCreate) SetAggregateType(v string) *OutboxEventCreate {
-	_c.mutation.SetAggregateType(v)
-	return _c
-}
-
-// SetNillableAggregateType sets the "aggregate_type" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillableAggregateType(v *string) *OutboxEventCreate {
-	if v != nil {
-		_c.SetAggregateType(*v)
-	}
 	return _c
 }
 
@@ -72,77 +40,9 @@ func (_c *OutboxEventCreate) SetNillableAggregateID(v *string) *OutboxEventCreat
 	return _c
 }
 
-// SetAggregateVersion sets the "aggregate_version" field.
-func (_c *OutboxEventCreate) SetAggregateVersion(v int64) *OutboxEventCreate {
-	_c.mutation.SetAggregateVersion(v)
-	return _c
-}
-
-// SetTenantID sets the "tenant_id" field.
-func (_c *OutboxEventCreate) SetTenantID(v string) *OutboxEventCreate {
-	_c.mutation.SetTenantID(v)
-	return _c
-}
-
-// SetNillableTenantID sets the "tenant_id" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillableTenantID(v *string) *OutboxEventCreate {
-	if v != nil {
-		_c.SetTenantID(*v)
-	}
-	return _c
-}
-
-// SetPartitionKey sets the "partition_key" field.
-func (_c *OutboxEventCreate) SetPartitionKey(v string) *OutboxEventCreate {
-	_c.mutation.SetPartitionKey(v)
-	return _c
-}
-
-// SetNillablePartitionKey sets the "partition_key" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillablePartitionKey(v *string) *OutboxEventCreate {
-	if v != nil {
-		_c.SetPartitionKey(*v)
-	}
-	return _c
-}
-
-// SetLane sets the "lane" field.
-func (_c *OutboxEventCreate) SetLane(v []byte) *OutboxEventCreate {
-	_c.mutation.SetLane(v)
-	return _c
-}
-
-// SetKeySeq sets the "key_seq" field.
-func (_c *OutboxEventCreate) SetKeySeq(v int64) *OutboxEventCreate {
-	_c.mutation.SetKeySeq(v)
-	return _c
-}
-
-// SetNillableKeySeq sets the "key_seq" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillableKeySeq(v *int64) *OutboxEventCreate {
-	if v != nil {
-		_c.SetKeySeq(*v)
-	}
-	return _c
-}
-
 // SetPayload sets the "payload" field.
 func (_c *OutboxEventCreate) SetPayload(v []byte) *OutboxEventCreate {
 	_c.mutation.SetPayload(v)
-	return _c
-}
-
-// SetContentType sets the "content_type" field.
-func (_c *OutboxEventCreate) SetContentType(v string) *OutboxEventCreate {
-	_c.mutation.SetContentType(v)
-	return _c
-}
-
-// SetNillableContentType sets the "content_type" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillableContentType(v *string) *OutboxEventCreate {
-	if v != nil {
-		_c.SetContentType(*v)
-	}
 	return _c
 }
 
@@ -158,67 +58,9 @@ func (_c *OutboxEventCreate) SetStatus(v int8) *OutboxEventCreate {
 	return _c
 }
 
-// SetAttempts sets the "attempts" field.
-func (_c *OutboxEventCreate) SetAttempts(v int32) *OutboxEventCreate {
-	_c.mutation.SetAttempts(v)
-	return _c
-}
-
-// SetClaimNo sets the "claim_no" field.
-func (_c *OutboxEventCreate) SetClaimNo(v int64) *OutboxEventCreate {
-	_c.mutation.SetClaimNo(v)
-	return _c
-}
-
-// SetLostClaims sets the "lost_claims" field.
-func (_c *OutboxEventCreate) SetLostClaims(v int32) *OutboxEventCreate {
-	_c.mutation.SetLostClaims(v)
-	return _c
-}
-
-// SetClaimedBy sets the "claimed_by" field.
-func (_c *OutboxEventCreate) SetClaimedBy(v string) *OutboxEventCreate {
-	_c.mutation.SetClaimedBy(v)
-	return _c
-}
-
-// SetNillableClaimedBy sets the "claimed_by" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillableClaimedBy(v *string) *OutboxEventCreate {
-	if v != nil {
-		_c.SetClaimedBy(*v)
-	}
-	return _c
-}
-
-// SetLeaseUntil sets the "lease_until" field.
-func (_c *OutboxEventCreate) SetLeaseUntil(v entschema.Time) *OutboxEventCreate {
-	_c.mutation.SetLeaseUntil(v)
-	return _c
-}
-
-// SetNillableLeaseUntil sets the "lease_until" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillableLeaseUntil(v *entschema.Time) *OutboxEventCreate {
-	if v != nil {
-		_c.SetLeaseUntil(*v)
-	}
-	return _c
-}
-
-// SetAvailableAt sets the "available_at" field.
-func (_c *OutboxEventCreate) SetAvailableAt(v entschema.Time) *OutboxEventCreate {
-	_c.mutation.SetAvailableAt(v)
-	return _c
-}
-
 // SetOccurredAt sets the "occurred_at" field.
 func (_c *OutboxEventCreate) SetOccurredAt(v entschema.Time) *OutboxEventCreate {
 	_c.mutation.SetOccurredAt(v)
-	return _c
-}
-
-// SetCreatedAt sets the "created_at" field.
-func (_c *OutboxEventCreate) SetCreatedAt(v entschema.Time) *OutboxEventCreate {
-	_c.mutation.SetCreatedAt(v)
 	return _c
 }
 
@@ -232,76 +74,6 @@ func (_c *OutboxEventCreate) SetDoneAt(v entschema.Time) *OutboxEventCreate {
 func (_c *OutboxEventCreate) SetNillableDoneAt(v *entschema.Time) *OutboxEventCreate {
 	if v != nil {
 		_c.SetDoneAt(*v)
-	}
-	return _c
-}
-
-// SetLastErrorCode sets the "last_error_code" field.
-func (_c *OutboxEventCreate) SetLastErrorCode(v string) *OutboxEventCreate {
-	_c.mutation.SetLastErrorCode(v)
-	return _c
-}
-
-// SetNillableLastErrorCode sets the "last_error_code" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillableLastErrorCode(v *string) *OutboxEventCreate {
-	if v != nil {
-		_c.SetLastErrorCode(*v)
-	}
-	return _c
-}
-
-// SetLastError sets the "last_error" field.
-func (_c *OutboxEventCreate) SetLastError(v string) *OutboxEventCreate {
-	_c.mutation.SetLastError(v)
-	return _c
-}
-
-// SetNillableLastError sets the "last_error" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillableLastError(v *string) *OutboxEventCreate {
-	if v != nil {
-		_c.SetLastError(*v)
-	}
-	return _c
-}
-
-// SetReplayOf sets the "replay_of" field.
-func (_c *OutboxEventCreate) SetReplayOf(v entschema.ID) *OutboxEventCreate {
-	_c.mutation.SetReplayOf(v)
-	return _c
-}
-
-// SetNillableReplayOf sets the "replay_of" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillableReplayOf(v *entschema.ID) *OutboxEventCreate {
-	if v != nil {
-		_c.SetReplayOf(*v)
-	}
-	return _c
-}
-
-// SetReceipt sets the "receipt" field.
-func (_c *OutboxEventCreate) SetReceipt(v string) *OutboxEventCreate {
-	_c.mutation.SetReceipt(v)
-	return _c
-}
-
-// SetNillableReceipt sets the "receipt" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillableReceipt(v *string) *OutboxEventCreate {
-	if v != nil {
-		_c.SetReceipt(*v)
-	}
-	return _c
-}
-
-// SetErrorGroup sets the "error_group" field.
-func (_c *OutboxEventCreate) SetErrorGroup(v string) *OutboxEventCreate {
-	_c.mutation.SetErrorGroup(v)
-	return _c
-}
-
-// SetNillableErrorGroup sets the "error_group" field if the given value is not nil.
-func (_c *OutboxEventCreate) SetNillableErrorGroup(v *string) *OutboxEventCreate {
-	if v != nil {
-		_c.SetErrorGroup(*v)
 	}
 	return _c
 }
@@ -346,26 +118,14 @@ func (_c *OutboxEventCreate) ExecX(ctx context.Context) {
 
 // check runs all checks and user-defined validators on the builder.
 func (_c *OutboxEventCreate) check() error {
-	if _, ok := _c.mutation.EventID(); !ok {
-		return &ValidationError{Name: "event_id", err: errors.New(`entplain: missing required field "OutboxEvent.event_id"`)}
-	}
 	if _, ok := _c.mutation.EventType(); !ok {
 		return &ValidationError{Name: "event_type", err: errors.New(`entplain: missing required field "OutboxEvent.event_type"`)}
-	}
-	if _, ok := _c.mutation.Topic(); !ok {
-		return &ValidationError{Name: "topic", err: errors.New(`entplain: missing required field "OutboxEvent.topic"`)}
 	}
 	if _, ok := _c.mutation.Payload(); !ok {
 		return &ValidationError{Name: "payload", err: errors.New(`entplain: missing required field "OutboxEvent.payload"`)}
 	}
-	if _, ok := _c.mutation.AvailableAt(); !ok {
-		return &ValidationError{Name: "available_at", err: errors.New(`entplain: missing required field "OutboxEvent.available_at"`)}
-	}
 	if _, ok := _c.mutation.OccurredAt(); !ok {
 		return &ValidationError{Name: "occurred_at", err: errors.New(`entplain: missing required field "OutboxEvent.occurred_at"`)}
-	}
-	if _, ok := _c.mutation.CreatedAt(); !ok {
-		return &ValidationError{Name: "created_at", err: errors.New(`entplain: missing required field "OutboxEvent.created_at"`)}
 	}
 	return nil
 }
@@ -402,57 +162,17 @@ func (_c *OutboxEventCreate) createSpec() (*OutboxEvent, *sqlgraph.CreateSpec) {
 		_node.ID = id
 		_spec.ID.Value = &id
 	}
-	if value, ok := _c.mutation.EventID(); ok {
-		_spec.SetField(outboxevent.FieldEventID, field.TypeString, value)
-		_node.EventID = value
-	}
 	if value, ok := _c.mutation.EventType(); ok {
 		_spec.SetField(outboxevent.FieldEventType, field.TypeString, value)
 		_node.EventType = value
-	}
-	if value, ok := _c.mutation.SchemaVersion(); ok {
-		_spec.SetField(outboxevent.FieldSchemaVersion, field.TypeInt32, value)
-		_node.SchemaVersion = value
-	}
-	if value, ok := _c.mutation.Topic(); ok {
-		_spec.SetField(outboxevent.FieldTopic, field.TypeString, value)
-		_node.Topic = value
-	}
-	if value, ok := _c.mutation.AggregateType(); ok {
-		_spec.SetField(outboxevent.FieldAggregateType, field.TypeString, value)
-		_node.AggregateType = &value
 	}
 	if value, ok := _c.mutation.AggregateID(); ok {
 		_spec.SetField(outboxevent.FieldAggregateID, field.TypeString, value)
 		_node.AggregateID = &value
 	}
-	if value, ok := _c.mutation.AggregateVersion(); ok {
-		_spec.SetField(outboxevent.FieldAggregateVersion, field.TypeInt64, value)
-		_node.AggregateVersion = value
-	}
-	if value, ok := _c.mutation.TenantID(); ok {
-		_spec.SetField(outboxevent.FieldTenantID, field.TypeString, value)
-		_node.TenantID = &value
-	}
-	if value, ok := _c.mutation.PartitionKey(); ok {
-		_spec.SetField(outboxevent.FieldPartitionKey, field.TypeString, value)
-		_node.PartitionKey = &value
-	}
-	if value, ok := _c.mutation.Lane(); ok {
-		_spec.SetField(outboxevent.FieldLane, field.TypeBytes, value)
-		_node.Lane = &value
-	}
-	if value, ok := _c.mutation.KeySeq(); ok {
-		_spec.SetField(outboxevent.FieldKeySeq, field.TypeInt64, value)
-		_node.KeySeq = &value
-	}
 	if value, ok := _c.mutation.Payload(); ok {
 		_spec.SetField(outboxevent.FieldPayload, field.TypeBytes, value)
 		_node.Payload = value
-	}
-	if value, ok := _c.mutation.ContentType(); ok {
-		_spec.SetField(outboxevent.FieldContentType, field.TypeString, value)
-		_node.ContentType = &value
 	}
 	if value, ok := _c.mutation.Headers(); ok {
 		_spec.SetField(outboxevent.FieldHeaders, field.TypeJSON, value)
@@ -462,61 +182,13 @@ func (_c *OutboxEventCreate) createSpec() (*OutboxEvent, *sqlgraph.CreateSpec) {
 		_spec.SetField(outboxevent.FieldStatus, field.TypeInt8, value)
 		_node.Status = value
 	}
-	if value, ok := _c.mutation.Attempts(); ok {
-		_spec.SetField(outboxevent.FieldAttempts, field.TypeInt32, value)
-		_node.Attempts = value
-	}
-	if value, ok := _c.mutation.ClaimNo(); ok {
-		_spec.SetField(outboxevent.FieldClaimNo, field.TypeInt64, value)
-		_node.ClaimNo = value
-	}
-	if value, ok := _c.mutation.LostClaims(); ok {
-		_spec.SetField(outboxevent.FieldLostClaims, field.TypeInt32, value)
-		_node.LostClaims = value
-	}
-	if value, ok := _c.mutation.ClaimedBy(); ok {
-		_spec.SetField(outboxevent.FieldClaimedBy, field.TypeString, value)
-		_node.ClaimedBy = &value
-	}
-	if value, ok := _c.mutation.LeaseUntil(); ok {
-		_spec.SetField(outboxevent.FieldLeaseUntil, field.TypeOther, value)
-		_node.LeaseUntil = &value
-	}
-	if value, ok := _c.mutation.AvailableAt(); ok {
-		_spec.SetField(outboxevent.FieldAvailableAt, field.TypeOther, value)
-		_node.AvailableAt = value
-	}
 	if value, ok := _c.mutation.OccurredAt(); ok {
 		_spec.SetField(outboxevent.FieldOccurredAt, field.TypeOther, value)
 		_node.OccurredAt = value
 	}
-	if value, ok := _c.mutation.CreatedAt(); ok {
-		_spec.SetField(outboxevent.FieldCreatedAt, field.TypeOther, value)
-		_node.CreatedAt = value
-	}
 	if value, ok := _c.mutation.DoneAt(); ok {
 		_spec.SetField(outboxevent.FieldDoneAt, field.TypeOther, value)
 		_node.DoneAt = &value
-	}
-	if value, ok := _c.mutation.LastErrorCode(); ok {
-		_spec.SetField(outboxevent.FieldLastErrorCode, field.TypeString, value)
-		_node.LastErrorCode = &value
-	}
-	if value, ok := _c.mutation.LastError(); ok {
-		_spec.SetField(outboxevent.FieldLastError, field.TypeString, value)
-		_node.LastError = &value
-	}
-	if value, ok := _c.mutation.ReplayOf(); ok {
-		_spec.SetField(outboxevent.FieldReplayOf, field.TypeUUID, value)
-		_node.ReplayOf = &value
-	}
-	if value, ok := _c.mutation.Receipt(); ok {
-		_spec.SetField(outboxevent.FieldReceipt, field.TypeString, value)
-		_node.Receipt = &value
-	}
-	if value, ok := _c.mutation.ErrorGroup(); ok {
-		_spec.SetField(outboxevent.FieldErrorGroup, field.TypeString, value)
-		_node.ErrorGroup = &value
 	}
 	return _node, _spec
 }

@@ -263,12 +263,12 @@ func (_q *OutboxEventQuery) Clone() *OutboxEventQuery {
 // Example:
 //
 //	var v []struct {
-//		EventID string `json:"event_id,omitempty"`
+//		EventType string `json:"event_type,omitempty"`
 //		Count int `json:"count,omitempty"`
 //	}
 //
 //	client.OutboxEvent.Query().
-//		GroupBy(outboxevent.FieldEventID).
+//		GroupBy(outboxevent.FieldEventType).
 //		Aggregate(entplain.Count()).
 //		Scan(ctx, &v)
 func (_q *OutboxEventQuery) GroupBy(field string, fields ...string) *OutboxEventGroupBy {
@@ -286,11 +286,11 @@ func (_q *OutboxEventQuery) GroupBy(field string, fields ...string) *OutboxEvent
 // Example:
 //
 //	var v []struct {
-//		EventID string `json:"event_id,omitempty"`
+//		EventType string `json:"event_type,omitempty"`
 //	}
 //
 //	client.OutboxEvent.Query().
-//		Select(outboxevent.FieldEventID).
+//		Select(outboxevent.FieldEventType).
 //		Scan(ctx, &v)
 func (_q *OutboxEventQuery) Select(fields ...string) *OutboxEventSelect {
 	_q.ctx.Fields = append(_q.ctx.Fields, fields...)

@@ -68,53 +68,14 @@ func (_u *OutboxEventUpdate) sqlSave(ctx context.Context) (_node int, err error)
 			}
 		}
 	}
-	if _u.mutation.AggregateTypeCleared() {
-		_spec.ClearField(outboxevent.FieldAggregateType, field.TypeString)
-	}
 	if _u.mutation.AggregateIDCleared() {
 		_spec.ClearField(outboxevent.FieldAggregateID, field.TypeString)
-	}
-	if _u.mutation.TenantIDCleared() {
-		_spec.ClearField(outboxevent.FieldTenantID, field.TypeString)
-	}
-	if _u.mutation.PartitionKeyCleared() {
-		_spec.ClearField(outboxevent.FieldPartitionKey, field.TypeString)
-	}
-	if _u.mutation.LaneCleared() {
-		_spec.ClearField(outboxevent.FieldLane, field.TypeBytes)
-	}
-	if _u.mutation.KeySeqCleared() {
-		_spec.ClearField(outboxevent.FieldKeySeq, field.TypeInt64)
-	}
-	if _u.mutation.ContentTypeCleared() {
-		_spec.ClearField(outboxevent.FieldContentType, field.TypeString)
 	}
 	if _u.mutation.HeadersCleared() {
 		_spec.ClearField(outboxevent.FieldHeaders, field.TypeJSON)
 	}
-	if _u.mutation.ClaimedByCleared() {
-		_spec.ClearField(outboxevent.FieldClaimedBy, field.TypeString)
-	}
-	if _u.mutation.LeaseUntilCleared() {
-		_spec.ClearField(outboxevent.FieldLeaseUntil, field.TypeOther)
-	}
 	if _u.mutation.DoneAtCleared() {
 		_spec.ClearField(outboxevent.FieldDoneAt, field.TypeOther)
-	}
-	if _u.mutation.LastErrorCodeCleared() {
-		_spec.ClearField(outboxevent.FieldLastErrorCode, field.TypeString)
-	}
-	if _u.mutation.LastErrorCleared() {
-		_spec.ClearField(outboxevent.FieldLastError, field.TypeString)
-	}
-	if _u.mutation.ReplayOfCleared() {
-		_spec.ClearField(outboxevent.FieldReplayOf, field.TypeUUID)
-	}
-	if _u.mutation.ReceiptCleared() {
-		_spec.ClearField(outboxevent.FieldReceipt, field.TypeString)
-	}
-	if _u.mutation.ErrorGroupCleared() {
-		_spec.ClearField(outboxevent.FieldErrorGroup, field.TypeString)
 	}
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
@@ -207,53 +168,14 @@ func (_u *OutboxEventUpdateOne) sqlSave(ctx context.Context) (_node *OutboxEvent
 			}
 		}
 	}
-	if _u.mutation.AggregateTypeCleared() {
-		_spec.ClearField(outboxevent.FieldAggregateType, field.TypeString)
-	}
 	if _u.mutation.AggregateIDCleared() {
 		_spec.ClearField(outboxevent.FieldAggregateID, field.TypeString)
-	}
-	if _u.mutation.TenantIDCleared() {
-		_spec.ClearField(outboxevent.FieldTenantID, field.TypeString)
-	}
-	if _u.mutation.PartitionKeyCleared() {
-		_spec.ClearField(outboxevent.FieldPartitionKey, field.TypeString)
-	}
-	if _u.mutation.LaneCleared() {
-		_spec.ClearField(outboxevent.FieldLane, field.TypeBytes)
-	}
-	if _u.mutation.KeySeqCleared() {
-		_spec.ClearField(outboxevent.FieldKeySeq, field.TypeInt64)
-	}
-	if _u.mutation.ContentTypeCleared() {
-		_spec.ClearField(outboxevent.FieldContentType, field.TypeString)
 	}
 	if _u.mutation.HeadersCleared() {
 		_spec.ClearField(outboxevent.FieldHeaders, field.TypeJSON)
 	}
-	if _u.mutation.ClaimedByCleared() {
-		_spec.ClearField(outboxevent.FieldClaimedBy, field.TypeString)
-	}
-	if _u.mutation.LeaseUntilCleared() {
-		_spec.ClearField(outboxevent.FieldLeaseUntil, field.TypeOther)
-	}
 	if _u.mutation.DoneAtCleared() {
 		_spec.ClearField(outboxevent.FieldDoneAt, field.TypeOther)
-	}
-	if _u.mutation.LastErrorCodeCleared() {
-		_spec.ClearField(outboxevent.FieldLastErrorCode, field.TypeString)
-	}
-	if _u.mutation.LastErrorCleared() {
-		_spec.ClearField(outboxevent.FieldLastError, field.TypeString)
-	}
-	if _u.mutation.ReplayOfCleared() {
-		_spec.ClearField(outboxevent.FieldReplayOf, field.TypeUUID)
-	}
-	if _u.mutation.ReceiptCleared() {
-		_spec.ClearField(outboxevent.FieldReceipt, field.TypeString)
-	}
-	if _u.mutation.ErrorGroupCleared() {
-		_spec.ClearField(outboxevent.FieldErrorGroup, field.TypeString)
 	}
 	_node = &OutboxEvent{config: _u.config}
 	_spec.Assign = _node.assignValues

@@ -3,6 +3,7 @@
 package entplain
 
 import (
+	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/note"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/schema"
 )
@@ -14,7 +15,11 @@ func init() {
 	noteFields := schema.Note{}.Fields()
 	_ = noteFields
 	// noteDescText is the schema descriptor for text field.
-	noteDescText := noteFields[0].Descriptor()
+	noteDescText := noteFields[1].Descriptor()
 	// note.TextValidator is a validator for the "text" field. It is called by the builders before save.
 	note.TextValidator = noteDescText.Validators[0].(func(string) error)
+	// noteDescID is the schema descriptor for id field.
+	noteDescID := noteFields[0].Descriptor()
+	// note.DefaultID holds the default value on creation for the id field.
+	note.DefaultID = noteDescID.Default.(func() uuid.UUID)
 }

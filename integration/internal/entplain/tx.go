@@ -16,8 +16,6 @@ type Tx struct {
 	Note *NoteClient
 	// OutboxEvent is the client for interacting with the OutboxEvent builders.
 	OutboxEvent *OutboxEventClient
-	// OutboxKey is the client for interacting with the OutboxKey builders.
-	OutboxKey *OutboxKeyClient
 
 	// lazily loaded.
 	client     *Client
@@ -151,7 +149,6 @@ func (tx *Tx) Client() *Client {
 func (tx *Tx) init() {
 	tx.Note = NewNoteClient(tx.config)
 	tx.OutboxEvent = NewOutboxEventClient(tx.config)
-	tx.OutboxKey = NewOutboxKeyClient(tx.config)
 }
 
 // txDriver wraps the given dialect.Tx with a nop dialect.Driver implementation.

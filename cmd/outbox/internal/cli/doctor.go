@@ -85,6 +85,7 @@ func (a *app) doctorCommand() *cobra.Command {
   dead          dead events
   pooler        a pooler that shares sessions is between (PostgreSQL)
   versions      migrations that are missing, or newer than this program; tables of other prefixes
+  names         two programs that serve one handler of a consumer
   effects       dead effects, and due ones whose event is gone
   leases        events and effects that were taken over because a lease ended; work under idempotency
                 keys that takes longer than its lease
@@ -201,6 +202,7 @@ func (x *examination) examine(ctx context.Context) (all []finding) {
 		{"dead", x.dead, true},
 		{"pooler", x.pooler, false},
 		{"versions", x.versions, false},
+		{"names", x.names, true},
 		{"effects", x.effects, true},
 		{"leases", x.leases, true},
 		{"retention", x.retention, true},

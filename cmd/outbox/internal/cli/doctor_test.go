@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	oncekey "github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
@@ -240,10 +242,31 @@ func TestDoctorVersions(t *testing.T) {
 		w.requireFinding(levelOK, "versions", `another outbox has the prefix "shop_"`)
 		w.exec("UPDATE shop_migration SET version = 0")
 		w.requireFinding(levelWarning, "versions", `prefix "shop_" lack migration 0001_`)
-		w.exec("UPDATE inbox_migration SET version = 0")
+		w.exec("DELETE FROM inbox_migration WHERE version = 1")
 		w.requireFinding(levelWarning, "versions", `tables inbox of the prefix "" lack migration 0001_`)
 		w.exec("UPDATE outbox_migration SET version = 99")
 		w.requireFinding(levelWarning, "versions", "are of version 99")
+	})
+}
+
+// Doctor finds two programs that share the name of a consumer.
+func TestDoctorNames(t *testing.T) {
+	migrated(t, func(w *world) {
+		w.ok("migrate", "up", "--tables", "inbox")
+		store, err := sqlinbox.New(w.open(), sqlinbox.Config{Dialect: w.dialect})
+		must(t, err)
+		register := func(handler, program, topic string) {
+			_, err := store.Register(t.Context(), inbox.Registration{
+				Consumer: "billing", Handler: handler, Program: program, Topic: topic,
+			})
+			must(t, err)
+		}
+		register("invoice", "example.com/a", "orders")
+		register("mail", "example.com/b", "payments")
+		w.requireFinding(levelOK, "names", "one program")
+		register("invoice", "example.com/b", "payments")
+		w.requireFinding(levelWarning, "names", "handler invoice of consumer billing is served by example.com/a "+
+			"(topic orders) and example.com/b (topic payments)")
 	})
 }
 

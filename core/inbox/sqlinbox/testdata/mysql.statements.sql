@@ -64,11 +64,17 @@ INSERT INTO `my_inbox_seen` (handler_id, tenant_id, event_id, source, attempts, 
 -- open_failure
 INSERT INTO `my_inbox_failure` (consumer, handler, tenant_id, event_id, event_type, event_version, aggregate_type, aggregate_id, partition_key, key_seq, source_topic, source_partition, source_offset, status, attempts, received_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE attempts = attempts
 
+-- others
+SELECT program, COALESCE(topic,'') FROM `my_inbox_program` WHERE handler_id = ? AND program <> ? AND seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY program
+
 -- recover
 DELETE FROM `my_inbox_failure` WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?
 
 -- redrive
 UPDATE `my_inbox_failure` SET status = 0, attempts = 0, last_error_code = 'redriven', last_error = ?, received_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4
+
+-- register
+INSERT INTO `my_inbox_program` (handler_id, program, topic, seen_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE topic = VALUES(topic), seen_at = VALUES(seen_at)
 
 -- remove of 2
 DELETE FROM `my_inbox_seen` WHERE (handler_id = ? AND tenant_id = ? AND event_id = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',processed_at) = ?) OR (handler_id = ? AND tenant_id = ? AND event_id = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',processed_at) = ?)
@@ -78,6 +84,9 @@ SELECT CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, attempts FROM `my_inbox
 
 -- see_failure
 SELECT status, attempts, TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),updated_at) FROM `my_inbox_failure` WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? FOR UPDATE
+
+-- shared
+SELECT h.consumer, h.handler, p.program, COALESCE(p.topic,'') FROM `my_inbox_program` p JOIN `my_inbox_handler` h ON h.handler_id = p.handler_id WHERE p.seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND EXISTS (SELECT 1 FROM `my_inbox_program` o WHERE o.handler_id = p.handler_id AND o.program <> p.program AND o.seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND) ORDER BY h.consumer, h.handler, p.program
 
 -- take
 UPDATE `my_inbox_seen` SET attempts = ?, processed_at = UTC_TIMESTAMP(6) WHERE handler_id = ? AND tenant_id = ? AND event_id = ? AND processed_at IS NULL

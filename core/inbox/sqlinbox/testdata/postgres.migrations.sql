@@ -71,3 +71,17 @@ DROP TABLE IF EXISTS "app"."inbox_failure";
 DROP TABLE IF EXISTS "app"."inbox_seen";
 DROP TABLE IF EXISTS "app"."inbox_handler";
 
+-- 0002_program
+-- The programs that serve a handler, and the topic that each reads. Two programs under one name share
+-- the events of the handler, most often by mistake. program is the path of a main package.
+CREATE TABLE IF NOT EXISTS "app"."inbox_program" (
+    handler_id bigint      NOT NULL,
+    program    text        COLLATE "C" NOT NULL,
+    topic      text        COLLATE "C",
+    seen_at    timestamptz NOT NULL,
+    PRIMARY KEY (handler_id, program)
+);
+
+-- down
+DROP TABLE IF EXISTS "app"."inbox_program";
+

@@ -52,11 +52,17 @@ INSERT INTO "app"."inbox_seen" (handler_id, tenant_id, event_id, source, attempt
 -- open_failure
 INSERT INTO "app"."inbox_failure" (consumer, handler, tenant_id, event_id, event_type, event_version, aggregate_type, aggregate_id, partition_key, key_seq, source_topic, source_partition, source_offset, status, attempts, received_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0, 0, statement_timestamp(), statement_timestamp()) ON CONFLICT (consumer, handler, tenant_id, event_id) DO NOTHING
 
+-- others
+SELECT program, COALESCE(topic,'') FROM "app"."inbox_program" WHERE handler_id = $1 AND program <> $2 AND seen_at > statement_timestamp() - $3::bigint * interval '1 microsecond' ORDER BY program
+
 -- recover
 DELETE FROM "app"."inbox_failure" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4
 
 -- redrive
 UPDATE "app"."inbox_failure" SET status = 0, attempts = 0, last_error_code = 'redriven', last_error = $1, received_at = statement_timestamp(), updated_at = statement_timestamp() WHERE consumer = $2 AND handler = $3 AND tenant_id = $4 AND event_id = $5 AND status = 4
+
+-- register
+INSERT INTO "app"."inbox_program" (handler_id, program, topic, seen_at) VALUES ($1, $2, $3, statement_timestamp()) ON CONFLICT (handler_id, program) DO UPDATE SET topic = excluded.topic, seen_at = excluded.seen_at
 
 -- remove of 2
 DELETE FROM "app"."inbox_seen" WHERE (handler_id = $1 AND tenant_id = $2 AND event_id = $3 AND (extract(epoch from processed_at)*1000000)::bigint = $4) OR (handler_id = $5 AND tenant_id = $6 AND event_id = $7 AND (extract(epoch from processed_at)*1000000)::bigint = $8)
@@ -66,6 +72,9 @@ SELECT CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, attempts FROM "app"."in
 
 -- see_failure
 SELECT status, attempts, (extract(epoch from updated_at - statement_timestamp())*1000000)::bigint FROM "app"."inbox_failure" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4 FOR UPDATE
+
+-- shared
+SELECT h.consumer, h.handler, p.program, COALESCE(p.topic,'') FROM "app"."inbox_program" p JOIN "app"."inbox_handler" h ON h.handler_id = p.handler_id WHERE p.seen_at > statement_timestamp() - $1::bigint * interval '1 microsecond' AND EXISTS (SELECT 1 FROM "app"."inbox_program" o WHERE o.handler_id = p.handler_id AND o.program <> p.program AND o.seen_at > statement_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY h.consumer, h.handler, p.program
 
 -- take
 UPDATE "app"."inbox_seen" SET attempts = $1, processed_at = statement_timestamp() WHERE handler_id = $2 AND tenant_id = $3 AND event_id = $4 AND processed_at IS NULL

@@ -52,11 +52,17 @@ INSERT INTO "inbox_seen" (handler_id, tenant_id, event_id, source, attempts, pro
 -- open_failure
 INSERT INTO "inbox_failure" (consumer, handler, tenant_id, event_id, event_type, event_version, aggregate_type, aggregate_id, partition_key, key_seq, source_topic, source_partition, source_offset, status, attempts, received_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ON CONFLICT (consumer, handler, tenant_id, event_id) DO NOTHING
 
+-- others
+SELECT program, COALESCE(topic,'') FROM "inbox_program" WHERE handler_id = ? AND program <> ? AND seen_at > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY program
+
 -- recover
 DELETE FROM "inbox_failure" WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?
 
 -- redrive
 UPDATE "inbox_failure" SET status = 0, attempts = 0, last_error_code = 'redriven', last_error = ?, received_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4
+
+-- register
+INSERT INTO "inbox_program" (handler_id, program, topic, seen_at) VALUES (?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ON CONFLICT (handler_id, program) DO UPDATE SET topic = excluded.topic, seen_at = excluded.seen_at
 
 -- remove of 2
 DELETE FROM "inbox_seen" WHERE (handler_id = ? AND tenant_id = ? AND event_id = ? AND processed_at = ?) OR (handler_id = ? AND tenant_id = ? AND event_id = ? AND processed_at = ?)
@@ -66,6 +72,9 @@ SELECT CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, attempts FROM "inbox_se
 
 -- see_failure
 SELECT status, attempts, updated_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "inbox_failure" WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?
+
+-- shared
+SELECT h.consumer, h.handler, p.program, COALESCE(p.topic,'') FROM "inbox_program" p JOIN "inbox_handler" h ON h.handler_id = p.handler_id WHERE p.seen_at > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? AND EXISTS (SELECT 1 FROM "inbox_program" o WHERE o.handler_id = p.handler_id AND o.program <> p.program AND o.seen_at > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?) ORDER BY h.consumer, h.handler, p.program
 
 -- take
 UPDATE "inbox_seen" SET attempts = ?, processed_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE handler_id = ? AND tenant_id = ? AND event_id = ? AND processed_at IS NULL

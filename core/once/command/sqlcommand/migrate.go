@@ -22,7 +22,7 @@ var (
 
 var tables = &sqlstore.Tables{
 	Package:  "sqlcommand",
-	Words:    map[string]string{"command": "side_effect_command"},
+	Words:    map[string]string{"command": "side_effect_command", "program": "side_effect_program"},
 	Versions: "command_migration",
 	Files:    schema,
 	Diagnostic: map[string]bool{

@@ -47,6 +47,7 @@ type statements struct {
 
 	claim, extend, complete, fail, dead, who, redrive, discard string
 	overdue, pending, channel                                  string
+	register, others, shared                                   string // about {program}
 
 	insert  sqlstore.Insert
 	cleanup sqlstore.Cleanup
@@ -63,18 +64,20 @@ type variant struct {
 	// open is a condition for the effects of a channel that are to be executed, in the order of the
 	// index of due effects. channel finds the next channel that has such effects.
 	open, channel string
+	again         string // ends an INSERT into {program} that replaces an existing row
 	cleanup       func(n sqlstore.Names) sqlstore.Cleanup
 }
 
 const (
 	conflict    = " ON CONFLICT (tenant_id, channel, idempotency_key) DO NOTHING"
+	again       = " ON CONFLICT (channel, program) DO UPDATE SET seen_at = excluded.seen_at"
 	openIs      = "channel = ? AND status IN (0, 1, 3)"
 	nextChannel = "SELECT channel FROM {command} WHERE status IN (0, 1, 3) AND channel > ? ORDER BY channel LIMIT 1"
 )
 
 var variants = sqlstore.Each[variant]{
 	Postgres: variant{
-		unless: conflict, open: openIs, channel: nextChannel,
+		unless: conflict, open: openIs, channel: nextChannel, again: again,
 		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
 			return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {command} WHERE ctid = ANY (ARRAY(SELECT ctid " +
 				"FROM {command} WHERE status = 2 AND " +
@@ -87,6 +90,7 @@ var variants = sqlstore.Each[variant]{
 		guarded: commandHead + "SELECT " + commandRow + " FROM DUAL WHERE @@in_transaction = 1 ON " +
 			"DUPLICATE KEY UPDATE seen = seen + 1",
 		open:    "due_channel = ?",
+		again:   " ON DUPLICATE KEY UPDATE seen_at = VALUES(seen_at)",
 		channel: "SELECT due_channel FROM {command} WHERE due_channel > ? ORDER BY due_channel LIMIT 1",
 		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
 			return sqlstore.CleanupByKey{
@@ -100,7 +104,7 @@ var variants = sqlstore.Each[variant]{
 		},
 	},
 	SQLite: variant{
-		unless: conflict, open: openIs, channel: nextChannel,
+		unless: conflict, open: openIs, channel: nextChannel, again: again,
 		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
 			return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {command} WHERE rowid IN (SELECT rowid FROM " +
 				"{command} WHERE status = 2 AND done_at " +
@@ -144,6 +148,13 @@ func newStatements(n sqlstore.Names) *statements {
 		overdue: text(commandRead + v.open + commandOverdue),
 		pending: text(commandPending + v.open + commandPendingEnd),
 		channel: text(v.channel),
+
+		register: text("INSERT INTO {program} (channel, program, seen_at) VALUES (?, ?, {now})" + v.again),
+		others: text("SELECT program FROM {program} WHERE channel = ? AND program <> ? AND seen_at > {ago} " +
+			"ORDER BY program"),
+		shared: text("SELECT p.channel, p.program FROM {program} p WHERE p.seen_at > {ago} AND EXISTS (SELECT 1 FROM " +
+			"{program} o WHERE o.channel = p.channel AND o.program <> p.program AND o.seen_at > {ago}) " +
+			"ORDER BY p.channel, p.program"),
 		insert: sqlstore.Insert{
 			Plain:   text(commandHead + "VALUES (" + commandRow + ")" + v.unless),
 			Guarded: text(v.guarded),

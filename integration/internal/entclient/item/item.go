@@ -4,7 +4,6 @@ package item
 
 import (
 	"entgo.io/ent/dialect/sql"
-	"entgo.io/ent/dialect/sql/sqlgraph"
 )
 
 const (
@@ -18,15 +17,8 @@ const (
 	FieldNote = "note"
 	// FieldStock holds the string denoting the stock field in the database.
 	FieldStock = "stock"
-	// EdgeOrders holds the string denoting the orders edge name in mutations.
-	EdgeOrders = "orders"
 	// Table holds the table name of the item in the database.
 	Table = "capture_items"
-	// OrdersTable is the table that holds the orders relation/edge. The primary key declared below.
-	OrdersTable = "order_items"
-	// OrdersInverseTable is the table name for the Order entity.
-	// It exists in this package in order to avoid circular dependency with the "order" package.
-	OrdersInverseTable = "e_orders"
 )
 
 // Columns holds all SQL columns for item fields.
@@ -36,12 +28,6 @@ var Columns = []string{
 	FieldNote,
 	FieldStock,
 }
-
-var (
-	// OrdersPrimaryKey and OrdersColumn2 are the table columns denoting the
-	// primary key for the orders relation (M2M).
-	OrdersPrimaryKey = []string{"order_id", "item_id"}
-)
 
 // ValidColumn reports if the column name is valid (part of the table columns).
 func ValidColumn(column string) bool {
@@ -87,25 +73,4 @@ func ByNote(opts ...sql.OrderTermOption) OrderOption {
 // ByStock orders the results by the stock field.
 func ByStock(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldStock, opts...).ToFunc()
-}
-
-// ByOrdersCount orders the results by orders count.
-func ByOrdersCount(opts ...sql.OrderTermOption) OrderOption {
-	return func(s *sql.Selector) {
-		sqlgraph.OrderByNeighborsCount(s, newOrdersStep(), opts...)
-	}
-}
-
-// ByOrders orders the results by orders terms.
-func ByOrders(term sql.OrderTerm, terms ...sql.OrderTerm) OrderOption {
-	return func(s *sql.Selector) {
-		sqlgraph.OrderByNeighborTerms(s, newOrdersStep(), append([]sql.OrderTerm{term}, terms...)...)
-	}
-}
-func newOrdersStep() *sqlgraph.Step {
-	return sqlgraph.NewStep(
-		sqlgraph.From(Table, FieldID),
-		sqlgraph.To(OrdersInverseTable, FieldID),
-		sqlgraph.Edge(sqlgraph.M2M, true, OrdersTable, OrdersPrimaryKey...),
-	)
 }

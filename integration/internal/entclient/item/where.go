@@ -4,7 +4,6 @@ package item
 
 import (
 	"entgo.io/ent/dialect/sql"
-	"entgo.io/ent/dialect/sql/sqlgraph"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/predicate"
 )
 
@@ -236,29 +235,6 @@ func StockLT(v int64) predicate.Item {
 // StockLTE applies the LTE predicate on the "stock" field.
 func StockLTE(v int64) predicate.Item {
 	return predicate.Item(sql.FieldLTE(FieldStock, v))
-}
-
-// HasOrders applies the HasEdge predicate on the "orders" edge.
-func HasOrders() predicate.Item {
-	return predicate.Item(func(s *sql.Selector) {
-		step := sqlgraph.NewStep(
-			sqlgraph.From(Table, FieldID),
-			sqlgraph.Edge(sqlgraph.M2M, true, OrdersTable, OrdersPrimaryKey...),
-		)
-		sqlgraph.HasNeighbors(s, step)
-	})
-}
-
-// HasOrdersWith applies the HasEdge predicate on the "orders" edge with a given conditions (other predicates).
-func HasOrdersWith(preds ...predicate.Order) predicate.Item {
-	return predicate.Item(func(s *sql.Selector) {
-		step := newOrdersStep()
-		sqlgraph.HasNeighborsWith(s, step, func(s *sql.Selector) {
-			for _, p := range preds {
-				p(s)
-			}
-		})
-	})
 }
 
 // And groups predicates with the AND operator between them.

@@ -9,6 +9,28 @@ import (
 )
 
 var (
+	// ChildrenColumns holds the columns for the "children" table.
+	ChildrenColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 64},
+		{Name: "name", Type: field.TypeString},
+		{Name: "qty", Type: field.TypeInt64, Default: 0},
+		{Name: "tenant", Type: field.TypeInt64, Default: 1},
+		{Name: "parent_id", Type: field.TypeInt64, Nullable: true},
+	}
+	// ChildrenTable holds the schema information for the "children" table.
+	ChildrenTable = &schema.Table{
+		Name:       "children",
+		Columns:    ChildrenColumns,
+		PrimaryKey: []*schema.Column{ChildrenColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "children_parents_children",
+				Columns:    []*schema.Column{ChildrenColumns[4]},
+				RefColumns: []*schema.Column{ParentsColumns[0]},
+				OnDelete:   schema.SetNull,
+			},
+		},
+	}
 	// CaptureDocumentsColumns holds the columns for the "capture_documents" table.
 	CaptureDocumentsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 64},
@@ -35,104 +57,129 @@ var (
 		Columns:    CaptureItemsColumns,
 		PrimaryKey: []*schema.Column{CaptureItemsColumns[0]},
 	}
-	// ELinesColumns holds the columns for the "e_lines" table.
-	ELinesColumns = []*schema.Column{
-		{Name: "id", Type: field.TypeUUID},
-		{Name: "sku", Type: field.TypeString, Size: 100},
-		{Name: "order_lines", Type: field.TypeInt, Nullable: true},
+	// ParentsColumns holds the columns for the "parents" table.
+	ParentsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "name", Type: field.TypeString, Unique: true, Size: 64},
+		{Name: "qty", Type: field.TypeInt64, Default: 0},
+		{Name: "tenant", Type: field.TypeInt64, Default: 1},
+		{Name: "updated_at", Type: field.TypeInt64, Default: 0},
 	}
-	// ELinesTable holds the schema information for the "e_lines" table.
-	ELinesTable = &schema.Table{
-		Name:       "e_lines",
-		Columns:    ELinesColumns,
-		PrimaryKey: []*schema.Column{ELinesColumns[0]},
+	// ParentsTable holds the schema information for the "parents" table.
+	ParentsTable = &schema.Table{
+		Name:       "parents",
+		Columns:    ParentsColumns,
+		PrimaryKey: []*schema.Column{ParentsColumns[0]},
+	}
+	// PartsColumns holds the columns for the "parts" table.
+	PartsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "name", Type: field.TypeString},
+		{Name: "qty", Type: field.TypeInt64},
+		{Name: "parent_id", Type: field.TypeInt64, Unique: true, Nullable: true},
+	}
+	// PartsTable holds the schema information for the "parts" table.
+	PartsTable = &schema.Table{
+		Name:       "parts",
+		Columns:    PartsColumns,
+		PrimaryKey: []*schema.Column{PartsColumns[0]},
 		ForeignKeys: []*schema.ForeignKey{
 			{
-				Symbol:     "e_lines_e_orders_lines",
-				Columns:    []*schema.Column{ELinesColumns[2]},
-				RefColumns: []*schema.Column{EOrdersColumns[0]},
+				Symbol:     "parts_parents_part",
+				Columns:    []*schema.Column{PartsColumns[3]},
+				RefColumns: []*schema.Column{ParentsColumns[0]},
 				OnDelete:   schema.SetNull,
 			},
 		},
 	}
-	// EOrdersColumns holds the columns for the "e_orders" table.
-	EOrdersColumns = []*schema.Column{
-		{Name: "id", Type: field.TypeInt, Increment: true},
-		{Name: "name", Type: field.TypeString, Unique: true, Size: 100},
-		{Name: "status", Type: field.TypeString, Size: 100, Default: "placed"},
-		{Name: "cents", Type: field.TypeInt, Default: 0},
+	// SoftsColumns holds the columns for the "softs" table.
+	SoftsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "name", Type: field.TypeString},
+		{Name: "qty", Type: field.TypeInt64, Default: 0},
+		{Name: "tenant", Type: field.TypeInt64, Default: 1},
+		{Name: "deleted_at", Type: field.TypeTime, Nullable: true},
 	}
-	// EOrdersTable holds the schema information for the "e_orders" table.
-	EOrdersTable = &schema.Table{
-		Name:       "e_orders",
-		Columns:    EOrdersColumns,
-		PrimaryKey: []*schema.Column{EOrdersColumns[0]},
+	// SoftsTable holds the schema information for the "softs" table.
+	SoftsTable = &schema.Table{
+		Name:       "softs",
+		Columns:    SoftsColumns,
+		PrimaryKey: []*schema.Column{SoftsColumns[0]},
 	}
-	// ESecretsColumns holds the columns for the "e_secrets" table.
-	ESecretsColumns = []*schema.Column{
-		{Name: "id", Type: field.TypeInt, Increment: true},
-		{Name: "owner", Type: field.TypeString, Size: 100},
-		{Name: "deleted", Type: field.TypeBool, Default: false},
+	// TagsColumns holds the columns for the "tags" table.
+	TagsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "name", Type: field.TypeString},
+		{Name: "qty", Type: field.TypeInt64, Default: 0},
 	}
-	// ESecretsTable holds the schema information for the "e_secrets" table.
-	ESecretsTable = &schema.Table{
-		Name:       "e_secrets",
-		Columns:    ESecretsColumns,
-		PrimaryKey: []*schema.Column{ESecretsColumns[0]},
+	// TagsTable holds the schema information for the "tags" table.
+	TagsTable = &schema.Table{
+		Name:       "tags",
+		Columns:    TagsColumns,
+		PrimaryKey: []*schema.Column{TagsColumns[0]},
 	}
-	// OrderItemsColumns holds the columns for the "order_items" table.
-	OrderItemsColumns = []*schema.Column{
-		{Name: "order_id", Type: field.TypeInt},
-		{Name: "item_id", Type: field.TypeInt},
+	// ParentsTagsColumns holds the columns for the "parents_tags" table.
+	ParentsTagsColumns = []*schema.Column{
+		{Name: "parent_id", Type: field.TypeInt64},
+		{Name: "tag_id", Type: field.TypeInt64},
 	}
-	// OrderItemsTable holds the schema information for the "order_items" table.
-	OrderItemsTable = &schema.Table{
-		Name:       "order_items",
-		Columns:    OrderItemsColumns,
-		PrimaryKey: []*schema.Column{OrderItemsColumns[0], OrderItemsColumns[1]},
+	// ParentsTagsTable holds the schema information for the "parents_tags" table.
+	ParentsTagsTable = &schema.Table{
+		Name:       "parents_tags",
+		Columns:    ParentsTagsColumns,
+		PrimaryKey: []*schema.Column{ParentsTagsColumns[0], ParentsTagsColumns[1]},
 		ForeignKeys: []*schema.ForeignKey{
 			{
-				Symbol:     "order_items_order_id",
-				Columns:    []*schema.Column{OrderItemsColumns[0]},
-				RefColumns: []*schema.Column{EOrdersColumns[0]},
+				Symbol:     "parents_tags_parent_id",
+				Columns:    []*schema.Column{ParentsTagsColumns[0]},
+				RefColumns: []*schema.Column{ParentsColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
 			{
-				Symbol:     "order_items_item_id",
-				Columns:    []*schema.Column{OrderItemsColumns[1]},
-				RefColumns: []*schema.Column{CaptureItemsColumns[0]},
+				Symbol:     "parents_tags_tag_id",
+				Columns:    []*schema.Column{ParentsTagsColumns[1]},
+				RefColumns: []*schema.Column{TagsColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
 		},
 	}
 	// Tables holds all the tables in the schema.
 	Tables = []*schema.Table{
+		ChildrenTable,
 		CaptureDocumentsTable,
 		CaptureItemsTable,
-		ELinesTable,
-		EOrdersTable,
-		ESecretsTable,
-		OrderItemsTable,
+		ParentsTable,
+		PartsTable,
+		SoftsTable,
+		TagsTable,
+		ParentsTagsTable,
 	}
 )
 
 func init() {
+	ChildrenTable.ForeignKeys[0].RefTable = ParentsTable
+	ChildrenTable.Annotation = &entsql.Annotation{
+		Table: "children",
+	}
 	CaptureDocumentsTable.Annotation = &entsql.Annotation{
 		Table: "capture_documents",
 	}
 	CaptureItemsTable.Annotation = &entsql.Annotation{
 		Table: "capture_items",
 	}
-	ELinesTable.ForeignKeys[0].RefTable = EOrdersTable
-	ELinesTable.Annotation = &entsql.Annotation{
-		Table: "e_lines",
+	ParentsTable.Annotation = &entsql.Annotation{
+		Table: "parents",
 	}
-	EOrdersTable.Annotation = &entsql.Annotation{
-		Table: "e_orders",
+	PartsTable.ForeignKeys[0].RefTable = ParentsTable
+	PartsTable.Annotation = &entsql.Annotation{
+		Table: "parts",
 	}
-	ESecretsTable.Annotation = &entsql.Annotation{
-		Table: "e_secrets",
+	SoftsTable.Annotation = &entsql.Annotation{
+		Table: "softs",
 	}
-	OrderItemsTable.ForeignKeys[0].RefTable = EOrdersTable
-	OrderItemsTable.ForeignKeys[1].RefTable = CaptureItemsTable
+	TagsTable.Annotation = &entsql.Annotation{
+		Table: "tags",
+	}
+	ParentsTagsTable.ForeignKeys[0].RefTable = ParentsTable
+	ParentsTagsTable.ForeignKeys[1].RefTable = TagsTable
 }

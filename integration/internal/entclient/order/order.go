@@ -14,42 +14,54 @@ const (
 	FieldID = "id"
 	// FieldName holds the string denoting the name field in the database.
 	FieldName = "name"
-	// FieldStatus holds the string denoting the status field in the database.
-	FieldStatus = "status"
-	// FieldCents holds the string denoting the cents field in the database.
-	FieldCents = "cents"
-	// EdgeLines holds the string denoting the lines edge name in mutations.
-	EdgeLines = "lines"
-	// EdgeItems holds the string denoting the items edge name in mutations.
-	EdgeItems = "items"
+	// FieldQty holds the string denoting the qty field in the database.
+	FieldQty = "qty"
+	// FieldTenant holds the string denoting the tenant field in the database.
+	FieldTenant = "tenant"
+	// FieldUpdatedAt holds the string denoting the updated_at field in the database.
+	FieldUpdatedAt = "updated_at"
+	// EdgeChildren holds the string denoting the children edge name in mutations.
+	EdgeChildren = "children"
+	// EdgeTags holds the string denoting the tags edge name in mutations.
+	EdgeTags = "tags"
+	// EdgePart holds the string denoting the part edge name in mutations.
+	EdgePart = "part"
 	// Table holds the table name of the order in the database.
-	Table = "e_orders"
-	// LinesTable is the table that holds the lines relation/edge.
-	LinesTable = "e_lines"
-	// LinesInverseTable is the table name for the Line entity.
-	// It exists in this package in order to avoid circular dependency with the "line" package.
-	LinesInverseTable = "e_lines"
-	// LinesColumn is the table column denoting the lines relation/edge.
-	LinesColumn = "order_lines"
-	// ItemsTable is the table that holds the items relation/edge. The primary key declared below.
-	ItemsTable = "order_items"
-	// ItemsInverseTable is the table name for the Item entity.
-	// It exists in this package in order to avoid circular dependency with the "item" package.
-	ItemsInverseTable = "capture_items"
+	Table = "parents"
+	// ChildrenTable is the table that holds the children relation/edge.
+	ChildrenTable = "children"
+	// ChildrenInverseTable is the table name for the Child entity.
+	// It exists in this package in order to avoid circular dependency with the "child" package.
+	ChildrenInverseTable = "children"
+	// ChildrenColumn is the table column denoting the children relation/edge.
+	ChildrenColumn = "parent_id"
+	// TagsTable is the table that holds the tags relation/edge. The primary key declared below.
+	TagsTable = "parents_tags"
+	// TagsInverseTable is the table name for the Tag entity.
+	// It exists in this package in order to avoid circular dependency with the "tag" package.
+	TagsInverseTable = "tags"
+	// PartTable is the table that holds the part relation/edge.
+	PartTable = "parts"
+	// PartInverseTable is the table name for the Part entity.
+	// It exists in this package in order to avoid circular dependency with the "part" package.
+	PartInverseTable = "parts"
+	// PartColumn is the table column denoting the part relation/edge.
+	PartColumn = "parent_id"
 )
 
 // Columns holds all SQL columns for order fields.
 var Columns = []string{
 	FieldID,
 	FieldName,
-	FieldStatus,
-	FieldCents,
+	FieldQty,
+	FieldTenant,
+	FieldUpdatedAt,
 }
 
 var (
-	// ItemsPrimaryKey and ItemsColumn2 are the table columns denoting the
-	// primary key for the items relation (M2M).
-	ItemsPrimaryKey = []string{"order_id", "item_id"}
+	// TagsPrimaryKey and TagsColumn2 are the table columns denoting the
+	// primary key for the tags relation (M2M).
+	TagsPrimaryKey = []string{"parent_id", "tag_id"}
 )
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -65,12 +77,12 @@ func ValidColumn(column string) bool {
 var (
 	// NameValidator is a validator for the "name" field. It is called by the builders before save.
 	NameValidator func(string) error
-	// DefaultStatus holds the default value on creation for the "status" field.
-	DefaultStatus string
-	// StatusValidator is a validator for the "status" field. It is called by the builders before save.
-	StatusValidator func(string) error
-	// DefaultCents holds the default value on creation for the "cents" field.
-	DefaultCents int
+	// DefaultQty holds the default value on creation for the "qty" field.
+	DefaultQty int64
+	// DefaultTenant holds the default value on creation for the "tenant" field.
+	DefaultTenant int64
+	// DefaultUpdatedAt holds the default value on creation for the "updated_at" field.
+	DefaultUpdatedAt int64
 )
 
 // OrderOption defines the ordering options for the Order queries.
@@ -86,54 +98,73 @@ func ByName(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldName, opts...).ToFunc()
 }
 
-// ByStatus orders the results by the status field.
-func ByStatus(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldStatus, opts...).ToFunc()
+// ByQty orders the results by the qty field.
+func ByQty(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldQty, opts...).ToFunc()
 }
 
-// ByCents orders the results by the cents field.
-func ByCents(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldCents, opts...).ToFunc()
+// ByTenant orders the results by the tenant field.
+func ByTenant(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldTenant, opts...).ToFunc()
 }
 
-// ByLinesCount orders the results by lines count.
-func ByLinesCount(opts ...sql.OrderTermOption) OrderOption {
+// ByUpdatedAt orders the results by the updated_at field.
+func ByUpdatedAt(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldUpdatedAt, opts...).ToFunc()
+}
+
+// ByChildrenCount orders the results by children count.
+func ByChildrenCount(opts ...sql.OrderTermOption) OrderOption {
 	return func(s *sql.Selector) {
-		sqlgraph.OrderByNeighborsCount(s, newLinesStep(), opts...)
+		sqlgraph.OrderByNeighborsCount(s, newChildrenStep(), opts...)
 	}
 }
 
-// ByLines orders the results by lines terms.
-func ByLines(term sql.OrderTerm, terms ...sql.OrderTerm) OrderOption {
+// ByChildren orders the results by children terms.
+func ByChildren(term sql.OrderTerm, terms ...sql.OrderTerm) OrderOption {
 	return func(s *sql.Selector) {
-		sqlgraph.OrderByNeighborTerms(s, newLinesStep(), append([]sql.OrderTerm{term}, terms...)...)
+		sqlgraph.OrderByNeighborTerms(s, newChildrenStep(), append([]sql.OrderTerm{term}, terms...)...)
 	}
 }
 
-// ByItemsCount orders the results by items count.
-func ByItemsCount(opts ...sql.OrderTermOption) OrderOption {
+// ByTagsCount orders the results by tags count.
+func ByTagsCount(opts ...sql.OrderTermOption) OrderOption {
 	return func(s *sql.Selector) {
-		sqlgraph.OrderByNeighborsCount(s, newItemsStep(), opts...)
+		sqlgraph.OrderByNeighborsCount(s, newTagsStep(), opts...)
 	}
 }
 
-// ByItems orders the results by items terms.
-func ByItems(term sql.OrderTerm, terms ...sql.OrderTerm) OrderOption {
+// ByTags orders the results by tags terms.
+func ByTags(term sql.OrderTerm, terms ...sql.OrderTerm) OrderOption {
 	return func(s *sql.Selector) {
-		sqlgraph.OrderByNeighborTerms(s, newItemsStep(), append([]sql.OrderTerm{term}, terms...)...)
+		sqlgraph.OrderByNeighborTerms(s, newTagsStep(), append([]sql.OrderTerm{term}, terms...)...)
 	}
 }
-func newLinesStep() *sqlgraph.Step {
+
+// ByPartField orders the results by part field.
+func ByPartField(field string, opts ...sql.OrderTermOption) OrderOption {
+	return func(s *sql.Selector) {
+		sqlgraph.OrderByNeighborTerms(s, newPartStep(), sql.OrderByField(field, opts...))
+	}
+}
+func newChildrenStep() *sqlgraph.Step {
 	return sqlgraph.NewStep(
 		sqlgraph.From(Table, FieldID),
-		sqlgraph.To(LinesInverseTable, FieldID),
-		sqlgraph.Edge(sqlgraph.O2M, false, LinesTable, LinesColumn),
+		sqlgraph.To(ChildrenInverseTable, FieldID),
+		sqlgraph.Edge(sqlgraph.O2M, false, ChildrenTable, ChildrenColumn),
 	)
 }
-func newItemsStep() *sqlgraph.Step {
+func newTagsStep() *sqlgraph.Step {
 	return sqlgraph.NewStep(
 		sqlgraph.From(Table, FieldID),
-		sqlgraph.To(ItemsInverseTable, FieldID),
-		sqlgraph.Edge(sqlgraph.M2M, false, ItemsTable, ItemsPrimaryKey...),
+		sqlgraph.To(TagsInverseTable, FieldID),
+		sqlgraph.Edge(sqlgraph.M2M, false, TagsTable, TagsPrimaryKey...),
+	)
+}
+func newPartStep() *sqlgraph.Step {
+	return sqlgraph.NewStep(
+		sqlgraph.From(Table, FieldID),
+		sqlgraph.To(PartInverseTable, FieldID),
+		sqlgraph.Edge(sqlgraph.O2O, false, PartTable, PartColumn),
 	)
 }

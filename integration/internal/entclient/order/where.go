@@ -9,47 +9,47 @@ import (
 )
 
 // ID filters vertices based on their ID field.
-func ID(id int) predicate.Order {
+func ID(id int64) predicate.Order {
 	return predicate.Order(sql.FieldEQ(FieldID, id))
 }
 
 // IDEQ applies the EQ predicate on the ID field.
-func IDEQ(id int) predicate.Order {
+func IDEQ(id int64) predicate.Order {
 	return predicate.Order(sql.FieldEQ(FieldID, id))
 }
 
 // IDNEQ applies the NEQ predicate on the ID field.
-func IDNEQ(id int) predicate.Order {
+func IDNEQ(id int64) predicate.Order {
 	return predicate.Order(sql.FieldNEQ(FieldID, id))
 }
 
 // IDIn applies the In predicate on the ID field.
-func IDIn(ids ...int) predicate.Order {
+func IDIn(ids ...int64) predicate.Order {
 	return predicate.Order(sql.FieldIn(FieldID, ids...))
 }
 
 // IDNotIn applies the NotIn predicate on the ID field.
-func IDNotIn(ids ...int) predicate.Order {
+func IDNotIn(ids ...int64) predicate.Order {
 	return predicate.Order(sql.FieldNotIn(FieldID, ids...))
 }
 
 // IDGT applies the GT predicate on the ID field.
-func IDGT(id int) predicate.Order {
+func IDGT(id int64) predicate.Order {
 	return predicate.Order(sql.FieldGT(FieldID, id))
 }
 
 // IDGTE applies the GTE predicate on the ID field.
-func IDGTE(id int) predicate.Order {
+func IDGTE(id int64) predicate.Order {
 	return predicate.Order(sql.FieldGTE(FieldID, id))
 }
 
 // IDLT applies the LT predicate on the ID field.
-func IDLT(id int) predicate.Order {
+func IDLT(id int64) predicate.Order {
 	return predicate.Order(sql.FieldLT(FieldID, id))
 }
 
 // IDLTE applies the LTE predicate on the ID field.
-func IDLTE(id int) predicate.Order {
+func IDLTE(id int64) predicate.Order {
 	return predicate.Order(sql.FieldLTE(FieldID, id))
 }
 
@@ -58,14 +58,19 @@ func Name(v string) predicate.Order {
 	return predicate.Order(sql.FieldEQ(FieldName, v))
 }
 
-// Status applies equality check predicate on the "status" field. It's identical to StatusEQ.
-func Status(v string) predicate.Order {
-	return predicate.Order(sql.FieldEQ(FieldStatus, v))
+// Qty applies equality check predicate on the "qty" field. It's identical to QtyEQ.
+func Qty(v int64) predicate.Order {
+	return predicate.Order(sql.FieldEQ(FieldQty, v))
 }
 
-// Cents applies equality check predicate on the "cents" field. It's identical to CentsEQ.
-func Cents(v int) predicate.Order {
-	return predicate.Order(sql.FieldEQ(FieldCents, v))
+// Tenant applies equality check predicate on the "tenant" field. It's identical to TenantEQ.
+func Tenant(v int64) predicate.Order {
+	return predicate.Order(sql.FieldEQ(FieldTenant, v))
+}
+
+// UpdatedAt applies equality check predicate on the "updated_at" field. It's identical to UpdatedAtEQ.
+func UpdatedAt(v int64) predicate.Order {
+	return predicate.Order(sql.FieldEQ(FieldUpdatedAt, v))
 }
 
 // NameEQ applies the EQ predicate on the "name" field.
@@ -133,126 +138,141 @@ func NameContainsFold(v string) predicate.Order {
 	return predicate.Order(sql.FieldContainsFold(FieldName, v))
 }
 
-// StatusEQ applies the EQ predicate on the "status" field.
-func StatusEQ(v string) predicate.Order {
-	return predicate.Order(sql.FieldEQ(FieldStatus, v))
+// QtyEQ applies the EQ predicate on the "qty" field.
+func QtyEQ(v int64) predicate.Order {
+	return predicate.Order(sql.FieldEQ(FieldQty, v))
 }
 
-// StatusNEQ applies the NEQ predicate on the "status" field.
-func StatusNEQ(v string) predicate.Order {
-	return predicate.Order(sql.FieldNEQ(FieldStatus, v))
+// QtyNEQ applies the NEQ predicate on the "qty" field.
+func QtyNEQ(v int64) predicate.Order {
+	return predicate.Order(sql.FieldNEQ(FieldQty, v))
 }
 
-// StatusIn applies the In predicate on the "status" field.
-func StatusIn(vs ...string) predicate.Order {
-	return predicate.Order(sql.FieldIn(FieldStatus, vs...))
+// QtyIn applies the In predicate on the "qty" field.
+func QtyIn(vs ...int64) predicate.Order {
+	return predicate.Order(sql.FieldIn(FieldQty, vs...))
 }
 
-// StatusNotIn applies the NotIn predicate on the "status" field.
-func StatusNotIn(vs ...string) predicate.Order {
-	return predicate.Order(sql.FieldNotIn(FieldStatus, vs...))
+// QtyNotIn applies the NotIn predicate on the "qty" field.
+func QtyNotIn(vs ...int64) predicate.Order {
+	return predicate.Order(sql.FieldNotIn(FieldQty, vs...))
 }
 
-// StatusGT applies the GT predicate on the "status" field.
-func StatusGT(v string) predicate.Order {
-	return predicate.Order(sql.FieldGT(FieldStatus, v))
+// QtyGT applies the GT predicate on the "qty" field.
+func QtyGT(v int64) predicate.Order {
+	return predicate.Order(sql.FieldGT(FieldQty, v))
 }
 
-// StatusGTE applies the GTE predicate on the "status" field.
-func StatusGTE(v string) predicate.Order {
-	return predicate.Order(sql.FieldGTE(FieldStatus, v))
+// QtyGTE applies the GTE predicate on the "qty" field.
+func QtyGTE(v int64) predicate.Order {
+	return predicate.Order(sql.FieldGTE(FieldQty, v))
 }
 
-// StatusLT applies the LT predicate on the "status" field.
-func StatusLT(v string) predicate.Order {
-	return predicate.Order(sql.FieldLT(FieldStatus, v))
+// QtyLT applies the LT predicate on the "qty" field.
+func QtyLT(v int64) predicate.Order {
+	return predicate.Order(sql.FieldLT(FieldQty, v))
 }
 
-// StatusLTE applies the LTE predicate on the "status" field.
-func StatusLTE(v string) predicate.Order {
-	return predicate.Order(sql.FieldLTE(FieldStatus, v))
+// QtyLTE applies the LTE predicate on the "qty" field.
+func QtyLTE(v int64) predicate.Order {
+	return predicate.Order(sql.FieldLTE(FieldQty, v))
 }
 
-// StatusContains applies the Contains predicate on the "status" field.
-func StatusContains(v string) predicate.Order {
-	return predicate.Order(sql.FieldContains(FieldStatus, v))
+// TenantEQ applies the EQ predicate on the "tenant" field.
+func TenantEQ(v int64) predicate.Order {
+	return predicate.Order(sql.FieldEQ(FieldTenant, v))
 }
 
-// StatusHasPrefix applies the HasPrefix predicate on the "status" field.
-func StatusHasPrefix(v string) predicate.Order {
-	return predicate.Order(sql.FieldHasPrefix(FieldStatus, v))
+// TenantNEQ applies the NEQ predicate on the "tenant" field.
+func TenantNEQ(v int64) predicate.Order {
+	return predicate.Order(sql.FieldNEQ(FieldTenant, v))
 }
 
-// StatusHasSuffix applies the HasSuffix predicate on the "status" field.
-func StatusHasSuffix(v string) predicate.Order {
-	return predicate.Order(sql.FieldHasSuffix(FieldStatus, v))
+// TenantIn applies the In predicate on the "tenant" field.
+func TenantIn(vs ...int64) predicate.Order {
+	return predicate.Order(sql.FieldIn(FieldTenant, vs...))
 }
 
-// StatusEqualFold applies the EqualFold predicate on the "status" field.
-func StatusEqualFold(v string) predicate.Order {
-	return predicate.Order(sql.FieldEqualFold(FieldStatus, v))
+// TenantNotIn applies the NotIn predicate on the "tenant" field.
+func TenantNotIn(vs ...int64) predicate.Order {
+	return predicate.Order(sql.FieldNotIn(FieldTenant, vs...))
 }
 
-// StatusContainsFold applies the ContainsFold predicate on the "status" field.
-func StatusContainsFold(v string) predicate.Order {
-	return predicate.Order(sql.FieldContainsFold(FieldStatus, v))
+// TenantGT applies the GT predicate on the "tenant" field.
+func TenantGT(v int64) predicate.Order {
+	return predicate.Order(sql.FieldGT(FieldTenant, v))
 }
 
-// CentsEQ applies the EQ predicate on the "cents" field.
-func CentsEQ(v int) predicate.Order {
-	return predicate.Order(sql.FieldEQ(FieldCents, v))
+// TenantGTE applies the GTE predicate on the "tenant" field.
+func TenantGTE(v int64) predicate.Order {
+	return predicate.Order(sql.FieldGTE(FieldTenant, v))
 }
 
-// CentsNEQ applies the NEQ predicate on the "cents" field.
-func CentsNEQ(v int) predicate.Order {
-	return predicate.Order(sql.FieldNEQ(FieldCents, v))
+// TenantLT applies the LT predicate on the "tenant" field.
+func TenantLT(v int64) predicate.Order {
+	return predicate.Order(sql.FieldLT(FieldTenant, v))
 }
 
-// CentsIn applies the In predicate on the "cents" field.
-func CentsIn(vs ...int) predicate.Order {
-	return predicate.Order(sql.FieldIn(FieldCents, vs...))
+// TenantLTE applies the LTE predicate on the "tenant" field.
+func TenantLTE(v int64) predicate.Order {
+	return predicate.Order(sql.FieldLTE(FieldTenant, v))
 }
 
-// CentsNotIn applies the NotIn predicate on the "cents" field.
-func CentsNotIn(vs ...int) predicate.Order {
-	return predicate.Order(sql.FieldNotIn(FieldCents, vs...))
+// UpdatedAtEQ applies the EQ predicate on the "updated_at" field.
+func UpdatedAtEQ(v int64) predicate.Order {
+	return predicate.Order(sql.FieldEQ(FieldUpdatedAt, v))
 }
 
-// CentsGT applies the GT predicate on the "cents" field.
-func CentsGT(v int) predicate.Order {
-	return predicate.Order(sql.FieldGT(FieldCents, v))
+// UpdatedAtNEQ applies the NEQ predicate on the "updated_at" field.
+func UpdatedAtNEQ(v int64) predicate.Order {
+	return predicate.Order(sql.FieldNEQ(FieldUpdatedAt, v))
 }
 
-// CentsGTE applies the GTE predicate on the "cents" field.
-func CentsGTE(v int) predicate.Order {
-	return predicate.Order(sql.FieldGTE(FieldCents, v))
+// UpdatedAtIn applies the In predicate on the "updated_at" field.
+func UpdatedAtIn(vs ...int64) predicate.Order {
+	return predicate.Order(sql.FieldIn(FieldUpdatedAt, vs...))
 }
 
-// CentsLT applies the LT predicate on the "cents" field.
-func CentsLT(v int) predicate.Order {
-	return predicate.Order(sql.FieldLT(FieldCents, v))
+// UpdatedAtNotIn applies the NotIn predicate on the "updated_at" field.
+func UpdatedAtNotIn(vs ...int64) predicate.Order {
+	return predicate.Order(sql.FieldNotIn(FieldUpdatedAt, vs...))
 }
 
-// CentsLTE applies the LTE predicate on the "cents" field.
-func CentsLTE(v int) predicate.Order {
-	return predicate.Order(sql.FieldLTE(FieldCents, v))
+// UpdatedAtGT applies the GT predicate on the "updated_at" field.
+func UpdatedAtGT(v int64) predicate.Order {
+	return predicate.Order(sql.FieldGT(FieldUpdatedAt, v))
 }
 
-// HasLines applies the HasEdge predicate on the "lines" edge.
-func HasLines() predicate.Order {
+// UpdatedAtGTE applies the GTE predicate on the "updated_at" field.
+func UpdatedAtGTE(v int64) predicate.Order {
+	return predicate.Order(sql.FieldGTE(FieldUpdatedAt, v))
+}
+
+// UpdatedAtLT applies the LT predicate on the "updated_at" field.
+func UpdatedAtLT(v int64) predicate.Order {
+	return predicate.Order(sql.FieldLT(FieldUpdatedAt, v))
+}
+
+// UpdatedAtLTE applies the LTE predicate on the "updated_at" field.
+func UpdatedAtLTE(v int64) predicate.Order {
+	return predicate.Order(sql.FieldLTE(FieldUpdatedAt, v))
+}
+
+// HasChildren applies the HasEdge predicate on the "children" edge.
+func HasChildren() predicate.Order {
 	return predicate.Order(func(s *sql.Selector) {
 		step := sqlgraph.NewStep(
 			sqlgraph.From(Table, FieldID),
-			sqlgraph.Edge(sqlgraph.O2M, false, LinesTable, LinesColumn),
+			sqlgraph.Edge(sqlgraph.O2M, false, ChildrenTable, ChildrenColumn),
 		)
 		sqlgraph.HasNeighbors(s, step)
 	})
 }
 
-// HasLinesWith applies the HasEdge predicate on the "lines" edge with a given conditions (other predicates).
-func HasLinesWith(preds ...predicate.Line) predicate.Order {
+// HasChildrenWith applies the HasEdge predicate on the "children" edge with a given conditions (other predicates).
+func HasChildrenWith(preds ...predicate.Child) predicate.Order {
 	return predicate.Order(func(s *sql.Selector) {
-		step := newLinesStep()
+		step := newChildrenStep()
 		sqlgraph.HasNeighborsWith(s, step, func(s *sql.Selector) {
 			for _, p := range preds {
 				p(s)
@@ -261,21 +281,44 @@ func HasLinesWith(preds ...predicate.Line) predicate.Order {
 	})
 }
 
-// HasItems applies the HasEdge predicate on the "items" edge.
-func HasItems() predicate.Order {
+// HasTags applies the HasEdge predicate on the "tags" edge.
+func HasTags() predicate.Order {
 	return predicate.Order(func(s *sql.Selector) {
 		step := sqlgraph.NewStep(
 			sqlgraph.From(Table, FieldID),
-			sqlgraph.Edge(sqlgraph.M2M, false, ItemsTable, ItemsPrimaryKey...),
+			sqlgraph.Edge(sqlgraph.M2M, false, TagsTable, TagsPrimaryKey...),
 		)
 		sqlgraph.HasNeighbors(s, step)
 	})
 }
 
-// HasItemsWith applies the HasEdge predicate on the "items" edge with a given conditions (other predicates).
-func HasItemsWith(preds ...predicate.Item) predicate.Order {
+// HasTagsWith applies the HasEdge predicate on the "tags" edge with a given conditions (other predicates).
+func HasTagsWith(preds ...predicate.Tag) predicate.Order {
 	return predicate.Order(func(s *sql.Selector) {
-		step := newItemsStep()
+		step := newTagsStep()
+		sqlgraph.HasNeighborsWith(s, step, func(s *sql.Selector) {
+			for _, p := range preds {
+				p(s)
+			}
+		})
+	})
+}
+
+// HasPart applies the HasEdge predicate on the "part" edge.
+func HasPart() predicate.Order {
+	return predicate.Order(func(s *sql.Selector) {
+		step := sqlgraph.NewStep(
+			sqlgraph.From(Table, FieldID),
+			sqlgraph.Edge(sqlgraph.O2O, false, PartTable, PartColumn),
+		)
+		sqlgraph.HasNeighbors(s, step)
+	})
+}
+
+// HasPartWith applies the HasEdge predicate on the "part" edge with a given conditions (other predicates).
+func HasPartWith(preds ...predicate.Part) predicate.Order {
+	return predicate.Order(func(s *sql.Selector) {
+		step := newPartStep()
 		sqlgraph.HasNeighborsWith(s, step, func(s *sql.Selector) {
 			for _, p := range preds {
 				p(s)

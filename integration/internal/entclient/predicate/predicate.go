@@ -6,17 +6,23 @@ import (
 	"entgo.io/ent/dialect/sql"
 )
 
+// Child is the predicate function for child builders.
+type Child func(*sql.Selector)
+
 // Document is the predicate function for document builders.
 type Document func(*sql.Selector)
 
 // Item is the predicate function for item builders.
 type Item func(*sql.Selector)
 
-// Line is the predicate function for line builders.
-type Line func(*sql.Selector)
-
 // Order is the predicate function for order builders.
 type Order func(*sql.Selector)
 
-// Secret is the predicate function for secret builders.
-type Secret func(*sql.Selector)
+// Part is the predicate function for part builders.
+type Part func(*sql.Selector)
+
+// Soft is the predicate function for soft builders.
+type Soft func(*sql.Selector)
+
+// Tag is the predicate function for tag builders.
+type Tag func(*sql.Selector)

@@ -5,13 +5,13 @@ package runtime
 import (
 	"context"
 
-	"github.com/google/uuid"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/child"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/document"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/item"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/line"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/order"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/schema"
-	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/secret"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/soft"
+	"github.com/ormoutbox/ormoutbox/integration/internal/entclient/tag"
 
 	"entgo.io/ent"
 	"entgo.io/ent/privacy"
@@ -21,6 +21,20 @@ import (
 // (default values, validators, hooks and policies) and stitches it
 // to their package variables.
 func init() {
+	childFields := schema.Child{}.Fields()
+	_ = childFields
+	// childDescQty is the schema descriptor for qty field.
+	childDescQty := childFields[2].Descriptor()
+	// child.DefaultQty holds the default value on creation for the qty field.
+	child.DefaultQty = childDescQty.Default.(int64)
+	// childDescTenant is the schema descriptor for tenant field.
+	childDescTenant := childFields[3].Descriptor()
+	// child.DefaultTenant holds the default value on creation for the tenant field.
+	child.DefaultTenant = childDescTenant.Default.(int64)
+	// childDescID is the schema descriptor for id field.
+	childDescID := childFields[0].Descriptor()
+	// child.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	child.IDValidator = childDescID.Validators[0].(func(string) error)
 	documentFields := schema.Document{}.Fields()
 	_ = documentFields
 	// documentDescName is the schema descriptor for name field.
@@ -61,56 +75,54 @@ func init() {
 	itemDescStock := itemFields[2].Descriptor()
 	// item.DefaultStock holds the default value on creation for the stock field.
 	item.DefaultStock = itemDescStock.Default.(int64)
-	lineFields := schema.Line{}.Fields()
-	_ = lineFields
-	// lineDescSku is the schema descriptor for sku field.
-	lineDescSku := lineFields[1].Descriptor()
-	// line.SkuValidator is a validator for the "sku" field. It is called by the builders before save.
-	line.SkuValidator = lineDescSku.Validators[0].(func(string) error)
-	// lineDescID is the schema descriptor for id field.
-	lineDescID := lineFields[0].Descriptor()
-	// line.DefaultID holds the default value on creation for the id field.
-	line.DefaultID = lineDescID.Default.(func() uuid.UUID)
 	orderFields := schema.Order{}.Fields()
 	_ = orderFields
 	// orderDescName is the schema descriptor for name field.
-	orderDescName := orderFields[0].Descriptor()
+	orderDescName := orderFields[1].Descriptor()
 	// order.NameValidator is a validator for the "name" field. It is called by the builders before save.
 	order.NameValidator = orderDescName.Validators[0].(func(string) error)
-	// orderDescStatus is the schema descriptor for status field.
-	orderDescStatus := orderFields[1].Descriptor()
-	// order.DefaultStatus holds the default value on creation for the status field.
-	order.DefaultStatus = orderDescStatus.Default.(string)
-	// order.StatusValidator is a validator for the "status" field. It is called by the builders before save.
-	order.StatusValidator = orderDescStatus.Validators[0].(func(string) error)
-	// orderDescCents is the schema descriptor for cents field.
-	orderDescCents := orderFields[2].Descriptor()
-	// order.DefaultCents holds the default value on creation for the cents field.
-	order.DefaultCents = orderDescCents.Default.(int)
-	secret.Policy = privacy.NewPolicies(schema.Secret{})
-	secret.Hooks[0] = func(next ent.Mutator) ent.Mutator {
+	// orderDescQty is the schema descriptor for qty field.
+	orderDescQty := orderFields[2].Descriptor()
+	// order.DefaultQty holds the default value on creation for the qty field.
+	order.DefaultQty = orderDescQty.Default.(int64)
+	// orderDescTenant is the schema descriptor for tenant field.
+	orderDescTenant := orderFields[3].Descriptor()
+	// order.DefaultTenant holds the default value on creation for the tenant field.
+	order.DefaultTenant = orderDescTenant.Default.(int64)
+	// orderDescUpdatedAt is the schema descriptor for updated_at field.
+	orderDescUpdatedAt := orderFields[4].Descriptor()
+	// order.DefaultUpdatedAt holds the default value on creation for the updated_at field.
+	order.DefaultUpdatedAt = orderDescUpdatedAt.Default.(int64)
+	soft.Policy = privacy.NewPolicies(schema.Soft{})
+	soft.Hooks[0] = func(next ent.Mutator) ent.Mutator {
 		return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
-			if err := secret.Policy.EvalMutation(ctx, m); err != nil {
+			if err := soft.Policy.EvalMutation(ctx, m); err != nil {
 				return nil, err
 			}
 			return next.Mutate(ctx, m)
 		})
 	}
-	secretHooks := schema.Secret{}.Hooks()
+	softHooks := schema.Soft{}.Hooks()
 
-	secret.Hooks[1] = secretHooks[0]
+	soft.Hooks[1] = softHooks[0]
 
-	secret.Hooks[2] = secretHooks[1]
-	secretFields := schema.Secret{}.Fields()
-	_ = secretFields
-	// secretDescOwner is the schema descriptor for owner field.
-	secretDescOwner := secretFields[0].Descriptor()
-	// secret.OwnerValidator is a validator for the "owner" field. It is called by the builders before save.
-	secret.OwnerValidator = secretDescOwner.Validators[0].(func(string) error)
-	// secretDescDeleted is the schema descriptor for deleted field.
-	secretDescDeleted := secretFields[1].Descriptor()
-	// secret.DefaultDeleted holds the default value on creation for the deleted field.
-	secret.DefaultDeleted = secretDescDeleted.Default.(bool)
+	soft.Hooks[2] = softHooks[1]
+	softFields := schema.Soft{}.Fields()
+	_ = softFields
+	// softDescQty is the schema descriptor for qty field.
+	softDescQty := softFields[2].Descriptor()
+	// soft.DefaultQty holds the default value on creation for the qty field.
+	soft.DefaultQty = softDescQty.Default.(int64)
+	// softDescTenant is the schema descriptor for tenant field.
+	softDescTenant := softFields[3].Descriptor()
+	// soft.DefaultTenant holds the default value on creation for the tenant field.
+	soft.DefaultTenant = softDescTenant.Default.(int64)
+	tagFields := schema.Tag{}.Fields()
+	_ = tagFields
+	// tagDescQty is the schema descriptor for qty field.
+	tagDescQty := tagFields[2].Descriptor()
+	// tag.DefaultQty holds the default value on creation for the qty field.
+	tag.DefaultQty = tagDescQty.Default.(int64)
 }
 
 const (

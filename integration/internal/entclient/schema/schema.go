@@ -1,9 +1,11 @@
-// Package schema has the types from which the Ent client of the tests is generated.
+// Package schema has the types from which the Ent client of the tests is generated. Those with the
+// tables of the oracle are of package truth too.
 package schema
 
 import (
 	"context"
 	"errors"
+	"time"
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/entsql"
@@ -13,63 +15,99 @@ import (
 	"github.com/google/uuid"
 )
 
-// Order has an id that the database generates, lines of its own, and items that it shares with
-// other orders.
+func table(name string) []schema.Annotation {
+	return []schema.Annotation{entsql.Annotation{Table: name}}
+}
+
+// Order has an id that the database generates, children of its own, tags that it shares with other
+// orders, and one part. Its table is that of the oracle's parents.
 type Order struct{ ent.Schema }
 
 // Annotations of the type.
-func (Order) Annotations() []schema.Annotation {
-	return []schema.Annotation{entsql.Annotation{Table: "e_orders"}}
-}
+func (Order) Annotations() []schema.Annotation { return table("parents") }
 
 // Fields of the type.
 func (Order) Fields() []ent.Field {
 	return []ent.Field{
-		field.String("name").Unique().MaxLen(100),
-		field.String("status").Default("placed").MaxLen(100),
-		field.Int("cents").Default(0),
+		field.Int64("id"), field.String("name").Unique().MaxLen(64), field.Int64("qty").Default(0),
+		field.Int64("tenant").Default(1), field.Int64("updated_at").Default(0),
 	}
 }
 
 // Edges of the type.
 func (Order) Edges() []ent.Edge {
-	return []ent.Edge{edge.To("lines", Line.Type), edge.To("items", Item.Type)}
+	return []ent.Edge{
+		edge.To("children", Child.Type),
+		edge.To("tags", Tag.Type).StorageKey(edge.Table("parents_tags"), edge.Columns("parent_id", "tag_id")),
+		edge.To("part", Part.Type).Unique(),
+	}
 }
 
-// Line belongs to one order, and has a UUID as its id.
-type Line struct{ ent.Schema }
+// Child has a text as its id.
+type Child struct{ ent.Schema }
 
 // Annotations of the type.
-func (Line) Annotations() []schema.Annotation {
-	return []schema.Annotation{entsql.Annotation{Table: "e_lines"}}
-}
+func (Child) Annotations() []schema.Annotation { return table("children") }
 
 // Fields of the type.
-func (Line) Fields() []ent.Field {
-	return []ent.Field{field.UUID("id", uuid.UUID{}).Default(uuid.New), field.String("sku").MaxLen(100)}
+func (Child) Fields() []ent.Field {
+	return []ent.Field{
+		field.String("id").MaxLen(64), field.String("name"), field.Int64("qty").Default(0),
+		field.Int64("tenant").Default(1), field.Int64("parent_id").Optional().Nillable(),
+	}
 }
 
-// Item has an id that the database generates. It is on many orders, and a row of the capture suite.
+// Edges of the type.
+func (Child) Edges() []ent.Edge {
+	return []ent.Edge{edge.From("parent", Order.Type).Ref("children").Field("parent_id").Unique()}
+}
+
+// Part belongs to one order.
+type Part struct{ ent.Schema }
+
+// Annotations of the type.
+func (Part) Annotations() []schema.Annotation { return table("parts") }
+
+// Fields of the type.
+func (Part) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"), field.String("name"), field.Int64("qty"), field.Int64("parent_id").Optional().Nillable(),
+	}
+}
+
+// Edges of the type.
+func (Part) Edges() []ent.Edge {
+	return []ent.Edge{edge.From("parent", Order.Type).Ref("part").Field("parent_id").Unique()}
+}
+
+// Tag is on many orders.
+type Tag struct{ ent.Schema }
+
+// Annotations of the type.
+func (Tag) Annotations() []schema.Annotation { return table("tags") }
+
+// Fields of the type.
+func (Tag) Fields() []ent.Field {
+	return []ent.Field{field.Int64("id"), field.String("name"), field.Int64("qty").Default(0)}
+}
+
+// Edges of the type.
+func (Tag) Edges() []ent.Edge { return []ent.Edge{edge.From("orders", Order.Type).Ref("tags")} }
+
+// Item has an id that the database generates. It is a row of the capture suite.
 type Item struct{ ent.Schema }
 
 // Annotations of the type.
-func (Item) Annotations() []schema.Annotation {
-	return []schema.Annotation{entsql.Annotation{Table: "capture_items"}}
-}
+func (Item) Annotations() []schema.Annotation { return table("capture_items") }
 
 // Fields of the type.
 func (Item) Fields() []ent.Field { return captureFields() }
-
-// Edges of the type.
-func (Item) Edges() []ent.Edge { return []ent.Edge{edge.From("orders", Order.Type).Ref("items")} }
 
 // Document has a text that the program sets as its id. It is a row of the capture suite.
 type Document struct{ ent.Schema }
 
 // Annotations of the type.
-func (Document) Annotations() []schema.Annotation {
-	return []schema.Annotation{entsql.Annotation{Table: "capture_documents"}}
-}
+func (Document) Annotations() []schema.Annotation { return table("capture_documents") }
 
 // Fields of the type.
 func (Document) Fields() []ent.Field {
@@ -83,24 +121,25 @@ func captureFields() []ent.Field {
 	}
 }
 
-// Secret has a privacy policy and hooks of its own. The policy denies the owner "thief", and a hook
-// replaces the owner "nobody".
-type Secret struct{ ent.Schema }
+// Soft is deleted by an update. It has a privacy policy and hooks of its own: the policy denies the
+// name "thief", and a hook replaces the name "nobody".
+type Soft struct{ ent.Schema }
 
 // Annotations of the type.
-func (Secret) Annotations() []schema.Annotation {
-	return []schema.Annotation{entsql.Annotation{Table: "e_secrets"}}
-}
+func (Soft) Annotations() []schema.Annotation { return table("softs") }
 
 // Fields of the type.
-func (Secret) Fields() []ent.Field {
-	return []ent.Field{field.String("owner").MaxLen(100), field.Bool("deleted").Default(false)}
+func (Soft) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"), field.String("name"), field.Int64("qty").Default(0), field.Int64("tenant").Default(1),
+		field.Time("deleted_at").Optional().Nillable(),
+	}
 }
 
-// ErrDenied is the error of the policy for the owner "thief".
+// ErrDenied is the error of the policy for the name "thief".
 var ErrDenied = errors.New("denied")
 
-type ownerMutation interface {
+type fieldMutation interface {
 	Field(name string) (ent.Value, bool)
 	SetField(name string, value ent.Value) error
 }
@@ -108,7 +147,7 @@ type ownerMutation interface {
 type policy struct{}
 
 func (policy) EvalMutation(_ context.Context, m ent.Mutation) error {
-	if owner, ok := m.(ownerMutation).Field("owner"); ok && owner == "thief" {
+	if name, ok := m.(fieldMutation).Field("name"); ok && name == "thief" {
 		return ErrDenied
 	}
 	return nil
@@ -117,15 +156,15 @@ func (policy) EvalMutation(_ context.Context, m ent.Mutation) error {
 func (policy) EvalQuery(context.Context, ent.Query) error { return nil }
 
 // Policy of the type.
-func (Secret) Policy() ent.Policy { return policy{} }
+func (Soft) Policy() ent.Policy { return policy{} }
 
-// Hooks of the type: one replaces the owner "nobody", one makes deletes soft.
-func (Secret) Hooks() []ent.Hook {
+// Hooks of the type: one replaces the name "nobody", one makes deletes soft.
+func (Soft) Hooks() []ent.Hook {
 	return []ent.Hook{
 		func(next ent.Mutator) ent.Mutator {
 			return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
-				if owner, ok := m.(ownerMutation).Field("owner"); ok && owner == "nobody" {
-					if err := m.SetField("owner", "somebody"); err != nil {
+				if name, ok := m.(fieldMutation).Field("name"); ok && name == "nobody" {
+					if err := m.SetField("name", "somebody"); err != nil {
 						return nil, err
 					}
 				}
@@ -146,7 +185,7 @@ func SoftDelete(next ent.Mutator) ent.Mutator {
 		if !m.Op().Is(ent.OpDelete|ent.OpDeleteOne) || Deleter == nil {
 			return next.Mutate(ctx, m)
 		}
-		if err := m.SetField("deleted", true); err != nil {
+		if err := m.SetField("deleted_at", time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)); err != nil {
 			return nil, err
 		}
 		m.(interface{ SetOp(op ent.Op) }).SetOp(ent.OpUpdate)

@@ -11,7 +11,7 @@ import (
 var (
 	// ENotesColumns holds the columns for the "e_notes" table.
 	ENotesColumns = []*schema.Column{
-		{Name: "id", Type: field.TypeInt, Increment: true},
+		{Name: "id", Type: field.TypeUUID},
 		{Name: "text", Type: field.TypeString, Size: 100},
 	}
 	// ENotesTable holds the schema information for the "e_notes" table.
@@ -23,88 +23,24 @@ var (
 	// OutboxEventColumns holds the columns for the "outbox_event" table.
 	OutboxEventColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeUUID, SchemaType: map[string]string{"mysql": "binary(16)", "postgres": "uuid", "sqlite3": "blob"}},
-		{Name: "event_id", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(36)", "postgres": "text", "sqlite3": "text"}},
 		{Name: "event_type", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(128)", "postgres": "text", "sqlite3": "text"}},
-		{Name: "schema_version", Type: field.TypeInt32, Default: schema.Expr("0")},
-		{Name: "topic", Type: field.TypeString, SchemaType: map[string]string{"mysql": "varchar(249)", "postgres": "text", "sqlite3": "text"}},
-		{Name: "aggregate_type", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "varchar(64)", "postgres": "text", "sqlite3": "text"}},
 		{Name: "aggregate_id", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "varchar(128)", "postgres": "text", "sqlite3": "text"}},
-		{Name: "aggregate_version", Type: field.TypeInt64, Default: schema.Expr("0")},
-		{Name: "tenant_id", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "varchar(64)", "postgres": "text", "sqlite3": "text"}},
-		{Name: "partition_key", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "varchar(255)", "postgres": "text", "sqlite3": "text"}},
-		{Name: "lane", Type: field.TypeBytes, Nullable: true, SchemaType: map[string]string{"mysql": "binary(16)", "postgres": "bytea", "sqlite3": "blob"}},
-		{Name: "key_seq", Type: field.TypeInt64, Nullable: true},
 		{Name: "payload", Type: field.TypeBytes, SchemaType: map[string]string{"mysql": "longblob", "postgres": "bytea", "sqlite3": "blob"}},
-		{Name: "content_type", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "varchar(127)", "postgres": "text", "sqlite3": "text"}},
 		{Name: "headers", Type: field.TypeJSON, Nullable: true, SchemaType: map[string]string{"mysql": "json", "postgres": "jsonb", "sqlite3": "text"}},
 		{Name: "status", Type: field.TypeInt8, Default: schema.Expr("0")},
-		{Name: "attempts", Type: field.TypeInt32, Default: schema.Expr("0")},
-		{Name: "claim_no", Type: field.TypeInt64, Default: schema.Expr("0")},
-		{Name: "lost_claims", Type: field.TypeInt32, Default: schema.Expr("0")},
-		{Name: "claimed_by", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "varchar(255)", "postgres": "text", "sqlite3": "text"}},
-		{Name: "lease_until", Type: field.TypeOther, Nullable: true, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
-		{Name: "available_at", Type: field.TypeOther, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
 		{Name: "occurred_at", Type: field.TypeOther, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
-		{Name: "created_at", Type: field.TypeOther, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
 		{Name: "done_at", Type: field.TypeOther, Nullable: true, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
-		{Name: "last_error_code", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "varchar(64)", "postgres": "text", "sqlite3": "text"}},
-		{Name: "last_error", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "text", "postgres": "text", "sqlite3": "text"}},
-		{Name: "replay_of", Type: field.TypeUUID, Nullable: true, SchemaType: map[string]string{"mysql": "binary(16)", "postgres": "uuid", "sqlite3": "blob"}},
-		{Name: "receipt", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "text", "postgres": "text", "sqlite3": "text"}},
-		{Name: "error_group", Type: field.TypeString, Nullable: true, SchemaType: map[string]string{"mysql": "varchar(16)", "postgres": "text", "sqlite3": "text"}},
 	}
 	// OutboxEventTable holds the schema information for the "outbox_event" table.
 	OutboxEventTable = &schema.Table{
 		Name:       "outbox_event",
 		Columns:    OutboxEventColumns,
 		PrimaryKey: []*schema.Column{OutboxEventColumns[0]},
-		Indexes: []*schema.Index{
-			{
-				Name:    "outbox_event_ready",
-				Unique:  false,
-				Columns: []*schema.Column{OutboxEventColumns[4], OutboxEventColumns[21], OutboxEventColumns[0]},
-				Annotation: &entsql.IndexAnnotation{
-					Where: "status IN (0, 2) AND lane IS NULL",
-				},
-			},
-			{
-				Name:    "outbox_event_key",
-				Unique:  false,
-				Columns: []*schema.Column{OutboxEventColumns[10], OutboxEventColumns[11]},
-				Annotation: &entsql.IndexAnnotation{
-					Where: "status IN (0, 2, 3) AND lane IS NOT NULL",
-				},
-			},
-			{
-				Name:    "outbox_event_dead",
-				Unique:  false,
-				Columns: []*schema.Column{OutboxEventColumns[0]},
-				Annotation: &entsql.IndexAnnotation{
-					Where: "status = 3",
-				},
-			},
-		},
-	}
-	// OutboxKeyColumns holds the columns for the "outbox_key" table.
-	OutboxKeyColumns = []*schema.Column{
-		{Name: "lane", Type: field.TypeUUID, SchemaType: map[string]string{"mysql": "binary(16)", "postgres": "bytea", "sqlite3": "blob"}},
-		{Name: "last_seq", Type: field.TypeInt64},
-		{Name: "first_seq", Type: field.TypeInt64},
-		{Name: "last_id", Type: field.TypeUUID, Nullable: true, SchemaType: map[string]string{"mysql": "binary(16)", "postgres": "uuid", "sqlite3": "blob"}},
-		{Name: "prev_id", Type: field.TypeUUID, Nullable: true, SchemaType: map[string]string{"mysql": "binary(16)", "postgres": "uuid", "sqlite3": "blob"}},
-		{Name: "used_at", Type: field.TypeOther, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz", "sqlite3": "integer"}},
-	}
-	// OutboxKeyTable holds the schema information for the "outbox_key" table.
-	OutboxKeyTable = &schema.Table{
-		Name:       "outbox_key",
-		Columns:    OutboxKeyColumns,
-		PrimaryKey: []*schema.Column{OutboxKeyColumns[0]},
 	}
 	// Tables holds all the tables in the schema.
 	Tables = []*schema.Table{
 		ENotesTable,
 		OutboxEventTable,
-		OutboxKeyTable,
 	}
 )
 
@@ -114,12 +50,6 @@ func init() {
 	}
 	OutboxEventTable.Annotation = &entsql.Annotation{
 		Table:     "outbox_event",
-		Charset:   "utf8mb4",
-		Collation: "utf8mb4_bin",
-		Options:   "ENGINE = InnoDB",
-	}
-	OutboxKeyTable.Annotation = &entsql.Annotation{
-		Table:     "outbox_key",
 		Charset:   "utf8mb4",
 		Collation: "utf8mb4_bin",
 		Options:   "ENGINE = InnoDB",

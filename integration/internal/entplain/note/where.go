@@ -4,51 +4,52 @@ package note
 
 import (
 	"entgo.io/ent/dialect/sql"
+	"github.com/google/uuid"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entplain/predicate"
 )
 
 // ID filters vertices based on their ID field.
-func ID(id int) predicate.Note {
+func ID(id uuid.UUID) predicate.Note {
 	return predicate.Note(sql.FieldEQ(FieldID, id))
 }
 
 // IDEQ applies the EQ predicate on the ID field.
-func IDEQ(id int) predicate.Note {
+func IDEQ(id uuid.UUID) predicate.Note {
 	return predicate.Note(sql.FieldEQ(FieldID, id))
 }
 
 // IDNEQ applies the NEQ predicate on the ID field.
-func IDNEQ(id int) predicate.Note {
+func IDNEQ(id uuid.UUID) predicate.Note {
 	return predicate.Note(sql.FieldNEQ(FieldID, id))
 }
 
 // IDIn applies the In predicate on the ID field.
-func IDIn(ids ...int) predicate.Note {
+func IDIn(ids ...uuid.UUID) predicate.Note {
 	return predicate.Note(sql.FieldIn(FieldID, ids...))
 }
 
 // IDNotIn applies the NotIn predicate on the ID field.
-func IDNotIn(ids ...int) predicate.Note {
+func IDNotIn(ids ...uuid.UUID) predicate.Note {
 	return predicate.Note(sql.FieldNotIn(FieldID, ids...))
 }
 
 // IDGT applies the GT predicate on the ID field.
-func IDGT(id int) predicate.Note {
+func IDGT(id uuid.UUID) predicate.Note {
 	return predicate.Note(sql.FieldGT(FieldID, id))
 }
 
 // IDGTE applies the GTE predicate on the ID field.
-func IDGTE(id int) predicate.Note {
+func IDGTE(id uuid.UUID) predicate.Note {
 	return predicate.Note(sql.FieldGTE(FieldID, id))
 }
 
 // IDLT applies the LT predicate on the ID field.
-func IDLT(id int) predicate.Note {
+func IDLT(id uuid.UUID) predicate.Note {
 	return predicate.Note(sql.FieldLT(FieldID, id))
 }
 
 // IDLTE applies the LTE predicate on the ID field.
-func IDLTE(id int) predicate.Note {
+func IDLTE(id uuid.UUID) predicate.Note {
 	return predicate.Note(sql.FieldLTE(FieldID, id))
 }
 

@@ -11,64 +11,20 @@ const (
 	Label = "outbox_event"
 	// FieldID holds the string denoting the id field in the database.
 	FieldID = "id"
-	// FieldEventID holds the string denoting the event_id field in the database.
-	FieldEventID = "event_id"
 	// FieldEventType holds the string denoting the event_type field in the database.
 	FieldEventType = "event_type"
-	// FieldSchemaVersion holds the string denoting the schema_version field in the database.
-	FieldSchemaVersion = "schema_version"
-	// FieldTopic holds the string denoting the topic field in the database.
-	FieldTopic = "topic"
-	// FieldAggregateType holds the string denoting the aggregate_type field in the database.
-	FieldAggregateType = "aggregate_type"
 	// FieldAggregateID holds the string denoting the aggregate_id field in the database.
 	FieldAggregateID = "aggregate_id"
-	// FieldAggregateVersion holds the string denoting the aggregate_version field in the database.
-	FieldAggregateVersion = "aggregate_version"
-	// FieldTenantID holds the string denoting the tenant_id field in the database.
-	FieldTenantID = "tenant_id"
-	// FieldPartitionKey holds the string denoting the partition_key field in the database.
-	FieldPartitionKey = "partition_key"
-	// FieldLane holds the string denoting the lane field in the database.
-	FieldLane = "lane"
-	// FieldKeySeq holds the string denoting the key_seq field in the database.
-	FieldKeySeq = "key_seq"
 	// FieldPayload holds the string denoting the payload field in the database.
 	FieldPayload = "payload"
-	// FieldContentType holds the string denoting the content_type field in the database.
-	FieldContentType = "content_type"
 	// FieldHeaders holds the string denoting the headers field in the database.
 	FieldHeaders = "headers"
 	// FieldStatus holds the string denoting the status field in the database.
 	FieldStatus = "status"
-	// FieldAttempts holds the string denoting the attempts field in the database.
-	FieldAttempts = "attempts"
-	// FieldClaimNo holds the string denoting the claim_no field in the database.
-	FieldClaimNo = "claim_no"
-	// FieldLostClaims holds the string denoting the lost_claims field in the database.
-	FieldLostClaims = "lost_claims"
-	// FieldClaimedBy holds the string denoting the claimed_by field in the database.
-	FieldClaimedBy = "claimed_by"
-	// FieldLeaseUntil holds the string denoting the lease_until field in the database.
-	FieldLeaseUntil = "lease_until"
-	// FieldAvailableAt holds the string denoting the available_at field in the database.
-	FieldAvailableAt = "available_at"
 	// FieldOccurredAt holds the string denoting the occurred_at field in the database.
 	FieldOccurredAt = "occurred_at"
-	// FieldCreatedAt holds the string denoting the created_at field in the database.
-	FieldCreatedAt = "created_at"
 	// FieldDoneAt holds the string denoting the done_at field in the database.
 	FieldDoneAt = "done_at"
-	// FieldLastErrorCode holds the string denoting the last_error_code field in the database.
-	FieldLastErrorCode = "last_error_code"
-	// FieldLastError holds the string denoting the last_error field in the database.
-	FieldLastError = "last_error"
-	// FieldReplayOf holds the string denoting the replay_of field in the database.
-	FieldReplayOf = "replay_of"
-	// FieldReceipt holds the string denoting the receipt field in the database.
-	FieldReceipt = "receipt"
-	// FieldErrorGroup holds the string denoting the error_group field in the database.
-	FieldErrorGroup = "error_group"
 	// Table holds the table name of the outboxevent in the database.
 	Table = "outbox_event"
 )
@@ -76,35 +32,13 @@ const (
 // Columns holds all SQL columns for outboxevent fields.
 var Columns = []string{
 	FieldID,
-	FieldEventID,
 	FieldEventType,
-	FieldSchemaVersion,
-	FieldTopic,
-	FieldAggregateType,
 	FieldAggregateID,
-	FieldAggregateVersion,
-	FieldTenantID,
-	FieldPartitionKey,
-	FieldLane,
-	FieldKeySeq,
 	FieldPayload,
-	FieldContentType,
 	FieldHeaders,
 	FieldStatus,
-	FieldAttempts,
-	FieldClaimNo,
-	FieldLostClaims,
-	FieldClaimedBy,
-	FieldLeaseUntil,
-	FieldAvailableAt,
 	FieldOccurredAt,
-	FieldCreatedAt,
 	FieldDoneAt,
-	FieldLastErrorCode,
-	FieldLastError,
-	FieldReplayOf,
-	FieldReceipt,
-	FieldErrorGroup,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -125,29 +59,9 @@ func ByID(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldID, opts...).ToFunc()
 }
 
-// ByEventID orders the results by the event_id field.
-func ByEventID(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldEventID, opts...).ToFunc()
-}
-
 // ByEventType orders the results by the event_type field.
 func ByEventType(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldEventType, opts...).ToFunc()
-}
-
-// BySchemaVersion orders the results by the schema_version field.
-func BySchemaVersion(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldSchemaVersion, opts...).ToFunc()
-}
-
-// ByTopic orders the results by the topic field.
-func ByTopic(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldTopic, opts...).ToFunc()
-}
-
-// ByAggregateType orders the results by the aggregate_type field.
-func ByAggregateType(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldAggregateType, opts...).ToFunc()
 }
 
 // ByAggregateID orders the results by the aggregate_id field.
@@ -155,64 +69,9 @@ func ByAggregateID(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldAggregateID, opts...).ToFunc()
 }
 
-// ByAggregateVersion orders the results by the aggregate_version field.
-func ByAggregateVersion(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldAggregateVersion, opts...).ToFunc()
-}
-
-// ByTenantID orders the results by the tenant_id field.
-func ByTenantID(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldTenantID, opts...).ToFunc()
-}
-
-// ByPartitionKey orders the results by the partition_key field.
-func ByPartitionKey(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldPartitionKey, opts...).ToFunc()
-}
-
-// ByKeySeq orders the results by the key_seq field.
-func ByKeySeq(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldKeySeq, opts...).ToFunc()
-}
-
-// ByContentType orders the results by the content_type field.
-func ByContentType(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldContentType, opts...).ToFunc()
-}
-
 // ByStatus orders the results by the status field.
 func ByStatus(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldStatus, opts...).ToFunc()
-}
-
-// ByAttempts orders the results by the attempts field.
-func ByAttempts(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldAttempts, opts...).ToFunc()
-}
-
-// ByClaimNo orders the results by the claim_no field.
-func ByClaimNo(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldClaimNo, opts...).ToFunc()
-}
-
-// ByLostClaims orders the results by the lost_claims field.
-func ByLostClaims(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldLostClaims, opts...).ToFunc()
-}
-
-// ByClaimedBy orders the results by the claimed_by field.
-func ByClaimedBy(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldClaimedBy, opts...).ToFunc()
-}
-
-// ByLeaseUntil orders the results by the lease_until field.
-func ByLeaseUntil(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldLeaseUntil, opts...).ToFunc()
-}
-
-// ByAvailableAt orders the results by the available_at field.
-func ByAvailableAt(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldAvailableAt, opts...).ToFunc()
 }
 
 // ByOccurredAt orders the results by the occurred_at field.
@@ -220,37 +79,7 @@ func ByOccurredAt(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldOccurredAt, opts...).ToFunc()
 }
 
-// ByCreatedAt orders the results by the created_at field.
-func ByCreatedAt(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldCreatedAt, opts...).ToFunc()
-}
-
 // ByDoneAt orders the results by the done_at field.
 func ByDoneAt(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldDoneAt, opts...).ToFunc()
-}
-
-// ByLastErrorCode orders the results by the last_error_code field.
-func ByLastErrorCode(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldLastErrorCode, opts...).ToFunc()
-}
-
-// ByLastError orders the results by the last_error field.
-func ByLastError(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldLastError, opts...).ToFunc()
-}
-
-// ByReplayOf orders the results by the replay_of field.
-func ByReplayOf(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldReplayOf, opts...).ToFunc()
-}
-
-// ByReceipt orders the results by the receipt field.
-func ByReceipt(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldReceipt, opts...).ToFunc()
-}
-
-// ByErrorGroup orders the results by the error_group field.
-func ByErrorGroup(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldErrorGroup, opts...).ToFunc()
 }

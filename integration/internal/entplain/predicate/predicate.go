@@ -11,6 +11,3 @@ type Note func(*sql.Selector)
 
 // OutboxEvent is the predicate function for outboxevent builders.
 type OutboxEvent func(*sql.Selector)
-
-// OutboxKey is the predicate function for outboxkey builders.
-type OutboxKey func(*sql.Selector)

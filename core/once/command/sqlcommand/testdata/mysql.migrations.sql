@@ -41,3 +41,16 @@ CREATE TABLE IF NOT EXISTS `my_side_effect_command` (
 -- down
 DROP TABLE IF EXISTS `my_side_effect_command`;
 
+-- 0002_program
+-- The programs whose workers execute the effects of a channel. Two programs under one name share its
+-- effects, most often by mistake. program is the path of a main package.
+CREATE TABLE IF NOT EXISTS `my_side_effect_program` (
+    channel VARBINARY(128) NOT NULL,
+    program VARBINARY(255) NOT NULL,
+    seen_at DATETIME(6)    NOT NULL,
+    PRIMARY KEY (channel, program)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
+
+-- down
+DROP TABLE IF EXISTS `my_side_effect_program`;
+

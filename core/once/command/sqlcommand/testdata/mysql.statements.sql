@@ -49,6 +49,9 @@ SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(c
 -- old
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0) FROM `my_side_effect_command` WHERE status = 2 AND done_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY done_at LIMIT ?
 
+-- others
+SELECT program FROM `my_side_effect_program` WHERE channel = ? AND program <> ? AND seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY program
+
 -- overdue
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0) FROM `my_side_effect_command` WHERE due_channel = ? AND available_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND (status <> 1 OR lease_until < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND OR lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ORDER BY available_at, id LIMIT ?
 
@@ -58,11 +61,17 @@ SELECT COUNT(*), COALESCE(MIN(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),since))
 -- redrive
 UPDATE `my_side_effect_command` SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'redriven', last_error = ?, available_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE id = ? AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= UTC_TIMESTAMP(6) OR lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND))
 
+-- register
+INSERT INTO `my_side_effect_program` (channel, program, seen_at) VALUES (?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE seen_at = VALUES(seen_at)
+
 -- remove of 2
 DELETE FROM `my_side_effect_command` WHERE (id = ? AND status = 2) OR (id = ? AND status = 2)
 
 -- see
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0) FROM `my_side_effect_command` WHERE tenant_id = ? AND channel = ? AND idempotency_key = ? FOR UPDATE
+
+-- shared
+SELECT p.channel, p.program FROM `my_side_effect_program` p WHERE p.seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND EXISTS (SELECT 1 FROM `my_side_effect_program` o WHERE o.channel = p.channel AND o.program <> p.program AND o.seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND) ORDER BY p.channel, p.program
 
 -- who
 SELECT status, COALESCE(last_error_code,''), COALESCE(owner,''), fence FROM `my_side_effect_command` WHERE id = ?

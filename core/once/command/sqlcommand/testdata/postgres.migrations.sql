@@ -38,3 +38,16 @@ CREATE INDEX IF NOT EXISTS "side_effect_command_done" ON "app"."side_effect_comm
 -- down
 DROP TABLE IF EXISTS "app"."side_effect_command";
 
+-- 0002_program
+-- The programs whose workers execute the effects of a channel. Two programs under one name share its
+-- effects, most often by mistake. program is the path of a main package.
+CREATE TABLE IF NOT EXISTS "app"."side_effect_program" (
+    channel text        COLLATE "C" NOT NULL,
+    program text        COLLATE "C" NOT NULL,
+    seen_at timestamptz NOT NULL,
+    PRIMARY KEY (channel, program)
+);
+
+-- down
+DROP TABLE IF EXISTS "app"."side_effect_program";
+

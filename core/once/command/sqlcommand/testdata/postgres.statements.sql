@@ -43,6 +43,9 @@ SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(c
 -- old
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE status = 2 AND done_at < statement_timestamp() - $1::bigint * interval '1 microsecond' ORDER BY done_at LIMIT $2
 
+-- others
+SELECT program FROM "app"."side_effect_program" WHERE channel = $1 AND program <> $2 AND seen_at > statement_timestamp() - $3::bigint * interval '1 microsecond' ORDER BY program
+
 -- overdue
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE channel = $1 AND status IN (0, 1, 3) AND available_at < statement_timestamp() - $2::bigint * interval '1 microsecond' AND (status <> 1 OR lease_until < statement_timestamp() - $3::bigint * interval '1 microsecond' OR lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') ORDER BY available_at, id LIMIT $5
 
@@ -52,11 +55,17 @@ SELECT COUNT(*), COALESCE(MIN((extract(epoch from since - statement_timestamp())
 -- redrive
 UPDATE "app"."side_effect_command" SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'redriven', last_error = $1, available_at = statement_timestamp(), updated_at = statement_timestamp() WHERE id = $2 AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= statement_timestamp() OR lease_until > statement_timestamp() + $3::bigint * interval '1 microsecond'))
 
+-- register
+INSERT INTO "app"."side_effect_program" (channel, program, seen_at) VALUES ($1, $2, statement_timestamp()) ON CONFLICT (channel, program) DO UPDATE SET seen_at = excluded.seen_at
+
 -- remove of 2
 DELETE FROM "app"."side_effect_command" WHERE (id = $1 AND status = 2) OR (id = $2 AND status = 2)
 
 -- see
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), COALESCE(last_error_code,''), COALESCE(last_error,''), (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0) FROM "app"."side_effect_command" WHERE tenant_id = $1 AND channel = $2 AND idempotency_key = $3 FOR UPDATE
+
+-- shared
+SELECT p.channel, p.program FROM "app"."side_effect_program" p WHERE p.seen_at > statement_timestamp() - $1::bigint * interval '1 microsecond' AND EXISTS (SELECT 1 FROM "app"."side_effect_program" o WHERE o.channel = p.channel AND o.program <> p.program AND o.seen_at > statement_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY p.channel, p.program
 
 -- who
 SELECT status, COALESCE(last_error_code,''), COALESCE(owner,''), fence FROM "app"."side_effect_command" WHERE id = $1

@@ -37,3 +37,16 @@ CREATE INDEX IF NOT EXISTS "side_effect_command_done" ON "side_effect_command" (
 -- down
 DROP TABLE IF EXISTS "side_effect_command";
 
+-- 0002_program
+-- The programs whose workers execute the effects of a channel. Two programs under one name share its
+-- effects, most often by mistake. program is the path of a main package.
+CREATE TABLE IF NOT EXISTS "side_effect_program" (
+    channel TEXT    NOT NULL,
+    program TEXT    NOT NULL,
+    seen_at INTEGER NOT NULL,
+    PRIMARY KEY (channel, program)
+) WITHOUT ROWID;
+
+-- down
+DROP TABLE IF EXISTS "side_effect_program";
+

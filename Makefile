@@ -20,7 +20,7 @@ export TESTFLAGS ?=
 export AT_ONCE   ?=
 # One of ten parts of test-all, test-peers, mutants and model, such as 3/10.
 SHARE      ?= 1/1
-# A folder with archives of the ORMs' suites, for test-peers. PEERS=none leaves them out of test-all.
+# A folder with archives of the ORMs' suites, for test-peers. PEERS=none leaves the ORMs out.
 PEERS      ?=
 SUITE      ?=
 DATABASE   ?=
@@ -70,12 +70,12 @@ test-all: gotestsum promtool ## every test whole, with the race detector, then o
 	@echo 'make test-all: about an hour on two idle cores, SHARE=3/10 a tenth of it; packages are printed as they end'
 	@status=0; export SHARE=$(SHARE); \
 	scripts/test whole $(PACKAGES) || status=$$?; scripts/test newest $(PACKAGES) || status=$$?; \
-	[[ '$(PACKAGES)' != work || '$(PEERS)' == none ]] || $(MAKE) test-peers || status=$$?; exit $$status
+	[[ '$(PACKAGES)' != work ]] || $(MAKE) test-peers || status=$$?; exit $$status
 
 peers = CGO_ENABLED=0 go run ./integration/peers -archives '$(PEERS)' -suite '$(SUITE)' -database '$(DATABASE)' -share $(SHARE)
 
 .PHONY: test-peers
-test-peers: ## the ORMs' own test suites on our adapters, as without them (PEERS=archives, SHARE=3/10, SUITE=GORM, DATABASE=mysql)
+test-peers: ## test suites of ORMs, drivers and sqlx on our adapters and pools, as without them (PEERS=archives, SHARE=3/10, SUITE=GORM, DATABASE=mysql)
 	@eval "$$(scripts/services up postgres mariadb mysql)"; $(peers)
 
 .PHONY: peers-sources

@@ -64,7 +64,7 @@
 //
 // Other query hooks see one or two more queries for each captured statement: SELECT 1 with a
 // comment, which finds the transaction of the statement. A tracked connection answers that query
-// itself. A ConnResolver sees a *bun.RawQuery.
+// itself.
 //
 // # Tracked transactions
 //

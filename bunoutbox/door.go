@@ -48,6 +48,7 @@ type part struct {
 // query is the common method of Bun's queries: a statement made by NewRaw runs where the query
 // runs.
 type query interface {
+	bun.Query
 	NewRaw(query string, args ...any) *bun.RawQuery
 }
 
@@ -115,7 +116,7 @@ func (d *door) join(ob *Outbox, event *bun.QueryEvent) bool {
 // ExecContext captures the statement.
 func (d *door) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if query != d.text {
-		return d.was.NewRaw("?", bun.Safe(query)).Exec(ctx)
+		return rawOf(ctx, d.was, "?", bun.Safe(query)).Exec(ctx)
 	}
 	var res sql.Result
 	err := d.capture(ctx, true, func(c *capture.Capture, s session) (err error) {
@@ -169,7 +170,7 @@ var (
 
 // run runs a statement where the query would have run.
 func (d *door) run(ctx context.Context, text string) error {
-	_, err := d.was.NewRaw(text).Exec(ctx)
+	_, err := rawOf(ctx, d.was, text).Exec(ctx)
 	return err
 }
 

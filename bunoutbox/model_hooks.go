@@ -38,7 +38,7 @@ type finderKey struct{}
 func beforeModel(ctx context.Context, q query) error {
 	f := &finder{}
 	err := sqltx.Visit(context.WithValue(ctx, finderKey{}, f), func(ctx context.Context, text string) error {
-		_, err := q.NewRaw(text).Exec(ctx)
+		_, err := rawOf(ctx, q, text).Exec(ctx)
 		return err
 	}, func(tx *sqltx.VisitedTx) error { return tx.Err() })
 	if errors.Is(err, core.ErrNoTransaction) && !errors.Is(err, sql.ErrTxDone) {

@@ -17,6 +17,33 @@ type Checker interface {
 	Check(ctx context.Context) error
 }
 
+// Warner is implemented by a Repository that knows dangers of its database that stop no relay. Run
+// asks it when the relay starts, and logs them.
+type Warner interface {
+	Warnings(ctx context.Context) ([]Warning, error)
+}
+
+// Warning is a danger, why it is one, and what to do.
+type Warning struct{ Found, Cause, Fix string }
+
+// warn logs the dangers that the Repository knows.
+func (o *Outbox) warn(ctx context.Context) {
+	w, ok := o.cfg.Repository.(Warner)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
+	defer cancel()
+	all, err := w.Warnings(ctx)
+	if err != nil && ctx.Err() == nil {
+		o.cfg.Logger.WarnContext(ctx, "outbox: the database cannot be asked for dangers", "component", "outbox", "err",
+			errorText(err))
+	}
+	for _, one := range all {
+		o.cfg.Logger.WarnContext(ctx, "outbox: "+one.Found, "component", "outbox", "cause", one.Cause, "fix", one.Fix)
+	}
+}
+
 // maxCheckWait bounds the pause between two tries to look at the tables.
 const maxCheckWait = 5 * time.Second
 

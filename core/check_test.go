@@ -133,6 +133,48 @@ func TestRunChecksTables(t *testing.T) {
 	}
 }
 
+// dangerous is a table in a database with a danger, or one that cannot be asked for dangers.
+type dangerous struct {
+	core.Repository
+	err error
+}
+
+func (d dangerous) Warnings(context.Context) ([]core.Warning, error) {
+	if d.err != nil {
+		return nil, d.err
+	}
+	return []core.Warning{{Found: "a node of a cluster", Cause: "why", Fix: "what to do"}}, nil
+}
+
+// Run logs the dangers that the table knows, and works.
+func TestRunWarns(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		logged []string
+	}{
+		{nil, []string{"level=WARN", "a node of a cluster", "cause=why", `fix="what to do"`}},
+		{errors.New("no right"), []string{"level=WARN", "cannot be asked for dangers", "no right"}},
+	} {
+		bubble(t, c.logged[1], func(t *testing.T) {
+			var log logLines
+			repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+			ob := newOutbox(t, core.Config{
+				Repository: dangerous{repo, c.err}, Publisher: pub, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- ob.Run(ctx) }()
+			must(t, publishTx(ctx, repo, ob, core.Event{Type: "a"}))
+			time.Sleep(30 * time.Second)
+			cancel()
+			wantErr(t, <-done, nil, "Run")
+			if len(pub.Accepted()) != 1 || !log.has(c.logged...) || log.count("level=") != 1 {
+				t.Errorf("%d events published, logged %s", len(pub.Accepted()), log.buf.String())
+			}
+		})
+	}
+}
+
 // Run logs its error by default, because most services call it in a goroutine.
 func TestRunTellsWhatItReturns(t *testing.T) {
 	var log logLines

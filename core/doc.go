@@ -69,11 +69,11 @@
 //
 // # For authors of tables
 //
-// A table of the outbox implements [Repository], and may implement [Checker], [TxChecker],
-// [InsertDeferrer], [Notifier], [Listener], [AuditLister], [AuditCounter], [KeyResetter],
-// [PauseStore], [RateStore], [TypeBacklogger], [Cleaner], which gets a [CleanupRequest], and
-// [RelayRegistry], which gets a [Heartbeat]. Package outboxtest/suite has the tests that it must
-// pass. A service never calls these:
+// A table of the outbox implements [Repository], and may implement [Checker], [Warner], which gives
+// a [Warning], [TxChecker], [InsertDeferrer], [Notifier], [Listener], [AuditLister], [AuditCounter],
+// [KeyResetter], [PauseStore], [RateStore], [TypeBacklogger], [Cleaner], which gets a
+// [CleanupRequest], and [RelayRegistry], which gets a [Heartbeat]. Package outboxtest/suite has the
+// tests that it must pass. A service never calls these:
 //
 //   - Writing: [InsertRequest], [NewRow], [Inserted], [Deferral]. Row ids: [NewRowID],
 //     [FreshRowID], [RowIDRange], [ParseRowID].

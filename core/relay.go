@@ -133,6 +133,7 @@ func (o *Outbox) Run(ctx context.Context) (err error) {
 	if err := o.checkTables(ctx); err != nil {
 		return err
 	}
+	o.warn(ctx)
 
 	if foreign := o.topics.foreign(); len(foreign) > 0 {
 		o.cfg.Logger.WarnContext(ctx, "outbox: Routes name topics that this process does not relay: another one has to",

@@ -3,6 +3,7 @@ package entoutbox
 import (
 	"context"
 	"database/sql"
+	"reflect"
 	"sync/atomic"
 
 	"entgo.io/ent/dialect"
@@ -56,6 +57,32 @@ func (t *tx) Rollback() error {
 	return t.followed.Rollback()
 }
 
+// sqlTxOf returns the transaction below, nil if there is none. A driver of an application, such as
+// one for traces, has the transaction that it wraps in a field Tx, as Ent's own have.
+func sqlTxOf(t dialect.Tx) *sql.Tx {
+	for {
+		if own, ok := t.(*entsql.Tx); ok {
+			sqlTx, _ := own.Tx.(*sql.Tx)
+			return sqlTx
+		}
+		v := reflect.Indirect(reflect.ValueOf(t))
+		if v.Kind() != reflect.Struct {
+			return nil
+		}
+		field, ok := v.Type().FieldByName("Tx")
+		if !ok {
+			return nil
+		}
+		inner, err := v.FieldByIndexErr(field.Index)
+		if err != nil || !inner.CanInterface() {
+			return nil
+		}
+		if t, _ = reflect.TypeAssert[dialect.Tx](inner); t == nil {
+			return nil
+		}
+	}
+}
+
 // connOf returns the connection for the outbox's own statements in a transaction of Ent. The
 // statements do not pass through loggers, but the commit and the rollback do.
 func connOf(below dialect.Tx) sqltx.TxConn {
@@ -78,7 +105,7 @@ type conn struct {
 }
 
 // SQLTx is for sqltx, which asks the driver for the state of the transaction.
-func (c conn) SQLTx() *sql.Tx { return c.Tx }
+func (c conn) SQLTx() *sql.Tx { return sqlTxOf(c.end) }
 
 func (c conn) Commit() error   { return c.end.Commit() }
 func (c conn) Rollback() error { return c.end.Rollback() }

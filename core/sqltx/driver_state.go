@@ -87,7 +87,7 @@ func stateInTx(ctx context.Context, conn TxConn) txState {
 	if !ok || tx == nil {
 		return stateUnknown
 	}
-	own := connOfTx(tx)
+	own := driversOwn(connOfTx(tx))
 	if !isMySQLDriver(reflect.TypeOf(own)) {
 		return stateUnknown
 	}
@@ -99,6 +99,17 @@ func stateInTx(ctx context.Context, conn TxConn) txState {
 		}
 	}))
 	return state
+}
+
+// driversOwn returns the driver's connection behind wrappers.
+func driversOwn(conn driver.Conn) driver.Conn {
+	for {
+		inner, ok := conn.(interface{ Raw() driver.Conn }) // wrappers of drivers have this method
+		if !ok {
+			return conn
+		}
+		conn = inner.Raw()
+	}
 }
 
 // held is an argument that is called when a statement is about to be sent, and prevents that.

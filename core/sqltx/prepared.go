@@ -160,13 +160,7 @@ func (p *prepared) shown(query string) {
 // direct reports whether the driver of a PostgreSQL connection leaves statements unprepared, and no
 // pooler is between the driver and the server. A pooler tells the driver a process id of its own.
 func direct(ctx context.Context, conn driver.Conn) bool {
-	for {
-		inner, ok := conn.(interface{ Raw() driver.Conn })
-		if !ok {
-			break
-		}
-		conn = inner.Raw()
-	}
+	conn = driversOwn(conn)
 	var own string
 	switch {
 	case isPgdriver(conn):

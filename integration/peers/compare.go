@@ -62,7 +62,7 @@ func (s *session) compare(ctx context.Context) (result, error) {
 	r.plain = first.passed()
 	found := map[string]*difference{}
 	unstable := map[string]bool{}
-	for _, m := range []mode{nothing, events} {
+	for _, m := range s.pair.suite.modes {
 		reference := first
 		var lost map[string]bool
 		for attempt := 1; attempt <= attempts; attempt++ {
@@ -78,7 +78,7 @@ func (s *session) compare(ctx context.Context) (result, error) {
 			if attempt == 1 {
 				r.with[m] = count{o.passed(), o.told}
 				if o.told == 0 {
-					return result{}, fmt.Errorf("the OnAll function was not called: see %s", o.log)
+					return result{}, fmt.Errorf("nothing of ours was called: see %s", o.log)
 				}
 			}
 			now := differ(reference, o)
@@ -122,7 +122,7 @@ func (s *session) once(ctx context.Context, m mode, attempt int) (outcome, error
 	since := time.Now()
 	o, err := s.run(ctx, m, attempt)
 	if err == nil {
-		fmt.Fprintf(s.progress, "%s, %s: %d of %d tests passed, %d rows told (%.0f s)\n",
+		fmt.Fprintf(s.progress, "%s, %s: %d of %d tests passed, %d told (%.0f s)\n",
 			s.pair, m, o.passed(), len(o.verdicts), o.told, time.Since(since).Seconds())
 	}
 	return o, err

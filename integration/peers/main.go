@@ -1,19 +1,21 @@
-// Command peers runs the test suites of GORM, Bun and Ent on our adapters. What these suites assert,
-// users rely on. So a suite must pass the same tests with an OnAll function for every model as it
-// passes without the outbox.
+// Command peers runs test suites of others on our adapters and pools: those of GORM, Bun and Ent, of
+// pgx's stdlib and go-sql-driver/mysql, and of sqlx. What these suites assert, users rely on. So a
+// suite must pass the same tests with the outbox as it passes without it.
 //
 //	make test-peers PEERS=DIR                                # starts the servers
 //	go run ./integration/peers -suite GORM -database sqlite  # one, on servers of the environment
 //	go run ./integration/peers -share 3/10                   # some, by turns
 //	go run ./integration/peers -get                          # only gets the sources
 //
-// DIR has archives of the suites' sources. If the archive of a suite is missing, git fetches the
-// sources. The command unpacks them into .peers and puts small files of ours, those below suites,
-// between the suite and its database.
+// DIR has archives of the sources of the ORMs. If an archive is missing, git fetches the sources.
+// PEERS=none leaves the ORMs out. The others are in the zips of their modules. The command unpacks
+// them into .peers and puts small files of ours, those below suites, between the suite and its
+// database.
 //
-// Each suite runs three times on each database: plain, with a function that returns nothing, and
-// with one that returns one event for each row. Each run has a database of its own. A run that
-// differs is repeated twice, each time beside a plain one. A test counts if it differs each time.
+// Each suite of an ORM runs three times on each database: plain, with an OnAll function that returns
+// nothing for every model, and with one that returns one event for each row. The others run plain
+// and with each connector. Each run has a database of its own. A run that differs is repeated twice,
+// each time beside a plain one. A test counts if it differs each time.
 //
 // The command exits with 0 if nothing differs, with 1 if something does or a suite cannot be run,
 // and with 2 if it was called wrongly.
@@ -130,7 +132,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // judge runs a pair, or gets what it needs.
 func judge(ctx context.Context, w *workshop, p pair, opts options, stderr io.Writer) (result, error) {
 	if opts.get {
-		_, err := w.archive(ctx, p.suite)
+		_, err := w.sources(ctx, p.suite)
 		return result{}, err
 	}
 	program, err := w.program(ctx, p.suite)
@@ -149,6 +151,9 @@ func choose(opts options) []pair {
 		if opts.suite == "" && s.waits != "" || opts.suite != "" && !strings.EqualFold(opts.suite, s.name) {
 			continue
 		}
+		if opts.archives == "none" && s.released == "" {
+			continue
+		}
 		for _, d := range s.databases {
 			if opts.database == "" || opts.database == d.name {
 				pairs = append(pairs, pair{s, d})
@@ -164,10 +169,10 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&opts.archives, "archives", "",
-		"`folder` with archives of the suites' sources (default: git fetches them)")
+		"`folder` with archives of the ORMs' sources (default: git fetches them), none leaves the ORMs out")
 	flags.StringVar(&opts.root, "root", "", "`folder` of the repository (default: where go.work is)")
 	flags.StringVar(&opts.dir, "dir", "", "`folder` that keeps sources and logs (default: .peers in the repository)")
-	flags.StringVar(&opts.suite, "suite", "", "run only this suite: GORM, Bun or Ent")
+	flags.StringVar(&opts.suite, "suite", "", "run only this suite: GORM, Bun, Ent, pgx, MySQL or sqlx")
 	flags.StringVar(&opts.database, "database", "", "run only on this database, such as sqlite")
 	flags.Var(&opts.share, "share", "run one `part` of the suites, such as 3/10")
 	flags.DurationVar(&opts.limit, "timeout", 10*time.Minute, "how long one run of a suite may take")

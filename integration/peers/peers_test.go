@@ -47,8 +47,12 @@ func TestChoose(t *testing.T) {
 		t.Fatalf("ten shares have %v of %d pairs", seen, len(all))
 	}
 	for _, s := range suites {
-		if len(choose(options{share: share{1, 1}, suite: strings.ToLower(s.name)})) != len(s.databases) {
+		named := options{share: share{1, 1}, suite: strings.ToLower(s.name)}
+		if len(choose(named)) != len(s.databases) {
 			t.Errorf("%s is not run when it is named", s.name)
+		}
+		if named.archives = "none"; (len(choose(named)) == 0) != (s.released == "") {
+			t.Errorf("without archives, %d pairs of %s are run", len(choose(named)), s.name)
 		}
 	}
 }

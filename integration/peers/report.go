@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -14,11 +15,12 @@ func report(w io.Writer, results []result) {
 	}
 	fmt.Fprintln(w)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "suite\tdatabase\ttests\tsubtests\tplain\tnothing\tevents\trows told\tdiffering\texcepted")
+	fmt.Fprintln(table, "suite\tdatabase\twith\ttests\tsubtests\tplain\tpassed\ttold\tdiffering\texcepted")
 	for _, r := range results {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", r.pair.suite.name, r.pair.database.name, r.tests,
-			r.subtests, r.plain, r.with[nothing].passed, r.with[events].passed, r.with[events].told,
-			len(r.differing), len(r.excepted))
+		for _, m := range r.pair.suite.modes {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", r.pair.suite.name, r.pair.database.name, m,
+				r.tests, r.subtests, r.plain, r.with[m].passed, r.with[m].told, in(r.differing, m), in(r.excepted, m))
+		}
 	}
 	_ = table.Flush()
 	for _, r := range results {
@@ -32,6 +34,17 @@ func report(w io.Writer, results []result) {
 			fmt.Fprintf(w, "%s: differed, but not each time: %s\n", r.pair, strings.Join(r.unstable, ", "))
 		}
 	}
+}
+
+// in counts the differences of a mode.
+func in(differences []difference, m mode) int {
+	n := 0
+	for _, d := range differences {
+		if slices.Contains(d.modes, m) {
+			n++
+		}
+	}
+	return n
 }
 
 func (d difference) String() string {

@@ -18,15 +18,17 @@ import (
 type mode string
 
 const (
-	plain   mode = "plain"
-	nothing mode = "nothing" // an OnAll function that returns nothing
-	events  mode = "events"  // one that returns one event for each row
+	plain    mode = "plain"
+	nothing  mode = "nothing"   // an OnAll function that returns nothing
+	events   mode = "events"    // one that returns one event for each row
+	tracking mode = "sqltx"     // sqltx.Connector
+	native   mode = "pgxoutbox" // pgxoutbox.Connector
 )
 
 // outcome is the result of a run of a suite.
 type outcome struct {
 	verdicts map[string]string // PASS, FAIL or SKIP by the name of a test
-	told     int               // calls of the OnAll function
+	told     int               // calls of the OnAll function, or pools that were opened with a connector
 	log      string            // the file with the output
 	ended    error             // how the program ended if not by itself
 }

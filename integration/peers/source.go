@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -48,13 +49,30 @@ func (w *workshop) program(ctx context.Context, s *suite) (string, error) {
 	return w.once("program of "+s.name, func() (string, error) { return w.build(ctx, s) })
 }
 
-// archive returns the archive of a suite.
-func (w *workshop) archive(ctx context.Context, s *suite) (string, error) {
-	return w.once("archive of "+s.name, func() (string, error) { return w.get(ctx, s) })
+// sources returns the archive of a suite, or the folder of its module.
+func (w *workshop) sources(ctx context.Context, s *suite) (string, error) {
+	return w.once("sources of "+s.name, func() (string, error) {
+		if s.released != "" {
+			return w.download(ctx, s)
+		}
+		return w.get(ctx, s)
+	})
+}
+
+// download returns the folder of a module that has its tests.
+func (w *workshop) download(ctx context.Context, s *suite) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", s.released)
+	cmd.Dir, cmd.Env = filepath.Join(w.root, "integration"), append(os.Environ(), "GOWORK=off")
+	out, err := cmd.Output()
+	var module struct{ Dir, Error string }
+	if wrong := json.Unmarshal(out, &module); wrong != nil || module.Dir == "" {
+		return "", fmt.Errorf("get %s: %s: %w", s.released, module.Error, errors.Join(err, wrong))
+	}
+	return module.Dir, nil
 }
 
 func (w *workshop) build(ctx context.Context, s *suite) (string, error) {
-	archive, err := w.archive(ctx, s)
+	sources, err := w.sources(ctx, s)
 	if err != nil {
 		return "", err
 	}
@@ -63,8 +81,13 @@ func (w *workshop) build(ctx context.Context, s *suite) (string, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return "", err
 	}
-	if err := unpack(archive, dir); err != nil {
-		return "", fmt.Errorf("%s: %w", archive, err)
+	if s.released != "" {
+		err = os.CopyFS(dir, os.DirFS(sources))
+	} else {
+		err = unpack(sources, dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", sources, err)
 	}
 	if err := s.prepare(dir); err != nil {
 		return "", err

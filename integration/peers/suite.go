@@ -2,7 +2,10 @@ package main
 
 import (
 	"embed"
+	"path/filepath"
 	"regexp"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 // small are our files that stand between a suite and its database. They are no Go files here,
@@ -11,10 +14,11 @@ import (
 //go:embed suites/*.txt
 var small embed.FS
 
-// suite is the test suite of an ORM.
+// suite is the test suite of an ORM, a driver or a library.
 type suite struct {
 	name       string
-	archive    string // the name of the archive of its sources
+	released   string // the module that has the tests too, with its version if we do not require it
+	archive    string // otherwise the name of the archive of its sources
 	repository string
 	commit     string
 	folder     string   // of the module with the tests
@@ -24,16 +28,17 @@ type suite struct {
 	modEdits   []string // further arguments of go mod edit
 	edits      []edit
 	databases  []database
+	modes      []mode // besides plain
 	cgo        bool   // its driver of SQLite is C
 	skip       string // tests that are never run, an expression
 	waits      string // why it does not run unless it is named
 	exceptions []exception
 }
 
-// exception are tests that may fail with the outbox.
+// exception are tests that may differ from the plain run.
 type exception struct{ tests, reason string }
 
-// excepted returns why a test may fail with the outbox, or "".
+// excepted returns why a test may differ, or "".
 func (s *suite) excepted(test string) string {
 	for _, e := range s.exceptions {
 		if regexp.MustCompile(e.tests).MatchString(test) {
@@ -63,7 +68,7 @@ const (
 )
 
 // suites are in the order in which they run.
-var suites = []suite{gormSuite, bunSuite, entSuite}
+var suites = []suite{gormSuite, bunSuite, entSuite, pgxSuite, mysqlSuite, sqlxSuite}
 
 var gormSuite = suite{
 	name:       "GORM",
@@ -73,6 +78,7 @@ var gormSuite = suite{
 	folder:     "tests",
 	pkg:        "tests_test",
 	file:       "gorm.go.txt",
+	modes:      []mode{nothing, events},
 	modules:    []string{"", "/gormoutbox"},
 	modEdits:   []string{"-dropreplace=gorm.io/gorm", "-require=gorm.io/gorm@v1.31.2"},
 	cgo:        true,
@@ -103,6 +109,7 @@ var bunSuite = suite{
 	folder:     "internal/dbtest",
 	pkg:        "dbtest_test",
 	file:       "bun.go.txt",
+	modes:      []mode{nothing, events},
 	modules:    []string{"", "/bunoutbox"},
 	edits: []edit{
 		{"internal/dbtest/db_test.go", "bun.NewDB(sqldb, ", "peersDB(tb, sqldb, "},
@@ -144,6 +151,7 @@ var entSuite = suite{
 	folder:     "entc/integration",
 	pkg:        "integration",
 	file:       "ent.go.txt",
+	modes:      []mode{nothing, events},
 	modules:    []string{"", "/entoutbox"},
 	cgo:        true,
 	edits: []edit{
@@ -165,3 +173,83 @@ var entSuite = suite{
 }
 
 func entOn(dsn, dir string) []string { return []string{"TMPDIR=" + dir, "PEERS_DSN=" + dsn} }
+
+var pgxSuite = suite{
+	name:     "pgx",
+	released: "github.com/jackc/pgx/v5",
+	folder:   "stdlib",
+	pkg:      "stdlib_test",
+	file:     "pgx.go.txt",
+	modes:    []mode{tracking, native},
+	modules:  []string{"", "/pgxoutbox"},
+	edits: []edit{
+		{"stdlib/sql_test.go", "stdlib.OpenDB(", "peersOpenDB("},
+		{"stdlib/sql_test.go", "stdlib.OpenDBFromPool(pool)", "peersOpenPool(pool)"},
+		{"stdlib/sql_test.go", "sql.Open(", "peersOpen("},
+		{"stdlib/sql_test.go", "driverConn.(*stdlib.Conn).Conn()", "peersConn(driverConn)"},
+		{"stdlib/sql_go1.27_test.go", "stdlib.OpenDB(", "peersOpenDB("},
+	},
+	databases: []database{{name: "postgres", server: postgresServer, env: func(dsn, _ string) []string {
+		return []string{"PGX_TEST_DATABASE=" + dsn}
+	}}},
+}
+
+var mysqlSuite = suite{
+	name:     "MySQL",
+	released: "github.com/go-sql-driver/mysql",
+	folder:   ".",
+	pkg:      "mysql",
+	file:     "mysql.go.txt",
+	modes:    []mode{tracking},
+	modules:  []string{""},
+	edits: []edit{
+		{"driver_test.go", "sql.Open(", "peersOpen("},
+		{"driver_test.go", "sql.OpenDB(", "peersOpenDB("},
+		{"driver_test.go", "conn.Raw(func(conn any) error {\n", "conn.Raw(func(conn any) error {\nconn = peersRaw(conn)\n"},
+	},
+	skip: "^TestConnectorReturnsTimeout$", // it needs an address of the internet
+	databases: []database{
+		{name: "mariadb", server: mariadbServer, env: mysqlOn},
+		{name: "mysql", server: mysqlServer, env: mysqlOn},
+	},
+}
+
+func mysqlOn(dsn, _ string) []string {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		panic(err) // create made it
+	}
+	return []string{
+		"MYSQL_TEST_USER=" + cfg.User, "MYSQL_TEST_PASS=" + cfg.Passwd, "MYSQL_TEST_PROT=" + cfg.Net,
+		"MYSQL_TEST_ADDR=" + cfg.Addr, "MYSQL_TEST_DBNAME=" + cfg.DBName,
+	}
+}
+
+var sqlxSuite = suite{
+	name:     "sqlx",
+	released: "github.com/jmoiron/sqlx@v1.4.0",
+	folder:   ".",
+	pkg:      "sqlx",
+	file:     "sqlx.go.txt",
+	modes:    []mode{tracking},
+	modules:  []string{""},
+	cgo:      true,
+	edits: []edit{
+		{"sqlx_test.go", "b, err = Connect(", "b, err = peersConnect("},
+	},
+	databases: []database{
+		{name: "sqlite", env: sqlxOn("SQLX_SQLITE_DSN")},
+		{name: "postgres", server: postgresServer, env: sqlxOn("SQLX_POSTGRES_DSN")},
+		{name: "mariadb", server: mariadbServer, env: sqlxOn("SQLX_MYSQL_DSN")},
+		{name: "mysql", server: mysqlServer, env: sqlxOn("SQLX_MYSQL_DSN")},
+	},
+}
+
+func sqlxOn(variable string) func(dsn, dir string) []string {
+	return func(dsn, dir string) []string {
+		if dsn == "" {
+			dsn = filepath.Join(dir, "sqlx.db")
+		}
+		return []string{"SQLX_SQLITE_DSN=skip", "SQLX_POSTGRES_DSN=skip", "SQLX_MYSQL_DSN=skip", variable + "=" + dsn}
+	}
+}

@@ -74,6 +74,8 @@ func (a *app) doctorCommand() *cobra.Command {
   tables        missing or different tables, columns and indexes; indexes that are not valid
   durability    settings under which the database loses commits when it crashes
   isolation     a default isolation under which transactions of producers fail
+  silence       what the database does and tells nobody: policies hide rows from this role (PostgreSQL), or
+                a Galera node ends transactions of a driver that prepares statements
   clock         the clock of the database and that of this machine differ
   transactions  transactions that are open for long: they hold keys, and keep old rows alive
   vacuum        autovacuum is off, or leaves many dead tuples (PostgreSQL)
@@ -190,6 +192,7 @@ func (x *examination) examine(ctx context.Context) (all []finding) {
 		{"tables", x.tables, false},
 		{"durability", x.durability, false},
 		{"isolation", x.isolation, false},
+		{"silence", x.silence, true},
 		{"clock", x.clock, false},
 		{"transactions", x.transactions, false},
 		{"vacuum", x.vacuum, true},

@@ -122,6 +122,22 @@ func (x *examination) isolation(ctx context.Context) ([]finding, error) {
 	return []finding{fine("isolation", "the default isolation is "+value)}, nil
 }
 
+// silence says what the Repository knows that the database does and tells nobody.
+func (x *examination) silence(ctx context.Context) (all []finding, err error) {
+	w, ok := x.ob.Repository().(core.Warner)
+	if !ok || x.db.dialect == core.SQLite {
+		return nil, nil
+	}
+	warnings, err := w.Warnings(ctx)
+	for _, one := range warnings {
+		all = append(all, finding{"silence", levelWarning, one.Found, one.Cause, one.Fix})
+	}
+	if err == nil && len(all) == 0 {
+		all = append(all, fine("silence", "nothing is hidden, and no transaction ends unnoticed"))
+	}
+	return all, err
+}
+
 func (x *examination) clock(ctx context.Context) ([]finding, error) {
 	query := map[core.Dialect]string{
 		core.Postgres: "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",

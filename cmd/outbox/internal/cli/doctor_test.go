@@ -18,6 +18,7 @@ import (
 	oncekey "github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
@@ -143,6 +144,7 @@ func TestDoctorServer(t *testing.T) {
 			db := w.open()
 			must(w, db.QueryRowContext(w.Context(), "SELECT current_database()").Scan(&name))
 			w.requireFinding(levelOK, "isolation", "read committed")
+			w.requireFinding(levelOK, "silence", "nothing is hidden")
 			w.requireFinding(levelOK, "vacuum", "dead tuples")
 			w.exec("ALTER DATABASE " + name + " SET synchronous_commit = off")
 			w.exec("ALTER DATABASE " + name + " SET default_transaction_isolation = 'serializable'")
@@ -162,6 +164,7 @@ func TestDoctorServer(t *testing.T) {
 			w.requireFinding(levelWarning, "vacuum", "1 dead tuples", "--max-dead-tuples", "0")
 		case core.MySQL:
 			w.requireFinding(levelOK, "isolation", "repeatable read")
+			w.requireFinding(levelOK, "silence", "nothing is hidden")
 		}
 		tx, err := w.open().BeginTx(w.Context(), nil)
 		must(w, err)
@@ -195,6 +198,24 @@ func TestDoctorSettings(t *testing.T) {
 			}
 		}
 	}
+}
+
+// warner is a Repository of a database with dangers.
+type warner struct{ core.Repository }
+
+func (warner) Warnings(context.Context) ([]core.Warning, error) {
+	return []core.Warning{{Found: "a node of a Galera cluster", Cause: "why", Fix: "what to do"}}, nil
+}
+
+// Doctor tells what the Repository warns of.
+func TestDoctorSilence(t *testing.T) {
+	t.Parallel()
+	ob, err := core.New(core.Config{Repository: warner{outboxtest.NewRepository()}})
+	must(t, err)
+	x := &examination{db: &database{dialect: core.MySQL}, ob: ob}
+	all, err := x.silence(t.Context())
+	must(t, err)
+	equal(t, fmt.Sprint(all), "[{silence warning a node of a Galera cluster why what to do}]", "the findings")
 }
 
 // Doctor finds sessions that a pooler shares.

@@ -1,0 +1,75 @@
+package sqloutbox
+
+import (
+	"context"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+)
+
+var _ core.Warner = (*Repository)(nil)
+
+// Warnings finds what the database does in silence: on PostgreSQL tables whose rows are hidden from
+// the role of the pool (row level security), on MariaDB and MySQL a node of a Galera cluster to
+// which the driver of the pool sends prepared statements. It implements core.Warner.
+func (r *Repository) Warnings(ctx context.Context) (all []core.Warning, err error) {
+	find := map[core.Dialect]func(context.Context, sqlkit.Querier) ([]core.Warning, error){
+		core.Postgres: r.hiddenRows,
+		core.MySQL:    preparesOnGalera,
+	}[r.dialect]
+	if find == nil {
+		return nil, nil
+	}
+	err = r.inTx(ctx, "warnings", func(q sqlkit.Querier) error { // on one connection
+		all, err = find(ctx, q)
+		return err
+	})
+	return all, err
+}
+
+func (r *Repository) hiddenRows(ctx context.Context, q sqlkit.Querier) ([]core.Warning, error) {
+	n := r.names
+	tables := "('" + strings.Join([]string{n.event, n.key, n.audit, n.relay, n.plan, n.pause, n.group}, "'), ('") + "')"
+	var hidden string
+	_, err := sqlkit.FirstRow(ctx, q, "SELECT COALESCE(string_agg(name, ', '), '') FROM (VALUES "+tables+") t (name) "+
+		"WHERE row_security_active(to_regclass(name))", nil, &hidden)
+	if err != nil || hidden == "" {
+		return nil, err
+	}
+	return []core.Warning{{
+		Found: "row level security hides rows of " + hidden + " from the role of this pool",
+		Cause: "events that a policy hides are not published, and neither counted nor deleted",
+		Fix:   "give the role of relays, operators and cleaning BYPASSRLS, or a policy that shows it every row",
+	}}, nil
+}
+
+// preparesOnGalera asks the server, because the address of the pool tells neither.
+func preparesOnGalera(ctx context.Context, q sqlkit.Querier) ([]core.Warning, error) {
+	var name, value string
+	// MySQL has no such variable.
+	found, err := sqlkit.FirstRow(ctx, q, "SHOW SESSION VARIABLES LIKE 'wsrep_on'", nil, &name, &value)
+	if err != nil || !found || value != "ON" {
+		return nil, err
+	}
+	// The executions are counted, because a driver may keep what it has prepared.
+	var counts [2]int64
+	for i := range counts {
+		_, err := sqlkit.FirstRow(ctx, q, "SHOW SESSION STATUS LIKE 'Com_stmt_execute'", nil, &name, &counts[i])
+		if err != nil {
+			return nil, err
+		}
+		if _, err := sqlkit.FirstRow(ctx, q, "SELECT ?", []any{"x"}, &value); err != nil {
+			return nil, err
+		}
+	}
+	if counts[1] == counts[0] {
+		return nil, nil
+	}
+	return []core.Warning{{
+		Found: "the database is a node of a Galera cluster, and the driver sends it prepared statements",
+		Cause: "a node that aborts a transaction during a prepared SELECT may tell nobody: what follows commits " +
+			"statement by statement, and COMMIT succeeds",
+		Fix: "let the driver send texts, in each service that writes (go-sql-driver/mysql: interpolateParams=true)",
+	}}, nil
+}

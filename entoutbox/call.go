@@ -99,8 +99,8 @@ func (d *driver) enter(ctx context.Context, c *call, h *hook) (opened bool) {
 func (d *driver) leave(c *call) (lost bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := len(d.calls) - 1; i >= 0; i-- { // the last one, as a rule
-		if d.calls[i] == c {
+	for i, o := range slices.Backward(d.calls) { // the last one, as a rule
+		if o == c {
 			d.calls = slices.Delete(d.calls, i, i+1)
 			break
 		}

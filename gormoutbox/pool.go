@@ -73,8 +73,9 @@ func checkAround(conn gorm.ConnPool) error {
 		switch c := conn.(type) {
 		case *pool, *txPool:
 			if foreign {
-				return fmt.Errorf("%w: the %T of another plugin stands around the pool, and would commit a transaction "+
-					"with its first statement: use a *gorm.DB without that plugin", core.ErrUntracked, outer)
+				return fmt.Errorf("%w: the %T of another plugin stands around the pool, and would commit a "+
+					"transaction with its first statement: use a *gorm.DB without that plugin", core.ErrUntracked,
+					outer)
 			}
 			return nil
 		case *gorm.PreparedStmtDB:

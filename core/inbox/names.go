@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -22,12 +23,20 @@ type names struct {
 // name is one handler. One message registers it, and the others wait for that.
 type name struct {
 	mu         sync.Mutex
-	flight     chan struct{}   // closed when the call under way has ended; nil: there is none
-	until      time.Time       // the last answer is good until then
-	err        error           // of the last answer
+	flight     *flight         // the call under way; nil: there is none
+	until      time.Time       // no call is needed before
 	registered bool            // a call has succeeded
 	warned     map[string]bool // the programs that a warning was logged about
 }
+
+// flight is one call of Store.Register, for all messages that wait for it.
+type flight struct {
+	done chan struct{}
+	err  error // set when done is closed
+}
+
+// errAlone: the call has ended with its message, and says nothing to the others.
+var errAlone = errors.New("inbox: the message that registers the handler has ended")
 
 func (n *names) of(handler string) *name {
 	n.mu.Lock()
@@ -46,7 +55,7 @@ func (n *names) of(handler string) *name {
 // register registers the handler of an event before its first transaction. In that transaction it
 // would hold up the other messages of a new handler until the end.
 func (in *Inbox) register(ctx context.Context, e Event) error {
-	return in.registerWith(ctx, e, recordTimeout, time.Second, in.cfg.Store.Register)
+	return in.registerWith(ctx, e, recordTimeout, 0, in.cfg.Store.Register)
 }
 
 // register tells the store of the leases whose handler it is. It is only for the warning: a store
@@ -70,51 +79,68 @@ func (in *Inbox) registerWith(ctx context.Context, e Event, limit, pause time.Du
 	register func(context.Context, Registration) ([]Registration, error),
 ) error {
 	one := in.names.of(e.Handler)
-	for {
-		one.mu.Lock()
-		flight := one.flight
-		if time.Now().Before(one.until) {
-			defer one.mu.Unlock()
-			return one.err
-		}
-		if flight == nil {
-			one.flight = make(chan struct{})
-		}
-		one.mu.Unlock()
-		if flight == nil {
-			break
-		}
-		select {
-		case <-flight:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	own, err := one.take(ctx)
+	if own == nil {
+		return err
 	}
 	mine := Registration{Consumer: e.Consumer, Handler: e.Handler, Program: program.Path(), Topic: e.Topic}
-	call, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	var others []Registration
-	err := context.Canceled // register panicked
+	answered := false
 	defer func() {
 		one.mu.Lock()
 		defer one.mu.Unlock()
-		close(one.flight)
-		one.flight = nil
 		switch {
-		case err == nil:
-			one.until, one.err, one.registered = time.Now().Add(registerAgain), nil, true
+		case err == nil && answered:
+			own.err, one.registered, one.until = nil, true, time.Now().Add(registerAgain)
 			in.warnOfOthers(one, mine, others)
-		case ctx.Err() == nil: // the end of one message says nothing to the others
-			one.until = time.Now().Add(pause)
-			if one.err = nil; !one.registered {
-				one.err = errtext.Errorf("inbox: register the handler: %w", err)
+		case ctx.Err() == nil && answered:
+			own.err, one.until = err, time.Now().Add(pause)
+			if one.registered { // it cannot be renewed now
+				own.err = nil
 			}
 		}
+		one.flight = nil
+		close(own.done)
 	}()
-	if others, err = register(call, mine); err != nil && !one.registered {
-		return errtext.Errorf("inbox: register the handler: %w", err)
+	call, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	others, err = register(call, mine)
+	answered = true
+	if err != nil {
+		err = errtext.Errorf("inbox: register the handler: %w", err)
+		if one.registered && ctx.Err() == nil {
+			return nil
+		}
 	}
-	return nil
+	return err
+}
+
+// take returns the call that the caller has to make, or nil if there is none to be made: then err is
+// what another call has said.
+func (one *name) take(ctx context.Context) (own *flight, err error) {
+	for {
+		one.mu.Lock()
+		other := one.flight
+		if time.Now().Before(one.until) {
+			one.mu.Unlock()
+			return nil, nil
+		}
+		if other == nil {
+			own = &flight{done: make(chan struct{}), err: errAlone}
+			one.flight = own
+			one.mu.Unlock()
+			return own, nil
+		}
+		one.mu.Unlock()
+		select {
+		case <-other.done:
+			if !errors.Is(other.err, errAlone) {
+				return nil, other.err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // warnOfOthers tells of other programs under the same name, each once.

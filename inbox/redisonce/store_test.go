@@ -459,6 +459,7 @@ func (answers) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
+
 func (a answers) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
 		cmd.(*redis.StringCmd).SetVal(string(a))

@@ -20,7 +20,9 @@ func TestBunTransactionEndedInSilence(t *testing.T) {
 		for _, way := range []adapters.BunWay{{}, {Connector: true}} {
 			b := newBunEnv(t, fixture.Rewrite(t, db.Another(t), "SELECT 'in silence'", "ROLLBACK"), way)
 			begins := map[string]func(func(context.Context, bun.Tx) error) error{
-				"of the outbox": func(fn func(context.Context, bun.Tx) error) error { return b.ob.RunInTx(t.Context(), fn) },
+				"of the outbox": func(fn func(context.Context, bun.Tx) error) error {
+					return b.ob.RunInTx(t.Context(), fn)
+				},
 			}
 			if way.Connector {
 				begins["of Bun"] = func(fn func(context.Context, bun.Tx) error) error {

@@ -95,7 +95,9 @@ func TestInboxEarlyAcknowledgement(t *testing.T) {
 					fixture.Await(t, "the inbox tells of the message", func() bool { return l.all(n + 1) })
 				}
 				if name != "handler that panics" { // the panic goes on
-					fixture.Await(t, "the messages are in the poison queue", func() bool { return poison.sorted() == "a b c" })
+					fixture.Await(t, "the messages are in the poison queue", func() bool {
+						return poison.sorted() == "a b c"
+					})
 				}
 				w.wantEffects(map[string]int{})
 				dead, err := in.ListDead(t.Context(), inbox.DeadQuery{})
@@ -133,7 +135,9 @@ func TestLeaseEarlyAcknowledgement(t *testing.T) {
 					fixture.Await(t, "the inbox tells of the message", func() bool { return l.all(n + 1) })
 				}
 				if name != "handler that panics" {
-					fixture.Await(t, "the messages are in the poison queue", func() bool { return poison.sorted() == "a b" })
+					fixture.Await(t, "the messages are in the poison queue", func() bool {
+						return poison.sorted() == "a b"
+					})
 				}
 			})
 		})

@@ -74,7 +74,9 @@ func (w *inboxWorld) groupOf(m message.HandlerMiddleware, onHandle cqrs.EventGro
 			GenerateSubscribeTopic: func(cqrs.EventGroupProcessorGenerateSubscribeTopicParams) (string, error) {
 				return "orders", nil
 			},
-			SubscriberConstructor: func(cqrs.EventGroupProcessorSubscriberConstructorParams) (message.Subscriber, error) {
+			SubscriberConstructor: func(
+				cqrs.EventGroupProcessorSubscriberConstructorParams,
+			) (message.Subscriber, error) {
 				return ps, nil
 			},
 			Marshaler: cqrsJSON, AckOnUnknownEvent: true, OnHandle: onHandle,
@@ -122,7 +124,9 @@ func TestInboxInProcessorsOnce(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		commands := w.commandsOf(nil, inCommands(inbox.NewCQRS(w.in.Middleware)),
-			cqrs.NewCommandHandler("pay", func(ctx context.Context, c *pay) error { return w.does(ctx, c.ID, "paid", nil) }))
+			cqrs.NewCommandHandler("pay", func(ctx context.Context, c *pay) error {
+				return w.does(ctx, c.ID, "paid", nil)
+			}))
 		for range 3 {
 			fixture.NoError(t, commands.Publish("orders", cqrsMessage(t, "c", pay{"c"})))
 		}
@@ -132,7 +136,9 @@ func TestInboxInProcessorsOnce(t *testing.T) {
 				GenerateSubscribeTopic: func(cqrs.EventProcessorGenerateSubscribeTopicParams) (string, error) {
 					return "orders", nil
 				},
-				SubscriberConstructor: func(cqrs.EventProcessorSubscriberConstructorParams) (message.Subscriber, error) {
+				SubscriberConstructor: func(
+					cqrs.EventProcessorSubscriberConstructorParams,
+				) (message.Subscriber, error) {
 					return ps, nil
 				},
 				OnHandle: func(p cqrs.EventProcessorOnHandleParams) error {
@@ -142,8 +148,12 @@ func TestInboxInProcessorsOnce(t *testing.T) {
 			})
 			fixture.NoError(t, err)
 			fixture.NoError(t, p.AddHandlers(
-				cqrs.NewEventHandler("mail", func(ctx context.Context, e *paid) error { return w.does(ctx, e.ID, "mailed", nil) }),
-				cqrs.NewEventHandler("book", func(ctx context.Context, e *paid) error { return w.does(ctx, e.ID, "booked", nil) }),
+				cqrs.NewEventHandler("mail", func(ctx context.Context, e *paid) error {
+					return w.does(ctx, e.ID, "mailed", nil)
+				}),
+				cqrs.NewEventHandler("book", func(ctx context.Context, e *paid) error {
+					return w.does(ctx, e.ID, "booked", nil)
+				}),
 			))
 		})
 		for range 3 {
@@ -182,7 +192,9 @@ func TestInboxInGroupRefusesOneNameForTwo(t *testing.T) {
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		once := inbox.NewCQRS(w.in.Middleware)
 		h := func(what string) cqrs.GroupEventHandler {
-			return cqrs.NewGroupEventHandler(func(ctx context.Context, e *paid) error { return w.does(ctx, e.ID, what, nil) })
+			return cqrs.NewGroupEventHandler(func(ctx context.Context, e *paid) error {
+				return w.does(ctx, e.ID, what, nil)
+			})
 		}
 		msg := cqrsMessage(t, "1", paid{"1"})
 		a, b := h("a"), h("b")

@@ -54,7 +54,8 @@ func (s *spy) has(texts ...string) bool {
 //
 //nolint:paralleltest // it replaces the default logger
 func TestAPoolOfOneIsTold(t *testing.T) {
-	for name, run := range map[string]func(t *testing.T, ctx context.Context, db testdb.DB, pool *sql.DB, use func() error){
+	for name, run := range map[string]func(
+		t *testing.T, ctx context.Context, db testdb.DB, pool *sql.DB, use func() error){
 		"inbox": func(t *testing.T, ctx context.Context, db testdb.DB, pool *sql.DB, use func() error) {
 			w := newInboxWorld(t, db, inboxSQL(pool, db.Dialect), func(c *inbox.Config) {
 				c.Handler = func(*message.Message) string { return "h" }
@@ -65,7 +66,9 @@ func TestAPoolOfOneIsTold(t *testing.T) {
 		},
 		"HTTP": func(t *testing.T, ctx context.Context, db testdb.DB, pool *sql.DB, use func() error) {
 			keys, err := httpkey.New(httpkey.Config{
-				Keys:       once.Config{Store: fixture.NewOnceStore(t, db.Open(t), sqlonce.Config{Dialect: db.Dialect})},
+				Keys: once.Config{
+					Store: fixture.NewOnceStore(t, db.Open(t), sqlonce.Config{Dialect: db.Dialect}),
+				},
 				Transactor: sqltx.NewTransactor(pool, db.Dialect),
 				Scope:      func(*http.Request) string { return "ada" },
 			})
@@ -82,7 +85,8 @@ func TestAPoolOfOneIsTold(t *testing.T) {
 				TxStore: fixture.NewOnceStore(t, db.Open(t), sqlonce.Config{Dialect: db.Dialect}),
 			}})
 			fixture.NoError(t, err)
-			_, _, _ = command.RunInTx(ctx, commands, sqltx.NewTransactor(pool, db.Dialect), command.Command{Type: "pay", Key: "1"},
+			_, _, _ = command.RunInTx(ctx, commands, sqltx.NewTransactor(pool, db.Dialect),
+				command.Command{Type: "pay", Key: "1"},
 				func(context.Context, core.Tx) (int, error) { return 0, use() })
 		},
 	} {

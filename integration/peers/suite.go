@@ -205,7 +205,10 @@ var mysqlSuite = suite{
 	edits: []edit{
 		{"driver_test.go", "sql.Open(", "peersOpen("},
 		{"driver_test.go", "sql.OpenDB(", "peersOpenDB("},
-		{"driver_test.go", "conn.Raw(func(conn any) error {\n", "conn.Raw(func(conn any) error {\nconn = peersRaw(conn)\n"},
+		{
+			"driver_test.go", "conn.Raw(func(conn any) error {\n",
+			"conn.Raw(func(conn any) error {\nconn = peersRaw(conn)\n",
+		},
 	},
 	skip: "^TestConnectorReturnsTimeout$", // it needs an address of the internet
 	databases: []database{

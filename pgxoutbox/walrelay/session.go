@@ -35,7 +35,7 @@ type session struct {
 	number     int           // events of it
 	relations  map[uint32]*relation
 	held       *pglogrepl.BeginMessage // of a transaction that may still run for others; nothing is read meanwhile
-	looks      int // at held, in vain
+	looks      int                     // at held, in vain
 	ended      snapshot
 	syncing    atomic.Bool // the server lets COMMIT wait for standbys
 	lastStatus time.Time

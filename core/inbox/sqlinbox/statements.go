@@ -76,7 +76,8 @@ func newStatements(n sqlstore.Names) *statements {
 			"seen_at > {ago} ORDER BY program"),
 		shared: text("SELECT h.consumer, h.handler, p.program, COALESCE(p.topic,'') FROM {program} p " +
 			"JOIN {handler} h ON h.handler_id = p.handler_id WHERE p.seen_at > {ago} AND " +
-			"EXISTS (SELECT 1 FROM {program} o WHERE o.handler_id = p.handler_id AND o.program <> p.program AND o.seen_at > {ago}) " +
+			"EXISTS (SELECT 1 FROM {program} o WHERE o.handler_id = p.handler_id AND o.program <> p.program " +
+			"AND o.seen_at > {ago}) " +
 			"ORDER BY h.consumer, h.handler, p.program"),
 		handlers: text("SELECT handler FROM {handler} WHERE consumer = ?"),
 

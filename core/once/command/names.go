@@ -43,7 +43,8 @@ func (w *Worker) register(ctx context.Context, channel string) {
 	for _, other := range others {
 		if id := channel + "\x1f" + other; !slices.Contains(w.names.warned, id) {
 			w.names.warned = append(w.names.warned, id)
-			w.cfg.Logger.Warn("command: another program executes effects of the same channel: each effect is executed by "+
+			w.cfg.Logger.Warn("command: another program executes effects of the same channel: each effect is "+
+				"executed by "+
 				"one of the two; give one of them another channel", "component", "outbox", "channel", channel,
 				"program", program.Path(), "other_program", other)
 		}

@@ -22,9 +22,9 @@ import (
 //		})
 //	})
 //
-// The transaction knows a Recorder from the first statement that saves its model while events wait,
-// even one that fails. What was recorded in a transaction that ended before such a statement stays
-// recorded: save the model right after the method that records, or load it anew in each try.
+// The transaction knows what waits when a statement saves the model, even one that fails. What was
+// recorded after the last such statement, or without one, stays recorded: save the model right after
+// the method that records, or load it anew in each try.
 //
 // A Recorder cannot know whether an adapter takes its events. Where the outbox was not installed on
 // the database handle that saves the model, the row is written without the events and without an
@@ -207,9 +207,9 @@ func (r *Recorder) Adopt() {
 }
 
 // UndoRecorded returns a function that removes the events that were recorded on r after a mark, up to
-// now. It is for adapters: a transaction that r has joined calls it when changes are rolled back,
-// with the mark at which they began, on any goroutine. That may be late, when the next try has
-// recorded already.
+// now. It is for adapters, at each statement that saves the model of r: its transaction calls the
+// function when changes are rolled back, with the mark at which they began, on any goroutine. That
+// may be late, when the next try has recorded already.
 func UndoRecorded(r *Recorder) func(to RecorderMark) {
 	var logs []*recorded
 	for l := r.log(); l != nil; {

@@ -177,7 +177,8 @@ func TestHTTPKeyFrameworksRunAgain(t *testing.T) {
 			t.Parallel()
 			eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 				if !p.tx {
-					t.Skip("a lease runs nothing again")
+					t.Log("a lease runs nothing again")
+					return
 				}
 				p.handler = func(w http.ResponseWriter, r *http.Request) {
 					if p.runs.Load() == 1 {

@@ -152,8 +152,9 @@ var errPanic = errors.New("outbox: publisher panicked")
 
 // publish calls the publisher once, with a deadline.
 func (r *relay) publish(it *item) (p published) {
-	ctx, cancel := context.WithTimeout(r.life.publishes, r.cfg.PublishTimeout)
+	limited, cancel := context.WithTimeout(r.life.publishes, r.cfg.PublishTimeout)
 	defer cancel()
+	ctx := &lateContext{Context: limited, r: r, it: it}
 	p.started = time.Now()
 	defer func() {
 		if v := recover(); v != nil {

@@ -88,7 +88,7 @@ func (f *inflight) enter(it *item) {
 	if it.dest != nil {
 		it.dest.items++
 	}
-	// a stuck publish that succeeded after all: the present holder of its row goes on with it
+	// a publish that was given up and succeeded after all: the present holder of its row goes on with it
 	if it.state == itemAcked {
 		return
 	}

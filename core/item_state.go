@@ -36,7 +36,7 @@ type itemTransition struct {
 var itemTransitions = []itemTransition{
 	{itemNew, itemReserved, "`Publish` takes a slot of the fast path, before it inserts the row"},
 	{itemNew, itemWaiting, "the poller has claimed the row"},
-	{itemNew, itemAcked, "a publish that was abandoned as stuck has succeeded after all"},
+	{itemNew, itemAcked, "a publish that was given up has succeeded after all"},
 	{itemReserved, itemWaiting, "the transaction has committed"},
 	{
 		itemReserved, itemReleasing,

@@ -12,7 +12,8 @@ import (
 // An error can be marked with its class: see Permanent, Transient, Unavailable and
 // UnavailableForKey. Config.Classifier judges unmarked errors. Publish must respect the end of ctx,
 // which carries Config.PublishTimeout. A call that does not return keeps its worker, and the relay
-// goes on without it. Many goroutines call Publish at once, but never two at once for events of one
+// goes on without it. A publisher that cannot end a call leaves it behind: see LateAnswer. Many
+// goroutines call Publish at once, but never two at once for events of one
 // key. Publish must not modify d or keep d.Payload.
 type Publisher interface {
 	Publish(ctx context.Context, d Delivery) error

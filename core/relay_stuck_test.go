@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -99,6 +100,41 @@ func TestStuckPublishSucceedsLate(t *testing.T) {
 		if n := len(pub.Accepted()); n > 2 {
 			t.Errorf("%d copies", n)
 		}
+	})
+}
+
+// A slow destination accepts each event after its publish was given up. The events are DONE when
+// the publisher tells so, and the destination goes on getting events.
+func TestLateAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+		slow := core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
+			late := core.LateAnswer(ctx)
+			time.AfterFunc(7*time.Second, func() {
+				err := pub.Publish(context.WithoutCancel(ctx), d)
+				late("", err)
+				late("", errors.New("a second answer"))
+			})
+			<-ctx.Done()
+			return fmt.Errorf("no answer: %w", ctx.Err())
+		})
+		w := join(t, repo, pub, core.Config{Publisher: slow}).run()
+		for i := range 30 {
+			w.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 10)})
+		}
+		time.Sleep(2 * time.Minute)
+		w.atRest(30)
+		inOrder(t, pub.Accepted())
+		if n := len(pub.Accepted()); n > 2*30 {
+			t.Errorf("%d copies of 30 events", n)
+		}
+		if stopped := w.ob.Stopped(); len(stopped) > 0 {
+			t.Errorf("stopped: %+v", stopped)
+		}
+		accepted := len(pub.Accepted())
+		time.Sleep(10 * time.Minute)
+		equal(t, len(pub.Accepted()), accepted, "copies after the last event was done")
+		core.LateAnswer(t.Context())("", nil) // of no relay
 	})
 }
 

@@ -164,7 +164,7 @@ func (s *simulation) judgePublish(c *call, expired bool) verdict {
 
 // later arranges that the destination accepts the event after the process gave it up.
 func (s *simulation) later(c *call) verdict {
-	s.pending = append(s.pending, c.fact)
+	s.pending = append(s.pending, c)
 	return late
 }
 
@@ -244,11 +244,20 @@ func (s *simulation) disturb() bool {
 	return true
 }
 
+// acceptLate lets the destination accept an event late. The publisher tells its process or does not
+// know.
 func (s *simulation) acceptLate(i int) {
-	f := s.pending[i]
+	c := s.pending[i]
 	s.pending = slices.Delete(s.pending, i, i+1)
-	s.truth.accepted(f.id)
-	s.note("late copy of " + f.name)
+	s.truth.accepted(c.fact.id)
+	s.note("late copy of " + c.fact.name)
+	if s.profile.async == 0 && !c.inc.dead.Load() && s.chance(0.5) { // an AsyncPublisher has done instead
+		s.truth.mu.Lock()
+		s.truth.answered(c.fact, true)
+		s.truth.mu.Unlock()
+		s.note(c.inc.name() + " hears of it")
+		go core.LateAnswer(c.ctx)("", nil)
+	}
 }
 
 // administrate redrives or discards a row, as a person may do.

@@ -129,7 +129,7 @@ type simulation struct {
 	spent     int
 	outage    map[string]uint64 // the step until which a topic is down
 	operator  operator
-	pending   []*fact // copies that the destination accepts later
+	pending   []*call // copies that the destination accepts later
 }
 
 // Bounds on a schedule. A schedule that does not come to rest within them is stuck.

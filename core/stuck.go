@@ -83,13 +83,8 @@ func (r *relay) returned(it *item, p published) (goOn bool) {
 	r.notices.add(func() { r.o.obs.Stuck(d.topic, total) })
 	r.wakeForRoom()
 	r.wakes.poll(time.Now())
-	if p.err == nil && r.life.phase < phaseClosed {
-		late := &item{
-			delivery: it.delivery, id: it.id, dest: d, path: PathCold, size: it.size,
-			mark: itemMark{receipt: clip(p.receipt, 250)},
-		}
-		r.move(late, itemAcked)
-		r.writer.addAck(late)
+	if p.err == nil {
+		r.acceptedLate(it, p.receipt, p.ended)
 	}
 	return goOn
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type call struct {
 	done  chan struct{} // capacity 1
 	err   error
 
+	ctx     context.Context //nolint:containedctx // core.LateAnswer needs it
 	topic   string
 	msg     *message.Message
 	eventID string
@@ -39,7 +41,7 @@ type call struct {
 func (p *Publisher) call(ctx context.Context, topic string, d core.Delivery, msg *message.Message) error {
 	c := p.pool.Get().(*call)
 	c.state.Store(callRunning)
-	c.topic, c.msg, c.eventID, c.rowID, c.began = topic, msg, d.ID, d.RowID, time.Now()
+	c.ctx, c.topic, c.msg, c.eventID, c.rowID, c.began = ctx, topic, msg, d.ID, d.RowID, time.Now()
 	go c.run()
 
 	select {
@@ -52,7 +54,7 @@ func (p *Publisher) call(ctx context.Context, topic string, d core.Delivery, msg
 		<-c.done // it returned at the same moment, and its answer counts
 	}
 	err := c.err
-	c.msg, c.err = nil, nil
+	c.ctx, c.msg, c.err = nil, nil, nil
 	p.pool.Put(c)
 	return err
 }
@@ -89,17 +91,15 @@ func (c *call) finish() {
 	}
 	defer p.leave()
 	p.addStuck(c.topic, -1)
-	l := Late{Topic: c.topic, EventID: c.eventID, RowID: c.rowID, Err: c.err, After: time.Since(c.began)}
-	if l.RowID == (core.RowID{}) { // of a MessagePublisher: nothing publishes it again
-		p.cfg.Logger.Warn("watermillbridge: publisher answered after its caller had left", "destination", l.Topic,
-			"message_id", l.EventID, "err", l.Err, "after", l.After)
-	} else {
-		p.cfg.Logger.Warn("watermillbridge: publisher answered after the event was given up; it is published again",
-			"destination", l.Topic, "event_id", l.EventID, "row_id", l.RowID.String(), "err", l.Err, "after", l.After)
+	level := slog.LevelDebug // a failure: the caller knows that there was no answer in time
+	receipt := ""
+	if c.err == nil {
+		level = slog.LevelInfo
+		receipt = p.receipt(c.topic, c.eventID, c.rowID, c.msg)
 	}
-	if p.cfg.OnLate != nil {
-		p.cfg.OnLate(l)
-	}
+	p.cfg.Logger.Log(c.ctx, level, "watermillbridge: publisher answered after its caller had left", "destination", c.topic,
+		"event_id", c.eventID, "err", c.err, "after", time.Since(c.began))
+	core.LateAnswer(c.ctx)(receipt, c.err)
 }
 
 // ended returns the reason why ctx ended. It always wraps ctx.Err, so that a relay recognises a

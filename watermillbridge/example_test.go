@@ -58,8 +58,7 @@ func Example() {
 func ExampleNewPublisher() {
 	pubsub := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
 	publisher, err := watermillbridge.NewPublisher(pubsub, watermillbridge.Config{
-		Topic:  func(d core.Delivery) string { return "prod." + d.Topic },
-		OnLate: func(l watermillbridge.Late) { fmt.Println("late:", l.EventID, l.Err) },
+		Topic: func(d core.Delivery) string { return "prod." + d.Topic },
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -20,7 +19,8 @@ import (
 var (
 	// ErrNoAnswer: the context ended before the Watermill publisher returned. The broker may or may
 	// not have the message. The error also wraps the context's error, so a relay takes it for a
-	// timeout and publishes the event again.
+	// timeout and publishes the event again, unless the call succeeds before that: see
+	// core.LateAnswer.
 	ErrNoAnswer = errors.New("watermillbridge: publisher has not answered, the outcome is unknown")
 
 	// ErrStuck: Config.MaxStuck publishes to the topic have not returned, so no more are started.
@@ -72,22 +72,9 @@ type Config struct {
 	// calls fail with ErrStuck. Calls that are running when the limit is reached may exceed it.
 	// Default: 64.
 	MaxStuck int
-	// OnLate is called when a call that was left behind returns. The relay ignores a late success:
-	// the event is published again, and its consumers see a duplicate. The goroutine of the call
-	// calls it. Default: none.
-	OnLate func(l Late)
 	// Logger gets warnings and errors for an operator. Default: core.DefaultLogger, which writes
 	// them to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
-}
-
-// Late describes a call whose context had ended before it returned.
-type Late struct {
-	Topic   string // topic of Watermill
-	EventID string
-	RowID   core.RowID
-	Err     error         // nil: the broker has the message after all
-	After   time.Duration // since the call began
 }
 
 // Publisher publishes through a message.Publisher of Watermill, one message per call. It implements
@@ -139,7 +126,8 @@ func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 }
 
 // Publish implements core.Publisher. If ctx ends first, the call to Watermill goes on in its
-// goroutine, and Publish returns an error that wraps ErrNoAnswer and the context's error.
+// goroutine, and Publish returns an error that wraps ErrNoAnswer and the context's error. The relay
+// hears of a success that comes later, and marks the event as published.
 func (p *Publisher) Publish(ctx context.Context, d core.Delivery) error {
 	_, err := p.PublishWithReceipt(ctx, d)
 	return err
@@ -167,19 +155,19 @@ func (p *Publisher) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 	if err := p.call(ctx, topic, d, msg); err != nil {
 		return "", p.classified(err)
 	}
-	return p.receipt(topic, d, msg), nil
+	return p.receipt(topic, d.ID, d.RowID, msg), nil
 }
 
 // receipt calls Config.Receipt. If that fails, the message still counts as published.
-func (p *Publisher) receipt(topic string, d core.Delivery, msg *message.Message) (receipt string) {
+func (p *Publisher) receipt(topic, eventID string, rowID core.RowID, msg *message.Message) (receipt string) {
 	if p.cfg.Receipt == nil {
 		return ""
 	}
 	defer func() {
 		if v := recover(); v != nil {
 			p.cfg.Logger.Error("watermillbridge: Config.Receipt panicked; the event is published", "destination", topic,
-				"event_id", d.ID,
-				"row_id", d.RowID.String(), "err", fmt.Errorf("%w: %v", ErrPanic, v), "stack", string(debug.Stack()))
+				"event_id", eventID, "row_id", rowID.String(), "err", fmt.Errorf("%w: %v", ErrPanic, v), "stack",
+				string(debug.Stack()))
 		}
 	}()
 	return p.cfg.Receipt(msg)

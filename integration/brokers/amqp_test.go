@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -210,14 +209,7 @@ func rabbitThroughProxy(t *testing.T, cfg amqpbridge.Config) (*watermillbridge.P
 
 func TestAMQPHangs(t *testing.T) {
 	t.Parallel()
-	var late atomic.Int32
-	p, proxy, topic := rabbitThroughProxy(t, amqpbridge.Config{Channels: 2, Bridge: watermillbridge.Config{
-		OnLate: func(l watermillbridge.Late) {
-			if l.Err == nil {
-				late.Add(1)
-			}
-		},
-	}})
+	p, proxy, topic := rabbitThroughProxy(t, amqpbridge.Config{Channels: 2})
 	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute))
 	proxy.Freeze()
 	const timeout = 200 * time.Millisecond
@@ -230,7 +222,7 @@ func TestAMQPHangs(t *testing.T) {
 		t.Errorf("four publishes took %s, want %s", took, 4*timeout)
 	}
 	proxy.Thaw()
-	fixture.Await(t, "the sent messages are confirmed", func() bool { return p.Stuck() == 0 && late.Load() >= 1 })
+	fixture.Await(t, "the calls return", func() bool { return p.Stuck() == 0 })
 	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
 		t.Errorf("after the hang: %v", err)
 	}

@@ -106,6 +106,9 @@ func (o *Outbox) Health(ctx context.Context) Health {
 		h.Stopped = append(h.Stopped, d.Topic)
 		problem(fmt.Errorf("outbox: destination %q is stopped: %w", clip(d.Topic, 64), d.Err))
 	}
+	if err := r.triedAlone(); err != nil {
+		problem(err)
+	}
 	none, stuck := r.crewState()
 	if h.Stuck = stuck; stuck > 0 && !none {
 		problem(fmt.Errorf("outbox: %d publishes are stuck: the publisher ignores the end of its context", stuck))

@@ -26,9 +26,10 @@ type item struct {
 
 // itemRole says what is special about an item.
 type itemRole struct {
-	suspect bool // lost often enough to be suspicious: published beside no other suspect
-	probe   bool // tries a stopped destination
-	replay  bool // of low priority: it publishes a done event again, and is no probe
+	suspect  bool // lost often enough to be suspicious: published beside no other suspect
+	unproven bool // a suspect whose death does not count, see unprovenWait
+	probe    bool // tries a stopped destination
+	replay   bool // of low priority: it publishes a done event again, and is no probe
 }
 
 // startProbe lets the item try its stopped destination.

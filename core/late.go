@@ -70,7 +70,7 @@ func (r *relay) acceptedLate(it *item, receipt string, now time.Time) bool {
 	}
 	late := &item{
 		delivery: it.delivery, id: it.id, lane: it.lane, tenant: it.tenant, dest: it.dest, path: PathCold,
-		size: it.size, 
+		size: it.size,
 		mark: itemMark{receipt: clip(receipt, 250), wake: true},
 	}
 	r.move(late, itemAcked)

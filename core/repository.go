@@ -67,10 +67,11 @@ type Repository interface {
 	MarkFailed(ctx context.Context, node string, failures []Failure) (changed []bool, err error)
 
 	// BeginSuspect records, fenced as a guess, that a publish of a suspicious row begins, and that
-	// no other suspicious row is being published. If the claim is lost from here on, it counts as
-	// lost during a publish (see Claimed.LostClaims). The record ends together with the claim.
-	// BeginSuspect reports for each claim whether it is still held.
-	BeginSuspect(ctx context.Context, node string, claims []ClaimRef) (held []bool, err error)
+	// no other suspicious row is being published. If wait is 0 and the claim is lost from here on,
+	// it counts as lost during a publish (see Claimed.LostClaims). The record ends together with the
+	// claim. If wait is positive, a lost claim does not count, and the row is not due again before
+	// wait from now is over. BeginSuspect reports for each claim whether it is still held.
+	BeginSuspect(ctx context.Context, node string, wait time.Duration, claims []ClaimRef) (held []bool, err error)
 
 	// Renew extends leases to lease from now. It reports for each claim whether it is still held.
 	Renew(ctx context.Context, node string, lease time.Duration, claims []ClaimRef) (held []bool, err error)
@@ -205,7 +206,7 @@ type Claimed struct {
 	Attempts int // refusals so far
 	// LostClaims counts the leases that expired while their holder disappeared, and that another
 	// node claimed. Up to Suspicious it counts all of them. From then on it counts only those for
-	// which BeginSuspect had been called.
+	// which BeginSuspect had been called without a wait.
 	LostClaims int
 	ReplayOf   RowID
 	Age        time.Duration // since the insert, by the database's clock

@@ -254,6 +254,7 @@ func (s *simulation) acceptLate(i int) {
 	if s.profile.async == 0 && !c.inc.dead.Load() && s.chance(0.5) { // an AsyncPublisher has done instead
 		s.truth.mu.Lock()
 		s.truth.answered(c.fact, true)
+		c.inc.acked[c.fact.topic] = true
 		s.truth.mu.Unlock()
 		s.note(c.inc.name() + " hears of it")
 		go core.LateAnswer(c.ctx)("", nil)

@@ -39,6 +39,7 @@ type incarnation struct {
 	orders instructions
 	picked map[core.RowID]time.Time
 	asked  asked
+	acked  map[string]bool // topics whose destination has acknowledged an event to this process
 
 	lateSince time.Time // since when a stopped destination waits for a probe
 
@@ -54,7 +55,7 @@ func (i *incarnation) name() string { return fmt.Sprintf("%c%d", 'A'+i.proc.inde
 // boot starts a new incarnation.
 func (p *process) boot() {
 	s := p.sim
-	inc := &incarnation{proc: p, number: p.lives, lanes: map[core.KeyID][]*flight{}, picked: map[core.RowID]time.Time{}}
+	inc := &incarnation{proc: p, number: p.lives, lanes: map[core.KeyID][]*flight{}, picked: map[core.RowID]time.Time{}, acked: map[string]bool{}}
 	p.lives++
 	p.inc = inc
 	inc.ctx, inc.crash = context.WithCancel(context.Background())

@@ -135,6 +135,7 @@ func (p *simPublisher) send(ctx context.Context, d core.Delivery, f *fact) error
 		p.sim.truth.mu.Lock()
 		defer p.sim.truth.mu.Unlock()
 		p.sim.truth.answered(f, true)
+		p.inc.acked[f.topic] = true
 		return nil
 	}
 	return p.answer(ctx, f, v)

@@ -237,13 +237,13 @@ func (r *simRepository) MarkFailed(ctx context.Context, node string,
 	return changed, errors.Join(err, held)
 }
 
-func (r *simRepository) BeginSuspect(ctx context.Context, node string,
+func (r *simRepository) BeginSuspect(ctx context.Context, node string, wait time.Duration,
 	claims []core.ClaimRef,
 ) (held []bool, err error) {
 	r.sim.truth.picked(r.inc, claims)
 	dead, err := r.do(ctx, callDB, "BeginSuspect", r.refs(claims), func(ctx context.Context) (uint64, error) {
-		held, err = r.Repository.BeginSuspect(ctx, node, claims)
-		r.sim.truth.suspectBegun(node, claims, held)
+		held, err = r.Repository.BeginSuspect(ctx, node, wait, claims)
+		r.sim.truth.suspectBegun(r.inc, node, wait, claims, held)
 		return digest(held), err
 	})
 	if dead {

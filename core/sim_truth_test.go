@@ -45,6 +45,7 @@ type fact struct {
 	wasDead   bool
 
 	suspicious    bool  // the row was a suspect at its last claim
+	suspectCounts bool  // a death counts, under the claim that follows
 	suspectClaim  int64 // the claim under which a publish of a suspect was begun; 0: none in the latest claim
 	suspectLosses int   // claims lost after that and since the last redrive
 
@@ -178,7 +179,7 @@ func (t *truth) claimed(inc *incarnation, req core.ClaimRequest, rows []core.Cla
 		}
 		if !f.lease.IsZero() {
 			f.expiries++
-			if f.holder != req.Node && f.suspectClaim == f.claimNo && f.suspectClaim > 0 {
+			if f.holder != req.Node && f.suspectClaim == f.claimNo && f.suspectClaim > 0 && f.suspectCounts {
 				f.suspectLosses++
 			}
 		}
@@ -262,7 +263,7 @@ func (t *truth) failed(node string, failures []core.Failure, changed []bool) {
 	}
 }
 
-func (t *truth) suspectBegun(node string, claims []core.ClaimRef, held []bool) {
+func (t *truth) suspectBegun(inc *incarnation, node string, wait time.Duration, claims []core.ClaimRef, held []bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, c := range claims {
@@ -271,7 +272,11 @@ func (t *truth) suspectBegun(node string, claims []core.ClaimRef, held []bool) {
 				t.wrong("I6", "%s: a publish of the suspect under claim %d of %s was begun, but claim %d of %s holds",
 					f.name, c.ClaimNo, node, f.claimNo, f.holder)
 			}
-			f.suspectClaim = c.ClaimNo
+			if wait == 0 && !inc.acked[f.topic] {
+				t.wrong("I7", "a death of %s shall count against %s, but %s has acknowledged nothing to it", inc.name(),
+					f.name, f.topic)
+			}
+			f.suspectClaim, f.suspectCounts = c.ClaimNo, wait == 0
 		}
 	}
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -13,6 +14,11 @@ const (
 	// that was killed again and again. They are through quickly.
 	suspectTurn    = 10 * time.Millisecond
 	maxSuspectWait = 5 * time.Second
+	// An unproven suspect is not tried again before a part of its age is over, so the pauses grow
+	// with each death.
+	unprovenPart    = 2
+	minUnprovenWait = 10 * time.Second
+	maxUnprovenWait = 10 * time.Minute
 	// unsentPause is how long a suspect waits if the start of its publish could not be written
 	// down.
 	unsentPause = time.Second
@@ -22,6 +28,10 @@ const (
 // time is published, beside the other rows. Before each such publish the relay writes down that it
 // begins, and only deaths during it count against the row. So a process that ends for another
 // reason accuses at most one suspect. A row that kills its process takes no other suspect with it.
+//
+// A destination that hangs makes the publish last as long as the process lives, and each death
+// would be one during it. So a death counts only if the destination has acknowledged another event
+// to this process before. Otherwise the row is tried too, and waits longer after each death.
 // Guarded by relay.mu.
 type suspects struct {
 	queue    queue[*item]
@@ -29,6 +39,16 @@ type suspects struct {
 	out      *item // the suspect that is being published, or whose mark is not written yet
 	turn     bool  // the last pick was a suspect
 	sentBack int   // suspects that were sent back since the last one was let in
+}
+
+// unprovenWait returns how long a suspect waits if its process dies now, and 0 if such a death
+// counts: its destination has acknowledged something to this process.
+func (it *item) unprovenWait(now time.Time) time.Duration {
+	if !it.dest.lastAck.IsZero() {
+		return 0
+	}
+	age := it.timing.age + now.Sub(it.timing.since)
+	return min(max(age/unprovenPart, minUnprovenWait), maxUnprovenWait)
 }
 
 // next takes a suspect if none is being published. It never takes two in a row while other items
@@ -98,11 +118,17 @@ func (l *itemLease) mayPublish(suspect bool) bool { return !suspect || l.begun =
 // not begin.
 func (r *relay) beginSuspect(it *item) bool {
 	r.mu.Lock()
-	ref := ClaimRef{ID: it.id, ClaimNo: it.lease.claimNo}
+	ref, wait := ClaimRef{ID: it.id, ClaimNo: it.lease.claimNo}, it.unprovenWait(time.Now())
+	it.role.unproven = wait > 0
 	r.mu.Unlock()
+	if wait > 0 {
+		r.cfg.Logger.Warn("outbox: an event is tried alone: the processes that published it have ended, and its "+
+			"destination has acknowledged nothing to this one", "component", "outbox", "destination",
+			it.delivery.Topic, "event_id", it.delivery.ID, "row_id", it.id.String(), "next_try_after_a_death", wait)
+	}
 	ctx, cancel := context.WithTimeout(r.life.publishes, dbTimeout)
 	defer cancel()
-	held, err := r.repo().BeginSuspect(ctx, r.cfg.Node, []ClaimRef{ref})
+	held, err := r.repo().BeginSuspect(ctx, r.cfg.Node, wait, []ClaimRef{ref})
 	if err != nil {
 		r.cfg.Logger.Warn("outbox: cannot write down that a suspicious event is published",
 			"component", "outbox", "event_id", it.delivery.ID,
@@ -115,4 +141,17 @@ func (r *relay) beginSuspect(it *item) bool {
 	defer r.mu.Unlock()
 	it.lease.begun = ref.ClaimNo
 	return true
+}
+
+// triedAlone returns an error that names the event that is tried alone, while a death of this
+// process would not count.
+func (r *relay) triedAlone() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	it := r.crew.queue.suspects.out
+	if it == nil || !it.role.unproven || it.state != itemPublishing {
+		return nil
+	}
+	return fmt.Errorf("outbox: event %s is tried alone: the processes that published it have ended, and destination "+
+		"%q has acknowledged nothing to this one", it.delivery.ID, clip(it.delivery.Topic, 64))
 }

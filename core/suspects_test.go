@@ -2,8 +2,12 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +81,76 @@ func TestCrashLoopAccusesNobody(t *testing.T) {
 	})
 }
 
+// A destination hangs, and the process ends again and again meanwhile. No event is blamed, each
+// waits longer after each death, and Health names the one that is tried. All are published once
+// the destination answers.
+func TestDeathsAtADestinationThatHangsBlameNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, core.Config{})
+		for i := range 3 {
+			w.publish(core.Event{Type: "a", AggregateID: fmt.Sprint(i)})
+		}
+		const lives = 60
+		tries := 0
+		named := map[string]bool{}
+		for range lives {
+			faulty := outboxtest.NewFaultyRepository(w.repo)
+			var dead atomic.Bool
+			faulty.Hook(func(context.Context, outboxtest.Method) error {
+				if dead.Load() { // a dead process cannot reach the table
+					return errors.New("dead")
+				}
+				return nil
+			})
+			begun := make(chan core.Delivery, 10)
+			life := newOutbox(t, core.Config{
+				Repository: faulty, ShutdownTimeout: time.Nanosecond, Logger: slog.New(slog.DiscardHandler),
+				Publisher: core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
+					if dead.Load() {
+						return errors.New("dead")
+					}
+					begun <- d
+					<-ctx.Done()
+					return ctx.Err()
+				}),
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); _ = life.Run(ctx) }()
+			select {
+			case d := <-begun:
+				tries++
+				for _, problem := range life.Health(t.Context()).Problems {
+					named[d.ID] = named[d.ID] || strings.Contains(problem, d.ID)
+				}
+			case <-time.After(time.Minute):
+			}
+			dead.Store(true)
+			cancel()
+			<-done
+			time.Sleep(time.Minute) // the leases end
+		}
+		for _, row := range w.repo.Rows() {
+			if row.Status != outboxtest.StatusNew || row.LostClaims != core.Suspicious || row.Attempts > 0 {
+				t.Errorf("%s: %s after %d lost claims and %d attempts", row.Event.ID, row.Status, row.LostClaims,
+					row.Attempts)
+			}
+		}
+		if tries > lives*2/3 {
+			t.Errorf("%d tries in %d lives: the events do not wait", tries, lives)
+		}
+		equal(t, len(named), 3, "events were tried")
+		for id, ok := range named {
+			if !ok {
+				t.Errorf("Health does not name %s", id)
+			}
+		}
+		w.run()
+		time.Sleep(15 * time.Minute)
+		w.atRest(3)
+	})
+}
+
 // Suspects at a destination that does not answer hold up no other events.
 func TestSuspectsStopNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -133,8 +207,10 @@ type overtaken struct {
 	notes []int64 // the claims whose publish was noted
 }
 
-func (r *overtaken) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
-	held, err := r.Repository.BeginSuspect(ctx, node, claims)
+func (r *overtaken) BeginSuspect(ctx context.Context, node string, wait time.Duration,
+	claims []core.ClaimRef,
+) ([]bool, error) {
+	held, err := r.Repository.BeginSuspect(ctx, node, wait, claims)
 	if err == nil && held[0] {
 		r.notes = append(r.notes, claims[0].ClaimNo)
 	}

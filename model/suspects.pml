@@ -2,12 +2,14 @@
  * Suspects: an event that ends every process that publishes it, an innocent one, and processes that are also killed for other reasons.
  *
  * A lease that ran out counts as lost; SUSP of them make an event suspicious. A suspicious event is published beside no other, after that was
- * written down; from then on only a claim that was lost after that counts, and MAXL of them make the event DEAD.
+ * written down. A publish is written down as one that counts only if the destination has acknowledged another event to this life of the process;
+ * from then on only a claim that was lost after that counts, and MAXL of them make the event DEAD.
  *
  * Claims (assertions):
  *   S1  an event is declared DEAD only when MAXL processes died between the writing down and the outcome of a publish of it
  *   S2  two suspicious events are never out at once in one process
- *   S3  the innocent event is never declared DEAD while fewer than MAXL processes were killed for other reasons, in whatever moment
+ *   S3  the innocent event is never declared DEAD while fewer than MAXL processes were killed for other reasons, in whatever moment, or by a
+ *       killer that is not suspicious yet, each after the destination had acknowledged something to it
  *   S4  the killer is declared DEAD in the end, if it is the reason of all further deaths (checked as: not both DONE)
  *
  * Switches:
@@ -15,6 +17,7 @@
  *   MUT_UNWRITTEN  the publish of a suspect is not written down, every lost claim counts, as before
  *   MUT_TOGETHER   suspicious events are published beside each other
  *   MUT_KEPT       a claim keeps the note of the claim before it
+ *   MUT_UNPROVEN   a death counts although the destination has acknowledged nothing: it may hang
  */
 #ifndef KILL
 #define KILL 2
@@ -26,11 +29,14 @@
 byte lost[E];           /* lost_claims                                */
 bool begun[E];          /* the note: lost_claims is negative          */
 bool leased[E], ended[E], dead[E], done[E];
+byte hangs = MAXL;      /* lives in which the destination hangs, beyond the budget of kills */
 byte alone[E];          /* truth: deaths during the publish of it alone  */
-byte kills = KILL, killed;
+byte kills = KILL;
+byte killed;            /* deaths that are nobody's fault: for another reason, or by the killer before it was suspicious */
 
 /* what one life of the process holds; it is forgotten when it dies */
 bool mine[E], out[E], written[E];
+bool acked;             /* the destination has acknowledged another event to this life */
 
 inline die() {
   atomic {
@@ -40,7 +46,8 @@ inline die() {
        if :: out[k] && written[k] && lost[k] >= SUSP -> alone[k]++ :: else fi;
        mine[k] = false; out[k] = false; written[k] = false; k++
     :: else -> break
-    od
+    od;
+    acked = false
   }
 }
 
@@ -79,7 +86,11 @@ active proctype process_() {
   leased[0] = true; leased[1] = true;              /* inserted hot, and the first holder died */
   do
   :: ended[0] && ended[1] -> break
-  :: atomic { kills > 0 -> kills--; killed++ }; die()              /* for another reason */
+  :: atomic { kills > 0 -> kills--;                                /* for another reason */
+       if :: acked -> killed++ :: else fi };
+     die()
+  :: atomic { !acked && hangs > 0 -> hangs--; kills++ }            /* it hangs, and the process is killed for that once more */
+  :: atomic { !acked -> acked = true }                             /* another event */
   :: claim(0)
   :: claim(1)
   :: /* write down, or begin */
@@ -97,7 +108,11 @@ active proctype process_() {
 #endif
            ) ->
 #ifndef MUT_UNWRITTEN
+#ifdef MUT_UNPROVEN
            begun[e] = true; written[e] = true;
+#else
+           begun[e] = acked; written[e] = acked;                    /* else it waits longer, and is tried all the same */
+#endif
 #endif
            out[e] = true;
            assert(!(out[0] && out[1] && lost[0] >= SUSP && lost[1] >= SUSP))  /* S2 */
@@ -105,7 +120,9 @@ active proctype process_() {
         fi
      :: else
      fi
-  :: out[0] && !ended[0] -> die()                                   /* the killer kills */
+  :: out[0] && !ended[0] ->                                         /* the killer kills */
+     atomic { if :: acked && lost[0] < SUSP -> killed++ :: else fi };
+     die()
   :: out[1] && !ended[1] ->                                         /* the innocent is acknowledged and marked */
      atomic { out[1] = false; mine[1] = false; ended[1] = true; done[1] = true; written[1] = false }
   od;

@@ -208,8 +208,12 @@ func (f *FaultyRepository) MarkFailed(ctx context.Context, node string, failures
 }
 
 // BeginSuspect implements core.Repository.
-func (f *FaultyRepository) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
-	return value(ctx, f, MethodBeginSuspect, func() ([]bool, error) { return f.next.BeginSuspect(ctx, node, claims) })
+func (f *FaultyRepository) BeginSuspect(ctx context.Context, node string, wait time.Duration,
+	claims []core.ClaimRef,
+) ([]bool, error) {
+	return value(ctx, f, MethodBeginSuspect, func() ([]bool, error) {
+		return f.next.BeginSuspect(ctx, node, wait, claims)
+	})
 }
 
 // Renew implements core.Repository.

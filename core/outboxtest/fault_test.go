@@ -32,7 +32,7 @@ func calls(ctx context.Context, r core.Repository, tx core.Tx) map[outboxtest.Me
 		},
 		outboxtest.MethodMarkDone:     func() error { _, err := r.MarkDone(ctx, nil, false); return err },
 		outboxtest.MethodMarkFailed:   func() error { _, err := r.MarkFailed(ctx, "", nil); return err },
-		outboxtest.MethodBeginSuspect: func() error { _, err := r.BeginSuspect(ctx, "", nil); return err },
+		outboxtest.MethodBeginSuspect: func() error { _, err := r.BeginSuspect(ctx, "", 0, nil); return err },
 		outboxtest.MethodRenew:        func() error { _, err := r.Renew(ctx, "", 0, nil); return err },
 		outboxtest.MethodRelease:      func() error { _, err := r.Release(ctx, "", nil); return err },
 		outboxtest.MethodNextDue:      func() error { _, _, err := r.NextDue(ctx, core.ClaimRequest{}); return err },

@@ -114,12 +114,14 @@ func (r *Repository) Renew(ctx context.Context, node string, lease time.Duration
 }
 
 // BeginSuspect implements core.Repository.
-func (r *Repository) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
+func (r *Repository) BeginSuspect(ctx context.Context, node string, wait time.Duration,
+	claims []core.ClaimRef,
+) ([]bool, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer r.mu.Unlock()
-	begun := make([]bool, len(claims))
+	now, begun := r.now(), make([]bool, len(claims))
 	var held []core.RowID
 	for i, c := range claims {
 		switch row := r.table.rows[c.ID]; {
@@ -127,7 +129,10 @@ func (r *Repository) BeginSuspect(ctx context.Context, node string, claims []cor
 		case r.locked(c.ID):
 			held = append(held, c.ID)
 		default:
-			begun[i], row.suspectBegun = true, true
+			begun[i], row.suspectBegun = true, wait == 0
+			if wait > 0 {
+				r.table.change(row, func() { row.AvailableAt = now.Add(wait) })
+			}
 		}
 	}
 	return begun, lockedError(held)

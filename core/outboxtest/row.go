@@ -52,7 +52,7 @@ type Row struct {
 	Status       Status
 	Attempts     int
 	LostClaims   int
-	suspectBegun bool // a publish was begun under the latest claim
+	suspectBegun bool // a publish that counts was begun under the latest claim
 	leftKey      bool // it died under core.SkipDead: its key goes on without it
 	ClaimNo      int64
 	ClaimedBy    string

@@ -53,11 +53,13 @@ func (r *Repository) MarkFailed(ctx context.Context, node string, failures []cor
 	})
 }
 
-// BeginSuspect implements core.Repository. During the publish lost_claims is negative. A claim
-// makes it positive again.
-func (r *Repository) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
+// BeginSuspect implements core.Repository. During a publish that counts lost_claims is negative. A
+// claim makes it positive again.
+func (r *Repository) BeginSuspect(ctx context.Context, node string, wait time.Duration,
+	claims []core.ClaimRef,
+) ([]bool, error) {
 	return guess("begin suspect", claims, func(order []int) (map[core.RowID]bool, error) {
-		return r.database.beginSuspect(ctx, node, choose(claims, order))
+		return r.database.beginSuspect(ctx, node, choose(claims, order), wait)
 	})
 }
 

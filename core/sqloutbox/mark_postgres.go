@@ -56,7 +56,10 @@ WHERE e.id = v.id AND ` + fence + ` AND ` + soon + ` AND ` + replanned("$2") + `
 	postgresRenew = `UPDATE {event} e SET lease_until = clock_timestamp() + $4::bigint * interval '1 microsecond'
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` AND ` + soon +
 		` AND ` + replanned("$2") + ` RETURNING e.id`
-	postgresBeginSuspect = `UPDATE {event} e SET lost_claims = -abs(e.lost_claims)
+	postgresBeginSuspect = `UPDATE {event} e SET
+  lost_claims = CASE WHEN $4::bigint = 0 THEN -abs(e.lost_claims) ELSE abs(e.lost_claims) END,
+  available_at = CASE WHEN $4::bigint = 0 THEN e.available_at
+    ELSE clock_timestamp() + $4::bigint * interval '1 microsecond' END
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` AND ` + replanned("$2") +
 		` RETURNING e.id`
 	postgresRelease = `UPDATE {event} e SET lease_until = NULL
@@ -168,8 +171,10 @@ func (p *postgres) markFailed(ctx context.Context, node string,
 	return changed, err
 }
 
-func (p *postgres) beginSuspect(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error) {
-	return p.fenced(ctx, "begin suspect", p.sql.beginSuspect, node, claims)
+func (p *postgres) beginSuspect(ctx context.Context, node string, claims []core.ClaimRef,
+	wait time.Duration,
+) (map[core.RowID]bool, error) {
+	return p.fenced(ctx, "begin suspect", p.sql.beginSuspect, node, claims, micros(wait))
 }
 
 func (p *postgres) renew(ctx context.Context, node string, claims []core.ClaimRef,

@@ -159,7 +159,12 @@ func (w *rowwise) markFailed(ctx context.Context, node string,
 	return changed, err
 }
 
-func (w *rowwise) beginSuspect(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error) {
+func (w *rowwise) beginSuspect(ctx context.Context, node string, claims []core.ClaimRef,
+	wait time.Duration,
+) (map[core.RowID]bool, error) {
+	if wait > 0 {
+		return w.fenced(ctx, "begin suspect", w.sql.tryAlone, node, claims, micros(wait))
+	}
 	return w.fenced(ctx, "begin suspect", w.sql.beginSuspect, node, claims)
 }
 

@@ -115,7 +115,7 @@ type rowStatements struct {
 
 	markable, markableLock, done, doneDelete, doneReceipts, held, heldLock listed
 	retry, dead, unavailable                                               string
-	beginSuspect, renew, release                                           listed
+	beginSuspect, tryAlone, renew, release                                 listed
 
 	countReady, countOpen, countDead, countBlocked, firstCreated, clock, listDead string
 
@@ -211,8 +211,10 @@ WHERE id = ?`),
 			`last_error = ?, error_group = ?
 WHERE id = ?`),
 		beginSuspect: list(`UPDATE {event}{use:primary} SET lost_claims = -ABS(lost_claims) WHERE id IN ({ids})`),
-		renew:        list(`UPDATE {event}{use:primary} SET lease_until = {in} WHERE id IN ({ids})`),
-		release:      list(`UPDATE {event}{use:primary} SET lease_until = NULL WHERE id IN ({ids})`),
+		tryAlone: list(`UPDATE {event}{use:primary} SET lost_claims = ABS(lost_claims), available_at = {in} ` +
+			`WHERE id IN ({ids})`),
+		renew:   list(`UPDATE {event}{use:primary} SET lease_until = {in} WHERE id IN ({ids})`),
+		release: list(`UPDATE {event}{use:primary} SET lease_until = NULL WHERE id IN ({ids})`),
 
 		countReady: text(`SELECT COUNT(*), MIN(x.created_at) FROM (SELECT {us:e.created_at} AS created_at FROM {event}
 	  e{use:event_ready}

@@ -118,7 +118,7 @@ func relayCalls(repo *sqloutbox.Repository) []relayCall {
 			return err
 		}},
 		{"BeginSuspect", func(ctx context.Context) error {
-			_, err := repo.BeginSuspect(ctx, "n", refs)
+			_, err := repo.BeginSuspect(ctx, "n", 0, refs)
 			return err
 		}},
 		{"Renew", func(ctx context.Context) error {

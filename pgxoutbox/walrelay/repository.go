@@ -342,9 +342,11 @@ func split(s *source, claims []core.ClaimRef) (ofLog, ofTable []core.ClaimRef, p
 }
 
 // BeginSuspect implements core.Repository. Events of the log are never suspicious.
-func (r *repository) BeginSuspect(ctx context.Context, node string, claims []core.ClaimRef) ([]bool, error) {
+func (r *repository) BeginSuspect(ctx context.Context, node string, wait time.Duration,
+	claims []core.ClaimRef,
+) ([]bool, error) {
 	return r.ask(claims, func(claims []core.ClaimRef) ([]bool, error) {
-		return r.Repository.BeginSuspect(ctx, node, claims)
+		return r.Repository.BeginSuspect(ctx, node, wait, claims)
 	})
 }
 

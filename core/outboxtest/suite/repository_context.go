@@ -40,7 +40,7 @@ func contextEnded(f *fixture) {
 			return err
 		},
 		"BeginSuspect": func() error {
-			_, err := f.Repository.BeginSuspect(ctx, nodeA, []core.ClaimRef{own})
+			_, err := f.Repository.BeginSuspect(ctx, nodeA, 0, []core.ClaimRef{own})
 			return err
 		},
 		"Renew": func() error {

@@ -295,7 +295,7 @@ func (f *fixture) renew(node string, lease time.Duration, claims ...core.ClaimRe
 
 func (f *fixture) beginSuspect(node string, claims ...core.ClaimRef) []bool {
 	f.Helper()
-	held, err := f.Repository.BeginSuspect(f.Context(), node, claims)
+	held, err := f.Repository.BeginSuspect(f.Context(), node, 0, claims)
 	f.check(err)
 	f.must(len(held) == len(claims), "BeginSuspect returned %d results for %d claims", len(held), len(claims))
 	return held

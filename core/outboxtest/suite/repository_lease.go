@@ -15,6 +15,7 @@ func leaseCases() []repositoryCase {
 		{"a released row is free at once", leaseReleased},
 		{"only leases that ran out count as lost", leaseLost},
 		{"a suspicious row loses claims only while it is published", leaseSuspect},
+		{"a death that does not count makes a row wait", leaseUnproven},
 		{"a node that lost a claim begins no publish of a suspect", leaseSuspectFenced},
 		{"an administrator's hand ends a claim", leaseAdmin},
 		{"a claim ends with its row", leaseSecondLife},
@@ -130,6 +131,19 @@ func leaseLost(f *fixture) {
 	f.must(len(dead) == 1 && dead[0].LostClaims == 3 && dead[0].Attempts == 2, "listed as %+v", dead)
 }
 
+// claimLost claims a row as soon as nobody holds it, under a lease that ends at once.
+func (f *fixture) claimLost(node string) core.Claimed {
+	f.Helper()
+	req := request(node)
+	req.Lease = 10 * time.Millisecond
+	var got []core.Claimed
+	f.eventually("the lease ends", func() bool {
+		got = f.claimAny(req)
+		return len(got) > 0
+	})
+	return got[0]
+}
+
 // leaseSuspect checks the count of lost claims. Up to core.Suspicious every lost claim counts.
 // Above that, a lost claim counts only if a publish had begun under it.
 func leaseSuspect(f *fixture) {
@@ -137,16 +151,7 @@ func leaseSuspect(f *fixture) {
 		row := newRow("topic", key)
 		f.commit(row)
 		nodes := [2]string{nodeA, nodeB}
-		claim := func(n int) core.Claimed {
-			req := request(nodes[n%2])
-			req.Lease = 10 * time.Millisecond
-			var got []core.Claimed
-			f.eventually("the lease ends", func() bool {
-				got = f.claimAny(req)
-				return len(got) > 0
-			})
-			return got[0]
-		}
+		claim := func(n int) core.Claimed { return f.claimLost(nodes[n%2]) }
 		n, want := 0, 0
 		for ; n <= core.Suspicious+2; n++ {
 			c := claim(n)
@@ -184,6 +189,47 @@ func leaseSuspect(f *fixture) {
 		})
 		dead := f.dead()
 		f.must(len(dead) == 1 && dead[0].LostClaims == want, "listed as %+v, want %d lost claims", dead, want)
+		f.done(true, row.ID)
+	}
+}
+
+// leaseUnproven checks that a lost claim does not count if its publish was begun with a wait, and
+// that the row is due after the wait and not before.
+func leaseUnproven(f *fixture) {
+	for _, key := range []string{"", "k"} {
+		row := newRow("topic", key)
+		f.commit(row)
+		nodes, lost := [2]string{nodeA, nodeB}, 0
+		claim := func(n int) core.Claimed { return f.claimLost(nodes[n%2]) }
+		begin := func(n int, wait time.Duration, c core.Claimed) {
+			held, err := f.Repository.BeginSuspect(f.Context(), nodes[n%2], wait, []core.ClaimRef{ref(c)})
+			f.must(err == nil && len(held) == 1 && held[0], "not held: %v, %v", held, err)
+		}
+		n := 0
+		for ; n <= core.Suspicious; n++ {
+			lost = claim(n).LostClaims
+		}
+		for range 2 {
+			c := claim(n)
+			f.must(c.LostClaims == lost, "key %q: claimed %+v, want %d lost claims", key, c, lost)
+			const wait = 300 * time.Millisecond
+			begun := time.Now()
+			begin(n, wait, c)
+			n++
+			c = claim(n)
+			f.must(time.Since(begun) >= wait, "key %q: due after %s, want %s", key, time.Since(begun), wait)
+			f.must(c.LostClaims == lost, "key %q: a death was counted: %+v", key, c)
+			begin(n, 0, c) // this one counts
+			n++
+			lost++
+		}
+		c := claim(n)
+		f.must(c.LostClaims == lost, "key %q: claimed %+v, want %d lost claims", key, c, lost)
+		begin(n, 0, c)
+		begin(n, time.Hour, c)
+		f.must(f.fail(nodes[n%2], core.Failure{ClaimRef: ref(c), Kind: core.FailRetry, Code: "c"})[0], "not failed")
+		c = claim(n + 1) // the failure says when the row is due
+		f.must(c.LostClaims == lost, "key %q: claimed %+v, want %d lost claims", key, c, lost)
 		f.done(true, row.ID)
 	}
 }

@@ -358,6 +358,9 @@ SELECT * FROM (SELECT e.id, e.topic, OCTET_LENGTH(e.payload) FROM `outbox_event`
 -- topic_rows of 2 without 2 tenants
 SELECT * FROM (SELECT e.id, e.topic, OCTET_LENGTH(e.payload) FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane IS NULL AND e.key_seq IS NULL AND e.ready_topic = ? AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) AND (e.tenant_id IS NULL OR CAST(e.tenant_id AS BINARY) NOT IN (?,?)) ORDER BY e.available_at, e.id LIMIT ?) ua UNION ALL SELECT * FROM (SELECT e.id, e.topic, OCTET_LENGTH(e.payload) FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane IS NULL AND e.key_seq IS NULL AND e.ready_topic = ? AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) AND (e.tenant_id IS NULL OR CAST(e.tenant_id AS BINARY) NOT IN (?,?)) ORDER BY e.available_at, e.id LIMIT ?) ub
 
+-- try_alone
+UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lost_claims = ABS(lost_claims), available_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id IN ({ids})
+
 -- type: backlog
 SELECT x.event_type, x.status, COUNT(*) FROM (
   SELECT * FROM (SELECT CAST(e.event_type AS BINARY) AS event_type, e.status AS status FROM `outbox_event` e FORCE INDEX (`outbox_event_work`)

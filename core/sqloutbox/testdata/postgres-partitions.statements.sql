@@ -52,7 +52,10 @@ SELECT (SELECT count(*) FROM pending),
     ORDER BY e.available_at LIMIT 1) f)))*1000000)::bigint
 
 -- begin_suspect
-UPDATE "app"."outbox_event" e SET lost_claims = -abs(e.lost_claims)
+UPDATE "app"."outbox_event" e SET
+  lost_claims = CASE WHEN $4::bigint = 0 THEN -abs(e.lost_claims) ELSE abs(e.lost_claims) END,
+  available_at = CASE WHEN $4::bigint = 0 THEN e.available_at
+    ELSE clock_timestamp() + $4::bigint * interval '1 microsecond' END
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($2::uuid[]), 1)) a, generate_series(1, least(cardinality($2::uuid[]), 1)) b) > 0 RETURNING e.id
 
 -- claim_heads

@@ -358,6 +358,9 @@ SELECT * FROM (SELECT e.id, e.topic, LENGTH(e.payload), e.rowid FROM "outbox_eve
 -- topic_rows of 2 without 2 tenants
 SELECT * FROM (SELECT e.id, e.topic, LENGTH(e.payload), e.rowid FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) AND (e.tenant_id IS NULL OR e.tenant_id NOT IN (?,?)) ORDER BY e.available_at, e.id LIMIT ?) ua UNION ALL SELECT * FROM (SELECT e.id, e.topic, LENGTH(e.payload), e.rowid FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) AND (e.tenant_id IS NULL OR e.tenant_id NOT IN (?,?)) ORDER BY e.available_at, e.id LIMIT ?) ub
 
+-- try_alone
+UPDATE "outbox_event" SET lost_claims = ABS(lost_claims), available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE id IN ({ids})
+
 -- type: backlog
 SELECT x.event_type, x.status, COUNT(*) FROM (
   SELECT * FROM (SELECT e.event_type AS event_type, e.status AS status FROM "outbox_event" e

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/archive"
+	"github.com/ormoutbox/ormoutbox/core/internal/cleaning"
 )
 
 // minKeyIdle is the shortest time without use after which a key row is collected.
@@ -13,8 +14,9 @@ const minKeyIdle = 24 * time.Hour
 
 // janitor deletes what is not needed any more. One goroutine uses it.
 type janitor struct {
-	o       *Outbox
-	archive archive.Caller[ArchivedEvent]
+	o          *Outbox
+	archive    archive.Caller[ArchivedEvent]
+	rows, keys cleaning.Batch
 }
 
 func newJanitor(o *Outbox) *janitor {
@@ -66,17 +68,24 @@ func (j *janitor) cleanSome(ctx context.Context) (deleted int, more bool, err er
 	if keep.Archive != nil {
 		timeout = archive.Timeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if c, ok := j.o.cfg.Repository.(Cleaner); ok && keep.special() {
-		req := CleanupRequest{Keep: keep.Keep, KeepDiscarded: keep.KeepDiscarded, Limit: keep.CleanupBatch}
-		if keep.Archive != nil {
-			req.Archive = j.archive.Call
-		}
-		return c.Clean(ctx, req)
+	limit := j.rows.Rows(keep.CleanupBatch)
+	c, ok := j.o.cfg.Repository.(Cleaner)
+	switch req := (CleanupRequest{Keep: keep.Keep, KeepDiscarded: keep.KeepDiscarded, Limit: limit}); {
+	case !ok || !keep.special():
+		deleted, err = j.o.cfg.Repository.Cleanup(limited, keep.Keep, limit)
+		more = 2*deleted >= limit
+	case keep.Archive != nil: // it gets few rows at once, and its errors are the program's
+		req.Archive = j.archive.Call
+		return c.Clean(limited, req)
+	default:
+		deleted, more, err = c.Clean(limited, req)
 	}
-	deleted, err = j.o.cfg.Repository.Cleanup(ctx, keep.Keep, keep.CleanupBatch)
-	return deleted, 2*deleted >= keep.CleanupBatch, err
+	if j.rows.Ended(ctx, limit, err) {
+		return deleted, true, nil
+	}
+	return deleted, more, err
 }
 
 // collectKeys scans a part of the key table and returns where to go on.
@@ -84,8 +93,12 @@ func (j *janitor) collectKeys(ctx context.Context, cursor KeyID) KeyID {
 	idle := max(j.o.cfg.Retention.Keep, minKeyIdle)
 	for range 100 {
 		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
-		n, next, err := j.o.cfg.Repository.CollectKeys(callCtx, idle, cursor, j.o.cfg.Retention.CleanupBatch)
+		limit := j.keys.Rows(j.o.cfg.Retention.CleanupBatch)
+		n, next, err := j.o.cfg.Repository.CollectKeys(callCtx, idle, cursor, limit)
 		cancel()
+		if j.keys.Ended(ctx, limit, err) {
+			continue
+		}
 		if err != nil {
 			j.failed(ctx, "keys", err)
 			return cursor

@@ -3,9 +3,11 @@ package core_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -191,6 +193,42 @@ func TestJanitorByStatus(t *testing.T) {
 		time.Sleep(6 * time.Hour)
 		if rows := repo.Rows(); len(rows) != 0 {
 			t.Errorf("%+v is left", rows)
+		}
+	})
+}
+
+// slowToDelete is a table that deletes no more than some rows within the time limit of a statement.
+type slowToDelete struct {
+	*outboxtest.Repository
+	most  int
+	calls atomic.Int64
+}
+
+func (r *slowToDelete) Cleanup(ctx context.Context, keep time.Duration, limit int) (int, error) {
+	r.calls.Add(1)
+	if limit > r.most {
+		return 0, fmt.Errorf("delete: %w", context.DeadlineExceeded)
+	}
+	return r.Repository.Cleanup(ctx, keep, limit)
+}
+
+// A time limit of the database that the whole batch never meets makes the batch smaller.
+func TestCleanupUnderATimeLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo := &slowToDelete{Repository: outboxtest.NewRepository(), most: 40}
+		w := join(t, repo.Repository, &outboxtest.Publisher{}, core.Config{
+			Repository: repo, Retention: core.Retention{Keep: time.Hour, CleanupInterval: time.Minute},
+		}).run()
+		const events = 2000
+		for range events / 100 {
+			w.publish(slices.Repeat([]core.Event{{Type: "a"}}, 100)...)
+		}
+		time.Sleep(time.Hour + 3*time.Minute)
+		if n := len(repo.Rows()); n > 0 {
+			t.Errorf("%d of %d rows are left", n, events)
+		}
+		if n := repo.calls.Load(); n > 2*60+2*events/40 {
+			t.Errorf("%d statements", n)
 		}
 	})
 }

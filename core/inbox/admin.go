@@ -111,7 +111,7 @@ func (in *Inbox) State(ctx context.Context, k Key) (state State, err error) {
 	return 0, errtext.Errorf("inbox: state of event %q: %w", k.EventID, err)
 }
 
-const cleanupChunk = 1000
+const cleanupBatch = 1000
 
 // errForever says that Cleanup and Run have nothing to do.
 var errForever = errors.New("inbox: Config.Retention is negative: everything is kept for ever")

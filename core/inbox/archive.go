@@ -36,19 +36,21 @@ type Archiver interface {
 		fn func(ctx context.Context, events []ArchivedEvent) error) (deleted int, err error)
 }
 
-// cleanSome deletes a chunk of events, and reports whether there may be more.
+// cleanSome deletes a batch of events, and reports whether there may be more.
 func (in *Inbox) cleanSome(ctx context.Context) (deleted int, more bool, err error) {
 	if in.cfg.Archive == nil {
-		deleted, err = in.cfg.Store.Cleanup(ctx, in.cfg.Consumer, in.cfg.Retention, cleanupChunk)
-		return deleted, deleted >= cleanupChunk, err
+		return in.events.Delete(ctx, cleanupBatch, func(limit int) (int, error) {
+			return in.cfg.Store.Cleanup(ctx, in.cfg.Consumer, in.cfg.Retention, limit)
+		})
 	}
 	deleted, err = in.cfg.Store.(Archiver).Archive(ctx, in.cfg.Consumer, in.cfg.Retention, ArchiveEvents,
 		in.archive.Call)
 	return deleted, deleted > 0, err
 }
 
-// cleanKeys deletes a chunk of keys of OnlyNewer, and reports whether there may be more.
+// cleanKeys deletes a batch of keys of OnlyNewer, and reports whether there may be more.
 func (in *Inbox) cleanKeys(ctx context.Context) (deleted int, more bool, err error) {
-	deleted, err = in.cfg.Store.CleanupKeys(ctx, in.cfg.Consumer, in.cfg.Retention, cleanupChunk)
-	return deleted, deleted >= cleanupChunk, err
+	return in.keys.Delete(ctx, cleanupBatch, func(limit int) (int, error) {
+		return in.cfg.Store.CleanupKeys(ctx, in.cfg.Consumer, in.cfg.Retention, limit)
+	})
 }

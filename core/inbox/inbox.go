@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/archive"
+	"github.com/ormoutbox/ormoutbox/core/internal/cleaning"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
@@ -27,6 +28,8 @@ type Inbox struct {
 	cleaned atomic.Int64 // when a cleanup last began, in Unix nanoseconds
 
 	archive archive.Caller[ArchivedEvent]
+	events  cleaning.Batch // of a cleanup
+	keys    cleaning.Batch
 }
 
 // New returns an Inbox, or an error that names every problem of cfg.

@@ -29,12 +29,12 @@ func (r *Runner) Cleanup(ctx context.Context) (deleted int, err error) {
 
 // cleanSome deletes a chunk, and reports whether there may be more.
 func (r *Runner) cleanSome(ctx context.Context) (deleted int, more bool, err error) {
-	limit := r.cfg.CleanupBatch
 	if r.cfg.Archive == nil {
-		deleted, err = r.cfg.Store.Cleanup(ctx, limit)
-		return deleted, deleted >= limit, err
+		return r.batch.Delete(ctx, r.cfg.CleanupBatch, func(limit int) (int, error) {
+			return r.cfg.Store.Cleanup(ctx, limit)
+		})
 	}
-	deleted, err = r.cfg.Store.(Archiver).Archive(ctx, min(limit, ArchiveKeys), r.archive.Call)
+	deleted, err = r.cfg.Store.(Archiver).Archive(ctx, min(r.cfg.CleanupBatch, ArchiveKeys), r.archive.Call)
 	return deleted, deleted > 0, err
 }
 

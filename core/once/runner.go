@@ -14,6 +14,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/archive"
+	"github.com/ormoutbox/ormoutbox/core/internal/cleaning"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
@@ -26,6 +27,7 @@ type Runner struct {
 	obs  Observer
 
 	archive archive.Caller[ArchivedKey]
+	batch   cleaning.Batch // of a cleanup
 }
 
 // New returns a Runner, or an error that names every problem of cfg.

@@ -202,6 +202,19 @@ func ReadOnly(err error) bool {
 	return n == 1290 || n == 1836 || State(err) == "25006"
 }
 
+// TimeLimit reports whether a time limit of the server ended a statement or its wait for a lock.
+func TimeLimit(err error) bool {
+	switch State(err) {
+	case "57014", "55P03", "25P04": // statement_timeout, lock_timeout, transaction_timeout
+		return true
+	}
+	switch MySQL(err) {
+	case 1969, 3024, 1205: // max_statement_time, max_execution_time, innodb_lock_wait_timeout
+		return true
+	}
+	return false
+}
+
 // PoolClosed reports whether the pool was closed by the program. database/sql and pgx say so only in
 // a text.
 func PoolClosed(err error) bool {

@@ -127,6 +127,18 @@ func TestJudgements(t *testing.T) {
 	}
 }
 
+func TestTimeLimit(t *testing.T) {
+	for err, want := range map[error]bool{
+		&pgx{"57014"}: true, pgdriver{"55P03"}: true, &pgx{"25P04"}: true, &pgx{"57P01"}: false,
+		&mysql{Number: 1969}: true, &mysql{Number: 3024}: true, &mysql{Number: 1205}: true, &mysql{Number: 1213}: false,
+		errors.New("x"): false,
+	} {
+		if got := sqlerr.TimeLimit(err); got != want {
+			t.Errorf("TimeLimit of %T %v is %t", err, err, got)
+		}
+	}
+}
+
 func TestMissingTable(t *testing.T) {
 	for _, err := range []error{&pgx{"42P01"}, &mysql{Number: 1146}, fmt.Errorf("x: %w", &modernc{1})} {
 		if !sqlerr.MissingTable(err) {

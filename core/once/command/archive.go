@@ -21,12 +21,12 @@ type Archiver interface {
 
 // cleanSome deletes a chunk, and reports whether there may be more.
 func (q *Queue) cleanSome(ctx context.Context) (deleted int, more bool, err error) {
-	limit := q.cfg.CleanupBatch
 	if q.cfg.Archive == nil {
-		deleted, err = q.cfg.Store.Cleanup(ctx, q.cfg.Retention, limit)
-		return deleted, deleted >= limit, err
+		return q.batch.Delete(ctx, q.cfg.CleanupBatch, func(limit int) (int, error) {
+			return q.cfg.Store.Cleanup(ctx, q.cfg.Retention, limit)
+		})
 	}
-	limit = min(limit, ArchiveEffects)
+	limit := min(q.cfg.CleanupBatch, ArchiveEffects)
 	deleted, err = q.cfg.Store.(Archiver).Archive(ctx, q.cfg.Retention, limit, q.archive.Call)
 	return deleted, deleted > 0, err
 }

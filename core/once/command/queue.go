@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/archive"
+	"github.com/ormoutbox/ormoutbox/core/internal/cleaning"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
@@ -93,6 +94,7 @@ func (c QueueConfig) Validate() error {
 type Queue struct {
 	cfg     QueueConfig
 	archive archive.Caller[Record]
+	batch   cleaning.Batch // of a cleanup
 }
 
 // NewQueue returns a Queue, or an error that names every problem of cfg.

@@ -11,6 +11,7 @@ func (r *relay) acked(it *item, now time.Time) {
 		return
 	}
 	r.dests.goOn(d)
+	r.tellSoon()
 	r.poller.wakeKeys() // its keys were passed over
 	r.notices.add(func() {
 		r.o.obs.BreakerChanged(d.topic, false, nil)
@@ -48,6 +49,7 @@ func (r *relay) probeLater(d *destination, now time.Time) {
 // picks them.
 func (r *relay) stopDestination(d *destination, it *item, cause error) {
 	r.dests.stop(d)
+	r.tellSoon()
 	d.outage.since, d.outage.probes, d.turn.fresh = time.Now(), 0, true
 	d.outage.cause = cause
 	d.outage.logged = d.outage.since

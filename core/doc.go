@@ -61,11 +61,11 @@
 //     [Path], [FallbackReason], [ProbeInfo], [OperatedInfo], [OperatorAction] and [PanicError].
 //     [Tracer] is for traces. [ErrorText] returns the text of an error without credentials.
 //   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest], [RowID],
-//     [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with [RelayAlive].
-//     [PauseRequest], [ResumeRequest] and [Pause] stop a destination and let it go on, and
-//     [RateRequest] and [Rate] limit what it gets. [TypeBacklog] counts by type, [LogBacklog] is
-//     that of a reader of the log. [Health] is for probes, and package health answers them. Package
-//     ops lists, explains, groups and changes events.
+//     [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with its
+//     [RelayState] and [RelayAlive]. [PauseRequest], [ResumeRequest] and [Pause] stop a destination
+//     and let it go on, and [RateRequest] and [Rate] limit what it gets. [TypeBacklog] counts by
+//     type, [LogBacklog] is that of a reader of the log. [Health] is for probes, and package health
+//     answers them. Package ops lists, explains, groups and changes events.
 //
 // # For authors of tables
 //

@@ -99,19 +99,21 @@ func (o *Outbox) Health(ctx context.Context) Health {
 	if h.Relaying = running; running {
 		h.Turned = r.turned()
 	}
-	if fails := r.life.pollFails.Load(); running && fails != nil {
-		problem(fmt.Errorf("outbox: the relay cannot poll: %w", *fails))
+	s := r.state()
+	if !running {
+		s.PollErr = nil
 	}
-	for _, d := range o.Stopped() {
+	for _, d := range s.Stopped {
 		h.Stopped = append(h.Stopped, d.Topic)
-		problem(fmt.Errorf("outbox: destination %q is stopped: %w", clip(d.Topic, 64), d.Err))
+	}
+	if h.Stuck = s.Stuck; !h.Live { // Live has told
+		s.Stuck = 0
+	}
+	for _, text := range s.Problems() {
+		h.Problems = append(h.Problems, "outbox: "+text)
 	}
 	if err := r.triedAlone(); err != nil {
 		problem(err)
-	}
-	none, stuck := r.crewState()
-	if h.Stuck = stuck; stuck > 0 && !none {
-		problem(fmt.Errorf("outbox: %d publishes are stuck: the publisher ignores the end of its context", stuck))
 	}
 	return h
 }

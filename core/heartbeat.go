@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 
 const (
 	heartbeatEvery  = 10 * time.Second // with 20 % jitter
+	heartbeatSoon   = time.Second      // after a destination was stopped or goes on, at most so often
 	heartbeatKept   = 24 * time.Hour   // the row of a relay that did not end cleanly
 	heartbeatEnd    = 2 * time.Second  // the longest time for the removal at the end
 	heartbeatMissed = 3                // failed heartbeats in a row that are worth a warning
@@ -58,6 +61,37 @@ type Heartbeat struct {
 	SinceStart   time.Duration
 	SinceClaim   time.Duration // since the database answered a claim; negative: never
 	SincePublish time.Duration // since a destination accepted an event; negative: never
+
+	RelayState
+}
+
+// RelayState is what only the memory of a relay knows.
+type RelayState struct {
+	// Stopped are the destinations that it has stopped, as Outbox.Stopped returns them. In a
+	// RelayStatus, Since is by the clock of the database, and Err has the text alone.
+	Stopped []StoppedDestination
+	Stuck   int   // publishes that have not returned although their context ended
+	HotFull bool  // the fast path has no room: new events wait for the poller
+	PollErr error // why its polls fail, several in a row; nil: they do not
+}
+
+// Problems says in words what does not work, for people. Nil: nothing.
+func (s RelayState) Problems() (problems []string) {
+	for _, d := range s.Stopped {
+		text := "destination " + strconv.Quote(clip(d.Topic, 64)) + " is stopped"
+		if d.Err != nil {
+			text += ": " + errorText(d.Err)
+		}
+		problems = append(problems, text)
+	}
+	if s.Stuck > 0 {
+		problems = append(problems, fmt.Sprintf("%d publishes are stuck: the publisher ignores the end of its context",
+			s.Stuck))
+	}
+	if s.PollErr != nil {
+		problems = append(problems, "the relay cannot poll: "+errorText(s.PollErr))
+	}
+	return problems
 }
 
 // RelayStatus is a relay, as its last heartbeat recorded it. All times are those of the database's
@@ -75,6 +109,8 @@ type RelayStatus struct {
 	SeenAt      time.Time
 	ClaimedAt   time.Time // the database answered a claim; zero: never
 	PublishedAt time.Time // a destination accepted an event; zero: never
+	RelayState
+
 	// Age is the time since SeenAt. It is negative if SeenAt is more than RelayAlive in the future:
 	// the clock of the database has jumped backwards since.
 	Age time.Duration
@@ -161,9 +197,29 @@ func (r *relay) beat(ctx context.Context) {
 			r.cfg.Logger.Warn("outbox: heartbeats of this relay fail: other processes do not see that it is alive",
 				"component", "outbox", "failures", failures, "err", errorText(err))
 		}
-		if !sleep(ctx, spread(heartbeatEvery, r.random())) {
+		if !sleep(ctx, heartbeatSoon) || !r.untilBeat(ctx) {
 			return
 		}
+	}
+}
+
+// untilBeat waits for the next heartbeat. It reports false if ctx has ended.
+func (r *relay) untilBeat(ctx context.Context) bool {
+	timer := time.NewTimer(spread(heartbeatEvery-heartbeatSoon, r.random()))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.life.news:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// tellSoon makes the next heartbeat come soon, because a destination was stopped or goes on.
+func (r *relay) tellSoon() {
+	select {
+	case r.life.news <- struct{}{}:
+	default:
 	}
 }
 
@@ -184,7 +240,21 @@ func (r *relay) heartbeat() Heartbeat {
 		Node: r.cfg.Node, Host: clip(host, 255), PID: os.Getpid(), Program: build.program, Version: build.version,
 		AllTopics: r.o.topics.all(), Topics: r.o.topics.list(),
 		SinceStart: time.Since(v.started), SinceClaim: v.since(&v.claimed), SincePublish: v.since(&v.published),
+		RelayState: r.state(),
 	}
+}
+
+// state returns what only the memory of this process knows.
+func (r *relay) state() RelayState {
+	s := RelayState{Stopped: r.stoppedNow()}
+	_, s.Stuck = r.crewState()
+	if err := r.life.pollFails.Load(); err != nil {
+		s.PollErr = *err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.HotFull = r.inflight.hot.events >= r.cfg.HotEvents || r.inflight.hot.bytes >= r.cfg.HotBytes
+	return s
 }
 
 type build struct{ program, version string }

@@ -60,6 +60,7 @@ type lifetime struct {
 	renewFails                    atomic.Bool // the last renewal failed
 	vitals                        vitals
 	pollFails                     atomic.Pointer[error] // the last error of several in a row
+	news                          chan struct{}         // the next heartbeat shall come soon; capacity 1
 	poolClosed                    chan struct{}         // closed when the pool is: nothing can be written any more
 	closePool                     func()                // closes that channel, once
 }
@@ -73,7 +74,7 @@ func newRelay(o *Outbox) *relay {
 		o: o, cfg: &o.cfg, wakes: newWakeups(), poller: newPoller(),
 		operators: make(chan struct{}, 1),
 		writer:    newWriter(&o.cfg), janitor: newJanitor(o),
-		life: lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{})},
+		life: lifetime{stopRenew: make(chan struct{}), renewDone: make(chan struct{}), news: make(chan struct{}, 1)},
 	}
 	r.life.vitals.started = time.Now()
 	r.crew = newCrew(r.cfg, &r.mu)

@@ -12,6 +12,7 @@ type StoppedDestination struct {
 	Topic    string
 	Since    time.Time // when it was stopped, by the clock of this process
 	Failures int       // probes that failed since then
+	Stuck    int       // publishes of it that have not returned although their context ended
 	Err      error     // the latest refusal
 }
 
@@ -22,12 +23,16 @@ func (o *Outbox) Stopped() []StoppedDestination {
 	if r == nil {
 		return nil
 	}
+	return r.stoppedNow()
+}
+
+func (r *relay) stoppedNow() []StoppedDestination {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []StoppedDestination
 	for _, d := range r.dests.stopped {
 		all = append(all, StoppedDestination{
-			Topic: d.topic, Since: d.outage.since, Failures: d.outage.probes, Err: d.outage.cause,
+			Topic: d.topic, Since: d.outage.since, Failures: d.outage.probes, Stuck: d.stuck, Err: d.outage.cause,
 		})
 	}
 	slices.SortFunc(all, func(a, b StoppedDestination) int { return strings.Compare(a.Topic, b.Topic) })

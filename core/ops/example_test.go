@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -118,12 +119,15 @@ func ExampleAPI_List() {
 }
 
 func ExampleAPI_Outage() {
+	var once sync.Once
+	tried := make(chan struct{}) // closed when the relay of this process has stopped the destination
 	table := outboxtest.NewRepository()
 	ob, err := core.New(core.Config{
 		Repository: table, Logger: slog.New(slog.DiscardHandler),
 		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
 			return core.Unavailable(errors.New("no route to host"))
 		}),
+		Observer: &core.Observer{BreakerChanged: func(string, bool, error) { once.Do(func() { close(tried) }) }},
 	})
 	if err != nil {
 		panic(err)
@@ -135,22 +139,25 @@ func ExampleAPI_Outage() {
 	if err != nil {
 		panic(err)
 	}
-	_ = ob.Drain(context.Background()) // a relay tries it
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go func() { _ = ob.Run(ctx) }()
+	<-tried
 
 	api, err := ops.New(ob)
 	if err != nil {
 		panic(err)
 	}
 	for _, topic := range []string{"orders", "mails"} {
-		tried, err := api.Outage(context.Background(), topic)
+		stopped, err := api.Outage(context.Background(), topic)
 		if err != nil {
 			panic(err)
 		}
-		if tried != nil {
-			fmt.Println(topic, "is down:", tried.Error)
+		if stopped != nil {
+			fmt.Println(topic, "is stopped:", stopped.Err)
 		}
 	}
-	// Output: orders is down: no route to host
+	// Output: orders is stopped: no route to host
 }
 
 func ExampleAPI_Count() {

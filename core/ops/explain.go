@@ -54,8 +54,7 @@ type Explanation struct {
 // ReasonUnknown. If id is empty or cannot be that of an event, the error wraps
 // core.ErrInvalidRequest.
 //
-// A destination is known to be stopped if the relay of this process has stopped it. If the relay of
-// another process has, the events tell that it tried, see Outage.
+// Whether a destination is stopped is what the relays say, see Outage.
 //
 // The row does not tell whether a reader of the log has published its event (Event.ByLog). Such an
 // event has ReasonDone, and the text names a pause or a stopped destination that would hold it
@@ -118,7 +117,10 @@ func (a *API) explain(ctx context.Context, e Event) (Explanation, error) {
 	if err != nil {
 		return x, err
 	}
-	stopped := a.stopped(e.Topic)
+	stopped, err := a.Outage(ctx, e.Topic)
+	if err != nil {
+		return x, err
+	}
 	switch {
 	case head != nil && head.Status == StatusDead:
 		x.blocked()
@@ -126,8 +128,6 @@ func (a *API) explain(ctx context.Context, e Event) (Explanation, error) {
 		x.paused(paused)
 	case stopped != nil:
 		x.stopped(stopped)
-	case head == nil && e.AvailableAt.After(e.ReadAt) && e.outage():
-		x.outage()
 	case head == nil && e.AvailableAt.After(e.ReadAt):
 		x.notDue()
 	case head != nil && (head.Leased() || head.AvailableAt.After(head.ReadAt)):
@@ -151,17 +151,7 @@ func (a *API) unclaimed(ctx context.Context, x *Explanation) error {
 		x.unrelayed()
 	case x.Other != nil:
 		x.behind()
-	case x.Event.outage():
-		x.outage()
 	default:
-		tried, err := a.Outage(ctx, x.Event.Topic)
-		if err != nil {
-			return err
-		}
-		if tried != nil {
-			x.outageOf(tried)
-			return nil
-		}
 		rate, err := a.rate(ctx, x.Event.Topic)
 		if err != nil {
 			return err
@@ -225,15 +215,6 @@ func (a *API) paused(ctx context.Context, e Event) (*core.Pause, error) {
 		}
 	}
 	return nil, nil
-}
-
-func (a *API) stopped(topic string) *core.StoppedDestination {
-	for _, d := range a.outbox.Stopped() {
-		if d.Topic == topic {
-			return &d
-		}
-	}
-	return nil
 }
 
 func (a *API) done(ctx context.Context, x *Explanation) error {
@@ -302,9 +283,18 @@ func (x *Explanation) leased() {
 	x.Reason, x.Until = ReasonLeased, e.LeaseUntil
 	x.Text = fmt.Sprintf("Process %s holds it until %s and publishes it. If that process has died, the next relay "+
 		"takes it then.", e.ClaimedBy, at(e.LeaseUntil))
-	if e.ErrorCode != "" {
-		x.Text += " Its last publish failed: " + failure(e) + "."
+	x.Text += lastFailure(e)
+}
+
+// lastFailure is a sentence about the last publish of an event. Empty: it has not failed.
+func lastFailure(e *Event) string {
+	switch {
+	case e.ErrorCode == "":
+		return ""
+	case e.Attempts == 0:
+		return " Its last publish failed, which spent no attempt: " + failure(e) + "."
 	}
+	return " Its last publish failed: " + failure(e) + "."
 }
 
 func (x *Explanation) blocked() {
@@ -354,29 +344,13 @@ func (x *Explanation) stopped(d *core.StoppedDestination) {
 	x.Text = fmt.Sprintf("Destination %s is stopped since %s: %s. Its events wait and spend no attempts.",
 		d.Topic, at(d.Since), unended(errtext.Redact(d.Err.Error())))
 	x.Fix = repairDestination
+	if x.Event.ErrorCode != "" {
+		x.Text += lastFailure(&x.Event)
+		x.Fix += " " + orDiscard(x.Event.ID)
+	}
 }
 
 const repairDestination = "Repair the destination or its credentials. The relay tries it again by itself."
-
-// outage is for an event that a relay tries again and again, whether it is due or not.
-func (x *Explanation) outage() {
-	e := &x.Event
-	x.Reason = ReasonStopped
-	x.Text = fmt.Sprintf("Destination %s did not take it: %s. That spends no attempt.", e.Topic, failure(e))
-	if e.AvailableAt.After(e.ReadAt) {
-		x.Until = e.AvailableAt
-		x.Text += fmt.Sprintf(" It is tried again at %s.", at(e.AvailableAt))
-	}
-	x.Fix = repairDestination + " " + orDiscard(e.ID)
-}
-
-// outageOf is for an event that waits while a relay tries others of the destination.
-func (x *Explanation) outageOf(tried *Event) {
-	x.Reason = ReasonStopped
-	x.Text = fmt.Sprintf("Destination %s did not take another event, row %s: %s. Its events wait and spend no "+
-		"attempts.", x.Event.Topic, tried.ID, failure(tried))
-	x.Fix = repairDestination
-}
 
 func (x *Explanation) behind() {
 	o := x.Other
@@ -385,21 +359,12 @@ func (x *Explanation) behind() {
 	switch {
 	case o.Leased():
 		x.Text += fmt.Sprintf("process %s holds until %s.", o.ClaimedBy, at(o.LeaseUntil))
-		if o.ErrorCode != "" {
-			x.Text += " Its last publish failed: " + failure(o) + "."
-		}
-	case o.outage():
-		x.Text += fmt.Sprintf("destination %s did not take: %s.", o.Topic, failure(o))
+		x.Text += lastFailure(o)
 	case o.AvailableAt.After(o.ReadAt):
 		x.Text += fmt.Sprintf("is due at %s.", at(o.AvailableAt))
-		if o.ErrorCode != "" {
-			x.Text += " It was refused: " + failure(o) + "."
-		}
+		x.Text += lastFailure(o)
 	default:
-		x.Text += "no relay has claimed yet."
-		if o.ErrorCode != "" {
-			x.Text += " Its last publish failed: " + failure(o) + "."
-		}
+		x.Text += "no relay has claimed yet." + lastFailure(o)
 	}
 	x.Fix = fmt.Sprintf("Wait for %[1]s, and see what holds it: `outbox explain %[1]s`.", o.ID)
 }
@@ -409,8 +374,11 @@ func (x *Explanation) notDue() {
 	x.Reason, x.Until = ReasonNotDue, e.AvailableAt
 	x.Text = fmt.Sprintf("It is due at %s.", at(e.AvailableAt))
 	if e.ErrorCode != "" {
-		x.Text = fmt.Sprintf("It is tried again at %s, after %s: %s.", at(e.AvailableAt), times(e.Attempts, "refusal"),
-			failure(e))
+		x.Text = fmt.Sprintf("It is tried again at %s", at(e.AvailableAt))
+		if e.Attempts > 0 {
+			x.Text += ", after " + times(e.Attempts, "refusal")
+		}
+		x.Text += "." + lastFailure(e)
 		x.Fix = "Remove the cause and wait. " + orDiscard(e.ID)
 	}
 }
@@ -427,8 +395,7 @@ func (x *Explanation) ready() {
 	x.Fix = fmt.Sprintf("See which relay takes destination %s, and whether its log names an error: `outbox status`.",
 		e.Topic)
 	if e.ErrorCode != "" {
-		x.Text = fmt.Sprintf("It is due since %s and the next relay takes it. Its last publish failed: %s.",
-			at(e.AvailableAt), failure(e))
+		x.Text = fmt.Sprintf("It is due since %s and the next relay takes it.%s", at(e.AvailableAt), lastFailure(e))
 		x.Fix = "Remove the cause: the relay tries it again by itself. " + orDiscard(e.ID)
 	}
 }

@@ -36,14 +36,10 @@ func (a *API) holdsLog(ctx context.Context, e *Event) (text, fix string, err err
 		text, fix = pauseText(paused)
 		return text, fix, nil
 	}
-	if d := a.stopped(e.Topic); d != nil {
-		return fmt.Sprintf("Destination %s is stopped since %s: %s.", d.Topic, at(d.Since),
-			unended(errtext.Redact(d.Err.Error()))), repairDestination, nil
-	}
-	tried, err := a.Outage(ctx, e.Topic)
-	if err != nil || tried == nil {
+	d, err := a.Outage(ctx, e.Topic)
+	if err != nil || d == nil {
 		return "", "", err
 	}
-	return fmt.Sprintf("Destination %s did not take another event, row %s: %s.", e.Topic, tried.ID, failure(tried)),
-		repairDestination, nil
+	return fmt.Sprintf("Destination %s is stopped since %s: %s.", d.Topic, at(d.Since),
+		unended(errtext.Redact(d.Err.Error()))), repairDestination, nil
 }

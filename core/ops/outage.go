@@ -2,60 +2,36 @@ package ops
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Outage returns an event of a topic whose last publish failed because the destination was down,
-// and that waits for the next try. Nil: there is none, as far as the events tell.
-//
-// Relays store nothing about a destination but the failures of the events that they try: the first
-// ones of keys, and of those without a key the ones that are due last. Outage looks at MaxLook
-// waiting events from both ends. After the destination has come back, an event may be returned
-// until a relay has published it.
-func (a *API) Outage(ctx context.Context, topic string) (*Event, error) {
-	// A failure that spent no attempt leaves a new event new, whatever its code is: the publisher
-	// timed out, say, or no queue takes the topic. An event that was refused before says it by the
-	// code alone.
-	for _, f := range []Filter{
-		{Topic: topic, ErrorCode: core.ClassUnavailable.String(), Statuses: []Status{StatusNew, StatusRetry}},
-		{Topic: topic, ErrorCode: "timeout", Statuses: []Status{StatusNew}},
-		{Topic: topic, ErrorCode: core.ClassUnroutable.String(), Statuses: []Status{StatusNew}},
-		{Topic: topic, ErrorCode: core.ClassTransient.String(), Statuses: []Status{StatusNew}},
-	} {
-		e, err := a.failed(ctx, f)
-		if e != nil || err != nil {
-			return e, err
+// Outage returns a destination if a relay has stopped it: that of this process, or another one that
+// is alive and says so in its heartbeat, at most 10 s later. Nil: none has, or the table does not
+// record relays. A relay that is closed out alone, by its credentials for example, may stop a
+// destination that works for others: core.Outbox.Relays tells what each of them says.
+func (a *API) Outage(ctx context.Context, topic string) (*core.StoppedDestination, error) {
+	if d := stopped(a.outbox.Stopped(), topic); d != nil {
+		return d, nil
+	}
+	relays, err := a.outbox.Relays(ctx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
+	}
+	for _, r := range relays {
+		if d := stopped(r.Stopped, topic); d != nil && r.Alive() {
+			return d, nil
 		}
 	}
-	return nil, nil
+	return nil, err
 }
 
-// failed returns an event that the filter selects, of the first or the last ones.
-func (a *API) failed(ctx context.Context, f Filter) (*Event, error) {
-	for _, newest := range []bool{false, true} {
-		page, err := a.List(ctx, ListQuery{Filter: f, Newest: newest, Limit: 1})
-		if err != nil {
-			return nil, err
-		}
-		if len(page.Events) > 0 {
-			return &page.Events[0], nil
-		}
-		if !page.Truncated { // every waiting event was looked at
-			break
+func stopped(all []core.StoppedDestination, topic string) *core.StoppedDestination {
+	for i := range all {
+		if all[i].Topic == topic {
+			return &all[i]
 		}
 	}
-	return nil, nil
-}
-
-// outage reports whether the last publish of an open event failed and spent no attempt. A refusal
-// makes a new event one that is retried.
-func (e *Event) outage() bool {
-	switch e.ErrorCode {
-	case "":
-		return false
-	case core.ClassUnavailable.String(), core.ClassKeyUnavailable.String():
-		return true
-	}
-	return e.Status == StatusNew
+	return nil
 }

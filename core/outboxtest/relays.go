@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -31,9 +32,23 @@ func (r *Repository) Beat(ctx context.Context, b core.Heartbeat) error {
 	r.relays[b.Node] = core.RelayStatus{
 		Node: b.Node, Host: b.Host, PID: b.PID, Program: b.Program, Version: b.Version, AllTopics: b.AllTopics,
 		Topics: append([]string{}, b.Topics...), StartedAt: ago(b.SinceStart), SeenAt: now,
-		ClaimedAt: ago(b.SinceClaim), PublishedAt: ago(b.SincePublish),
+		ClaimedAt: ago(b.SinceClaim), PublishedAt: ago(b.SincePublish), RelayState: stored(b.RelayState, now),
 	}
 	return nil
+}
+
+// stored returns the state of a relay as a table has it: by the clock of the table, and with the texts
+// of errors.
+func stored(s core.RelayState, now time.Time) core.RelayState {
+	s.Stopped = slices.Clone(s.Stopped)
+	for i, d := range s.Stopped {
+		s.Stopped[i].Since = now.Add(-time.Since(d.Since)).Truncate(time.Microsecond)
+		s.Stopped[i].Err = errors.New(core.ErrorText(d.Err))
+	}
+	if s.PollErr != nil {
+		s.PollErr = errors.New(core.ErrorText(s.PollErr))
+	}
+	return s
 }
 
 // RemoveRelay implements core.RelayRegistry.

@@ -25,21 +25,21 @@ const relaysShown = "1000"
 
 const (
 	beatHead = "INSERT INTO {relay} (node, host, pid, program, version, all_topics, topics, seen_at, started_at, " +
-		"claimed_at, published_at)\nVALUES "
-	beatSets = "seen_at, started_at, claimed_at, published_at"
+		"claimed_at, published_at, state)\nVALUES "
+	beatSets = "seen_at, started_at, claimed_at, published_at, state"
 
 	selectRelays = "SELECT node, host, pid, program, version, all_topics, topics, {us:started_at}, {us:seen_at}, " +
-		"{us:claimed_at}, {us:published_at}, {clock}\nFROM {relay} ORDER BY seen_at DESC, node LIMIT " + relaysShown
+		"{us:claimed_at}, {us:published_at}, state, {clock}\nFROM {relay} ORDER BY seen_at DESC, node LIMIT " + relaysShown
 
 	postgresBeat = beatHead + "($1::text, $2::text, $3::bigint, $4::text, $5::text, $6::smallint, $7::text, {now}, " +
 		"{now} - $8::bigint * interval '1 microsecond', {now} - $9::bigint * interval '1 microsecond', " +
-		"{now} - $10::bigint * interval '1 microsecond')\nON CONFLICT (node) DO UPDATE SET (" + beatSets +
-		") = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at)"
-	sqliteBeat = beatHead + "(?, ?, ?, ?, ?, ?, ?, {now}, {ago}, {ago}, {ago})\nON CONFLICT (node) DO UPDATE SET (" +
-		beatSets + ") = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at)"
-	mysqlBeat = beatHead + "(?, ?, ?, ?, ?, ?, ?, {now}, {ago}, {ago}, {ago})\nON DUPLICATE KEY UPDATE " +
+		"{now} - $10::bigint * interval '1 microsecond', $11::text)\nON CONFLICT (node) DO UPDATE SET (" + beatSets +
+		") = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at, excluded.state)"
+	sqliteBeat = beatHead + "(?, ?, ?, ?, ?, ?, ?, {now}, {ago}, {ago}, {ago}, ?)\nON CONFLICT (node) DO UPDATE SET (" +
+		beatSets + ") = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at, excluded.state)"
+	mysqlBeat = beatHead + "(?, ?, ?, ?, ?, ?, ?, {now}, {ago}, {ago}, {ago}, ?)\nON DUPLICATE KEY UPDATE " +
 		"seen_at = VALUES(seen_at), started_at = VALUES(started_at), claimed_at = VALUES(claimed_at), " +
-		"published_at = VALUES(published_at)"
+		"published_at = VALUES(published_at), state = VALUES(state)"
 
 	postgresPendingTopics = `WITH RECURSIVE topics AS (
   (SELECT e.topic FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
@@ -82,6 +82,10 @@ func (r *Repository) Beat(ctx context.Context, b core.Heartbeat) error {
 	if err != nil {
 		return fmt.Errorf("sqloutbox: beat: %w", err)
 	}
+	state, err := encodeState(b.RelayState)
+	if err != nil {
+		return fmt.Errorf("sqloutbox: beat: %w", err)
+	}
 	since := func(d time.Duration) any {
 		if d < 0 {
 			return nil
@@ -91,7 +95,7 @@ func (r *Repository) Beat(ctx context.Context, b core.Heartbeat) error {
 	args := []any{
 		clean(b.Node, maxName), clean(b.Host, maxName), int64(b.PID), clean(b.Program, maxName),
 		clean(b.Version, maxName), b2i(b.AllTopics), string(topics), micros(b.SinceStart), since(b.SinceClaim),
-		since(b.SincePublish),
+		since(b.SincePublish), state,
 	}
 	_, err = r.change(ctx, "beat", r.relays.beat, args...)
 	return err
@@ -124,9 +128,9 @@ func (r *Repository) Relays(ctx context.Context) (relays []core.RelayStatus, err
 func scanRelay(res core.Rows) (s core.RelayStatus, err error) {
 	var all, started, seen, now int64
 	var claimed, published *int64
-	var topics string
+	var topics, state string
 	err = res.Scan(&s.Node, &s.Host, &s.PID, &s.Program, &s.Version, &all, &topics, &started, &seen, &claimed,
-		&published, &now)
+		&published, &state, &now)
 	if err != nil {
 		return s, err
 	}
@@ -143,6 +147,9 @@ func scanRelay(res core.Rows) (s core.RelayStatus, err error) {
 	}
 	if err := json.Unmarshal([]byte(topics), &s.Topics); err != nil {
 		return s, fmt.Errorf("the topics of relay %s: %w", s.Node, err)
+	}
+	if s.RelayState, err = decodeState(state, s.SeenAt); err != nil {
+		return s, fmt.Errorf("the state of relay %s: %w", s.Node, err)
 	}
 	return s, nil
 }

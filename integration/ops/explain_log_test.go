@@ -55,7 +55,7 @@ func TestExplainByLog(t *testing.T) {
 			t.Errorf("nothing holds the event, and it has another explanation: %s %s", x.Text, x.Fix)
 		}
 
-		// The topic has an open row, as walrelay leaves one when the destination is away.
+		// A relay has stopped the destination, as walrelay does when it is away.
 		away := &outboxtest.Publisher{}
 		away.Outage("orders", core.Unavailable(errors.New("broker says password=hunter2 is wrong")))
 		relay := fixture.NewOutbox(t, db, core.Config{
@@ -73,11 +73,11 @@ func TestExplainByLog(t *testing.T) {
 		other := &world{Process: w.Process, api: here}
 		other.wants(id, ops.ReasonDone, []string{"Destination orders is stopped since ", held},
 			[]string{"Repair the destination"})
-		fixture.Await(t, "the failure is written down", func() bool {
-			tried, err := w.api.Outage(t.Context(), "orders")
-			return err == nil && tried != nil
+		fixture.Await(t, "the heartbeat says it", func() bool {
+			stopped, err := w.api.Outage(t.Context(), "orders")
+			return err == nil && stopped != nil
 		})
-		w.wants(id, ops.ReasonDone, []string{"Destination orders did not take another event, row ", held},
+		w.wants(id, ops.ReasonDone, []string{"Destination orders is stopped since ", held},
 			[]string{"Repair the destination"})
 	})
 }

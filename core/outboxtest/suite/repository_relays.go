@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -59,6 +60,25 @@ func relayRead(f *fixture) {
 		"times %+v", s)
 	f.must(s.PublishedAt.IsZero() && near(s.Age, 0) && s.Alive(), "times %+v", s)
 	f.must(s.Relays("orders") && !s.Relays("other"), "relays the wrong topics: %+v", s)
+	f.must(s.Problems() == nil, "problems of a relay that works: %q", s.Problems())
+
+	b.RelayState = core.RelayState{
+		Stopped: []core.StoppedDestination{{
+			Topic: "mails \"\u00e9\"", Since: time.Now().Add(-time.Hour), Failures: 7, Stuck: 2,
+			Err: errors.New("login refused: \x00\xff \U0001f4e8 password=hunter2"),
+		}, {Topic: "orders", Since: time.Now(), Err: errors.New(strings.Repeat("long ", 2000))}},
+		Stuck: 3, HotFull: true, PollErr: errors.New("claim: no right"),
+	}
+	f.beat(b)
+	s = f.relays()[0]
+	f.must(len(s.Stopped) == 2 && s.Stuck == 3 && s.HotFull && s.PollErr != nil && s.PollErr.Error() == "claim: no right",
+		"state %+v", s.RelayState)
+	d := s.Stopped[0]
+	f.must(d.Topic == b.Stopped[0].Topic && d.Failures == 7 && d.Stuck == 2 && near(s.SeenAt.Sub(d.Since), time.Hour),
+		"stopped %+v", d)
+	f.must(strings.HasPrefix(d.Err.Error(), "login refused: ") && !strings.Contains(d.Err.Error(), "hunter2"),
+		"error %q", d.Err)
+	f.must(len(s.Problems()) == 4, "problems %q", s.Problems())
 }
 
 func relayRenewed(f *fixture) {

@@ -80,8 +80,8 @@ CREATE TABLE IF NOT EXISTS `outbox_audit` (
     KEY `outbox_audit_row` (row_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do
--- not use it.
+-- One row for each relay that runs: who it is, when it was last seen, and what only its memory
+-- knows, as JSON. Claims and producers do not use it.
 CREATE TABLE IF NOT EXISTS `outbox_relay` (
     node         VARCHAR(255) NOT NULL,
     host         VARCHAR(255) NOT NULL,
@@ -94,6 +94,7 @@ CREATE TABLE IF NOT EXISTS `outbox_relay` (
     seen_at      DATETIME(6)  NOT NULL,
     claimed_at   DATETIME(6),
     published_at DATETIME(6),
+    state        LONGTEXT     NOT NULL,
     PRIMARY KEY (node)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 

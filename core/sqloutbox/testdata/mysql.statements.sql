@@ -309,9 +309,9 @@ SELECT e.id, e.event_id, e.topic FROM `outbox_event` e FORCE INDEX (PRIMARY) WHE
 ORDER BY e.id FOR UPDATE
 
 -- relay: beat
-INSERT INTO `outbox_relay` (node, host, pid, program, version, all_topics, topics, seen_at, started_at, claimed_at, published_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND, UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND, UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND)
-ON DUPLICATE KEY UPDATE seen_at = VALUES(seen_at), started_at = VALUES(started_at), claimed_at = VALUES(claimed_at), published_at = VALUES(published_at)
+INSERT INTO `outbox_relay` (node, host, pid, program, version, all_topics, topics, seen_at, started_at, claimed_at, published_at, state)
+VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND, UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND, UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND, ?)
+ON DUPLICATE KEY UPDATE seen_at = VALUES(seen_at), started_at = VALUES(started_at), claimed_at = VALUES(claimed_at), published_at = VALUES(published_at), state = VALUES(state)
 
 -- relay: forget
 DELETE FROM `outbox_relay` WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND
@@ -321,7 +321,7 @@ SELECT DISTINCT x.topic FROM (SELECT e.topic FROM `outbox_event` e FORCE INDEX (
   WHERE e.status <> 3 AND e.open_lane IS NOT NULL ORDER BY e.open_lane LIMIT ?) x
 
 -- relay: relays
-SELECT node, host, pid, program, version, all_topics, topics, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',started_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',seen_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',claimed_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',published_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))
+SELECT node, host, pid, program, version, all_topics, topics, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',started_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',seen_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',claimed_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',published_at), state, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))
 FROM `outbox_relay` ORDER BY seen_at DESC, node LIMIT 1000
 
 -- relay: remove

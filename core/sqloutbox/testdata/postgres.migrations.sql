@@ -74,8 +74,8 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_audit" (
 );
 CREATE INDEX IF NOT EXISTS "outbox_audit_row" ON "app"."outbox_audit" (row_id);
 
--- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do
--- not use it.
+-- One row for each relay that runs: who it is, when it was last seen, and what only its memory
+-- knows, as JSON. Claims and producers do not use it.
 CREATE TABLE IF NOT EXISTS "app"."outbox_relay" (
     node         text        COLLATE "C" NOT NULL PRIMARY KEY,
     host         text        NOT NULL,
@@ -87,7 +87,8 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_relay" (
     started_at   timestamptz NOT NULL,
     seen_at      timestamptz NOT NULL,
     claimed_at   timestamptz,
-    published_at timestamptz
+    published_at timestamptz,
+    state        text        NOT NULL
 );
 
 -- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it

@@ -468,9 +468,9 @@ INSERT INTO "app"."outbox_audit" (action, actor, reason, row_id, event_id, topic
   u.event_id, u.topic FROM u
 
 -- relay: beat
-INSERT INTO "app"."outbox_relay" (node, host, pid, program, version, all_topics, topics, seen_at, started_at, claimed_at, published_at)
-VALUES ($1::text, $2::text, $3::bigint, $4::text, $5::text, $6::smallint, $7::text, statement_timestamp(), statement_timestamp() - $8::bigint * interval '1 microsecond', statement_timestamp() - $9::bigint * interval '1 microsecond', statement_timestamp() - $10::bigint * interval '1 microsecond')
-ON CONFLICT (node) DO UPDATE SET (seen_at, started_at, claimed_at, published_at) = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at)
+INSERT INTO "app"."outbox_relay" (node, host, pid, program, version, all_topics, topics, seen_at, started_at, claimed_at, published_at, state)
+VALUES ($1::text, $2::text, $3::bigint, $4::text, $5::text, $6::smallint, $7::text, statement_timestamp(), statement_timestamp() - $8::bigint * interval '1 microsecond', statement_timestamp() - $9::bigint * interval '1 microsecond', statement_timestamp() - $10::bigint * interval '1 microsecond', $11::text)
+ON CONFLICT (node) DO UPDATE SET (seen_at, started_at, claimed_at, published_at, state) = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at, excluded.state)
 
 -- relay: forget
 DELETE FROM "app"."outbox_relay" WHERE seen_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
@@ -486,7 +486,7 @@ SELECT topic FROM topics UNION SELECT k.topic FROM (SELECT e.topic FROM "app"."o
   e.lane IS NOT NULL AND e.status <> 3 ORDER BY e.lane, e.key_seq LIMIT $1::bigint) k
 
 -- relay: relays
-SELECT node, host, pid, program, version, all_topics, topics, (extract(epoch from started_at)*1000000)::bigint, (extract(epoch from seen_at)*1000000)::bigint, (extract(epoch from claimed_at)*1000000)::bigint, (extract(epoch from published_at)*1000000)::bigint, (extract(epoch from clock_timestamp())*1000000)::bigint
+SELECT node, host, pid, program, version, all_topics, topics, (extract(epoch from started_at)*1000000)::bigint, (extract(epoch from seen_at)*1000000)::bigint, (extract(epoch from claimed_at)*1000000)::bigint, (extract(epoch from published_at)*1000000)::bigint, state, (extract(epoch from clock_timestamp())*1000000)::bigint
 FROM "app"."outbox_relay" ORDER BY seen_at DESC, node LIMIT 1000
 
 -- relay: remove

@@ -71,8 +71,8 @@ CREATE TABLE IF NOT EXISTS "outbox_audit" (
 );
 CREATE INDEX IF NOT EXISTS "outbox_audit_row" ON "outbox_audit" (row_id);
 
--- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do
--- not use it.
+-- One row for each relay that runs: who it is, when it was last seen, and what only its memory
+-- knows, as JSON. Claims and producers do not use it.
 CREATE TABLE IF NOT EXISTS "outbox_relay" (
     node         TEXT    NOT NULL PRIMARY KEY,
     host         TEXT    NOT NULL,
@@ -84,7 +84,8 @@ CREATE TABLE IF NOT EXISTS "outbox_relay" (
     started_at   INTEGER NOT NULL,
     seen_at      INTEGER NOT NULL,
     claimed_at   INTEGER,
-    published_at INTEGER
+    published_at INTEGER,
+    state        TEXT    NOT NULL
 );
 
 -- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it

@@ -303,9 +303,9 @@ SELECT e.id, e.event_id, e.topic FROM "outbox_event" e WHERE e.id IN ({ids}) AND
 ORDER BY e.id
 
 -- relay: beat
-INSERT INTO "outbox_relay" (node, host, pid, program, version, all_topics, topics, seen_at, started_at, claimed_at, published_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?)
-ON CONFLICT (node) DO UPDATE SET (seen_at, started_at, claimed_at, published_at) = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at)
+INSERT INTO "outbox_relay" (node, host, pid, program, version, all_topics, topics, seen_at, started_at, claimed_at, published_at, state)
+VALUES (?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?, ?)
+ON CONFLICT (node) DO UPDATE SET (seen_at, started_at, claimed_at, published_at, state) = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at, excluded.state)
 
 -- relay: forget
 DELETE FROM "outbox_relay" WHERE seen_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?
@@ -315,7 +315,7 @@ SELECT DISTINCT x.topic FROM (SELECT e.topic FROM "outbox_event" e
   WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3 AND e.lane IS NOT NULL ORDER BY e.lane LIMIT ?) x
 
 -- relay: relays
-SELECT node, host, pid, program, version, all_topics, topics, started_at, seen_at, claimed_at, published_at, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
+SELECT node, host, pid, program, version, all_topics, topics, started_at, seen_at, claimed_at, published_at, state, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
 FROM "outbox_relay" ORDER BY seen_at DESC, node LIMIT 1000
 
 -- relay: remove

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,6 +47,27 @@ func (w *world) drain(err error, policy core.DeadPolicy) {
 	if err := ob.Drain(w.Context()); (err != nil) != stopped {
 		w.Fatalf("drain: %v, want an outage: %t", err, stopped)
 	}
+}
+
+// relay runs a relay whose destinations all answer with err, until stop is called.
+func (w *world) relay(err error) (stop func()) {
+	w.Helper()
+	repo, rerr := sqloutbox.New(w.open(), sqloutbox.Config{Dialect: w.dialect})
+	must(w, rerr)
+	ob, oerr := core.New(core.Config{
+		Repository: repo, Logger: slog.New(slog.DiscardHandler),
+		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { return err }),
+	})
+	must(w, oerr)
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- ob.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		must(w, <-ended)
+	})
+	w.Cleanup(stop)
+	return stop
 }
 
 // relays lets a relay of the topic look alive.

@@ -3,74 +3,71 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// maxFailing is for how many topics status and doctor look for events that were not taken.
-const maxFailing = 20
-
-// topicFailure is why a destination did not take an event, which spent no attempt.
-type topicFailure struct {
-	ID    string `json:"id"` // id of the row
-	Code  string `json:"code"`
-	Error string `json:"error"`
+// stoppedRow is a destination that a relay has stopped, as its last heartbeat says.
+type stoppedRow struct {
+	Topic    string    `json:"topic"`
+	Since    time.Time `json:"since"`
+	Failures int       `json:"failed_probes"`
+	Stuck    int       `json:"stuck,omitempty"` // publishes that have not returned
+	Error    string    `json:"error"`
 }
 
-func (f topicFailure) text(topic string) string {
-	return fmt.Sprintf("destination %s did not take row %s: %s, %s", short(topic), f.ID, f.Code,
-		within(400, f.Error)) // the cause is often at its end
+func stoppedRowOf(d core.StoppedDestination) stoppedRow {
+	row := stoppedRow{Topic: d.Topic, Since: d.Since.UTC(), Failures: d.Failures, Stuck: d.Stuck}
+	if d.Err != nil {
+		row.Error = d.Err.Error()
+	}
+	return row
 }
 
-// findFailing looks for destinations that are down, in the topics with pending events. It begins
-// with the topics that have the oldest ones.
-func findFailing(ctx context.Context, ob *core.Outbox, topics []topicState) error {
-	api, err := ops.New(ob)
-	if err != nil {
-		return err
+func (r stoppedRow) text(node string) string {
+	text := fmt.Sprintf("destination %s is stopped at relay %s since %s, after %s that failed: %s", short(r.Topic),
+		short(node), moment(r.Since), plural(r.Failures, "probe"), within(400, r.Error)) // the cause is often at its end
+	if r.Stuck > 0 {
+		text += fmt.Sprintf("; %d of its publishes do not return", r.Stuck)
 	}
-	waiting := make([]*topicState, 0, len(topics))
-	for i := range topics {
-		if topics[i].Pending > 0 {
-			waiting = append(waiting, &topics[i])
-		}
-	}
-	slices.SortStableFunc(waiting, func(a, b *topicState) int { return int(b.OldestSecs - a.OldestSecs) })
-	for _, t := range waiting[:min(len(waiting), maxFailing)] {
-		e, err := api.Outage(ctx, t.Topic)
-		if err != nil {
-			return err
-		}
-		if e != nil {
-			t.Failure = &topicFailure{ID: e.ID.String(), Code: e.ErrorCode, Error: e.Error}
-		}
-	}
-	return nil
+	return text
 }
 
+func stuckText(node string, n int) string {
+	return fmt.Sprintf("relay %s waits for %s that do not return", short(node), plural(n, "publisher call"))
+}
+
+// destinations tells what the relays that are alive say of their destinations.
 func (x *examination) destinations(ctx context.Context) ([]finding, error) {
-	topics, _, err := x.db.topicStates(ctx, x.schema, x.prefix)
+	relays, err := x.ob.Relays(ctx)
 	if err != nil {
-		return nil, err
-	}
-	if err := findFailing(ctx, x.ob, topics); err != nil {
 		return nil, err
 	}
 	var all []finding
-	for _, t := range topics {
-		if t.Failure != nil {
-			all = append(all, finding{
-				Check: "destinations", Level: levelFailure, Found: t.Failure.text(t.Topic),
-				Cause: "its events wait and spend no attempts, until the relay's next try succeeds",
-				Fix: "repair the destination or the relay's credentials; `outbox explain " + t.Failure.ID +
-					"` has the whole error",
-			})
+	failed := func(found, cause, fix string) {
+		all = append(all, finding{Check: "destinations", Level: levelFailure, Found: found, Cause: cause, Fix: fix})
+	}
+	for _, r := range relays {
+		if !r.Alive() {
+			continue
+		}
+		for _, d := range r.Stopped {
+			failed(stoppedRowOf(d).text(r.Node), "its events wait and spend no attempts, until the next probe succeeds",
+				"repair the destination or the relay's credentials; the relay goes on by itself")
+		}
+		if r.Stuck > 0 {
+			failed(stuckText(r.Node, r.Stuck),
+				"the publisher ignores the end of its context",
+				"take a goroutine dump of that process, restart it, and repair the publisher")
+		}
+		if r.PollErr != nil {
+			failed(fmt.Sprintf("relay %s cannot poll: %s", short(r.Node), within(400, r.PollErr.Error())),
+				"the database refuses its statements", "give its role the rights, or repair what the error names")
 		}
 	}
 	if len(all) == 0 {
-		all = append(all, fine("destinations", "none is known to refuse what waits for it"))
+		all = append(all, fine("destinations", "no relay that is alive has stopped one"))
 	}
 	return all, nil
 }

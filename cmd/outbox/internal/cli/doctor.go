@@ -80,7 +80,7 @@ func (a *app) doctorCommand() *cobra.Command {
   transactions  transactions that are open for long: they hold keys, and keep old rows alive
   vacuum        autovacuum is off, or leaves many dead tuples (PostgreSQL)
   relays        topics with waiting events that no living relay publishes
-  destinations  topics whose destination is down, as far as events tell that relays tried
+  destinations  what the relays say of their destinations
   pauses        what is paused, by whom and why
   dead          dead events
   pooler        a pooler that shares sessions is between (PostgreSQL)

@@ -77,57 +77,49 @@ func TestDoctor(t *testing.T) {
 	})
 }
 
-// A destination that is down is known by the events that a relay has tried.
+// A destination that is down is what a relay says, whatever the error is.
 func TestDestinationIsDown(t *testing.T) {
-	migrated(t, func(w *world) {
-		w.publish(core.Event{Type: "mail", Topic: "mails"}, core.Event{Type: "mail", Topic: "mails"},
-			core.Event{Type: "order.placed", Topic: "orders", Key: "7"})
-		w.requireFinding(levelOK, "destinations", "none is known")
-		w.drain(core.Unavailable(errors.New("no route to host")), core.BlockKey)
-		// Events that came later have no failure.
-		w.publish(core.Event{Type: "mail", Topic: "mails"}, core.Event{Type: "order.placed", Topic: "orders", Key: "7"},
-			core.Event{Type: "sms", Topic: "sms"})
-
-		for _, topic := range []string{"mails", "orders"} {
-			text := "destination " + topic + " did not take row "
-			w.requireFinding(levelFailure, "destinations", text)
-			w.require(w.run("status"), ExitOK, text)
-		}
-		w.require(w.run("doctor"), ExitUnhealthy, "unavailable, no route to host", "`outbox explain ")
-		var s outboxState
-		w.json(&s, "status")
-		for _, topic := range s.Topics {
-			if f := topic.Failure; (f == nil) != (topic.Topic == "sms") ||
-				f != nil && (f.Code != "unavailable" || f.Error != "no route to host" || f.ID == "") {
-				w.Errorf("%s: %+v", topic.Topic, f)
-			}
-		}
-		w.exec("UPDATE outbox_event SET available_at = created_at")
-		w.drain(nil, core.BlockKey)
-		w.requireFinding(levelOK, "destinations", "none is known")
-		w.requireFinding(levelOK, "broker", "not checked", "--to", "redis://localhost:1")
-	})
-}
-
-// An outage that the publisher notices by its timeout has another code, and so has one of a topic
-// without a queue.
-func TestDestinationTimesOut(t *testing.T) {
 	t.Parallel()
 	for err, says := range map[error]string{
-		core.Unavailable(fmt.Errorf("no answer: %w", context.DeadlineExceeded)): "timeout, no answer",
-		core.Unroutable(errors.New("no queue")):                                 "unroutable, no queue",
+		core.Unavailable(errors.New("no route to host")):                        "no route to host",
+		core.Unavailable(fmt.Errorf("no answer: %w", context.DeadlineExceeded)): "no answer",
 	} {
 		each(t, func(w *world) {
 			w.ok("migrate", "up")
-			w.publish(core.Event{Type: "mail", Topic: "mails"}, core.Event{Type: "order", Topic: "orders", Key: "7"})
-			w.drain(err, core.BlockKey)
+			w.publish(core.Event{Type: "mail", Topic: "mails"}, core.Event{Type: "order.placed", Topic: "orders", Key: "7"})
+			w.requireFinding(levelOK, "destinations", "no relay that is alive")
+			stop := w.relay(err)
 			for _, topic := range []string{"mails", "orders"} {
-				text := "destination " + topic + " did not take row "
+				text := "destination " + topic + " is stopped at relay "
+				w.await("the relay says so", func() bool { return strings.Contains(w.run("status").out, text) })
 				w.requireFinding(levelFailure, "destinations", text)
 				w.require(w.run("status"), ExitOK, text, says)
 			}
+			var s outboxState
+			w.json(&s, "status")
+			if len(s.Relays) != 1 || len(s.Relays[0].Stopped) != 2 || s.Relays[0].Stopped[0].Topic != "mails" ||
+				!strings.Contains(s.Relays[0].Stopped[0].Error, says) || s.Relays[0].Stopped[0].Since.IsZero() {
+				w.Errorf("%+v", s.Relays)
+			}
+			stop()
+			w.requireFinding(levelOK, "destinations", "no relay that is alive")
+			w.requireFinding(levelOK, "broker", "not checked", "--to", "redis://localhost:1")
 		})
 	}
+}
+
+// An event that its destination refused for itself, such as a full queue, stops no destination.
+func TestARefusalIsNoOutage(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.ok("migrate", "up")
+		w.publish(core.Event{Type: "order.placed", Topic: "orders", Key: "7"})
+		w.drain(core.UnavailableForKey(errors.New("queue is full")), core.BlockKey)
+		w.requireFinding(levelOK, "destinations", "no relay that is alive")
+		if out := w.run("status").out; strings.Contains(out, "stopped") {
+			w.Errorf("status says of a full queue:\n%s", out)
+		}
+	})
 }
 
 // Doctor finds an open transaction and unsafe settings of the server.

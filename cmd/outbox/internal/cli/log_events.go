@@ -204,8 +204,7 @@ func (u *unconfirmedLog) String() string {
 
 // whereStopped says where to look for a destination that walrelay has stopped. Its events wait in
 // the memory of the relay, and no table has them.
-const whereStopped = "/readyz of the relay names the destination and the error, and so does its log; the metric " +
-	"outbox_relay_paused names the destination"
+const whereStopped = "`outbox status` names each destination that a relay has stopped, and the error"
 
 // whyLate says what may hold up walrelay.
 const whyLate = "a destination of these events or of earlier ones may be stopped, paused or limited, or a " +

@@ -127,7 +127,7 @@ func TestCommandsOfExplain(t *testing.T) {
 			later2099 = "4070908800000000"
 		}
 		w.exec("UPDATE outbox_event SET available_at = " + later2099 + " WHERE topic = 'down'")
-		explain(down, ops.ReasonStopped, 1)
+		explain(down, ops.ReasonNotDue, 1) // no relay says that the destination is stopped
 		explain(later, ops.ReasonDiscarded, 0)
 		if runs["redrive"] != 1 || runs["discard"] != 3 {
 			w.Errorf("commands %v", runs)

@@ -29,8 +29,6 @@ type topicState struct {
 	Dead       int64   `json:"dead"`
 	OldestSecs float64 `json:"oldest_seconds"` // age of the oldest pending event
 	Relayed    *bool   `json:"relayed"`        // a relay that is alive takes the topic; null: not known
-	// Failure: the destination is down, as far as events tell that the relays tried.
-	Failure *topicFailure `json:"failure,omitempty"`
 }
 
 // relayRow is a relay as status prints it.
@@ -44,6 +42,11 @@ type relayRow struct {
 	// AllTopics: it takes every topic but those of effects, and Topics in addition.
 	AllTopics bool     `json:"all_topics"`
 	Topics    []string `json:"topics"`
+	// What its memory knew at its last heartbeat.
+	Stopped   []stoppedRow `json:"stopped"`
+	Stuck     int          `json:"stuck"`      // publishes that have not returned
+	HotFull   bool         `json:"hot_full"`   // the fast path has no room
+	PollError string       `json:"poll_error"` // why its polls fail; empty: they do not
 }
 
 // outboxState is what status prints.
@@ -184,9 +187,6 @@ func (a *app) state(ctx context.Context, db *database, ob *core.Outbox) (s outbo
 		return s, err
 	}
 	s.Capped = s.Capped || capped
-	if err := findFailing(ctx, ob, s.Topics); err != nil {
-		return s, err
-	}
 	if s.ByLog, err = db.byLog(ctx, a.schema, a.prefixOf()); err != nil {
 		return s, err
 	}
@@ -210,10 +210,7 @@ func (a *app) state(ctx context.Context, db *database, ob *core.Outbox) (s outbo
 	}
 	s.Relays = []relayRow{}
 	for _, r := range relays {
-		s.Relays = append(s.Relays, relayRow{
-			Node: r.Node, Program: r.Program, Version: r.Version, Alive: r.Alive(), SeenSecs: r.Age.Seconds(),
-			Started: r.StartedAt.UTC(), AllTopics: r.AllTopics, Topics: r.Topics,
-		})
+		s.Relays = append(s.Relays, relayRowOf(r))
 	}
 	for i := range s.Topics {
 		relayed := slices.ContainsFunc(relays, func(r core.RelayStatus) bool {
@@ -224,6 +221,35 @@ func (a *app) state(ctx context.Context, db *database, ob *core.Outbox) (s outbo
 	return s, nil
 }
 
+func relayRowOf(r core.RelayStatus) relayRow {
+	row := relayRow{
+		Node: r.Node, Program: r.Program, Version: r.Version, Alive: r.Alive(), SeenSecs: r.Age.Seconds(),
+		Started: r.StartedAt.UTC(), AllTopics: r.AllTopics, Topics: r.Topics,
+		Stopped: converted(r.Stopped, stoppedRowOf), Stuck: r.Stuck, HotFull: r.HotFull,
+	}
+	if r.PollErr != nil {
+		row.PollError = r.PollErr.Error()
+	}
+	return row
+}
+
+// problems says what a relay that is alive says of itself.
+func (r *relayRow) problems() (texts []string) {
+	if !r.Alive {
+		return nil
+	}
+	for _, d := range r.Stopped {
+		texts = append(texts, d.text(r.Node))
+	}
+	if r.Stuck > 0 {
+		texts = append(texts, stuckText(r.Node, r.Stuck))
+	}
+	if r.PollError != "" {
+		texts = append(texts, fmt.Sprintf("relay %s cannot poll: %s", short(r.Node), within(400, r.PollError)))
+	}
+	return texts
+}
+
 func (a *app) statusCommand() *cobra.Command {
 	var maxDead int64
 	var maxAge time.Duration
@@ -231,11 +257,10 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Count what waits, what is leased, what is retried and what is dead, by topic",
 		Long: `status counts the open and the dead events of each topic, lists the relays, and says which
-destination is down and what is paused or limited. Events that walrelay or Debezium reads from the log
+destination a relay has stopped and what is paused or limited. Events that walrelay or Debezium reads from the log
 of the database are not counted: their rows do not say which of them are published. On PostgreSQL it
-says how far their reader is, and how many of the newest walrelay has not confirmed yet. A destination
-that walrelay has stopped is in no table: /readyz of the relay and the metric outbox_relay_paused name
-it. At most 100,000 of each kind are counted; a plus behind a number says that there may be more.
+says how far their reader is, and how many of the newest walrelay has not confirmed yet. What a relay
+says of itself is as of its last heartbeat, at most 12 s ago. At most 100,000 of each kind are counted; a plus behind a number says that there may be more.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it; it may wait for its key
@@ -309,16 +334,20 @@ func (a *app) printState(s outboxState) {
 	default:
 		a.sayf("no event waits, and none is dead\n")
 	}
-	for _, t := range s.Topics {
-		if t.Failure != nil {
-			a.sayf("%s\n", a.paint(red, t.Failure.text(t.Topic)))
+	for _, r := range s.Relays {
+		for _, text := range r.problems() {
+			a.sayf("%s\n", a.paint(red, text))
+		}
+		if r.Alive && r.HotFull {
+			a.sayf("%s\n", a.paint(yellow, "the fast path of relay "+short(r.Node)+" is full: new events wait for its "+
+				"poller"))
 		}
 	}
 	if s.ByLog != nil && !slices.ContainsFunc(s.Slots, func(r slotRow) bool { return r.LeftOver }) {
 		a.sayf("%s\n", s.ByLog)
 		failed := func(r slotRow) bool { return r.found.Level == levelFailure }
 		if s.ByLog.Unconfirmed.late() && !slices.ContainsFunc(s.Slots, failed) {
-			a.sayf("%s\n", a.paint(yellow, whyLate+": "+whereStopped))
+			a.sayf("%s\n", a.paint(yellow, whyLate))
 		}
 	}
 	if s.noSlot {

@@ -291,3 +291,13 @@ func equal[T comparable](t testing.TB, got, want T, format string, args ...any) 
 
 // errOf returns the error of a call whose result does not matter.
 func errOf[T any](_ T, err error) error { return err }
+
+// await waits until a condition holds.
+func (w *world) await(what string, holds func() bool) {
+	w.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.Fatalf("not within a minute: %s", what)
+		}
+	}
+}

@@ -79,8 +79,8 @@ CREATE TABLE IF NOT EXISTS {{audit}} (
     KEY {{name:audit_row}} (row_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do
--- not use it.
+-- One row for each relay that runs: who it is, when it was last seen, and what only its memory
+-- knows, as JSON. Claims and producers do not use it.
 CREATE TABLE IF NOT EXISTS {{relay}} (
     node         VARCHAR(255) NOT NULL,
     host         VARCHAR(255) NOT NULL,
@@ -93,6 +93,7 @@ CREATE TABLE IF NOT EXISTS {{relay}} (
     seen_at      DATETIME(6)  NOT NULL,
     claimed_at   DATETIME(6),
     published_at DATETIME(6),
+    state        LONGTEXT     NOT NULL,
     PRIMARY KEY (node)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 

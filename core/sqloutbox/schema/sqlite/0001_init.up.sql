@@ -70,8 +70,8 @@ CREATE TABLE IF NOT EXISTS {{audit}} (
 );
 CREATE INDEX IF NOT EXISTS {{name:audit_row}} ON {{audit}} (row_id);
 
--- One row for each relay that runs: who it is, and when it was last seen. Claims and producers do
--- not use it.
+-- One row for each relay that runs: who it is, when it was last seen, and what only its memory
+-- knows, as JSON. Claims and producers do not use it.
 CREATE TABLE IF NOT EXISTS {{relay}} (
     node         TEXT    NOT NULL PRIMARY KEY,
     host         TEXT    NOT NULL,
@@ -83,7 +83,8 @@ CREATE TABLE IF NOT EXISTS {{relay}} (
     started_at   INTEGER NOT NULL,
     seen_at      INTEGER NOT NULL,
     claimed_at   INTEGER,
-    published_at INTEGER
+    published_at INTEGER,
+    state        TEXT    NOT NULL
 );
 
 -- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it

@@ -42,7 +42,8 @@ func onceAcquireCases() []onceCase {
 			second := f.acquire(req)
 			f.must(first.Fence > old.Fence && second.State == once.Fresh && second.Fence == first.Fence &&
 				second.Attempt == first.Attempt, "got %+v, then %+v", first, second)
-			f.check(f.store.Extend(f.Context(), once.Claim{Key: req.Key, Owner: req.Owner, Fence: first.Fence}, longLease))
+			c := once.Claim{Key: req.Key, Owner: req.Owner, Fence: first.Fence}
+			f.check(f.store.Extend(f.Context(), c, longLease))
 		}},
 		{"a done key gives its result", func(f *onceFixture) {
 			want := once.Result{Data: []byte("result"), ContentType: "text/plain", Meta: `{"status":201}`}

@@ -483,7 +483,7 @@ func judgeQueue(q rabbitQueue) (all []finding) {
 	}
 	if limit, limited := q.deliveryLimit(); limited {
 		warn(fmt.Sprintf("drops a message after %v deliveries", limit),
-			"restarts of consumers count, and so does each pause of an inbox whose database is down: then events are lost",
+			"restarts of consumers count, and each pause of an inbox whose database is down: then events are lost",
 			"remove the delivery limit; for RabbitMQ 4, which has one by default, set the policy delivery-limit to -1"+
 				letters)
 	}

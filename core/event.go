@@ -17,7 +17,9 @@ import (
 // Payload.
 type Event struct {
 	// ID is the identity by which consumers deduplicate: a UUID or a ULID. Empty: a UUIDv7 is
-	// assigned.
+	// assigned, so a command that is carried out twice makes two events. If the ID is computed from
+	// the command (a UUIDv5), the second insert is refused with ErrDuplicateEvent, whatever its
+	// payload is, for as long as the row of the first is kept.
 	ID string
 	// Type names what happened, such as "order.placed". At most 128 bytes.
 	Type string

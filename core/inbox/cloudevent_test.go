@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
@@ -49,6 +50,38 @@ func TestEventIDStaysWithCloudEvents(t *testing.T) {
 	id, err := inbox.EventID(map[string]string{"event_id": "e", "ce_id": "e", "ce_source": "/orders"})
 	if err != nil || id != "e" {
 		t.Errorf("%q, %v", id, err)
+	}
+}
+
+// Whichever way RFC 3339 allows the time of an event is written, it is read, and a header that
+// cannot be read does not hide the time of the CloudEvent.
+func TestOccurredAtReadsEveryFormOfATime(t *testing.T) {
+	want := time.Date(2026, 5, 1, 10, 0, 0, 123456789, time.UTC)
+	for _, text := range []string{
+		"2026-05-01T10:00:00.123456789Z", "2026-05-01T12:00:00.123456789+02:00", "2026-05-01t10:00:00.123456789z",
+		"2026-05-01T04:30:00.123456789-05:30",
+	} {
+		for name, headers := range map[string]map[string]string{
+			"occurred_at": {"occurred_at": text},
+			"binary mode": {"ce_id": "1", "ce_time": text},
+			"HTTP":        {"ce-id": "1", "ce-time": text},
+			"both":        {"occurred_at": "1777629600123456", "ce_id": "1", "ce_time": text},
+		} {
+			if got := inbox.OccurredAt(inbox.Message{Headers: headers}); !got.Equal(want) {
+				t.Errorf("%s, %s: %s", name, text, got)
+			}
+		}
+		structured := inbox.Message{
+			Headers: map[string]string{"content-type": "application/cloudevents+json"},
+			Payload: []byte(`{"specversion":"1.0","id":"1","source":"/orders","type":"t","time":"` + text + `"}`),
+		}
+		if got := inbox.OccurredAt(structured); !got.Equal(want) {
+			t.Errorf("structured mode, %s: %s", text, got)
+		}
+	}
+	// No time, and no guess: it may be in seconds, or in microseconds.
+	if got := inbox.OccurredAt(inbox.Message{Headers: map[string]string{"occurred_at": "1777629600"}}); !got.IsZero() {
+		t.Errorf("a number: %s", got)
 	}
 }
 

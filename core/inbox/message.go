@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -154,12 +155,15 @@ func number(s string, bits int) int64 {
 }
 
 // OccurredAt returns the time of the event of a message: header occurred_at, else the time of a
-// CloudEvent. Zero: unknown.
+// CloudEvent, both as RFC 3339 writes them. Zero: unknown.
 func OccurredAt(msg Message) time.Time {
-	text := msg.Headers[core.HeaderOccurredAt]
-	if text == "" {
-		text = cloudEvent(msg)["time"]
+	t, err := parseTime(msg.Headers[core.HeaderOccurredAt])
+	if err != nil {
+		t, _ = parseTime(cloudEvent(msg)["time"])
 	}
-	t, _ := time.Parse(time.RFC3339Nano, text)
 	return t
+}
+
+func parseTime(text string) (time.Time, error) {
+	return time.Parse(time.RFC3339Nano, strings.ToUpper(text)) // RFC 3339 allows t and z
 }

@@ -141,7 +141,8 @@ func ended(ctx context.Context, key Key) error {
 	return errtext.Errorf("once: %s was not begun: %w", key, context.Cause(ctx))
 }
 
-// ask bounds one request to the store, because a store that hangs gives no answer. The end of ctx
+// ask bounds one request to the store, because a store that hangs gives no answer. A request that
+// failed is repeated once: without the answer, nobody would release the key. The end of ctx
 // does not end the request: the store may have given the key to this process already, and without
 // the answer the process could not give it back. The caller does not wait for that: a key that is
 // granted after it has left is given back.
@@ -149,7 +150,11 @@ func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
 	acquire := func() (Acquired, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StoreTimeout)
 		defer cancel()
-		return r.cfg.Store.Acquire(ctx, req)
+		got, err := r.cfg.Store.Acquire(ctx, req)
+		if err != nil && ctx.Err() == nil { // perhaps the key is held, and only the answer was lost
+			got, err = r.cfg.Store.Acquire(ctx, req)
+		}
+		return got, err
 	}
 	if _, ok := ctx.Deadline(); !ok { // a caller that is canceled is told of the key that it gives back
 		return acquire()

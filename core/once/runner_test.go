@@ -352,6 +352,7 @@ type faulty struct {
 	*outboxtest.OnceStore
 	acquire, extend, complete, release atomic.Pointer[error] // the error that the call returns without an effect
 	lostAnswers                        atomic.Int32          // how many answers of Complete are lost
+	lostGrants                         atomic.Int32          // how many answers of Acquire are lost
 	extends                            atomic.Int32
 }
 
@@ -366,7 +367,11 @@ func (s *faulty) Acquire(ctx context.Context, req once.Request) (once.Acquired, 
 	if err := fault(&s.acquire); err != nil {
 		return once.Acquired{}, err
 	}
-	return s.OnceStore.Acquire(ctx, req)
+	got, err := s.OnceStore.Acquire(ctx, req)
+	if s.lostGrants.Add(-1) >= 0 {
+		return once.Acquired{}, errDown
+	}
+	return got, err
 }
 
 func (s *faulty) Extend(ctx context.Context, c once.Claim, lease time.Duration) error {
@@ -460,6 +465,26 @@ func TestDoLosesItsLease(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The store gives the key, and its answer is lost. The caller holds the key all the same, and the
+// work runs at once. It is the first attempt, also for callers that refuse to take over.
+func TestDoAsksAgainWhenTheAnswerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &faulty{OnceStore: outboxtest.NewOnceStore()}
+		s.lostGrants.Store(1)
+		start := time.Now()
+		_, replayed, err := newRunner(t, once.Config{Store: s, RefuseStale: true}).Do(t.Context(), key, noPrint,
+			func(ctx context.Context) (once.Result, error) {
+				if a := once.AttemptOf(ctx); a.Number != 1 {
+					t.Errorf("attempt %d", a.Number)
+				}
+				return once.Result{}, nil
+			})
+		if err != nil || replayed || time.Since(start) > time.Second {
+			t.Errorf("replayed %t, %v after %s", replayed, err, time.Since(start))
+		}
+	})
 }
 
 // A store that cannot be reached for a short time does no harm. An outage longer than the lease

@@ -31,7 +31,8 @@ type Store interface {
 	// returns Fresh. Otherwise it returns the state of the key. If the key is held, abandoned or
 	// done and the fingerprint does not match, it returns Mismatch. A free key takes any
 	// fingerprint. The fence is higher than every earlier one for as long as the store remembers
-	// the key.
+	// the key. The owner that holds the key gets Fresh again, with its fence and its attempt: the
+	// first answer was lost. Its lease need not begin anew.
 	Acquire(ctx context.Context, req Request) (Acquired, error)
 
 	// Extend moves the end of the lease to lease from now. It holds a forgotten key again, and

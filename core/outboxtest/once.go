@@ -78,7 +78,11 @@ func (s *OnceStore) Acquire(ctx context.Context, req once.Request) (got once.Acq
 		return once.Acquired{}, err
 	}
 	err = s.alone(ctx, req.Key, func(now time.Time) error {
-		var row *onceRow
+		row := s.rows[req.Key]
+		if row != nil && row.status == onceHeld && row.claim.Owner == req.Owner && row.leaseUntil.After(now) {
+			got = row.again(now) // the first answer was lost
+			return nil
+		}
 		if got, row = s.decide(req, now); row != nil {
 			row.status, row.leaseUntil, row.expiresAt = onceHeld, now.Add(req.Lease), now.Add(req.Lease+req.TTL)
 			s.rows[req.Key] = row
@@ -86,6 +90,15 @@ func (s *OnceStore) Acquire(ctx context.Context, req once.Request) (got once.Acq
 		return nil
 	})
 	return got, err
+}
+
+// again is the answer that the holder of the key got.
+func (r *onceRow) again(now time.Time) once.Acquired {
+	got := once.Acquired{State: once.Fresh, Fence: r.claim.Fence, Attempt: r.attempts}
+	if r.attempts > 1 {
+		got.Age = now.Sub(r.since)
+	}
+	return got
 }
 
 // Extend implements once.Store.

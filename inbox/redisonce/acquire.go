@@ -2,7 +2,6 @@ package redisonce
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"strconv"
 	"time"
@@ -42,10 +41,8 @@ func (s *Store) acquire(ctx context.Context, req once.Request) (once.Acquired, e
 			s.giveBack(claim(r), int(r.number(2))-1)
 		}
 	}
-	// The random text names this call. If a connection breaks, the client repeats the call, and the
-	// second answer must be the same as the first.
 	r, err := s.run(ctx, acquireScript, req.Key, true, late,
-		req.Owner, rand.Text(), req.Fingerprint.String(), micros(req.Lease), millis(req.TTL), micros(2*once.MaxLease),
+		req.Owner, req.Fingerprint.String(), micros(req.Lease), millis(req.TTL), micros(2*once.MaxLease),
 		refuseStale)
 	if errors.Is(err, ErrReplicas) {
 		late(r)

@@ -29,8 +29,9 @@ type Config struct {
 	WaitTimeout time.Duration
 	// FailOpen decides whether work runs although Redis failed with err. Such work has no lease and
 	// no mark: copies of it run at the same time, and every duplicate runs it again. Its claim has
-	// fence 0. FailOpen may count its calls and look at key.Scope. Many goroutines call it. It is
-	// not called when the caller's context has ended. Default: never; the work does not run.
+	// fence 0. FailOpen may count its calls and look at key.Scope. Many goroutines call it. If it
+	// returns false, the request is repeated once, and FailOpen is asked again. It is not called
+	// when the caller's context has ended. Default: never; the work does not run.
 	FailOpen func(key once.Key, err error) bool
 	// Logger gets the warning of New. Default: core.DefaultLogger, warnings and errors to
 	// slog.Default(). To silence it: slog.New(slog.DiscardHandler).

@@ -371,6 +371,34 @@ func TestEffectLease(t *testing.T) {
 	})
 }
 
+// lossyClaims loses the answer to the first claim of each owner.
+type lossyClaims struct {
+	command.Store
+	asked sync.Map
+}
+
+func (s *lossyClaims) Claim(ctx context.Context, id, owner string, lease time.Duration) (command.Claimed, error) {
+	got, err := s.Store.Claim(ctx, id, owner, lease)
+	if _, again := s.asked.LoadOrStore(owner, true); !again && err == nil {
+		return command.Claimed{}, errors.New("the answer was lost")
+	}
+	return got, err
+}
+
+// The store leases an effect, and its answer is lost. The worker has the lease all the same, and
+// executes the effect at once. No lease counts as lost.
+func TestEffectClaimWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+		rec := w.mustEnqueue(mail("1"))
+		worker := w.worker(sent, func(c *command.WorkerConfig) { c.Store = &lossyClaims{Store: w.store} })
+		fixture.NoError(t, worker.Publish(t.Context(), w.delivery(rec, 1)))
+		if got := w.await(mail("1"), command.StatusCompleted); got.LostLeases != 0 || got.Attempts != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 func TestEffectCleanup(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {

@@ -186,8 +186,8 @@ type Store interface {
 	// and key exists, it returns that one, with added false. once.ErrFingerprintMismatch: that one
 	// has another payload. After any error the caller rolls back.
 	EnqueueTx(ctx context.Context, tx core.Tx, e Effect) (rec Record, added bool, err error)
-	// Claim leases an effect that is pending or failed, or whose lease has ended, to owner. Each
-	// call needs another owner.
+	// Claim leases an effect that is pending or failed, or whose lease has ended, to owner. The
+	// owner that has the lease gets its claim again: the first answer was lost.
 	Claim(ctx context.Context, id, owner string, lease time.Duration) (Claimed, error)
 	// Extend moves the end of the lease to lease from now. once.ErrLeaseLost: the claim is no
 	// longer the latest.

@@ -258,6 +258,16 @@ func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (recei
 	return receipt, err
 }
 
+// claim leases an effect. A request that failed is repeated once: without the answer, nobody would
+// execute the effect before its lease has ended.
+func (w *Worker) claim(ctx context.Context, c Claim) (Claimed, error) {
+	got, err := w.cfg.Store.Claim(ctx, c.ID, c.Owner, w.cfg.Lease)
+	if err != nil && !errors.Is(err, ErrNoEffect) && ctx.Err() == nil {
+		got, err = w.cfg.Store.Claim(ctx, c.ID, c.Owner, w.cfg.Lease)
+	}
+	return got, err
+}
+
 // perform executes the effect that info names. An Attempt of 0 stands for the next attempt of the
 // effect. The result is empty if the store could not claim the effect.
 func (w *Worker) perform(ctx context.Context, info ExecInfo,
@@ -266,7 +276,7 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 	w.register(ctx, info.Channel)
 	start := time.Now()
 	claim := Claim{ID: info.ID, Owner: w.node + "/" + strconv.FormatUint(w.runs.Add(1), 36)}
-	got, err := w.cfg.Store.Claim(ctx, claim.ID, claim.Owner, w.cfg.Lease)
+	got, err := w.claim(ctx, claim)
 	switch {
 	case errors.Is(err, ErrNoEffect): // the event becomes DEAD: a worker with the wrong table must not lose effects
 		return "", "", core.Permanent(errtext.Errorf("command: effect %s: %w", claim.ID, err))

@@ -43,7 +43,7 @@ func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, e
 			},
 			func() error {
 				return s.db.InTx(ctx, what, func(q sqlkit.Querier) (err error) {
-					got, err = s.see(ctx, q, s.sql.take, req, lease, expires)
+					got, err = s.see(ctx, q, once.FormLease, req, lease, expires)
 					return err
 				})
 			},
@@ -82,7 +82,7 @@ func (s *Store) acquireTx(ctx context.Context, tx core.Tx, req once.Request) (on
 		if err != nil || got.State != 0 {
 			return got, err
 		}
-		got, err = s.see(ctx, tx, s.sql.takeTx, req, sqlstore.Micros(req.TTL))
+		got, err = s.see(ctx, tx, once.FormTx, req, sqlstore.Micros(req.TTL))
 		if err != nil || got.State != 0 {
 			return got, err
 		}
@@ -110,6 +110,7 @@ func (s *Store) insert(ctx context.Context, q sqlkit.Querier, text string, req o
 // row has the columns that decide about a key.
 type row struct {
 	status      int
+	owner       string
 	fence       int64
 	attempts    int
 	fingerprint []byte
@@ -125,8 +126,8 @@ func (s *Store) look(ctx context.Context, q sqlkit.Querier, req once.Request) (o
 	if err != nil || !found {
 		return once.Acquired{}, err
 	}
-	got, _, err := r.decide(req)
-	if got.State == once.Fresh {
+	got, _, err := r.decide(req, once.FormLease)
+	if r.mayTake(got) {
 		return once.Acquired{}, err
 	}
 	return got, err
@@ -134,16 +135,20 @@ func (s *Store) look(ctx context.Context, q sqlkit.Querier, req once.Request) (o
 
 // see locks the row of a key, decides, and takes the key if possible. It leaves the State zero if
 // there is no row.
-func (s *Store) see(ctx context.Context, q sqlkit.Querier, take string, req once.Request,
+func (s *Store) see(ctx context.Context, q sqlkit.Querier, form once.Form, req once.Request,
 	times ...any,
 ) (once.Acquired, error) {
 	r, found, err := s.read(ctx, q, s.sql.see, req.Key)
 	if err != nil || !found {
 		return once.Acquired{}, err
 	}
-	got, fp, err := r.decide(req)
-	if err != nil || got.State != once.Fresh {
+	got, fp, err := r.decide(req, form)
+	if err != nil || !r.mayTake(got) {
 		return got, err
+	}
+	take := s.sql.takeTx
+	if form == once.FormLease {
+		take = s.sql.take
 	}
 	args := append([]any{fingerprintArg(fp), req.Owner, got.Attempt, got.Attempt}, times...)
 	n, err := q.Exec(ctx, take, append(args, req.Key.Scope, req.Key.Tenant, req.Key.ID)...)
@@ -154,7 +159,7 @@ func (s *Store) see(ctx context.Context, q sqlkit.Querier, take string, req once
 }
 
 func (s *Store) read(ctx context.Context, q sqlkit.Querier, text string, key once.Key) (r row, found bool, err error) {
-	found, err = sqlkit.FirstRow(ctx, q, text, []any{key.Scope, key.Tenant, key.ID}, &r.status, &r.fence,
+	found, err = sqlkit.FirstRow(ctx, q, text, []any{key.Scope, key.Tenant, key.ID}, &r.status, &r.owner, &r.fence,
 		&r.attempts, &r.fingerprint,
 		&r.leaseLeft, &r.expiresLeft, &r.createdLeft, &r.result.Data, &r.result.ContentType, &r.result.Meta)
 	return r, found, err
@@ -162,7 +167,7 @@ func (s *Store) read(ctx context.Context, q sqlkit.Querier, text string, key onc
 
 // decide returns the answer to a request. If the key may be taken, it also returns the fingerprint
 // to write.
-func (r *row) decide(req once.Request) (once.Acquired, once.Fingerprint, error) {
+func (r *row) decide(req once.Request, form once.Form) (once.Acquired, once.Fingerprint, error) {
 	var stored once.Fingerprint
 	switch len(r.fingerprint) {
 	case 0:
@@ -188,6 +193,10 @@ func (r *row) decide(req once.Request) (once.Acquired, once.Fingerprint, error) 
 		return once.Acquired{State: once.Mismatch}, stored, nil
 	case r.status == statusDone:
 		return once.Acquired{State: once.Done, Result: r.result}, stored, nil
+	case held && form == once.FormLease && r.owner == req.Owner: // the first answer was lost
+		return once.Acquired{
+			State: once.Fresh, Fence: r.fence, Attempt: r.attempts, Age: r.age(r.attempts),
+		}, stored, nil
 	case held:
 		return once.Acquired{State: once.InProgress, RetryAfter: left}, stored, nil
 	case req.RefuseStale:
@@ -199,6 +208,9 @@ func (r *row) decide(req once.Request) (once.Acquired, once.Fingerprint, error) 
 	}
 	return fresh, stored, nil
 }
+
+// mayTake reports whether the caller is to take the key, and has not taken it yet.
+func (r *row) mayTake(got once.Acquired) bool { return got.State == once.Fresh && got.Fence != r.fence }
 
 // age returns the time since the first of the attempts began.
 func (r *row) age(attempt int) time.Duration {

@@ -11,8 +11,8 @@ const (
 	// archivedIs is true for a key as Archive has read it: every change sets one of the times.
 	archivedIs = keyIs + " AND fence = ? AND {us:updated_at} = ? AND {us:expires_at} = ? AND status = ?"
 
-	readKey = "SELECT status, fence, attempts, fingerprint, COALESCE({left:lease_until},0), {left:expires_at}, " +
-		"{left:created_at}, result, COALESCE(result_type,''), " +
+	readKey = "SELECT status, owner, fence, attempts, fingerprint, COALESCE({left:lease_until},0), " +
+		"{left:expires_at}, {left:created_at}, result, COALESCE(result_type,''), " +
 		"COALESCE(result_meta,'') FROM {key} WHERE " + keyIs
 
 	insertHead = "INSERT INTO {key} (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, " +

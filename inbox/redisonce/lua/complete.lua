@@ -11,7 +11,7 @@ if not state then -- forgotten, so nobody took it, and what was done is a fact
 elseif not mine or state ~= 'held' then
   return {'lost'}
 end
-redis.call('HDEL', key, 'until', 'ttl', 'call', 'taken')
+redis.call('HDEL', key, 'until', 'ttl', 'taken')
 redis.call('HSET', key, 'state', 'done')
 for i, field in ipairs({'data', 'type', 'meta'}) do
   if ARGV[i + 3] ~= '' then

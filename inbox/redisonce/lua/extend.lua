@@ -2,7 +2,7 @@
 if not state then -- nobody took it
   ttl = ARGV[4]
   redis.call('HSET', key, 'state', 'held', 'owner', ARGV[1], 'fence', ARGV[2], 'fingerprint', '', 'attempt', 1, 'ttl', ttl,
-    'call', '', 'taken', 0)
+    'taken', 0)
 elseif not mine or state ~= 'held' then
   return {'lost'}
 end

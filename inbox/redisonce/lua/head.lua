@@ -3,7 +3,7 @@
 local key = KEYS[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds, exact in a double until the year 2255
-local held = redis.call('HMGET', key, 'state', 'owner', 'fence', 'fingerprint', 'attempt', 'until', 'ttl', 'call', 'taken', 'since')
+local held = redis.call('HMGET', key, 'state', 'owner', 'fence', 'fingerprint', 'attempt', 'until', 'ttl', 'taken', 'since')
 local state, fence, ttl = held[1], held[3], held[7]
 
 -- mine tells whether the latest claim is that of ARGV[1], the owner, and ARGV[2], the fence.

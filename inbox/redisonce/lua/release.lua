@@ -6,7 +6,7 @@ if not mine then
   return {'lost'}
 end
 if state == 'held' then
-  redis.call('HDEL', key, 'until', 'call', 'taken')
+  redis.call('HDEL', key, 'until', 'taken')
   redis.call('HSET', key, 'state', 'free')
   if ARGV[3] then
     redis.call('HSET', key, 'attempt', ARGV[3])

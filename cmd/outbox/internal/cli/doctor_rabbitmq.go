@@ -220,6 +220,8 @@ type rabbitQueue struct {
 	Arguments  map[string]any `json:"arguments"`
 	Policy     map[string]any `json:"effective_policy_definition"`
 	Members    []string       `json:"members"` // of a quorum queue
+	// DeliveryLimit is that of a quorum queue of RabbitMQ 4: a number, or "unlimited".
+	DeliveryLimit any `json:"delivery_limit"`
 }
 
 // set returns a setting of the queue: that of its arguments, else that of its policies.
@@ -228,6 +230,17 @@ func (q rabbitQueue) set(name string) any {
 		return v
 	}
 	return q.Policy[name]
+}
+
+// deliveryLimit is the limit in force. RabbitMQ 4 has one that nobody has set. A negative limit is
+// none.
+func (q rabbitQueue) deliveryLimit() (limit float64, limited bool) {
+	v := q.DeliveryLimit
+	if v == nil {
+		v = q.set("delivery-limit")
+	}
+	limit, limited = v.(float64)
+	return limit, limited && limit >= 0
 }
 
 // comparedArguments are arguments that RabbitMQ compares with those of a declaration.
@@ -468,10 +481,11 @@ func judgeQueue(q rabbitQueue) (all []finding) {
 		warn("drops its oldest messages when it is full (x-overflow=drop-head)", "a backlog of consumers loses events",
 			"set x-overflow=reject-publish (policy: overflow), with which events wait in the outbox"+letters)
 	}
-	if v := q.set("delivery-limit"); v != nil {
-		warn(fmt.Sprintf("drops a message after %v deliveries", v),
-			"an event whose consumer crashes or gives it back so often is lost",
-			"remove the delivery limit"+letters)
+	if limit, limited := q.deliveryLimit(); limited {
+		warn(fmt.Sprintf("drops a message after %v deliveries", limit),
+			"restarts of consumers count, and each pause of an inbox whose database is down: then events are lost",
+			"remove the delivery limit; for RabbitMQ 4, which has one by default, set the policy delivery-limit to -1"+
+				letters)
 	}
 	return all
 }

@@ -219,6 +219,31 @@ func TestDoctorRabbitMQSettings(t *testing.T) {
 	}
 }
 
+// RabbitMQ 4 limits the deliveries of a quorum queue unless somebody has switched that off. RabbitMQ
+// 3 does so only if somebody has set a limit.
+func TestDoctorRabbitMQDeliveryLimits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ settings, want string }{
+		{`"delivery_limit": 20`, "after 20 deliveries"},
+		{`"delivery_limit": 5, "arguments": {"x-delivery-limit": 5}`, "after 5 deliveries"},
+		{`"delivery_limit": "unlimited", "effective_policy_definition": {"delivery-limit": -1}`, ""},
+		{`"effective_policy_definition": {"delivery-limit": 3}`, "after 3 deliveries"},
+		{`"arguments": {"x-delivery-limit": -1}`, ""},
+		{`"arguments": {}`, ""},
+		{`"delivery_limit": 20, "arguments": {"x-dead-letter-exchange": "parked"}`, ""},
+	} {
+		var q rabbitQueue
+		must(t, json.Unmarshal([]byte(`{"name": "q", "type": "quorum", "durable": true, `+c.settings+"}"), &q))
+		var found []string
+		for _, f := range judgeQueue(q) {
+			found = append(found, f.Found)
+		}
+		if got := strings.Join(found, ", "); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: found %q, want %q", c.settings, got, c.want)
+		}
+	}
+}
+
 // The management API of a running RabbitMQ answers as the recorded one does.
 func TestDoctorRabbitMQAnswers(t *testing.T) {
 	t.Parallel()

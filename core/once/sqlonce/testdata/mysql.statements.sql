@@ -32,7 +32,7 @@ INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status,
 SELECT scope, tenant, id FROM `my_idempotency_key` WHERE (scope = ? AND tenant = ? AND id = ? AND fence = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',expires_at) = ? AND status = ?) OR (scope = ? AND tenant = ? AND id = ? AND fence = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',expires_at) = ? AND status = ?) FOR UPDATE SKIP LOCKED
 
 -- look
-SELECT status, fence, attempts, fingerprint, COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),expires_at), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),created_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE scope = ? AND tenant = ? AND id = ?
+SELECT status, owner, fence, attempts, fingerprint, COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),expires_at), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),created_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE scope = ? AND tenant = ? AND id = ?
 
 -- old
 SELECT scope, tenant, id, fingerprint, owner, status, fence, attempts, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',expires_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE expires_at < UTC_TIMESTAMP(6) ORDER BY expires_at LIMIT ?
@@ -50,7 +50,7 @@ UPDATE `my_idempotency_key` SET status = 0, done_at = NULL, result = NULL, resul
 DELETE FROM `my_idempotency_key` WHERE (scope = ? AND tenant = ? AND id = ? AND fence = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',expires_at) = ? AND status = ?) OR (scope = ? AND tenant = ? AND id = ? AND fence = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) = ? AND TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',expires_at) = ? AND status = ?)
 
 -- see
-SELECT status, fence, attempts, fingerprint, COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),expires_at), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),created_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE scope = ? AND tenant = ? AND id = ? FOR UPDATE
+SELECT status, owner, fence, attempts, fingerprint, COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),expires_at), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),created_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE scope = ? AND tenant = ? AND id = ? FOR UPDATE
 
 -- take
 UPDATE `my_idempotency_key` SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, created_at = CASE WHEN ? = 1 THEN UTC_TIMESTAMP(6) ELSE created_at END, result = NULL, result_type = NULL, result_meta = NULL, updated_at = UTC_TIMESTAMP(6), status = 1, lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, done_at = NULL, expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE scope = ? AND tenant = ? AND id = ?

@@ -85,7 +85,8 @@ func (a *app) doctorCommand() *cobra.Command {
   dead          dead events
   pooler        a pooler that shares sessions is between (PostgreSQL)
   versions      migrations that are missing, or newer than this program; tables of other prefixes
-  names         two programs that serve one handler of a consumer
+  names         two programs that serve one handler of a consumer, keep keys of one endpoint or type of
+                commands in one table, or read one slot of walrelay
   effects       dead effects, and due ones whose event is gone
   leases        events and effects that were taken over because a lease ended; work under idempotency
                 keys that takes longer than its lease

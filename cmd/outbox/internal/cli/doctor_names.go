@@ -40,6 +40,14 @@ func (x *examination) names(ctx context.Context) (all []finding, err error) {
 		}
 		all = append(all, found...)
 	}
+	if x.redis != "" {
+		looked = true
+		found, err := x.sharedPrefixes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
 	if len(all) == 0 && looked {
 		all = append(all, fine("names", "each name is used by one program"))
 	}

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -36,9 +35,11 @@ func TestDoctorFindsSharedPrefixesOfRedis(t *testing.T) {
 		register("mail:", "example.com/b")
 		doctor("names: each name is used by one program")
 		register("shop:", "example.com/b")
-		doctor(`names: the keys of inbox/billing/h with prefix "shop:" in Redis are used by example.com/a and example.com/b`)
-		old := time.Now().Add(-8 * 24 * time.Hour).Unix()
-		fixture.NoError(t, client.HSet(context.Background(), "shop:programs:{inbox/billing/h}", "example.com/a", old).Err())
+		doctor(`names: the keys of inbox/billing/h with prefix "shop:" in Redis are used by example.com/a and ` +
+			"example.com/b")
+		const programs = "shop:programs:{inbox/billing/h}"
+		lastWeek := time.Now().Add(-8 * 24 * time.Hour).Unix()
+		fixture.NoError(t, client.HSet(t.Context(), programs, "example.com/a", lastWeek).Err())
 		doctor("names: each name is used by one program")
 		server.Kill(t)
 		doctor("names: could not be checked")

@@ -43,6 +43,6 @@ WHERE slot = $1::text RETURNING (SELECT COALESCE(string_agg(key, ' and ' ORDER B
 		return
 	}
 	r.others = others
-	r.log.WarnContext(ctx, "outbox: another program reads the same slot: each event is published by one of the two, with "+
-		"its publisher; give one of them another slot and outbox", "program", program(), "other_program", others)
+	r.log.WarnContext(ctx, "outbox: another program reads the same slot: each event is published by one of the two, "+
+		"with its publisher; give one of them another slot and outbox", "program", program(), "other_program", others)
 }

@@ -36,8 +36,8 @@ func (c *Commands) register(ctx context.Context, scope string) {
 			return c.runner.Register(ctx, scope, program)
 		},
 		func(program, other string) {
-			core.DefaultLogger().Warn("command: another program runs commands of the same type: each command is run by "+
-				"one of the two, and the other gets its result; give one of them another type", "component", "outbox",
-				"scope", scope, "program", program, "other_program", other)
+			core.DefaultLogger().Warn("command: another program runs commands of the same type: each command is run "+
+				"by one of the two, and the other gets its result; give one of them another type",
+				"component", "outbox", "scope", scope, "program", program, "other_program", other)
 		})
 }

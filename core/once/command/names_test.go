@@ -103,7 +103,8 @@ func TestAnotherProgramIsToldAtTheStart(t *testing.T) {
 		if err := w.Run(ctx); err != nil {
 			t.Error(err)
 		}
-		if text := log.String(); strings.Count(text, "another program") != 1 || !strings.Contains(text, "channel=mail") {
+		if text := log.String(); strings.Count(text, "another program") != 1 ||
+			!strings.Contains(text, "channel=mail") {
 			t.Errorf("logged %s", text)
 		}
 	})

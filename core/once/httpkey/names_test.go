@@ -35,7 +35,8 @@ func TestAnotherProgramOfOneEndpoint(t *testing.T) {
 			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		for _, key := range []string{"1", "2"} {
-			if got := a.do(requestWith(func(r *http.Request) { r.Header.Set("Idempotency-Key", key) })); got.Code != http.StatusCreated {
+			r := requestWith(func(r *http.Request) { r.Header.Set("Idempotency-Key", key) })
+			if got := a.do(r); got.Code != http.StatusCreated {
 				t.Errorf("answered %d", got.Code)
 			}
 		}

@@ -80,16 +80,6 @@ func (r *transactor) Validate() error {
 	return err
 }
 
-// PoolStats returns those of the pool. Callers that run functions in its transactions warn when the
-// functions have used it up.
-func (r *transactor) PoolStats() sql.DBStats {
-	pool, err := r.db.DB()
-	if err != nil { // another plugin hides it
-		return sql.DBStats{}
-	}
-	return pool.Stats()
-}
-
 func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
 	if err := r.Validate(); err != nil {
 		return err

@@ -261,15 +261,6 @@ func (l *lazyInbox) ready(ctx context.Context) (*sqlinbox.Store, error) {
 	return store, nil
 }
 
-// PoolStats is that of the Transactor, for the warning of package once about a pool that is too
-// small.
-func (l *lazyInbox) PoolStats() sql.DBStats {
-	if p, ok := l.t.(interface{ PoolStats() sql.DBStats }); ok {
-		return p.PoolStats()
-	}
-	return sql.DBStats{} // a pool without limit
-}
-
 // RunInTx implements core.Transactor.
 func (l *lazyInbox) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
 	if _, err := l.ready(ctx); err != nil {

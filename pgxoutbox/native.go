@@ -158,6 +158,13 @@ func (c *nativeCore) Dialect() core.Dialect { return core.Postgres }
 // Pool is for sqloutbox, which recognises transactions of another database by it.
 func (c *nativeCore) Pool() sqloutbox.Pool { return access{c.of.pool} }
 
+// PoolStats has the limit and the use of the pool, for the warning of package once about functions
+// that use up the pool.
+func (c *nativeCore) PoolStats() sql.DBStats {
+	s := c.of.pool.Stat()
+	return sql.DBStats{MaxOpenConnections: int(s.MaxConns()), InUse: int(s.AcquiredConns())}
+}
+
 // Tracked implements core.Tx.
 func (c *nativeCore) Tracked() bool { return true }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -158,7 +159,8 @@ func (in *Inbox) Run(ctx context.Context) error {
 	tick := time.NewTicker(in.cfg.CleanupInterval)
 	defer tick.Stop()
 	for {
-		in.cleanUp(ctx)
+		_, err := in.Cleanup(ctx)
+		in.warnOfCleanup(ctx, err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -167,9 +169,9 @@ func (in *Inbox) Run(ctx context.Context) error {
 	}
 }
 
-// cleanUp is Cleanup that logs its error.
-func (in *Inbox) cleanUp(ctx context.Context) {
-	if _, err := in.Cleanup(ctx); err != nil && (ctx.Err() == nil || errors.Is(err, archive.ErrStuck)) {
+// warnOfCleanup logs the error of Cleanup.
+func (in *Inbox) warnOfCleanup(ctx context.Context, err error) {
+	if err != nil && (ctx.Err() == nil || errors.Is(err, archive.ErrStuck)) {
 		in.cfg.Logger.Warn("inbox: cleanup failed", "consumer", in.cfg.Consumer, "error", err)
 	}
 }
@@ -177,7 +179,8 @@ func (in *Inbox) cleanUp(ctx context.Context) {
 const cleanupPatience = time.Minute // for a cleanup without Run
 
 // cleanBeside cleans up beside a message that was processed, if nothing has cleaned up for
-// CleanupInterval. So ids are deleted also where nobody calls Run.
+// CleanupInterval. So ids are deleted also where nobody calls Run. Nobody waits for that cleanup, so a
+// program that ends may close the pool meanwhile. The next one deletes the rest.
 func (in *Inbox) cleanBeside() {
 	last, now := in.cleaned.Load(), time.Now()
 	if in.cfg.Retention < 0 || now.Sub(time.Unix(0, last)) < in.cfg.CleanupInterval ||
@@ -187,6 +190,8 @@ func (in *Inbox) cleanBeside() {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupPatience)
 		defer cancel()
-		in.cleanUp(ctx)
+		if _, err := in.Cleanup(ctx); !sqlerr.PoolClosed(err) {
+			in.warnOfCleanup(ctx, err)
+		}
 	}()
 }

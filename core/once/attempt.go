@@ -41,21 +41,6 @@ func (a *Attempt) Reset() {
 	}
 }
 
-// Registrar is a Store that remembers for a week which programs use a scope, so that two programs
-// that chose one name by mistake can be told. The Store of module inbox/redisonce is one.
-type Registrar interface {
-	// Register writes that the program uses the scope now, and returns the others that do.
-	Register(ctx context.Context, scope, program string) (others []string, err error)
-}
-
-// Register is Register of the Runner's Store. It does nothing if that is no Registrar.
-func (r *Runner) Register(ctx context.Context, scope, program string) (others []string, err error) {
-	if s, ok := r.cfg.Store.(Registrar); ok && program != "" {
-		return s.Register(ctx, scope, program)
-	}
-	return nil, nil
-}
-
 type attemptKey struct{}
 
 // AttemptStore is a Store that counts attempts and lets its caller correct the count. The stores of

@@ -85,7 +85,7 @@ func runTx(ctx context.Context, t core.Transactor, a around, fn func(context.Con
 		if given = tx; tx != nil && tx.Tracked() {
 			tx.OnOutcome(func(o core.Outcome) { heard.Store(int32(o)) })
 		}
-		defer watchPool(t, tx)()
+		defer watchPool(tx)()
 		return fn(ctx, tx)
 	})
 	if err != nil || given == nil || !given.Tracked() {

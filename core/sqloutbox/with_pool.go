@@ -46,7 +46,8 @@ type Pool interface {
 // core.Postgres or empty. It is for authors of adapters, as is OpenWithPool.
 //
 // A core.Tx of such an adapter should have the method Pool() Pool: CheckTx then recognises
-// transactions of another database.
+// transactions of another database. With a method PoolStats() sql.DBStats, of which
+// MaxOpenConnections and InUse are read, package once warns of functions that use the pool up.
 func NewWithPool(p Pool, cfg Config) (*Repository, error) {
 	if p == nil {
 		return nil, errors.New("sqloutbox: pool is nil")

@@ -54,10 +54,6 @@ func (r *transactor) Validate() error {
 	return err
 }
 
-// PoolStats returns those of the pool. Callers that run functions in its transactions warn when the
-// functions have used it up.
-func (r *transactor) PoolStats() sql.DBStats { return r.db.Stats() }
-
 func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) (err error) {
 	if fn == nil {
 		return errors.New("sqltx: RunInTx was given a nil function")

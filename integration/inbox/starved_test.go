@@ -22,6 +22,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
@@ -47,6 +48,23 @@ func (s *spy) has(texts ...string) bool {
 		}
 	}
 	return false
+}
+
+// listen replaces the default logger, until the test and those in it have ended.
+func listen(t *testing.T) *spy {
+	t.Helper()
+	var log spy
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	return &log
+}
+
+// toldOf waits until the log names the cause.
+func (s *spy) toldOf(t *testing.T, db testdb.DB, more ...string) {
+	t.Helper()
+	texts := append(more, "the function calls the pool, it waits for itself", "dialect="+string(db.Dialect))
+	fixture.Await(t, "the log names the cause", func() bool { return s.has(texts...) })
 }
 
 // A function that asks the pool for a second connection, when there is one, waits for itself. The
@@ -91,10 +109,7 @@ func TestAPoolOfOneIsTold(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log spy
-			before := slog.Default()
-			slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-			t.Cleanup(func() { slog.SetDefault(before) })
+			log := listen(t)
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
 				pool := db.Open(t)
 				pool.SetMaxOpenConns(1)
@@ -105,11 +120,37 @@ func TestAPoolOfOneIsTold(t *testing.T) {
 					defer close(done)
 					run(t, ctx, db, pool, func() error { return pool.PingContext(ctx) })
 				}()
-				fixture.Await(t, "the log names the cause", func() bool {
-					return log.has("FromContext), or raise SetMaxOpenConns\" for=", "dialect="+string(db.Dialect))
-				})
+				log.toldOf(t, db, "connections=1")
 				cancel()
 				<-done
+			})
+		})
+	}
+}
+
+// That is told of the Transactor of every adapter, as soon as its functions hold all connections.
+//
+//nolint:paralleltest // it replaces the default logger
+func TestAFullPoolOfEveryAdapterIsTold(t *testing.T) {
+	for way, open := range adapters.Ways {
+		t.Run(way, func(t *testing.T) {
+			log := listen(t)
+			adapters.EachDatabase(t, way, func(t *testing.T, db testdb.DB) {
+				a := open(t, db)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var all sync.WaitGroup
+				for range 31 { // the pools have 30 connections
+					all.Go(func() {
+						_ = once.RetryTx(ctx, a.Transactor, func(ctx context.Context, _ core.Tx) error {
+							<-ctx.Done()
+							return ctx.Err()
+						})
+					})
+				}
+				log.toldOf(t, db, "connections=30")
+				cancel()
+				all.Wait()
 			})
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
@@ -107,6 +108,19 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 					t.Errorf("the subscriber that is down was called %d times", tried)
 				}
 				fixture.Check(t, stops == 0, "the channel was stopped %d times", stops)
+				mu.Unlock()
+				// No breaker tells of the outage. The age of the backlog does, however often the
+				// effects are tried.
+				var keys []string
+				for n := range all {
+					keys = append(keys, fmt.Sprint(n))
+				}
+				w.ago("created_at", time.Hour, keys...)
+				w.eventually("the backlog is as old as the outage", func() bool {
+					list, err := queue.Backlog(t.Context())
+					return err == nil && len(list) == 1 && list[0].OldestAge > 59*time.Minute
+				})
+				mu.Lock()
 				back = true
 				mu.Unlock()
 				w.eventually("the subscriber that was down has its effects", func() bool {

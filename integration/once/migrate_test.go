@@ -55,7 +55,7 @@ var schemas = map[string]schema{
 			return sqlonce.Migrations(sqlonce.Config{Dialect: d, Prefix: prefix})
 		},
 		versions: "once_migration", help: "Migrate of the sqlonce.Store", drift: sqlonce.ErrDrift,
-		tables: 1,
+		tables: 2,
 		table:  "idempotency_key", index: "idempotency_key_expires", column: "scope", diagnostic: "result_meta",
 	},
 	"inbox": {

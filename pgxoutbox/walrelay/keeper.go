@@ -121,6 +121,7 @@ func (k *keeper) look(ctx context.Context, done pglogrepl.LSN) error {
 			return err
 		}
 	}
+	k.register(ctx)
 	if err := k.lookForStandbys(ctx); err != nil {
 		return err
 	}

@@ -35,6 +35,9 @@ type Relay struct {
 	repaired atomic.Pointer[repairPlace] // how far the latest repair has come
 
 	schema, name string // how the log names the table; set by checkPublication
+
+	registered time.Time // no call of register is needed before
+	others     string    // the other programs that were told of
 }
 
 // New returns a Relay. It reports every problem of cfg at once, and uses no connection.
@@ -95,6 +98,9 @@ func (r *Relay) Run(ctx context.Context) (err error) {
 	failures, standing := 0, false
 	for ctx.Err() == nil {
 		s, err := r.lead(ctx)
+		if err == nil || errors.Is(err, errStandBy) {
+			r.register(ctx) // the row of the slot is there
+		}
 		if err == nil {
 			failures, standing = 0, false
 			r.log.InfoContext(ctx, "outbox: this process reads the slot", "epoch", s.epoch, "from", s.start.String())

@@ -22,7 +22,8 @@ const tableText = `CREATE TABLE IF NOT EXISTS {log} (
     system_id     text        COLLATE "C" NOT NULL,
     repairing     boolean     NOT NULL,
     node          text,
-    since         timestamptz
+    since         timestamptz,
+    programs      jsonb       NOT NULL DEFAULT '{}'
 )`
 
 // publicationText makes the publication. Neither marks of a relay nor the deletes of the cleanup

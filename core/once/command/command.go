@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/program"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -39,7 +40,10 @@ func (c Config) Validate() error {
 
 // Commands runs commands once. Create it with New and use it with Run, RunTx and RunInTx. It is
 // safe for use by several goroutines.
-type Commands struct{ runner *once.Runner }
+type Commands struct {
+	runner *once.Runner
+	names  program.Names
+}
 
 // New returns Commands, or an error that names every problem of cfg.
 func New(cfg Config) (*Commands, error) {
@@ -100,6 +104,7 @@ func Run[T any](ctx context.Context, c *Commands, cmd Command,
 		return result, false, ErrInTransaction
 	}
 	return run(cmd, fn, func(key once.Key, fp once.Fingerprint, work work) (once.Result, bool, error) {
+		c.register(ctx, key.Scope)
 		return c.runner.Do(ctx, key, fp, work)
 	})
 }
@@ -129,6 +134,9 @@ func RunInTx[T any](ctx context.Context, c *Commands, t core.Transactor, cmd Com
 	var tx core.Tx
 	inner := func(ctx context.Context) (T, error) { return fn(ctx, tx) }
 	return run(cmd, inner, func(key once.Key, fp once.Fingerprint, work work) (once.Result, bool, error) {
+		if _, ok := core.TxFromContext(ctx); !ok { // that may hold the only connection
+			c.register(ctx, key.Scope)
+		}
 		return c.runner.RunInTx(ctx, t, key, fp, func(ctx context.Context, opened core.Tx) (once.Result, error) {
 			tx = opened
 			return work(ctx)

@@ -2,51 +2,42 @@ package command
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"time"
 
-	"github.com/ormoutbox/ormoutbox/core/internal/program"
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// names has when the channels of a Worker are registered again. The zero value is ready for use.
-type names struct {
-	mu     sync.Mutex
-	until  map[string]time.Time
-	warned []string
-}
-
-// register tells a Store that is a once.Registrar whose channel this is, before its first effect and
-// twice a day. It is only for the warning, so a store that fails is asked again in a minute.
+// register tells a Store that is a once.Registrar whose channel this is: when Run begins, before the
+// first effect, and twice a day.
 func (w *Worker) register(ctx context.Context, channel string) {
 	store, ok := w.cfg.Store.(once.Registrar)
-	if !ok || program.Path() == "" {
+	if !ok {
 		return
 	}
-	w.names.mu.Lock()
-	defer w.names.mu.Unlock()
-	if time.Now().Before(w.names.until[channel]) {
-		return
-	}
-	if w.names.until == nil {
-		w.names.until = map[string]time.Time{}
-	}
-	ctx, cancel := context.WithTimeout(ctx, w.cfg.StoreTimeout)
-	defer cancel()
-	others, err := store.Register(ctx, channel, program.Path())
-	if err != nil {
-		w.names.until[channel] = time.Now().Add(time.Minute)
-		return
-	}
-	w.names.until[channel] = time.Now().Add(12 * time.Hour)
-	for _, other := range others {
-		if id := channel + "\x1f" + other; !slices.Contains(w.names.warned, id) {
-			w.names.warned = append(w.names.warned, id)
+	w.names.Register(ctx, channel, w.cfg.StoreTimeout,
+		func(ctx context.Context, program string) ([]string, error) {
+			return store.Register(ctx, channel, program)
+		},
+		func(program, other string) {
 			w.cfg.Logger.Warn("command: another program executes effects of the same channel: each effect is "+
-				"executed by "+
-				"one of the two; give one of them another channel", "component", "outbox", "channel", channel,
-				"program", program.Path(), "other_program", other)
-		}
-	}
+				"executed by one of the two; give one of them another channel", "component", "outbox",
+				"channel", channel, "program", program, "other_program", other)
+		})
+}
+
+const registerLimit = time.Second
+
+// register tells the store that this program runs commands of the type, before the first one and
+// twice a day. RunTx does not: the transaction of its caller may hold the only connection.
+func (c *Commands) register(ctx context.Context, scope string) {
+	c.names.Register(ctx, scope, registerLimit,
+		func(ctx context.Context, program string) ([]string, error) {
+			return c.runner.Register(ctx, scope, program)
+		},
+		func(program, other string) {
+			core.DefaultLogger().Warn("command: another program runs commands of the same type: each command is run "+
+				"by one of the two, and the other gets its result; give one of them another type",
+				"component", "outbox", "scope", scope, "program", program, "other_program", other)
+		})
 }

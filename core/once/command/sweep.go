@@ -20,6 +20,9 @@ const sweepBatch = 100
 // the store does not end it. Run it beside the relay, in any number of processes: an effect is
 // leased to one of them.
 func (w *Worker) Run(ctx context.Context) error {
+	for _, channel := range slices.Sorted(maps.Keys(w.cfg.Handlers)) {
+		w.register(ctx, channel)
+	}
 	for {
 		_, _ = w.Sweep(ctx) // the next sweep executes the rest
 		pause := time.Duration((0.8 + 0.4*rand.Float64()) * float64(w.cfg.SweepInterval))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/program"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -194,7 +195,7 @@ type Worker struct {
 	runs  atomic.Uint64
 	away  *destinations
 	short shortLease
-	names names
+	names program.Names
 }
 
 var (

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/program"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -35,6 +36,7 @@ type Middleware struct {
 	cfg    Config
 	runner *once.Runner
 	gate   gate
+	names  program.Names
 }
 
 // New returns a Middleware, or an error that names every problem of cfg.
@@ -177,6 +179,7 @@ func (c *call) serve() {
 	c.key = makeKey(c.r.Method, c.info.Route, scope, id)
 	c.fp = fingerprint(c.r, compared)
 	c.info.Key = c.key
+	c.m.register(c.r.Context(), c.key.Scope)
 	if cfg.Transactor != nil {
 		c.serveTx()
 		return

@@ -2,7 +2,6 @@ package httpkey
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 
@@ -125,14 +124,6 @@ type impatient struct {
 	wait   time.Duration
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
-}
-
-// PoolStats is for package once: see there.
-func (t *impatient) PoolStats() sql.DBStats {
-	if p, ok := t.Transactor.(interface{ PoolStats() sql.DBStats }); ok {
-		return p.PoolStats()
-	}
-	return sql.DBStats{} // a pool without limit
 }
 
 func (t *impatient) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {

@@ -38,7 +38,9 @@ func ExampleMigrations() {
 	}
 	for _, m := range migrations {
 		fmt.Printf("%04d_%s.up.sql creates the tables: %t\n", m.Version, m.Name,
-			strings.Contains(m.Up, `"app"."idempotency_key"`))
+			strings.Contains(m.Up, `CREATE TABLE IF NOT EXISTS "app"."idempotency_`))
 	}
-	// Output: 0001_init.up.sql creates the tables: true
+	// Output:
+	// 0001_init.up.sql creates the tables: true
+	// 0002_program.up.sql creates the tables: true
 }

@@ -22,7 +22,7 @@ var (
 
 var tables = &sqlstore.Tables{
 	Package:    "sqlonce",
-	Words:      map[string]string{"key": "idempotency_key"},
+	Words:      map[string]string{"key": "idempotency_key", "program": "idempotency_program"},
 	Versions:   "once_migration",
 	Files:      schema,
 	Diagnostic: map[string]bool{"result_type": true, "result_meta": true},

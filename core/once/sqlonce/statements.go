@@ -34,6 +34,8 @@ const (
 type statements struct {
 	look, see, who, take, takeTx, extend, complete, completeTx, release, releaseAttempts, releaseTx string
 
+	register, others, shared, forget string // about {program}
+
 	insert, hold, done string
 	insertTx           sqlstore.Insert
 	cleanup            sqlstore.Cleanup
@@ -46,12 +48,13 @@ type variant struct {
 	// unless ends an INSERT that does not change an existing key; see sqlstore.Insert.
 	unless  string
 	guarded string // see sqlstore.Insert
+	again   string // ends an INSERT into {program} that replaces an existing row
 	cleanup func(n sqlstore.Names) sqlstore.Cleanup
 }
 
 var variants = sqlstore.Each[variant]{
 	Postgres: variant{
-		unless: conflict,
+		unless: conflict, again: again,
 		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
 			// The statement deletes by the ctid of rows that it has locked. With an array of them,
 			// no planner can choose to read the whole table.
@@ -62,6 +65,7 @@ var variants = sqlstore.Each[variant]{
 	},
 	MySQL: variant{
 		unless: " ON DUPLICATE KEY UPDATE seen = seen + 1",
+		again:  " ON DUPLICATE KEY UPDATE seen_at = VALUES(seen_at)",
 		guarded: insertHead + "SELECT " + insertTx + " FROM DUAL WHERE @@in_transaction = 1 ON " +
 			"DUPLICATE KEY UPDATE seen = seen + 1",
 		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
@@ -76,7 +80,7 @@ var variants = sqlstore.Each[variant]{
 		},
 	},
 	SQLite: variant{
-		unless: conflict,
+		unless: conflict, again: again,
 		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
 			return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {key} WHERE rowid IN (SELECT rowid FROM {key} " +
 				"WHERE expires_at < {now} " +
@@ -85,7 +89,10 @@ var variants = sqlstore.Each[variant]{
 	},
 }
 
-const conflict = " ON CONFLICT (scope, tenant, id) DO NOTHING"
+const (
+	conflict = " ON CONFLICT (scope, tenant, id) DO NOTHING"
+	again    = " ON CONFLICT (scope, program) DO UPDATE SET seen_at = excluded.seen_at"
+)
 
 // newStatements returns the statements of a configuration, ready to be sent.
 func newStatements(n sqlstore.Names) *statements {
@@ -110,6 +117,14 @@ func newStatements(n sqlstore.Names) *statements {
 		releaseTx: text("UPDATE {key} SET status = 0, done_at = NULL, result = NULL, result_type = NULL, " +
 			"result_meta = " +
 			"NULL, updated_at = {now} WHERE " + claimIs + " AND status = 2"),
+
+		register: text("INSERT INTO {program} (scope, program, seen_at) VALUES (?, ?, {now})" + v.again),
+		others: text("SELECT program FROM {program} WHERE scope = ? AND program <> ? AND seen_at > {ago} " +
+			"ORDER BY program"),
+		shared: text("SELECT p.scope, p.program FROM {program} p WHERE p.seen_at > {ago} AND EXISTS (SELECT 1 FROM " +
+			"{program} o WHERE o.scope = p.scope AND o.program <> p.program AND o.seen_at > {ago}) " +
+			"ORDER BY p.scope, p.program"),
+		forget: text("DELETE FROM {program} WHERE seen_at < {ago}"),
 
 		insert: text(insertHead + "VALUES (" + insertLease + ")" + v.unless),
 		hold:   text(insertHead + "VALUES (" + insertHeld + ")" + v.unless),

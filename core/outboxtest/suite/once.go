@@ -44,6 +44,7 @@ func TestOnceStore(t *testing.T, h OnceHarness) {
 		{"Claim", onceClaimCases()},
 		{"Forgotten", onceForgottenCases()},
 		{"Attempts", onceAttemptCases()},
+		{"Programs", onceProgramCases()},
 		{"Result", onceResultCases()},
 		{"Expiry", onceExpiryCases()},
 		{"Archive", onceArchiveCases()},

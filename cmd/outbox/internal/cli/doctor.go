@@ -49,6 +49,7 @@ type limits struct {
 	to          string        // the broker; empty: not known
 	rabbitAPI   string        // address of the management API of RabbitMQ; empty: not known
 	keysPrefix  string        // of the tables of idempotency keys
+	redis       string        // where redisonce keeps keys; empty: not known
 }
 
 // examination is one run of doctor.
@@ -85,7 +86,9 @@ func (a *app) doctorCommand() *cobra.Command {
   dead          dead events
   pooler        a pooler that shares sessions is between (PostgreSQL)
   versions      migrations that are missing, or newer than this program; tables of other prefixes
-  names         two programs that serve one handler of a consumer
+  names         two programs that serve one handler of a consumer, keep keys of one endpoint or type of
+                commands in one table, or read one slot of walrelay; with --redis also those that use
+                one prefix of redisonce there
   effects       dead effects, and due ones whose event is gone
   leases        events and effects that were taken over because a lease ended; work under idempotency
                 keys that takes longer than its lease
@@ -128,6 +131,7 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 			x := &examination{db: db, ob: ob, schema: a.schema, prefix: a.prefixOf(), limits: l, now: a.now}
 			x.effectsPrefix = a.effectsPrefix
 			x.rabbitAPI = cmp.Or(x.rabbitAPI, a.Getenv("OUTBOX_RABBITMQ_API"))
+			x.redis = cmp.Or(x.redis, a.Getenv("OUTBOX_REDIS"))
 			all := x.examine(ctx)
 			if err := a.print(findings{all}, func() { a.printFindings(all) }); err != nil {
 				return err
@@ -151,6 +155,8 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 	f.StringVar(&l.to, "to", "", "the broker of the relay (default: $OUTBOX_TO)")
 	f.StringVar(&l.rabbitAPI, "rabbitmq-api", "",
 		"RabbitMQ's management API, as http://user:password@host:15672 (default: $OUTBOX_RABBITMQ_API)")
+	f.StringVar(&l.redis, "redis", "", "where redisonce keeps keys, as redis://user:password@host:6379/0 "+
+		"(default: $OUTBOX_REDIS)")
 	f.StringVar(&l.keysPrefix, "keys-prefix", "", "prefix of the tables of idempotency keys")
 	f.StringVar(&a.effectsPrefix, "effects-prefix", "", "prefix of the tables of effects")
 	f.Int64Var(&l.maxBehind, "max-log-behind", maxLogBehind,

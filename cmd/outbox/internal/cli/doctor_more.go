@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/ops"
@@ -86,42 +85,6 @@ func (x *examination) kept(ctx context.Context, api *ops.API, f ops.Filter, reme
 		}
 	}
 	return fine("retention", fmt.Sprintf("no event%s is kept for longer than %s (%s)", of, age(remembers), who)), nil
-}
-
-// names looks for two programs that share the name of a consumer.
-func (x *examination) names(ctx context.Context) (all []finding, err error) {
-	there, err := x.db.hasTable(ctx, x.schema, "inbox_program")
-	if err != nil || !there {
-		return nil, err
-	}
-	store, err := sqlinbox.New(x.db.DB, sqlinbox.Config{Dialect: x.db.dialect, Schema: x.schema})
-	if err != nil {
-		return nil, err
-	}
-	shared, err := store.Shared(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for n := 0; n < len(shared); {
-		first := shared[n]
-		var programs []string
-		for ; n < len(shared) && shared[n].Consumer == first.Consumer && shared[n].Handler == first.Handler; n++ {
-			programs = append(programs, shared[n].Program+" (topic "+shared[n].Topic+")")
-		}
-		all = append(all, finding{
-			Check: "names", Level: levelWarning,
-			Found: fmt.Sprintf("handler %s of consumer %s is served by %s", first.Handler, first.Consumer,
-				strings.Join(programs, " and ")),
-			Cause: "two services chose one name: each event is processed by one of them, and is a duplicate to the " +
-				"other",
-			Fix: "give one of them another consumer name; it has processed nothing under that name yet. A program " +
-				"that was renamed is forgotten after a week",
-		})
-	}
-	if len(all) == 0 {
-		all = append(all, fine("names", "each handler of a consumer is served by one program"))
-	}
-	return all, nil
 }
 
 // maxOverdue is how many effects of a channel doctor looks at.

@@ -262,6 +262,41 @@ func TestDoctorNames(t *testing.T) {
 	})
 }
 
+// Doctor finds two programs whose keys of one scope are in one table.
+func TestDoctorSharedScopes(t *testing.T) {
+	migrated(t, func(w *world) {
+		w.ok("migrate", "up", "--tables", "keys")
+		store, err := sqlonce.New(w.open(), sqlonce.Config{Dialect: w.dialect})
+		must(t, err)
+		for _, r := range [][2]string{{"command/pay", "example.com/a"}, {"command/ship", "example.com/b"}} {
+			_, err := store.Register(t.Context(), r[0], r[1])
+			must(t, err)
+		}
+		w.requireFinding(levelOK, "names", "one program")
+		_, err = store.Register(t.Context(), "command/pay", "example.com/b")
+		must(t, err)
+		w.requireFinding(levelWarning, "names", "the keys of command/pay are used by example.com/a and example.com/b")
+	})
+}
+
+// Doctor finds two programs that read one slot of walrelay.
+func TestDoctorSharedSlots(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newPostgres)
+	w.ok("migrate", "up")
+	name := w.readSlot()
+	w.exec(`CREATE TABLE outbox_log (slot text, node text, repairing boolean, checkpoint xid8, confirmed pg_lsn,
+		checkpoint_at timestamptz, system_id text)`) // of a version without programs
+	w.exec("INSERT INTO outbox_log VALUES ('" + name + "', 'vm-1', false, '0', 'FFFFFF/0', now())")
+	w.requireFinding(levelOK, "names", "one program")
+	w.exec("ALTER TABLE outbox_log ADD COLUMN programs jsonb NOT NULL DEFAULT '{}'")
+	w.exec(`UPDATE outbox_log SET programs = jsonb_build_object('example.com/a', now(), 'example.com/b',
+		now() - interval '8 days')`)
+	w.requireFinding(levelOK, "names", "one program")
+	w.exec("UPDATE outbox_log SET programs = programs || jsonb_build_object('example.com/b', now())")
+	w.requireFinding(levelWarning, "names", "slot "+name+" of walrelay is read by example.com/a and example.com/b")
+}
+
 // Doctor finds dead effects, and due effects whose event is gone.
 func TestDoctorEffects(t *testing.T) {
 	migrated(t, func(w *world) {

@@ -16,6 +16,9 @@ INSERT INTO `my_idempotency_key` (scope, tenant, id, owner, status, fence, attem
 -- extend
 UPDATE `my_idempotency_key` SET lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, updated_at = UTC_TIMESTAMP(6), expires_at = GREATEST(expires_at, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
 
+-- forget
+DELETE FROM `my_idempotency_program` WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND
+
 -- hold
 INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES (?, ?, ?, NULL, ?, 1, ?, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, NULL, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ON DUPLICATE KEY UPDATE seen = seen + 1
 
@@ -37,6 +40,12 @@ SELECT status, owner, fence, attempts, fingerprint, COALESCE(TIMESTAMPDIFF(MICRO
 -- old
 SELECT scope, tenant, id, fingerprint, owner, status, fence, attempts, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',done_at),0), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',expires_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE expires_at < UTC_TIMESTAMP(6) ORDER BY expires_at LIMIT ?
 
+-- others
+SELECT program FROM `my_idempotency_program` WHERE scope = ? AND program <> ? AND seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY program
+
+-- register
+INSERT INTO `my_idempotency_program` (scope, program, seen_at) VALUES (?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE seen_at = VALUES(seen_at)
+
 -- release
 UPDATE `my_idempotency_key` SET status = 0, lease_until = NULL, updated_at = UTC_TIMESTAMP(6) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
 
@@ -51,6 +60,9 @@ DELETE FROM `my_idempotency_key` WHERE (scope = ? AND tenant = ? AND id = ? AND 
 
 -- see
 SELECT status, owner, fence, attempts, fingerprint, COALESCE(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),lease_until),0), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),expires_at), TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),created_at), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM `my_idempotency_key` WHERE scope = ? AND tenant = ? AND id = ? FOR UPDATE
+
+-- shared
+SELECT p.scope, p.program FROM `my_idempotency_program` p WHERE p.seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND EXISTS (SELECT 1 FROM `my_idempotency_program` o WHERE o.scope = p.scope AND o.program <> p.program AND o.seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND) ORDER BY p.scope, p.program
 
 -- take
 UPDATE `my_idempotency_key` SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, created_at = CASE WHEN ? = 1 THEN UTC_TIMESTAMP(6) ELSE created_at END, result = NULL, result_type = NULL, result_meta = NULL, updated_at = UTC_TIMESTAMP(6), status = 1, lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, done_at = NULL, expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE scope = ? AND tenant = ? AND id = ?

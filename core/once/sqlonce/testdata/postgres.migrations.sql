@@ -28,3 +28,16 @@ CREATE INDEX IF NOT EXISTS "idempotency_key_expires" ON "app"."idempotency_key" 
 -- down
 DROP TABLE IF EXISTS "app"."idempotency_key";
 
+-- 0002_program
+-- The programs that use the keys of a scope. Two programs under one name get the results of each
+-- other, most often by mistake. program is the path of a main package.
+CREATE TABLE IF NOT EXISTS "app"."idempotency_program" (
+    scope   text        COLLATE "C" NOT NULL,
+    program text        COLLATE "C" NOT NULL,
+    seen_at timestamptz NOT NULL,
+    PRIMARY KEY (scope, program)
+);
+
+-- down
+DROP TABLE IF EXISTS "app"."idempotency_program";
+

@@ -13,6 +13,9 @@ INSERT INTO "app"."idempotency_key" (scope, tenant, id, owner, status, fence, at
 -- extend
 UPDATE "app"."idempotency_key" SET lease_until = statement_timestamp() + $1::bigint * interval '1 microsecond', updated_at = statement_timestamp(), expires_at = GREATEST(expires_at, statement_timestamp() + $2::bigint * interval '1 microsecond') WHERE scope = $3 AND tenant = $4 AND id = $5 AND owner = $6 AND fence = $7 AND status = 1
 
+-- forget
+DELETE FROM "app"."idempotency_program" WHERE seen_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+
 -- hold
 INSERT INTO "app"."idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES ($1, $2, $3, NULL, $4, 1, $5, 1, statement_timestamp(), statement_timestamp(), statement_timestamp() + $6::bigint * interval '1 microsecond', NULL, statement_timestamp() + $7::bigint * interval '1 microsecond') ON CONFLICT (scope, tenant, id) DO NOTHING
 
@@ -31,6 +34,12 @@ SELECT status, owner, fence, attempts, fingerprint, COALESCE((extract(epoch from
 -- old
 SELECT scope, tenant, id, fingerprint, owner, status, fence, attempts, (extract(epoch from created_at)*1000000)::bigint, (extract(epoch from updated_at)*1000000)::bigint, COALESCE((extract(epoch from done_at)*1000000)::bigint,0), (extract(epoch from expires_at)*1000000)::bigint, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "app"."idempotency_key" WHERE expires_at < statement_timestamp() ORDER BY expires_at LIMIT $1
 
+-- others
+SELECT program FROM "app"."idempotency_program" WHERE scope = $1 AND program <> $2 AND seen_at > statement_timestamp() - $3::bigint * interval '1 microsecond' ORDER BY program
+
+-- register
+INSERT INTO "app"."idempotency_program" (scope, program, seen_at) VALUES ($1, $2, statement_timestamp()) ON CONFLICT (scope, program) DO UPDATE SET seen_at = excluded.seen_at
+
 -- release
 UPDATE "app"."idempotency_key" SET status = 0, lease_until = NULL, updated_at = statement_timestamp() WHERE scope = $1 AND tenant = $2 AND id = $3 AND owner = $4 AND fence = $5 AND status = 1
 
@@ -45,6 +54,9 @@ DELETE FROM "app"."idempotency_key" WHERE (scope = $1 AND tenant = $2 AND id = $
 
 -- see
 SELECT status, owner, fence, attempts, fingerprint, COALESCE((extract(epoch from lease_until - statement_timestamp())*1000000)::bigint,0), (extract(epoch from expires_at - statement_timestamp())*1000000)::bigint, (extract(epoch from created_at - statement_timestamp())*1000000)::bigint, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "app"."idempotency_key" WHERE scope = $1 AND tenant = $2 AND id = $3 FOR UPDATE
+
+-- shared
+SELECT p.scope, p.program FROM "app"."idempotency_program" p WHERE p.seen_at > statement_timestamp() - $1::bigint * interval '1 microsecond' AND EXISTS (SELECT 1 FROM "app"."idempotency_program" o WHERE o.scope = p.scope AND o.program <> p.program AND o.seen_at > statement_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY p.scope, p.program
 
 -- take
 UPDATE "app"."idempotency_key" SET fingerprint = $1, owner = $2, fence = fence + 1, attempts = $3, created_at = CASE WHEN $4 = 1 THEN statement_timestamp() ELSE created_at END, result = NULL, result_type = NULL, result_meta = NULL, updated_at = statement_timestamp(), status = 1, lease_until = statement_timestamp() + $5::bigint * interval '1 microsecond', done_at = NULL, expires_at = statement_timestamp() + $6::bigint * interval '1 microsecond' WHERE scope = $7 AND tenant = $8 AND id = $9

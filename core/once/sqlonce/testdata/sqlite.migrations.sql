@@ -27,3 +27,16 @@ CREATE INDEX IF NOT EXISTS "idempotency_key_expires" ON "idempotency_key" (expir
 -- down
 DROP TABLE IF EXISTS "idempotency_key";
 
+-- 0002_program
+-- The programs that use the keys of a scope. Two programs under one name get the results of each
+-- other, most often by mistake. program is the path of a main package.
+CREATE TABLE IF NOT EXISTS "idempotency_program" (
+    scope   TEXT    NOT NULL,
+    program TEXT    NOT NULL,
+    seen_at INTEGER NOT NULL,
+    PRIMARY KEY (scope, program)
+) WITHOUT ROWID;
+
+-- down
+DROP TABLE IF EXISTS "idempotency_program";
+

@@ -13,6 +13,9 @@ INSERT INTO "idempotency_key" (scope, tenant, id, owner, status, fence, attempts
 -- extend
 UPDATE "idempotency_key" SET lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), expires_at = MAX(expires_at, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
 
+-- forget
+DELETE FROM "idempotency_program" WHERE seen_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?
+
 -- hold
 INSERT INTO "idempotency_key" (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES (?, ?, ?, NULL, ?, 1, ?, 1, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, NULL, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) ON CONFLICT (scope, tenant, id) DO NOTHING
 
@@ -31,6 +34,12 @@ SELECT status, owner, fence, attempts, fingerprint, COALESCE(lease_until-(CAST(s
 -- old
 SELECT scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, COALESCE(done_at,0), expires_at, result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "idempotency_key" WHERE expires_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) ORDER BY expires_at LIMIT ?
 
+-- others
+SELECT program FROM "idempotency_program" WHERE scope = ? AND program <> ? AND seen_at > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY program
+
+-- register
+INSERT INTO "idempotency_program" (scope, program, seen_at) VALUES (?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ON CONFLICT (scope, program) DO UPDATE SET seen_at = excluded.seen_at
+
 -- release
 UPDATE "idempotency_key" SET status = 0, lease_until = NULL, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
 
@@ -45,6 +54,9 @@ DELETE FROM "idempotency_key" WHERE (scope = ? AND tenant = ? AND id = ? AND fen
 
 -- see
 SELECT status, owner, fence, attempts, fingerprint, COALESCE(lease_until-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),0), expires_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), created_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), result, COALESCE(result_type,''), COALESCE(result_meta,'') FROM "idempotency_key" WHERE scope = ? AND tenant = ? AND id = ?
+
+-- shared
+SELECT p.scope, p.program FROM "idempotency_program" p WHERE p.seen_at > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? AND EXISTS (SELECT 1 FROM "idempotency_program" o WHERE o.scope = p.scope AND o.program <> p.program AND o.seen_at > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?) ORDER BY p.scope, p.program
 
 -- take
 UPDATE "idempotency_key" SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, created_at = CASE WHEN ? = 1 THEN (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) ELSE created_at END, result = NULL, result_type = NULL, result_meta = NULL, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), status = 1, lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, done_at = NULL, expires_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE scope = ? AND tenant = ? AND id = ?

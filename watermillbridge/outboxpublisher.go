@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -37,6 +38,7 @@ type OutboxPublisher struct {
 	outbox Outbox
 	cfg    OutboxConfig
 	tx     core.Tx // set by InTx
+	told   *atomic.Bool
 }
 
 // NewOutboxPublisher returns an OutboxPublisher.
@@ -44,7 +46,7 @@ func NewOutboxPublisher(ob Outbox, cfg OutboxConfig) (*OutboxPublisher, error) {
 	if v := reflect.ValueOf(ob); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("watermillbridge: the outbox is nil")
 	}
-	return &OutboxPublisher{outbox: ob, cfg: cfg}, nil
+	return &OutboxPublisher{outbox: ob, cfg: cfg, told: new(atomic.Bool)}, nil
 }
 
 // InTx returns a publisher that writes messages in tx if their context carries no transaction. It
@@ -75,6 +77,10 @@ func (p *OutboxPublisher) InTx(tx core.Tx) *OutboxPublisher {
 // core.Config.Headers is called with each message's context. The statement runs with the context of
 // the first message.
 //
+// As the publisher of Router.AddHandler it needs inbox.Middleware, which writes the messages that the
+// handler returns in its transaction. Without it they carry none, because the Router publishes them
+// afterwards: the first such call logs that, and later ones take a second to fail.
+//
 // Errors wrap core.ErrNoTransaction if a message carries no transaction, core.ErrInvalidEvent if a
 // message cannot be an event, or are those of core.Outbox.Publish. The messages of one call must
 // carry the same transaction.
@@ -102,6 +108,9 @@ func (p *OutboxPublisher) Publish(topic string, messages ...*message.Message) er
 		return fmt.Errorf("watermillbridge: publish to the outbox: %w", errors.Join(problems...))
 	}
 	tx, err := p.transaction(messages)
+	if handler := message.HandlerNameFromCtx(messages[0].Context()); err != nil && handler != "" {
+		return p.afterHandler(messages[0].Context(), handler, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -132,6 +141,27 @@ func (p *OutboxPublisher) transaction(messages []*message.Message) (core.Tx, err
 		}
 	}
 	return tx, nil
+}
+
+// routerPause is how long a Router waits for the error of a message without a transaction.
+const routerPause = time.Second
+
+// afterHandler returns the error of messages that a Router publishes for its handler. The Router
+// does so when the handler has returned, and gives the handler its message again at once: the first
+// error is logged, and later ones take a while, so that the handler does not run in a tight loop.
+func (p *OutboxPublisher) afterHandler(ctx context.Context, handler string, err error) error {
+	err = fmt.Errorf("%w: the Router publishes what handler %q returns after its transaction: use inbox.Middleware, "+
+		"which writes the messages within it", err, handler)
+	if p.told.CompareAndSwap(false, true) {
+		core.DefaultLogger().Error("watermillbridge: messages of a handler carry no transaction; their input is "+
+			"delivered again and again", "handler", handler, "err", err)
+		return err
+	}
+	select {
+	case <-time.After(routerPause):
+	case <-ctx.Done():
+	}
+	return err
 }
 
 func same(a, b core.Tx) bool {

@@ -6,8 +6,11 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
@@ -87,6 +90,51 @@ func TestOutboxPublisherNeedsOneTransaction(t *testing.T) {
 		t.Errorf("InTx: err %v, tx %v", err, ob.tx)
 	}
 }
+
+// A Router publishes what a handler returns when the handler's transaction is over. The error names
+// the way out, and the handler does not run in a tight loop.
+func TestOutboxPublisherOfARouterHandler(t *testing.T) {
+	t.Parallel()
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	must(t, err)
+	broker := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
+	p := newOutboxPublisher(t, &fakeOutbox{}, bridge.OutboxConfig{})
+	runs, says, ended := make(chan time.Time, 100), make(chan error, 100), make(chan error, 1)
+	router.AddHandler("invoice", "orders", broker, "invoices", publisherFunc(func(topic string,
+		messages ...*message.Message,
+	) error {
+		err := p.Publish(topic, messages...)
+		says <- err
+		return err
+	}), func(*message.Message) ([]*message.Message, error) {
+		runs <- time.Now()
+		return []*message.Message{message.NewMessage(watermill.NewUUID(), nil)}, nil
+	})
+	go func() { ended <- router.Run(t.Context()) }()
+	<-router.Running()
+	must(t, broker.Publish("orders", message.NewMessage(watermill.NewUUID(), nil)))
+	<-runs
+	second := <-runs
+	if took := (<-runs).Sub(second); took < 900*time.Millisecond {
+		t.Errorf("the handler ran again after %s", took)
+	}
+	if err := <-says; !errors.Is(err, core.ErrNoTransaction) || !strings.Contains(err.Error(), `handler "invoice"`) ||
+		!strings.Contains(err.Error(), "inbox.Middleware") {
+		t.Errorf("err = %v", err)
+	}
+	must(t, router.Close())
+	must(t, <-ended)
+	must(t, broker.Close())
+}
+
+// publisherFunc is a message.Publisher.
+type publisherFunc func(topic string, messages ...*message.Message) error
+
+func (f publisherFunc) Publish(topic string, messages ...*message.Message) error {
+	return f(topic, messages...)
+}
+
+func (publisherFunc) Close() error { return nil }
 
 func TestOutboxPublisherTakesWhatTheBridgeSends(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,9 @@ func (sqlite) inTx(ctx context.Context, db *sql.DB, fn func(c Conn) error) (err 
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+	// A driver reports the end of the context also for a BEGIN that has run, and nobody would end that
+	// transaction. The busy_timeout of the connection bounds the wait.
+	if _, err := conn.ExecContext(context.WithoutCancel(ctx), "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	committed := false
@@ -74,6 +76,9 @@ func (sqlite) inTx(ctx context.Context, db *sql.DB, fn func(c Conn) error) (err 
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
 	}()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if err := fn(conn); err != nil {
 		return err
 	}

@@ -40,6 +40,36 @@ func (w *world) awaitCheckpoint(r *walrelay.Relay) {
 	})
 }
 
+// A relay that is behind makes checkpoints all the same: each of its publishes takes many times as
+// long as it waits between two looks.
+func TestCheckpointsOfARelayThatIsBehind(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		cfg := w.quick()
+		cfg.Outbox.Workers = 100
+		cfg.Outbox.Publisher = core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
+			time.Sleep(300 * time.Millisecond)
+			return w.pub.Publish(ctx, d)
+		})
+		relay := w.relay(cfg)
+		fixture.RunRelay(w, relay)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for ctx.Err() == nil {
+				w.service.Publish(event("", 1))
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+		defer func() { cancel(); <-ended }()
+		w.await(10)
+		for range 3 {
+			w.awaitCheckpoint(relay)
+		}
+	})
+}
+
 func (w *world) dropSlot() {
 	w.Helper()
 	fixture.Await(w, "the slot is dropped", func() bool {

@@ -100,7 +100,7 @@ func (s *postgresStatements) insertText(rows, lanes int, byLog bool) string {
 }
 
 var postgresWords = map[string]word{
-	"now":   fixed("statement_timestamp()"),
+	"now": fixed("statement_timestamp()"),
 	// An infinite time, which only another program writes, is NULL: it must not fail the statement,
 	// which reads other rows too.
 	"us": func(_ names, arg string) string {

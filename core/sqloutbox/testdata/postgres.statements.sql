@@ -397,6 +397,9 @@ WITH RECURSIVE all_topics AS (
     AND ($2::text[] IS NULL OR e.topic = ANY ($2::text[])) AND e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
 ) SELECT CASE WHEN isfinite(d.at) THEN (extract(epoch from d.at)*1000000)::bigint END - (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT least(u.at, o.at) AS at FROM unordered u, ordered o) d
 
+-- pause: clock
+SELECT (extract(epoch from clock_timestamp())*1000000)::bigint
+
 -- pause: pause
 INSERT INTO "app"."outbox_pause" (target, paused_at, ends_at, actor, reason)
 VALUES ($1::text, statement_timestamp(), timestamptz 'epoch' + $2::bigint * interval '1 microsecond', $3::text, $4::text)

@@ -151,6 +151,48 @@ func (w *world) insertText(key string) string {
 		'%s', '1', 1, 'log', now(), now(), now(), now())`, core.NewEventID(), key)
 }
 
+// A row with an infinite time, which another program wrote, becomes dead, and the events behind it
+// are published: from the log and in a repair.
+func TestInfiniteTimes(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		cfg := w.config()
+		cfg.CheckpointEvery = time.Hour // so that all events are published again
+		relay := w.relay(cfg)
+		n, dead := 0, 0
+		infinite := func() {
+			t.Helper()
+			for i, column := range []string{"available_at", "occurred_at", "created_at", "done_at"} {
+				for _, value := range []string{"infinity", "-infinity"} {
+					parts := strings.SplitAfterN(w.insertText("infinite"), "now()", i+2)
+					parts[i] = strings.Replace(parts[i], "now()", "'"+value+"'", 1)
+					fixture.MustExec(t, w.service.Pool, strings.Join(parts, ""))
+					if column == "occurred_at" || column == "created_at" {
+						dead++
+					}
+					n++
+					w.publish("a", n, n)
+				}
+			}
+		}
+		stop := fixture.RunRelay(w, relay)
+		infinite()
+		w.awaitLast("a", n)
+		fixture.Await(t, "rows that cannot be read are dead", func() bool {
+			return w.service.Statuses()[fixture.StatusDead] == dead
+		})
+		stop()
+		w.dropSlot()
+		infinite()
+		fixture.RunRelay(w, relay)
+		w.awaitLast("a", n)
+		fixture.Await(t, "rows that cannot be read are dead", func() bool {
+			return w.service.Statuses()[fixture.StatusDead] == dead
+		})
+		w.wantRepeats("a", n)
+	})
+}
+
 // Keys whose events were refused keep their order in a repair.
 func TestRepairSpilled(t *testing.T) {
 	t.Parallel()

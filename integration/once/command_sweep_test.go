@@ -249,8 +249,8 @@ func TestEffectsOfInfiniteTimes(t *testing.T) {
 		w.mustEnqueue(mail("forced"))
 		w.mustEnqueue(mail("older"))
 		w.ago("available_at", 30*time.Minute, "older")
-		fixture.MustExec(t, w.pool, "UPDATE side_effect_command SET available_at = '-infinity' WHERE idempotency_key = "+
-			"'forced'")
+		fixture.MustExec(t, w.pool, "UPDATE side_effect_command SET available_at = '-infinity' "+
+			"WHERE idempotency_key = 'forced'")
 		list, err := w.queue.Backlog(t.Context())
 		if err != nil || len(list) != 1 || list[0].Pending != 2 || list[0].OldestAge < 30*time.Minute {
 			t.Errorf("%+v, %v", list, err)

@@ -18,7 +18,8 @@ const maxSettings = 1000
 // then every 2 s, and Drain when it begins. If the table is missing, the errors wrap ErrNoTables.
 type PauseStore interface {
 	// Pause stores a pause in place of an earlier one of the same topic or tenant, and writes an
-	// audit row with the action AuditPause in the same transaction.
+	// audit row with the action AuditPause in the same transaction. A pause whose Until is over by
+	// the database's clock is refused with ErrInvalidRequest.
 	Pause(ctx context.Context, req PauseRequest) error
 	// Resume removes a pause that holds, and writes an audit row with the action AuditResume in the
 	// same transaction. Without such a pause it changes nothing and returns false.

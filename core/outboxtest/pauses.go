@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -20,6 +21,9 @@ func (r *Repository) Pause(ctx context.Context, req core.PauseRequest) error {
 		return err
 	}
 	defer r.mu.Unlock()
+	if !req.Until.IsZero() && !req.Until.After(r.now()) {
+		return fmt.Errorf("%w: Until is over", core.ErrInvalidRequest)
+	}
 	if r.pauses == nil {
 		r.pauses = map[string]core.Pause{}
 	}

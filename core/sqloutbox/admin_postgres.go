@@ -27,11 +27,11 @@ const (
 )
 SELECT (SELECT count(*) FROM pending),
   (SELECT count(*) FROM dead), (SELECT count(DISTINCT lane) FROM dead),
-  (extract(epoch from clock_timestamp() - least((SELECT min(created_at) FROM pending), (SELECT
+  (SELECT {clock} - {us:p.first} FROM (SELECT least((SELECT min(created_at) FROM pending), (SELECT
     min(f.created_at) FROM topics t
     CROSS JOIN LATERAL (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL AND
       e.topic = t.topic
-    ORDER BY e.available_at LIMIT 1) f)))*1000000)::bigint`
+    ORDER BY e.available_at LIMIT 1) f)) AS first) p)`
 
 	postgresListDead = `SELECT ` + eventColumns +
 		`, e.attempts, abs(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), {us:e.created_at}

@@ -40,7 +40,7 @@ const (
 		` THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE {rows:take} AND e.status IN (0,2)
-RETURNING ` + eventColumns + claimColumns + `, {us:e.available_at}`
+RETURNING ` + eventColumns + claimColumns + `, COALESCE({us:e.available_at}, 0)`
 )
 
 // postgresNoRow ends the answer of a claim with a row of facts about the whole claim.
@@ -192,7 +192,7 @@ var postgresNextDue = renumber(postgresTopics+`, unordered AS (
   WHERE e.status <> 3 AND `+postgresTenant+`
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])`+
 	postgresServed+`
-) SELECT (extract(epoch from least(u.at, o.at) - clock_timestamp())*1000000)::bigint FROM unordered u, ordered o`,
+) SELECT {us:d.at} - {clock} FROM (SELECT least(u.at, o.at) AS at FROM unordered u, ordered o) d`,
 	4, 6, 7, 9, 10, 11, 12, 13, 14, 16, 17)
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
@@ -346,7 +346,7 @@ func (p *postgres) nextDue(ctx context.Context, req core.ClaimRequest, f filter)
 		var us *int64
 		_, err := sqlkit.FirstRow(ctx, q, p.sql.nextDue, args, &us)
 		if d, ok = 0, us != nil; ok {
-			d = time.Duration(max(0, *us)) * time.Microsecond
+			d = untilDue(*us)
 		}
 		return err
 	})

@@ -235,11 +235,13 @@ func (w *rowwise) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimR
 		err := sqlkit.EachRow(ctx, q, w.sql.heads.text(len(chunk)), args, func(res core.Rows) error {
 			var id id16
 			var h head
-			var us int64
+			var us *int64 // nil: a date of MySQL without a day, which only another program writes
 			if err := res.Scan(w.addressed(&h.rowid, &id, &h.topic, &h.tenant, &h.size, &h.ok, &us)...); err != nil {
 				return err
 			}
-			h.until = time.Duration(us) * time.Microsecond
+			if us != nil {
+				h.until = untilDue(*us)
+			}
 			c := byID[core.RowID(id)]
 			h.id, h.lane, h.keySeq = c.id, c.lane, c.keySeq
 			if f.wants(h.topic) && !slices.Contains(req.ExceptTenants, h.tenant) {
@@ -440,7 +442,7 @@ func (w *rowwise) leastDue(ctx context.Context, q sqlkit.Querier, req core.Claim
 	f filter,
 ) (least time.Duration, ok bool, err error) {
 	look := func(d time.Duration) {
-		if d = max(0, d); !ok || d < least {
+		if !ok || d < least {
 			least, ok = d, true
 		}
 	}
@@ -457,7 +459,7 @@ func (w *rowwise) leastDue(ctx context.Context, q sqlkit.Querier, req core.Claim
 			return 0, false, err
 		}
 		if us != nil {
-			look(time.Duration(*us) * time.Microsecond)
+			look(untilDue(*us))
 		}
 	}
 	scan := laneScan{tables: w, filter: f, skipDead: req.SkipDead, most: max(req.Keys, 1)}

@@ -2,6 +2,7 @@ package sqloutbox
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -13,7 +14,7 @@ var _ core.PauseStore = (*Repository)(nil)
 
 // pauseStatements are the statements about pauses.
 type pauseStatements struct {
-	pause, resume, pauses string
+	pause, resume, pauses, clock string
 }
 
 // Values of the column target.
@@ -50,6 +51,7 @@ func newPauseStatements(n names) pauseStatements {
 		pause:  n.expand(pause),
 		resume: n.expand("DELETE FROM {pause} WHERE target = " + target + " AND " + pauseHolds),
 		pauses: n.expand(selectPauses),
+		clock:  n.expand("SELECT {clock}"),
 	}
 }
 
@@ -94,6 +96,16 @@ func (r *Repository) Pause(ctx context.Context, p core.PauseRequest) error {
 		until = p.Until.UnixMicro()
 	}
 	return noTables(r.inTx(ctx, "pause", func(q sqlkit.Querier) error {
+		if until != nil {
+			var now int64
+			if _, err := sqlkit.FirstRow(ctx, q, r.pauses.clock, nil, &now); err != nil {
+				return err
+			}
+			if now >= p.Until.UnixMicro() {
+				return fmt.Errorf("%w: Until is over: the clock of the database says %s", core.ErrInvalidRequest,
+					time.UnixMicro(now).UTC().Format(time.RFC3339))
+			}
+		}
 		target := r.target(pauseTarget(p.All, p.Topic, p.Tenant))
 		if _, err := q.Exec(ctx, r.pauses.pause, target, until, p.Actor, p.Reason); err != nil {
 			return err

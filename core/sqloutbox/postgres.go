@@ -100,8 +100,12 @@ func (s *postgresStatements) insertText(rows, lanes int, byLog bool) string {
 }
 
 var postgresWords = map[string]word{
-	"now":   fixed("statement_timestamp()"),
-	"us":    func(_ names, arg string) string { return "(extract(epoch from " + arg + ")*1000000)::bigint" },
+	"now": fixed("statement_timestamp()"),
+	// An infinite time, which only another program writes, is NULL: it must not fail the statement,
+	// which reads other rows too.
+	"us": func(_ names, arg string) string {
+		return "CASE WHEN isfinite(" + arg + ") THEN (extract(epoch from " + arg + ")*1000000)::bigint END"
+	},
 	"clock": fixed("(extract(epoch from clock_timestamp())*1000000)::bigint"),
 
 	// rows are those of a list of the same statement. An address is one of a row only within a

@@ -3,6 +3,7 @@ package sqloutbox
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -191,6 +192,12 @@ func orNil[T comparable](v T) any {
 		return nil
 	}
 	return v
+}
+
+// untilDue converts a time until a row is due: 0 if it is over, and the longest duration if it is
+// longer than any.
+func untilDue(us int64) time.Duration {
+	return time.Duration(max(0, min(us, math.MaxInt64/1000))) * time.Microsecond
 }
 
 // micros converts a duration for the database.

@@ -11,11 +11,12 @@ import (
 var _ core.Warner = (*Repository)(nil)
 
 // Warnings finds what the database does in silence: on PostgreSQL tables whose rows are hidden from
-// the role of the pool (row level security), on MariaDB and MySQL a node of a Galera cluster to
-// which the driver of the pool sends prepared statements. It implements core.Warner.
+// the role of the pool (row level security), or a server that only speaks its protocol, on MariaDB
+// and MySQL a node of a Galera cluster to which the driver of the pool sends prepared statements.
+// It implements core.Warner.
 func (r *Repository) Warnings(ctx context.Context) (all []core.Warning, err error) {
 	find := map[core.Dialect]func(context.Context, sqlkit.Querier) ([]core.Warning, error){
-		core.Postgres: r.hiddenRows,
+		core.Postgres: r.dangersOfPostgres,
 		core.MySQL:    preparesOnGalera,
 	}[r.dialect]
 	if find == nil {
@@ -26,6 +27,21 @@ func (r *Repository) Warnings(ctx context.Context) (all []core.Warning, err erro
 		return err
 	})
 	return all, err
+}
+
+func (r *Repository) dangersOfPostgres(ctx context.Context, q sqlkit.Querier) ([]core.Warning, error) {
+	var version string
+	if _, err := sqlkit.FirstRow(ctx, q, "SELECT version()", nil, &version); err != nil {
+		return nil, err
+	}
+	if other := sqlkit.PostgresLike(version); other != "" {
+		return []core.Warning{{
+			Found: "the server is " + other + ", not PostgreSQL",
+			Cause: "it does not run the statements of claims, so this relay publishes nothing from the table",
+			Fix:   "keep the outbox in PostgreSQL, MariaDB, MySQL or SQLite",
+		}}, nil
+	}
+	return r.hiddenRows(ctx, q)
 }
 
 func (r *Repository) hiddenRows(ctx context.Context, q sqlkit.Querier) ([]core.Warning, error) {

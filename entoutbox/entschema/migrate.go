@@ -158,7 +158,12 @@ func completeSQLite(name string, t *atlas.Table) {
 	switch name {
 	case "event":
 		t.AddChecks(atlas.NewCheck().SetExpr("length(id) = 16"), atlas.NewCheck().SetExpr("status BETWEEN 0 AND 4"),
-			atlas.NewCheck().SetExpr("(lane IS NULL OR key_seq IS NOT NULL)"))
+			atlas.NewCheck().SetExpr("(lane IS NULL OR key_seq IS NOT NULL)"),
+			atlas.NewCheck().SetExpr("(typeof(topic) = 'text')"),
+			atlas.NewCheck().SetExpr("(typeof(status) = 'integer' AND typeof(claim_no) = 'integer' "+
+				"AND typeof(available_at) = 'integer')"),
+			atlas.NewCheck().SetExpr("(typeof(key_seq) IN ('integer', 'null') AND "+
+				"typeof(done_at) IN ('integer', 'null'))"))
 	case "key":
 		t.AddChecks(atlas.NewCheck().SetExpr("length(lane) = 16"))
 		t.AddAttrs(&sqlite.WithoutRowID{})

@@ -237,6 +237,31 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 	})
 }
 
+// A person has made an effect due for all time. PostgreSQL has a time for that, and what is asked
+// about all effects is answered nevertheless.
+func TestEffectsOfInfiniteTimes(t *testing.T) {
+	t.Parallel()
+	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
+		if w.store.Dialect() != core.Postgres {
+			t.Log("no other database has infinite times")
+			return
+		}
+		w.mustEnqueue(mail("forced"))
+		w.mustEnqueue(mail("older"))
+		w.ago("available_at", 30*time.Minute, "older")
+		fixture.MustExec(t, w.pool, "UPDATE side_effect_command SET available_at = '-infinity' "+
+			"WHERE idempotency_key = 'forced'")
+		list, err := w.queue.Backlog(t.Context())
+		if err != nil || len(list) != 1 || list[0].Pending != 2 || list[0].OldestAge < 30*time.Minute {
+			t.Errorf("%+v, %v", list, err)
+		}
+		overdue, err := w.store.Overdue(t.Context(), "mail", 10*time.Minute, 10)
+		if err != nil || len(overdue) != 2 || overdue[0].Key != "forced" {
+			t.Errorf("overdue %+v, %v", overdue, err)
+		}
+	})
+}
+
 // Neither the search for overdue effects nor the backlog reads 15,000 completed effects and 5,000
 // of other channels.
 func TestEffectPlans(t *testing.T) {

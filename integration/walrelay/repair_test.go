@@ -40,6 +40,36 @@ func (w *world) awaitCheckpoint(r *walrelay.Relay) {
 	})
 }
 
+// A relay that is behind makes checkpoints all the same: each of its publishes takes many times as
+// long as it waits between two looks.
+func TestCheckpointsOfARelayThatIsBehind(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		cfg := w.quick()
+		cfg.Outbox.Workers = 100
+		cfg.Outbox.Publisher = core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
+			time.Sleep(300 * time.Millisecond)
+			return w.pub.Publish(ctx, d)
+		})
+		relay := w.relay(cfg)
+		fixture.RunRelay(w, relay)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for ctx.Err() == nil {
+				w.service.Publish(event("", 1))
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+		defer func() { cancel(); <-ended }()
+		w.await(10)
+		for range 3 {
+			w.awaitCheckpoint(relay)
+		}
+	})
+}
+
 func (w *world) dropSlot() {
 	w.Helper()
 	fixture.Await(w, "the slot is dropped", func() bool {
@@ -119,6 +149,48 @@ func (w *world) insertText(key string) string {
 		claimed_by, available_at, occurred_at, created_at, done_at) VALUES (gen_random_uuid(), '%s',
 		'counted', 'counts',
 		'%s', '1', 1, 'log', now(), now(), now(), now())`, core.NewEventID(), key)
+}
+
+// A row with an infinite time, which another program wrote, becomes dead, and the events behind it
+// are published: from the log and in a repair.
+func TestInfiniteTimes(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		cfg := w.config()
+		cfg.CheckpointEvery = time.Hour // so that all events are published again
+		relay := w.relay(cfg)
+		n, dead := 0, 0
+		infinite := func() {
+			t.Helper()
+			for i, column := range []string{"available_at", "occurred_at", "created_at", "done_at"} {
+				for _, value := range []string{"infinity", "-infinity"} {
+					parts := strings.SplitAfterN(w.insertText("infinite"), "now()", i+2)
+					parts[i] = strings.Replace(parts[i], "now()", "'"+value+"'", 1)
+					fixture.MustExec(t, w.service.Pool, strings.Join(parts, ""))
+					if column == "occurred_at" || column == "created_at" {
+						dead++
+					}
+					n++
+					w.publish("a", n, n)
+				}
+			}
+		}
+		stop := fixture.RunRelay(w, relay)
+		infinite()
+		w.awaitLast("a", n)
+		fixture.Await(t, "rows that cannot be read are dead", func() bool {
+			return w.service.Statuses()[fixture.StatusDead] == dead
+		})
+		stop()
+		w.dropSlot()
+		infinite()
+		fixture.RunRelay(w, relay)
+		w.awaitLast("a", n)
+		fixture.Await(t, "rows that cannot be read are dead", func() bool {
+			return w.service.Statuses()[fixture.StatusDead] == dead
+		})
+		w.wantRepeats("a", n)
+	})
 }
 
 // Keys whose events were refused keep their order in a repair.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -32,8 +33,8 @@ var columns = map[string]func(r *logRow, data []byte) error{
 	"claimed_by":        func(r *logRow, b []byte) error { r.claimedBy = r.names.text(b); return nil },
 	"replay_of":         func(r *logRow, b []byte) error { return uuid(&r.row.ReplayOf, b) },
 	"lane":              func(r *logRow, b []byte) error { r.readLane(b); return nil },
-	"occurred_at":       func(r *logRow, b []byte) error { return instant(&r.row.Event.OccurredAt, b) },
-	"created_at":        func(r *logRow, b []byte) error { return instant(&r.created, b) },
+	"occurred_at":       func(r *logRow, b []byte) error { return r.readTime(&r.row.Event.OccurredAt, b) },
+	"created_at":        func(r *logRow, b []byte) error { return r.readTime(&r.created, b) },
 	"payload":           func(r *logRow, b []byte) error { r.row.Event.Payload = append([]byte{}, b...); return nil },
 	"headers":           func(r *logRow, b []byte) error { return r.readHeaders(b) },
 }
@@ -76,7 +77,9 @@ func (r *logRow) event(now time.Time) core.Claimed {
 	if c.Event.Payload == nil {
 		c.Event.Payload = []byte{}
 	}
-	c.Age = max(0, now.Sub(r.created))
+	if !r.created.IsZero() {
+		c.Age = max(0, now.Sub(r.created))
+	}
 	return c
 }
 
@@ -191,14 +194,22 @@ func integer[T ~int | ~int64](to *T, b []byte) error {
 // epoch is the year 2000, with which times of PostgreSQL begin, in microseconds since 1970.
 const epoch = 946684800 * 1_000_000
 
-func instant(to *time.Time, b []byte) error {
+// readTime reads a time. Another program may have written infinity: such an event cannot be
+// published.
+func (r *logRow) readTime(to *time.Time, b []byte) error {
 	var us int64
 	if err := integer(&us, b); err != nil {
 		return err
 	}
+	if us == math.MaxInt64 || us == math.MinInt64 {
+		r.row.Err = errInfinite
+		return nil
+	}
 	*to = time.UnixMicro(us + epoch).UTC()
 	return nil
 }
+
+var errInfinite = errors.New("a time is infinite")
 
 // readHeaders reads a jsonb as the claims of the table do: numbers and booleans become text, and
 // null becomes an empty text. Headers that cannot be read make the event one that cannot be

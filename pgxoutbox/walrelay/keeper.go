@@ -57,7 +57,7 @@ func (k *keeper) turn(ctx context.Context, now time.Time) error {
 	}
 	if err == nil && now.Sub(k.asked) >= k.cfg.CheckpointEvery {
 		k.asked = now
-		err = k.look(ctx, done)
+		err = k.look(ctx)
 	}
 	if err == nil || ctx.Err() != nil {
 		k.failures = 0
@@ -111,11 +111,12 @@ WHERE slot = $1::text AND epoch = $2::bigint`, k.cfg.Slot, k.epoch, done.String(
 // look takes a candidate for a checkpoint, and forgets keys that have no open rows any more.
 //
 // Every transaction before the oldest one that runs has ended, and its end is in the log before the
-// position that is read after that.
-func (k *keeper) look(ctx context.Context, done pglogrepl.LSN) error {
+// position that is read after that. A candidate stays until that position is answered, however far
+// behind the relay is.
+func (k *keeper) look(ctx context.Context) error {
 	var oldest int64
 	var at pglogrepl.LSN
-	if k.at == 0 || done < k.at && time.Since(k.taken) > 6*k.cfg.CheckpointEvery {
+	if k.at == 0 {
 		if _, err := k.db.row(ctx, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, "+
 			"pg_current_wal_insert_lsn()::text", nil, &oldest, (*lsnText)(&at)); err != nil {
 			return err

@@ -78,7 +78,8 @@ WHERE slot = $1::text AND epoch = $2::bigint`, s.cfg.Slot, b.epoch, start.String
 }
 
 // repairOrder is an order in which the events of each key are in theirs.
-const repairOrder = `COALESCE(e.key_seq, (extract(epoch FROM e.created_at) * 1000000)::bigint)`
+const repairOrder = `COALESCE(e.key_seq, CASE WHEN isfinite(e.created_at)
+  THEN (extract(epoch FROM e.created_at) * 1000000)::bigint END, 0)`
 
 // repairQuery selects the events of readers of the log whose transaction is not before %d, without
 // those of a place: see repairPlace.
@@ -89,7 +90,9 @@ const repairOrder = `COALESCE(e.key_seq, (extract(epoch FROM e.created_at) * 100
 // transaction. So the checkpoint is the oldest transaction that ran, and not a snapshot.
 const repairQuery = `SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type, ''),
   COALESCE(e.aggregate_id, ''), e.aggregate_version, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''), e.lane,
-  COALESCE(e.key_seq, 0), e.payload, COALESCE(e.content_type, ''), e.headers::text, e.occurred_at, e.created_at,
+  COALESCE(e.key_seq, 0), e.payload, COALESCE(e.content_type, ''), e.headers::text,
+  CASE WHEN isfinite(e.occurred_at) THEN e.occurred_at END,
+  CASE WHEN isfinite(e.created_at) THEN e.created_at END,
   COALESCE(e.replay_of, '00000000-0000-0000-0000-000000000000'), ` + repairOrder + `
 FROM {event} e, (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) now,
   LATERAL (SELECT (now.next - (((now.next & 4294967295) - e.xmin::text::bigint) & 4294967295)) AS xid) x
@@ -219,14 +222,19 @@ func scanRow(rows pgx.Rows) (row core.Claimed, order int64, err error) {
 	var id, replayOf [16]byte
 	var lane []byte
 	var headers *string
+	var occurred, created *time.Time // nil: infinite
 	e := &r.row.Event
 	if err := rows.Scan(&id, &e.ID, &e.Type, &e.SchemaVersion, &e.Topic, &e.AggregateType, &e.AggregateID,
 		&e.AggregateVersion, &e.TenantID, &e.Key, &lane, &r.row.KeySeq, &e.Payload, &e.ContentType, &headers,
-		&e.OccurredAt, &r.created, &replayOf, &order); err != nil {
+		&occurred, &created, &replayOf, &order); err != nil {
 		return core.Claimed{}, 0, fmt.Errorf("walrelay: read the table: %w", err)
 	}
 	r.row.ID, r.row.ReplayOf = core.RowID(id), core.RowID(replayOf)
-	e.OccurredAt = e.OccurredAt.UTC()
+	if occurred == nil || created == nil {
+		r.row.Err = errInfinite
+	} else {
+		e.OccurredAt, r.created = occurred.UTC(), *created
+	}
 	if lane != nil {
 		r.readLane(lane)
 	}

@@ -13,7 +13,10 @@ import (
 func Detect(ctx context.Context, db Conn) (core.Dialect, error) {
 	version, err := text(ctx, db, "SELECT version()")
 	if err == nil {
-		if strings.HasPrefix(version, "PostgreSQL") || strings.Contains(version, "CockroachDB") {
+		if other := PostgresLike(version); other != "" {
+			return "", fmt.Errorf("the server is %s, which does not run PostgreSQL's statements: use PostgreSQL", other)
+		}
+		if strings.HasPrefix(version, "PostgreSQL") {
 			return core.Postgres, nil
 		}
 		if version != "" && version[0] >= '0' && version[0] <= '9' {
@@ -25,6 +28,18 @@ func Detect(ctx context.Context, db Conn) (core.Dialect, error) {
 		return core.SQLite, nil
 	}
 	return "", fmt.Errorf("cannot ask the database for its version, set Config.Dialect: %w", err)
+}
+
+// PostgresLike names the server if it speaks PostgreSQL's protocol and lacks what the statements
+// use: the address of a row (ctid), advisory locks that lock.
+func PostgresLike(version string) string {
+	switch {
+	case strings.Contains(version, "CockroachDB"):
+		return "CockroachDB"
+	case strings.Contains(version, "-YB-"):
+		return "YugabyteDB"
+	}
+	return ""
 }
 
 func text(ctx context.Context, db Conn, query string) (string, error) {

@@ -6,6 +6,12 @@ type word func(arg string) string
 
 func fixed(s string) word { return func(string) string { return s } }
 
+// finite is an expression of PostgreSQL about a time, in microseconds. It is NULL for an infinite
+// time, which only another program writes: that must not fail a statement that reads other rows too.
+func finite(at, expression string) string {
+	return "CASE WHEN isfinite(" + at + ") THEN (extract(epoch from " + expression + ")*1000000)::bigint END"
+}
+
 // The words of each database. now is the time of the statement by the database's clock. in and ago
 // are now plus and minus a parameter in microseconds. left:x is how many microseconds are left
 // until the instant x. us:x is the instant x in microseconds since 1970. lock locks the rows of a
@@ -13,13 +19,11 @@ func fixed(s string) word { return func(string) string { return s } }
 // transaction has locked. max is the larger of two values.
 var (
 	postgresWords = map[string]word{
-		"now": fixed("statement_timestamp()"),
-		"in":  fixed("statement_timestamp() + ?::bigint * interval '1 microsecond'"),
-		"ago": fixed("statement_timestamp() - ?::bigint * interval '1 microsecond'"),
-		"left": func(arg string) string {
-			return "(extract(epoch from " + arg + " - statement_timestamp())*1000000)::bigint"
-		},
-		"us":   func(arg string) string { return "(extract(epoch from " + arg + ")*1000000)::bigint" },
+		"now":  fixed("statement_timestamp()"),
+		"in":   fixed("statement_timestamp() + ?::bigint * interval '1 microsecond'"),
+		"ago":  fixed("statement_timestamp() - ?::bigint * interval '1 microsecond'"),
+		"left": func(arg string) string { return finite(arg, arg+" - statement_timestamp()") },
+		"us":   func(arg string) string { return finite(arg, arg) },
 		"lock": fixed(" FOR UPDATE"),
 		"skip": fixed(" FOR UPDATE SKIP LOCKED"),
 		"max":  fixed("GREATEST"),

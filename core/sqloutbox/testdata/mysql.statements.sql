@@ -242,6 +242,9 @@ SELECT e.ready_topic FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHE
 -- open_page
 SELECT e.open_lane, e.key_seq, e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane > ? ORDER BY e.open_lane, e.key_seq LIMIT ?
 
+-- pause: clock
+SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))
+
 -- pause: pause
 INSERT INTO `outbox_pause` (target, paused_at, ends_at, actor, reason)
 VALUES (?, UTC_TIMESTAMP(6), TIMESTAMP'1970-01-01 00:00:00' + INTERVAL ? MICROSECOND, ?, ?)

@@ -3,6 +3,8 @@
 -- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
 -- ahead. error_group is the fingerprint of the last failure, and means nothing in rows without an
 -- error: what marks a row done leaves it alone. All times are microseconds since 1970 UTC.
+-- A column of SQLite takes values of every type. In those with a CHECK of their type, another one
+-- would stop the claims of other rows too, or keep its row for ever.
 CREATE TABLE IF NOT EXISTS "outbox_event" (
     id                BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     event_id          TEXT    NOT NULL,
@@ -34,7 +36,10 @@ CREATE TABLE IF NOT EXISTS "outbox_event" (
     replay_of         BLOB,
     receipt           TEXT,
     error_group       TEXT,
-    CHECK (lane IS NULL OR key_seq IS NOT NULL)
+    CHECK (lane IS NULL OR key_seq IS NOT NULL),
+    CHECK (typeof(topic) = 'text'),
+    CHECK (typeof(status) = 'integer' AND typeof(claim_no) = 'integer' AND typeof(available_at) = 'integer'),
+    CHECK (typeof(key_seq) IN ('integer', 'null') AND typeof(done_at) IN ('integer', 'null'))
 );
 
 -- There are few indexes, because each of them costs every insert and every mark. Only open and dead

@@ -236,6 +236,9 @@ SELECT e.topic FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL 
 -- open_page
 SELECT e.lane, e.key_seq, e.id FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
 
+-- pause: clock
+SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
+
 -- pause: pause
 INSERT INTO "outbox_pause" (target, paused_at, ends_at, actor, reason)
 VALUES (?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, ?, ?)

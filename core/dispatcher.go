@@ -270,11 +270,7 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 			f.Delay = jittered(r.cfg.Breaker.ProbeInterval, 0.5+r.random()/2)
 		}
 	case ClassUnavailable:
-		if !it.dest.open {
-			r.stopDestination(it.dest, it, p.err)
-		} else if it.role.probe {
-			r.probeFailed(it, p.err)
-		}
+		r.unavailable(it, p.err)
 		f.Kind, f.Delay = FailUnavailable, it.dest.pause()
 	case ClassTransient:
 		wasOpen, retry := it.dest.open, r.cfg.retry(it.delivery.Type)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 )
 
@@ -157,9 +156,10 @@ func (r *relay) publish(it *item) (p published) {
 	p.started = time.Now()
 	defer func() {
 		if v := recover(); v != nil {
-			p.err = fmt.Errorf("%w: %v", errPanic, v)
+			panicked := NewPanicError(v)
+			p.err = fmt.Errorf("%w: %v", errPanic, panicked.Value)
 			r.cfg.Logger.Error("outbox: publisher panicked", "component", "outbox", "destination", it.delivery.Topic,
-				"event_id", it.delivery.ID, "err", errorText(p.err), "stack", string(debug.Stack()))
+				"event_id", it.delivery.ID, "err", errorText(p.err), "stack", string(panicked.Stack))
 		}
 		p.ended = time.Now()
 		p.stopped = p.err != nil && r.life.publishes.Err() != nil

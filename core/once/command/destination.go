@@ -48,6 +48,7 @@ type destinations struct {
 	mu    sync.Mutex
 	all   map[place]*destination
 	known map[string]place // destinations of effects that were put off
+	stuck map[string]bool  // effects whose handler was given up and has not returned
 }
 
 type destination struct {
@@ -68,7 +69,9 @@ type destination struct {
 }
 
 func newDestinations(limit int) *destinations {
-	return &destinations{limit: limit, all: map[place]*destination{}, known: map[string]place{}}
+	return &destinations{
+		limit: limit, all: map[place]*destination{}, known: map[string]place{}, stuck: map[string]bool{},
+	}
 }
 
 // visit is one execution at a place.
@@ -83,6 +86,9 @@ type visit struct {
 func (d *destinations) turnedAway(id string) (wait time.Duration, yes bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.stuck[id] {
+		return destinationMaxGap, true
+	}
 	at, ok := d.known[id]
 	if !ok {
 		return 0, false
@@ -125,7 +131,7 @@ func (d *destinations) enter(at place, id string) (v *visit, wait time.Duration)
 func (d *destination) wait(limit int) time.Duration {
 	now := time.Now()
 	switch {
-	case d.stopped && !d.probing && !now.Before(d.probeAt):
+	case d.stopped && !d.probing && !now.Before(d.probeAt) && d.running < limit:
 		return 0
 	case d.stopped:
 		d.nextBack = latest(now.Add(busyGap), d.probeAt, d.nextBack.Add(destinationPace))
@@ -158,6 +164,7 @@ func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, 
 	dest, now := d.all[v.at], time.Now()
 	silent = dest.meet(v.id, end)
 	dest.running--
+	delete(d.stuck, v.id)
 	if v.probe {
 		dest.probing = false
 	}
@@ -165,20 +172,15 @@ func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, 
 	case end == visitGood:
 		dest.refused, dest.stopped, dest.nextBack = nil, false, time.Time{}
 	case end == visitUnclear:
-	case dest.shared && end == visitDown:
-		dest.troubled = now.Add(2 * destinationMaxGap)
+	case end == visitDown, dest.stopped:
+		dest.down(v, now)
 	case dest.shared:
-	case dest.stopped && v.probe:
-		dest.gap = min(2*dest.gap, destinationMaxGap)
-		dest.probeAt = now.Add(dest.gap)
-	case dest.stopped:
 	default:
 		if !slices.Contains(dest.refused, v.id) {
 			dest.refused = append(dest.refused, v.id)
 		}
-		if end == visitDown || len(dest.refused) >= destinationFailures {
-			dest.stopped, dest.refused = true, nil
-			dest.gap, dest.probeAt = destinationGap, now.Add(destinationGap)
+		if len(dest.refused) >= destinationFailures {
+			dest.down(v, now)
 		}
 	}
 	if dest.stopped {
@@ -188,6 +190,43 @@ func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, 
 		delete(d.all, v.at)
 	}
 	return 0, false, silent
+}
+
+// down notes that a visit has met an outage.
+func (d *destination) down(v *visit, now time.Time) {
+	switch {
+	case d.shared:
+		d.troubled = now.Add(2 * destinationMaxGap)
+	case !d.stopped:
+		d.stopped, d.refused = true, nil
+		d.gap, d.probeAt = destinationGap, now.Add(destinationGap)
+	case v.probe:
+		d.gap = min(2*d.gap, destinationMaxGap)
+		d.probeAt = now.Add(d.gap)
+	}
+}
+
+// abandon notes that the handler of a visit is stuck. It returns false if too many handlers are
+// stuck already. The call is one of those of its destination until it returns. If nobody has named
+// its destination, it does not take the place of others, which may go elsewhere.
+func (d *destinations) abandon(v *visit) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.stuck) >= mostStuck {
+		return false
+	}
+	d.stuck[v.id] = true
+	dest := d.all[v.at]
+	dest.down(v, time.Now())
+	if v.probe {
+		dest.probing, v.probe = false, false
+	}
+	if dest.shared {
+		dest.running--
+		v.at.name = "effect " + v.id
+		d.all[v.at] = &destination{running: 1}
+	}
+	return true
 }
 
 // learn notes that the effect of a visit, which met an outage, goes to another place than its visit
@@ -201,8 +240,7 @@ func (d *destinations) learn(v *visit, at place) (wait time.Duration) {
 		d.all[at] = dest
 	}
 	if !dest.stopped {
-		dest.stopped = true
-		dest.gap, dest.probeAt = destinationGap, now.Add(destinationGap)
+		dest.down(v, now)
 	}
 	if len(d.known) >= knownEffects {
 		clear(d.known)

@@ -35,7 +35,9 @@ var waysAway = map[string]struct {
 	begin func(r *securedReceiver)
 	says  string
 }{
-	"hangs": {answering(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), "no answer from https://"},
+	"hangs": {answering(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+	}), "no answer from https://"},
 	"redirects": {answering(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/elsewhere", http.StatusPermanentRedirect)
 	}), "redirects are not followed"},

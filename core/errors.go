@@ -182,6 +182,9 @@ type classified struct {
 func (e *classified) Error() string { return e.err.Error() }
 func (e *classified) Unwrap() error { return e.err }
 
+// Delay is for package once/command.
+func (e *classified) Delay() time.Duration { return e.delay }
+
 // ClassOf returns the class with which err was marked. ok is false if err was not marked. It is for
 // publishers that wrap other publishers.
 func ClassOf(err error) (class Class, ok bool) {

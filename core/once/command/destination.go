@@ -64,6 +64,7 @@ type destination struct {
 	stopped  bool
 	probing  bool
 	probeAt  time.Time
+	held     time.Time // the end of the pause that it has asked for
 	gap      time.Duration
 	nextBack time.Time // when the last effect that was put off comes back
 }
@@ -79,6 +80,7 @@ type visit struct {
 	at    place
 	id    string
 	probe bool
+	said  time.Duration // how long its destination is away, as the failure says; 0: it does not
 }
 
 // turnedAway reports whether an effect that was put off has to wait longer, and how long. It costs
@@ -169,6 +171,7 @@ func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, 
 		dest.probing = false
 	}
 	switch {
+	case end == visitGood && now.Before(dest.held): // it began before the destination asked for the pause
 	case end == visitGood:
 		dest.refused, dest.stopped, dest.nextBack = nil, false, time.Time{}
 	case end == visitUnclear:
@@ -203,6 +206,9 @@ func (d *destination) down(v *visit, now time.Time) {
 	case v.probe:
 		d.gap = min(2*d.gap, destinationMaxGap)
 		d.probeAt = now.Add(d.gap)
+	}
+	if until := now.Add(v.said); !d.shared && v.said > 0 && until.After(d.held) {
+		d.held, d.probeAt = until, until
 	}
 }
 
@@ -284,6 +290,21 @@ func hostOf(err error) string {
 	return ""
 }
 
+// saidTime returns the time of core.UnavailableFor, or 0.
+func saidTime(err error) time.Duration {
+	if class, _ := core.ClassOf(err); class != core.ClassUnavailable {
+		return 0
+	}
+	e, ok := errors.AsType[interface {
+		error
+		Delay() time.Duration
+	}](err)
+	if !ok {
+		return 0
+	}
+	return e.Delay()
+}
+
 // meet notes the end of a visit of the effect. It reports whether the destination has accepted
 // nothing since it first refused the effect.
 func (d *destination) meet(id string, end visitEnd) (silent bool) {
@@ -321,6 +342,7 @@ func (w *Worker) judge(run execution, failure error, class core.Class, marked, l
 	switch class {
 	case core.ClassUnavailable, core.ClassUnroutable:
 		end = visitDown
+		run.visit.said = saidTime(failure)
 	case core.ClassTransient:
 		end = visitRefused
 	case core.ClassPermanent, core.ClassKeyUnavailable:

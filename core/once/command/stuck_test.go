@@ -161,3 +161,34 @@ func TestRelayEndsBesideAStuckHandler(t *testing.T) {
 		}
 	})
 }
+
+// Handlers that never return are given up in bounded number. After that the relay sees them, and
+// leaves the channel alone.
+func TestGivenUpHandlersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEffects(t)
+		release := make(chan struct{})
+		var begun, stuck atomic.Int64
+		worker := w.worker(func(context.Context, command.Effect) (string, error) {
+			begun.Add(1)
+			<-release
+			return "ref", nil
+		})
+		var all []command.Effect
+		for i := range 400 {
+			all = append(all, command.Effect{Channel: "mail", Tenant: "acme", Key: fmt.Sprint("k", i)})
+		}
+		w.enqueue(all...)
+		w.relay(worker, &core.Observer{Stuck: func(_ string, total int) { stuck.Store(int64(total)) }})
+		time.Sleep(30 * time.Minute)
+		if n := begun.Load(); n < 128 || n > 128+32 || stuck.Load() == 0 {
+			t.Errorf("%d handlers were called, the relay knows of %d", n, stuck.Load())
+		}
+		close(release)
+		time.Sleep(2 * time.Minute)
+		if n := begun.Load(); n != 401 || stuck.Load() != 0 {
+			t.Errorf("after all have returned: %d handlers were called, want one for each effect; %d are stuck", n,
+				stuck.Load())
+		}
+	})
+}

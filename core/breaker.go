@@ -1,13 +1,17 @@
 package core
 
-import "time"
+import (
+	"context"
+	"log/slog"
+	"time"
+)
 
 // acked notes that the destination accepted an event: the destination works.
 func (r *relay) acked(it *item, now time.Time) {
 	d := it.dest
 	d.lastAck = now
 	d.refusals.acked(it.id)
-	if !d.open {
+	if !d.open || d.heldBack(now) { // the publish began before the destination asked for the pause
 		return
 	}
 	r.dests.goOn(d)
@@ -40,8 +44,24 @@ func (r *relay) refused(it *item, cause error) refusalVerdict {
 	return v
 }
 
+// unavailable notes an outage that the publisher told of.
+func (r *relay) unavailable(it *item, cause error) {
+	d := it.dest
+	if wait := putOff(cause); wait > 0 {
+		d.holdBack(time.Now().Add(wait))
+	}
+	if !d.open {
+		r.stopDestination(d, it, cause)
+	} else if it.role.probe {
+		r.probeFailed(it, cause)
+	}
+}
+
 func (r *relay) probeLater(d *destination, now time.Time) {
 	d.probeAt = now.Add(spread(d.probeGap, r.random()))
+	if d.heldBack(now) {
+		d.probeAt = d.held
+	}
 	r.wakes.look()
 }
 
@@ -55,11 +75,14 @@ func (r *relay) stopDestination(d *destination, it *item, cause error) {
 	d.outage.logged = d.outage.since
 	d.probeGap = r.cfg.Breaker.ProbeInterval
 	r.probeLater(d, time.Now())
-	event := it.delivery.ID
+	event, level := it.delivery.ID, slog.LevelWarn
+	if d.heldBack(d.outage.since) { // a throttled destination asks for a pause again and again
+		level = slog.LevelInfo
+	}
 	r.notices.add(func() {
 		r.o.obs.BreakerChanged(d.topic, true, cause)
-		r.cfg.Logger.Warn("outbox: destination stopped; its events wait and spend no attempts", "component", "outbox",
-			"destination", d.topic, "event_id", event, "err", errorText(cause))
+		r.cfg.Logger.Log(context.Background(), level, "outbox: destination stopped; its events wait and spend no "+
+			"attempts", "component", "outbox", "destination", d.topic, "event_id", event, "err", errorText(cause))
 	})
 }
 
@@ -74,7 +97,7 @@ func (r *relay) probeFailed(it *item, cause error) {
 		Topic: d.topic, EventID: it.delivery.ID, RowID: it.id, Failures: d.outage.probes,
 		Stopped: now.Sub(d.outage.since), Err: cause,
 	}
-	gap := d.probeGap
+	gap := d.probeAt.Sub(now)
 	loud := now.Sub(d.outage.logged) >= min(d.outage.logged.Sub(d.outage.since), maxProbeSilence)
 	if loud {
 		d.outage.logged = now

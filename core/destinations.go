@@ -132,6 +132,7 @@ type destination struct {
 	open     bool
 	probing  bool      // an event is on its way to probe it
 	probeAt  time.Time // the earliest time of the next probe
+	held     time.Time // the end of the pause that the destination has asked for; nothing is tried before
 	items    int       // how many items this process holds
 	underWay int       // how many of them are being published
 	replays  int       // how many of them are replayed events
@@ -175,8 +176,21 @@ func (d *destination) mayProbe(now time.Time) bool {
 // destination may have refused every row of the table before. So a fresh event gets a turn between
 // two probes with rows of the table.
 func (d *destination) mayProbeHot(now time.Time) bool {
-	return d.mayProbe(now) || d.waitsForProbe() && !d.turn.fresh
+	return d.mayProbe(now) || d.waitsForProbe() && !d.turn.fresh && !d.heldBack(now)
 }
+
+// holdBack notes that the destination asks for a pause. Of several pauses the longest counts.
+func (d *destination) holdBack(until time.Time) {
+	if until.After(d.held) {
+		d.held = until
+	}
+	if d.open && d.probeAt.Before(d.held) {
+		d.probeAt = d.held
+	}
+}
+
+// heldBack reports whether the destination has asked for a pause that is not over.
+func (d *destination) heldBack(now time.Time) bool { return now.Before(d.held) }
 
 // nextAsk returns when the poller looks for an event to probe the destination with. The poller asks
 // for it in every round while the destination is stopped.
@@ -190,7 +204,12 @@ func (d *destination) nextAsk() time.Time {
 // pause is how long an event waits that failed because of its destination. It is shorter than the
 // time to the next probe: if the event is the only one, that probe must find it. If there are other
 // events, they have waited longer and are tried first.
-func (d *destination) pause() time.Duration { return d.probeGap / 2 }
+func (d *destination) pause() time.Duration {
+	if left := time.Until(d.held); left > time.Millisecond {
+		return left / 2
+	}
+	return d.probeGap / 2
+}
 
 // inUse reports whether the destination must not be forgotten.
 func (d *destination) inUse() bool { return d.items > 0 || d.open || d.stuck > 0 || d.limit != nil }

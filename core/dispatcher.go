@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 )
 
@@ -158,9 +157,10 @@ func (r *relay) publish(it *item) (p published) {
 	p.started = time.Now()
 	defer func() {
 		if v := recover(); v != nil {
-			p.err = fmt.Errorf("%w: %v", errPanic, v)
+			panicked := NewPanicError(v)
+			p.err = fmt.Errorf("%w: %v", errPanic, panicked.Value)
 			r.cfg.Logger.Error("outbox: publisher panicked", "component", "outbox", "destination", it.delivery.Topic,
-				"event_id", it.delivery.ID, "err", errorText(p.err), "stack", string(debug.Stack()))
+				"event_id", it.delivery.ID, "err", errorText(p.err), "stack", string(panicked.Stack))
 		}
 		p.ended = time.Now()
 		p.stopped = p.err != nil && r.life.publishes.Err() != nil
@@ -271,11 +271,7 @@ func (r *relay) judge(it *item, p published) (Failure, PublishResult) {
 			f.Delay = jittered(r.cfg.Breaker.ProbeInterval, 0.5+r.random()/2)
 		}
 	case ClassUnavailable:
-		if !it.dest.open {
-			r.stopDestination(it.dest, it, p.err)
-		} else if it.role.probe {
-			r.probeFailed(it, p.err)
-		}
+		r.unavailable(it, p.err)
 		f.Kind, f.Delay = FailUnavailable, it.dest.pause()
 	case ClassTransient:
 		wasOpen, retry := it.dest.open, r.cfg.retry(it.delivery.Type)

@@ -52,7 +52,7 @@
 //   - Transactions: [Tx] with its [Dialect], [Outcome] and [Rows]; [Transactor], [TxFromContext];
 //     [Retryable] says whether to run a transaction again.
 //   - To write a publisher: [Publisher] or [PublisherFunc], which gets a [Delivery]; [Router], made
-//     by [NewRouter], combines several. [Permanent], [Transient], [Unavailable],
+//     by [NewRouter], combines several. [Permanent], [Transient], [Unavailable], [UnavailableFor],
 //     [UnavailableForKey], [Unroutable] and [PutOff] say what an error means. A publisher may also
 //     be an [AsyncPublisher], [ReceiptPublisher], [SizeChecker], [TopicLister] or [TopicNamer].
 //     [LateAnswer] is for a publisher that cannot end a call. [ClassOf] and [DefaultClassifier]

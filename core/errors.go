@@ -176,11 +176,14 @@ func (c Class) String() string { return enum.Name(classNames, c, "class") }
 type classified struct {
 	class Class
 	err   error
-	delay time.Duration // until the event is tried again; 0: as RetryPolicy says
+	delay time.Duration // until the event or the destination is tried again; 0: as the Config says
 }
 
 func (e *classified) Error() string { return e.err.Error() }
 func (e *classified) Unwrap() error { return e.err }
+
+// Delay is for package once/command.
+func (e *classified) Delay() time.Duration { return e.delay }
 
 // ClassOf returns the class with which err was marked. ok is false if err was not marked. It is for
 // publishers that wrap other publishers.
@@ -214,25 +217,34 @@ func Transient(err error) error { return ClassTransient.Mark(err) }
 // destination's breaker opens. Unavailable(nil) is nil.
 func Unavailable(err error) error { return ClassUnavailable.Mark(err) }
 
+// UnavailableFor marks err as Unavailable does, for a destination that has said when it works
+// again, as HTTP's Retry-After does. The breaker stays open for d, at most a day, and no event of
+// the destination is tried or claimed meanwhile. With d below 1 ms it is Unavailable.
+// UnavailableFor(nil, d) is nil.
+func UnavailableFor(err error, d time.Duration) error { return ClassUnavailable.markFor(err, d) }
+
 // UnavailableForKey marks err as an outage of only a part of the destination, such as one partition
 // without a leader. It spends no attempt, and other events of the destination go on.
 // UnavailableForKey(nil) is nil.
 func UnavailableForKey(err error) error { return ClassKeyUnavailable.Mark(err) }
 
 // PutOff marks err as UnavailableForKey does, and has the event tried again after d, at most a day.
-// Use it when the publisher chooses the pace for a part of its destination. With d below 1 ms it is
-// UnavailableForKey. PutOff(nil, d) is nil.
-func PutOff(err error, d time.Duration) error {
+// Use it when the publisher chooses the pace for a part of its destination; UnavailableFor is for
+// the whole of it. With d below 1 ms it is UnavailableForKey. PutOff(nil, d) is nil.
+func PutOff(err error, d time.Duration) error { return ClassKeyUnavailable.markFor(err, d) }
+
+func (c Class) markFor(err error, d time.Duration) error {
 	if err == nil {
 		return nil
 	}
 	if d < time.Millisecond {
 		d = 0
 	}
-	return &classified{class: ClassKeyUnavailable, err: err, delay: min(d, 24*time.Hour)}
+	return &classified{class: c, err: err, delay: min(d, 24*time.Hour)}
 }
 
-// putOff returns how long the publisher wants the event to wait. 0: the publisher did not say.
+// putOff returns how long the publisher wants the event, or the destination, to wait. 0: the
+// publisher did not say.
 func putOff(err error) time.Duration {
 	var c *classified
 	if !errors.As(err, &c) {

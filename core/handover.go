@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -87,10 +86,11 @@ func (r *relay) handOver(h *handover) (goOn bool) {
 	returned := false
 	defer func() {
 		if v := recover(); v != nil {
-			err := fmt.Errorf("%w: %v", errPanic, v)
+			panicked := NewPanicError(v)
+			err := fmt.Errorf("%w: %v", errPanic, panicked.Value)
 			d := &h.it.delivery
 			r.cfg.Logger.Error("outbox: publisher panicked", "component", "outbox", "destination", d.Topic,
-				"event_id", d.ID, "err", errorText(err), "stack", string(debug.Stack()))
+				"event_id", d.ID, "err", errorText(err), "stack", string(panicked.Stack))
 			h.answer("", err)
 		} else if !returned { // runtime.Goexit: another goroutine takes over
 			h.answer("", errGoexit)

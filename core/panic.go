@@ -19,8 +19,12 @@ type PanicError struct {
 }
 
 // NewPanicError makes a PanicError of the result of recover. Call it in the deferred function that
-// called recover, where the stack of the panic still exists.
+// called recover, where the stack of the panic still exists. A value that is a *PanicError is
+// returned as it is: it has come from another goroutine, with the stack of that one.
 func NewPanicError(value any) *PanicError {
+	if p, ok := value.(*PanicError); ok {
+		return p
+	}
 	return &PanicError{Value: value, Stack: debug.Stack()}
 }
 

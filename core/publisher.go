@@ -9,7 +9,7 @@ import (
 // Publisher hands one event to one destination and reports one result. A nil error means that the
 // destination has accepted the event: the row is then marked DONE.
 //
-// An error can be marked with its class: see Permanent, Transient, Unavailable and
+// An error can be marked with its class: see Permanent, Transient, Unavailable, UnavailableFor and
 // UnavailableForKey. Config.Classifier judges unmarked errors. Publish must respect the end of ctx,
 // which carries Config.PublishTimeout. A call that does not return keeps its worker, and the relay
 // goes on without it. A publisher that cannot end a call leaves it behind: see LateAnswer. Many

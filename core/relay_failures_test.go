@@ -528,3 +528,84 @@ func TestPutOff(t *testing.T) {
 		})
 	}
 }
+
+// A destination can say how long it is away. Nothing of its topic is claimed or tried before that,
+// neither what was just committed nor what fails meanwhile, and an answer to a publish that began
+// earlier ends nothing. No attempt is spent, and other topics go on.
+func TestUnavailableFor(t *testing.T) {
+	if core.UnavailableFor(nil, time.Second) != nil {
+		t.Error("nil is an error")
+	}
+	for d, within := range map[time.Duration][2]time.Duration{
+		20 * time.Second:       {20 * time.Second, 21 * time.Second},
+		300 * time.Millisecond: {300 * time.Millisecond, 500 * time.Millisecond}, // shorter than ProbeInterval
+		-time.Hour:             {800 * time.Millisecond, 2 * time.Second},        // the same as Unavailable
+		1000 * time.Hour:       {24 * time.Hour, 25 * time.Hour},
+	} {
+		if d > time.Hour && testing.Short() { // a day of polls
+			continue
+		}
+		bubble(t, d.String(), func(t *testing.T) {
+			var mu sync.Mutex
+			var said time.Time
+			var early []time.Duration
+			var tries, claimed, attempts int
+			var back time.Duration
+			w := newWorld(t, core.Config{
+				Workers: 4,
+				Publisher: core.PublisherFunc(func(_ context.Context, e core.Delivery) error {
+					if e.Topic == "other" {
+						return nil
+					}
+					if e.Key == "slow" { // it began before, and is accepted in the pause
+						time.Sleep(100 * time.Millisecond)
+						return nil
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					attempts = max(attempts, e.Attempt)
+					if tries++; tries <= 2 { // an event that was just committed, and a row of the table
+						said, back = time.Now(), 0
+						return core.UnavailableFor(errors.New("429"), d)
+					}
+					if back == 0 {
+						back = time.Since(said)
+					}
+					if time.Since(said) < within[0] {
+						early = append(early, time.Since(said))
+					}
+					return nil
+				}),
+				Observer: &core.Observer{Claimed: func(i core.ClaimInfo) {
+					mu.Lock()
+					defer mu.Unlock()
+					if !said.IsZero() && time.Since(said) < within[0] {
+						claimed += i.Rows
+					}
+				}},
+			}).run()
+			w.publish(core.Event{Type: "t", Key: "slow"})
+			w.publish(core.Event{Type: "t", Key: "first"})
+			synctest.Wait()
+			time.Sleep(50 * time.Millisecond)
+			for range 2 {
+				for i := range 50 { // they are committed in the pause
+					w.publish(core.Event{Type: "t"}, core.Event{Type: "t", Key: fmt.Sprint(i)})
+				}
+				time.Sleep(within[1])
+			}
+			w.publish(core.Event{Type: "other"})
+			time.Sleep(within[1])
+			w.atRest(203)
+			mu.Lock()
+			defer mu.Unlock()
+			if d > 0 && (len(early) > 0 || claimed > 0) {
+				t.Errorf("%d publishes in the pause, the first after %s; %d rows were claimed", len(early),
+					slices.Min(append(early, d)), claimed)
+			}
+			if back > within[1] || attempts != 1 || tries != 203 {
+				t.Errorf("back after %s, %d publishes, attempt %d", back, tries, attempts)
+			}
+		})
+	}
+}

@@ -152,6 +152,8 @@ func (s *simulation) judgePublish(c *call, expired bool) verdict {
 		return unavailable
 	case s.chance(p.keyless):
 		return keyless
+	case s.chance(p.heldBack):
+		return heldBack
 	case s.chance(p.lost):
 		return answerLost
 	case s.chance(p.late):

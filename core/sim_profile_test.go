@@ -29,6 +29,7 @@ type profile struct {
 	time, longTime                                      float64
 	dbFail, dbLost, dbSlow, dbLocked                    float64
 	refuse, forbid, unavailable, keyless, lost, late    float64
+	heldBack                                            float64
 	pubSlow, hang                                       float64
 	commitFail                                          float64
 	crash, stop, pause, clock, outage, redrive, discard float64
@@ -76,6 +77,7 @@ func drawProfile(s *scheduler, seed uint64) profile {
 	p.longTime = p.some(s, 0.05)
 	p.dbFail, p.dbLost, p.dbSlow, p.dbLocked = p.some(s, 0.2), p.some(s, 0.2), p.some(s, 0.3), p.some(s, 0.3)
 	p.refuse, p.forbid, p.unavailable, p.keyless = p.some(s, 0.3), p.some(s, 0.1), p.some(s, 0.2), p.some(s, 0.1)
+	p.heldBack = p.some(s, 0.1)
 	p.lost, p.late, p.pubSlow = p.some(s, 0.2), p.some(s, 0.2), p.some(s, 0.4)
 	p.commitFail = p.some(s, 0.3)
 	p.hang = p.some(s, 0.5)

@@ -157,6 +157,8 @@ func (p *simPublisher) answer(ctx context.Context, f *fact, v verdict) error {
 		return core.Permanent(errors.New("forbidden"))
 	case unavailable:
 		return core.Unavailable(errors.New("nobody there"))
+	case heldBack: // for longer than the pause between two probes
+		return core.UnavailableFor(errors.New("come back later"), 1500*time.Millisecond)
 	case keyless:
 		return core.UnavailableForKey(errors.New("no leader"))
 	}

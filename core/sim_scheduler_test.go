@@ -72,6 +72,7 @@ const (
 	forbid              // a publish: refused as permanent
 	unavailable         // a publish: the destination is down
 	keyless             // a publish: the destination is down for the key of the event
+	heldBack            // a publish: the destination is down, and says for how long
 	cutOff              // a commit: the connection broke before COMMIT
 	locked              // a mark: another transaction holds some of the rows
 	died                // the process is dead; its last call had no effect
@@ -80,7 +81,7 @@ const (
 
 var verdictNames = [...]string{
 	"", "slow", "no effect", "answer lost", "timed out", "late", "refused", "forbidden", "unavailable",
-	"key unavailable", "cut off", "locked", "died", "died after",
+	"key unavailable", "held back", "cut off", "locked", "died", "died after",
 }
 
 // moment is an entry of the history.

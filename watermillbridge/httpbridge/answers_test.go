@@ -43,8 +43,8 @@ func TestClassOfEachStatus(t *testing.T) {
 		core.ClassPermanent: {400, 406, 410, 411, 413, 414, 415, 417, 422, 431},
 		core.ClassTransient: {409, 418, 424, 499, 500},
 		core.ClassUnavailable: {
-			300, 301, 302, 303, 304, 307, 308, 401, 402, 403, 404, 405, 407, 408, 421, 423, 425, 426, 428, 429, 451,
-			501, 502, 503, 504, 507, 511, 529,
+			101, 300, 301, 302, 303, 304, 307, 308, 401, 402, 403, 404, 405, 407, 408, 421, 423, 425, 426, 428, 429,
+			451, 501, 502, 503, 504, 507, 511, 529,
 		},
 	} {
 		for _, status = range statuses {
@@ -90,9 +90,12 @@ func TestRetryAfter(t *testing.T) {
 		"too early":                     {425, "60", "", time.Minute},
 		"longer than is believed":       {503, "604800", "", time.Hour},
 		"a number beyond all":           {503, "18446744073709551615", "", time.Hour},
+		"a number beyond that":          {503, "1" + strings.Repeat("0", 400), "", time.Hour},
+		"no integer":                    {503, "1.5", "", 1500 * time.Millisecond},
 		"none":                          {503, "", "", 0},
 		"no time":                       {503, "soon", "", 0},
-		"no number of seconds":          {503, "-5", "", 0},
+		"no number":                     {503, "NaN", "", 0},
+		"before now":                    {503, "-5", "", 0},
 		"zero":                          {503, "0", "", 0},
 		"a date that is over":           {503, past(0), past(time.Hour), 0},
 		"an event that may be at fault": {500, "30", "", 0},
@@ -117,18 +120,25 @@ func TestRetryAfter(t *testing.T) {
 			err := p.Publish(t.Context(), delivery(t))
 			refused, _ := errors.AsType[*httpbridge.StatusError](err)
 			class, _ := core.ClassOf(err)
-			if refused == nil || refused.RetryAfter != tc.want || (class == core.ClassKeyUnavailable) != (tc.want > 0) {
+			if refused == nil || refused.RetryAfter != tc.want || tc.want > 0 && class != core.ClassUnavailable {
 				t.Fatalf("%v: %v, class %v, want %s", tc, err, class, tc.want)
 			}
-			// Meanwhile nothing is sent to this endpoint.
-			err = p.Publish(t.Context(), delivery(t))
-			class, _ = core.ClassOf(err)
-			if paused := errors.Is(err, httpbridge.ErrPaused); paused != (tc.want > 0) ||
-				paused && (requests.Load() != 1 || class != core.ClassKeyUnavailable) {
-				t.Errorf("the next event: %v, class %v, %d requests", err, class, requests.Load())
+			// Meanwhile nothing is sent to this endpoint. It is the only one of its topic, and one of many
+			// of a channel of effects.
+			send := func(to string) error {
+				_, err := p.Send(t.Context(), httpbridge.Endpoint{URL: to}, httpbridge.Request{ID: "1"})
+				return err
 			}
-			_, err = p.Send(t.Context(), httpbridge.Endpoint{URL: server.URL + "/other"}, httpbridge.Request{ID: "1"})
-			if errors.Is(err, httpbridge.ErrPaused) {
+			for want, err := range map[core.Class]error{
+				core.ClassUnavailable: p.Publish(t.Context(), delivery(t)), core.ClassKeyUnavailable: send(server.URL),
+			} {
+				class, _ := core.ClassOf(err)
+				if paused := errors.Is(err, httpbridge.ErrPaused); paused != (tc.want > 0) ||
+					paused && (requests.Load() != 1 || class != want) {
+					t.Errorf("the next one: %v, class %v, want %v, %d requests", err, class, want, requests.Load())
+				}
+			}
+			if err := send(server.URL + "/other"); errors.Is(err, httpbridge.ErrPaused) {
 				t.Errorf("another endpoint of the host: %v", err)
 			}
 		})
@@ -249,7 +259,16 @@ func TestServersThatBreak(t *testing.T) {
 		"switches protocols": {func(c *net.TCPConn) {
 			readHead(c)
 			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
-		}, "transient"},
+			readHead(c) // until the client closes
+		}, "unavailable"},
+		"hints without end": {func(c *net.TCPConn) {
+			readHead(c)
+			for {
+				if _, err := io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"); err != nil {
+					return
+				}
+			}
+		}, "unavailable"},
 		"answers and never ends": {func(c *net.TCPConn) {
 			readHead(c)
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
@@ -259,7 +278,15 @@ func TestServersThatBreak(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPublisher(t, to(raw(t, tc.handle)))
-			err := p.Publish(t.Context(), delivery(t))
+			// Nobody ends the context.
+			done, d := make(chan error, 1), delivery(t)
+			go func() { done <- p.Publish(context.WithoutCancel(t.Context()), d) }()
+			var err error
+			select {
+			case err = <-done:
+			case <-time.After(20 * time.Second): // Timeout is longer
+				t.Fatal("Publish has not returned")
+			}
 			class := ""
 			if err != nil {
 				c, _ := core.ClassOf(err)

@@ -16,8 +16,8 @@
 //	Idempotency-Key      the row id: the same for every attempt, another one for a replay
 //	webhook-id           the event id: the same for every attempt and every replay
 //	webhook-timestamp    the time of this attempt, in seconds
-//	webhook-signature    of id, timestamp and body, and of Message-Metadata with them, for each
-//	                     secret of the endpoint
+//	webhook-signature    of id, timestamp and body, and of Message-Metadata, Idempotency-Key and
+//	                     Message-Uuid with them, for each secret of the endpoint
 //	Message-Metadata     all headers and fields of the event, exactly, as a JSON object
 //	Message-Uuid         the UUID of the message of Watermill
 //
@@ -26,16 +26,17 @@
 // values that are not ASCII. Message-Metadata survives that. [Metadata] reads it, and so does the
 // subscriber of watermill-http.
 //
-// The three webhook headers follow Standard Webhooks 1.0. Receivers check them with [Verify], or
-// with a library of https://www.standardwebhooks.com. An endpoint without secrets gets no
-// signature.
+// The three webhook headers follow Standard Webhooks 1.0. Receivers check all that they read with
+// [Verify], or the body alone with a library of https://www.standardwebhooks.com. [VerifyStandard]
+// checks requests of other senders. An endpoint without secrets gets no signature.
 //
 // # What an answer means
 //
 // [ClassOfStatus] lists every status. 2xx is accepted. An endpoint that is down, throttles, has
 // moved or does not know the client stops its topic, and its events spend no attempt. A request
 // that is wrong in itself (400, 413, 422) makes the event DEAD, and so does 410: the receiver wants
-// no more of it. Retry-After is honoured: nothing is sent to the endpoint before it is over.
+// no more of it. Retry-After is honoured: nothing is sent to the endpoint before it is over, and
+// its topic is stopped for that time.
 // Redirects are not followed, because they would take the event to a place that nobody has
 // configured.
 //

@@ -25,7 +25,7 @@ var (
 	// event waits for a process that knows the topic.
 	ErrNoEndpoint = errors.New("httpbridge: the topic has no endpoint")
 	// ErrPaused: the endpoint has asked for a pause by Retry-After, which is not over. Nothing was
-	// sent. The event is put off until the pause is over.
+	// sent. The topic, or the effect, waits until the pause is over.
 	ErrPaused = errors.New("httpbridge: the endpoint has asked for a pause")
 	// ErrClosed: Publish or Send was called after Close. Its class is Unavailable.
 	ErrClosed = errors.New("httpbridge: publisher is closed")
@@ -125,7 +125,8 @@ func (p *Publisher) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 		}
 		return "", err
 	}
-	receipt, err := p.send(ctx, e, request)
+	// A topic has one endpoint, which asks for a pause of all its events.
+	receipt, err := p.send(ctx, e, request, core.UnavailableFor)
 	if errors.Is(err, ErrEndpoint) {
 		err = core.Unavailable(err)
 	}
@@ -150,9 +151,11 @@ func (p *Publisher) endpoint(topic string) (Endpoint, error) {
 	return e, nil
 }
 
-// Send posts a message that is not an event. Its errors have the same classes as those of Publish,
-// so the handler of an effect returns them as they are. The receipt is that of PublishWithReceipt.
-// An Endpoint or a Request that cannot be sent is permanent.
+// Send posts a message that is not an event. Its errors have the classes of those of Publish, so the
+// handler of an effect returns them as they are. There are two differences. An Endpoint or a
+// Request that cannot be sent is permanent. An endpoint that asks for a pause puts off the message
+// alone (core.PutOff), because others of its channel go elsewhere. The receipt is that of
+// PublishWithReceipt.
 func (p *Publisher) Send(ctx context.Context, to Endpoint, r Request) (receipt string, err error) {
 	if err := to.validate(p.cfg.AllowHTTP); err != nil {
 		return "", core.Permanent(err)
@@ -161,14 +164,17 @@ func (p *Publisher) Send(ctx context.Context, to Endpoint, r Request) (receipt s
 	if err != nil {
 		return "", core.Permanent(err)
 	}
-	receipt, err = p.send(ctx, to, request)
+	receipt, err = p.send(ctx, to, request, core.PutOff)
 	if errors.Is(err, ErrEndpoint) {
 		err = core.Permanent(err)
 	}
 	return receipt, err
 }
 
-func (p *Publisher) send(ctx context.Context, e Endpoint, request post) (string, error) {
+// send posts a request. wait marks the error of an endpoint that asks for a pause.
+func (p *Publisher) send(ctx context.Context, e Endpoint, request post,
+	wait func(error, time.Duration) error,
+) (string, error) {
 	if err := p.enter(); err != nil {
 		return "", err
 	}
@@ -178,7 +184,7 @@ func (p *Publisher) send(ctx context.Context, e Endpoint, request post) (string,
 		return "", fmt.Errorf("httpbridge: not sent to %s: %w", host, ctx.Err())
 	}
 	if left := p.throttle.left(e.URL); left > 0 {
-		return "", core.PutOff(fmt.Errorf("%w: %s, for %s more", ErrPaused, host, left.Round(time.Second)), left)
+		return "", wait(fmt.Errorf("%w: %s, for %s more", ErrPaused, host, left.Round(time.Second)), left)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -190,14 +196,24 @@ func (p *Publisher) send(ctx context.Context, e Endpoint, request post) (string,
 	if err != nil {
 		return "", failure(ctx, host, err)
 	}
-	// The head of the answer decides. Its body gets little time and little memory.
-	defer func() { _ = answer.Body.Close() }()
-	defer time.AfterFunc(answerBodyFor, cancel).Stop()
-	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBody))
+	body := beginning(answer, cancel)
 	if answer.StatusCode/100 == 2 {
 		return receipt(answer), nil
 	}
-	return "", p.refused(e, host, answer, body)
+	return "", p.refused(e, answer, body, wait)
+}
+
+// beginning returns the beginning of the body of an answer, and closes the body. The head of the
+// answer decides, so the body gets little time and little memory. After 101 the body is the bare
+// connection, which the context does not end: closing it does.
+func beginning(answer *http.Response, cancel func()) []byte {
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode < http.StatusOK {
+		return nil
+	}
+	defer time.AfterFunc(answerBodyFor, func() { cancel(); _ = answer.Body.Close() }).Stop()
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBody))
+	return body
 }
 
 // failure judges an error without an answer.
@@ -223,15 +239,17 @@ func (e *hostError) Host() string { return e.host }
 func (e *hostError) Unwrap() error { return e.error }
 
 // refused judges an answer that is not 2xx.
-func (p *Publisher) refused(e Endpoint, host string, answer *http.Response, body []byte) error {
+func (p *Publisher) refused(e Endpoint, answer *http.Response, body []byte,
+	wait func(error, time.Duration) error,
+) error {
 	err := &StatusError{
-		Endpoint: host, Status: answer.StatusCode, RequestID: requestID(answer.Header), Body: quoted(body, e),
+		Endpoint: hostOf(e.URL), Status: answer.StatusCode, RequestID: requestID(answer.Header), Body: quoted(body, e),
 	}
 	class := p.cfg.ClassOfStatus(answer.StatusCode)
 	if class == core.ClassUnavailable && pauses(answer.StatusCode) {
 		if err.RetryAfter = retryAfter(answer.Header, p.cfg.MaxRetryAfter); err.RetryAfter > 0 {
 			p.throttle.pause(e.URL, err.RetryAfter)
-			return core.PutOff(err, err.RetryAfter)
+			return wait(err, err.RetryAfter)
 		}
 	}
 	if class == core.ClassTransient {

@@ -176,14 +176,16 @@ func TestWebhookGetsCloudEvents(t *testing.T) {
 		must(t, p.Publish(t.Context(), d))
 		headers, err := cloudevents.Header(got[i].header)
 		must(t, err)
-		e, err := cloudevents.HTTP.Decode(cloudevents.Message{Headers: headers, Body: got[i].body})
-		if err != nil || e.ID != d.ID || e.Subject != "Größe 1" || e.DataContentType != "application/json" ||
-			string(e.Data) != `{"total":7}` || e.Extensions["traceparent"] != d.Headers["traceparent"] {
-			t.Errorf("mode %d: %+v, %v", mode, e, err)
-		}
-		md, err := httpbridge.Metadata(got[i].header)
+		md, err := httpbridge.Metadata(got[i].header) // they are signed
 		if err != nil || md[core.HeaderEventID] != d.ID || md[core.HeaderKeySeq] != "1042" {
 			t.Errorf("mode %d: metadata %q, %v", mode, md, err)
+		}
+		for from, headers := range map[string]map[string]string{"headers": headers, "metadata": md} {
+			e, err := cloudevents.HTTP.Decode(cloudevents.Message{Headers: headers, Body: got[i].body})
+			if err != nil || e.ID != d.ID || e.Subject != "Größe 1" || e.DataContentType != "application/json" ||
+				string(e.Data) != `{"total":7}` || e.Extensions["traceparent"] != d.Headers["traceparent"] {
+				t.Errorf("mode %d: by %s: %+v, %v", mode, from, e, err)
+			}
 		}
 		if err := httpbridge.Verify(got[i].header, got[i].body, vectorSecret); err != nil {
 			t.Errorf("mode %d: %v", mode, err)
@@ -196,15 +198,24 @@ func TestWebhookGetsCloudEvents(t *testing.T) {
 	}
 }
 
-// The metadata of a request from another sender are its headers.
+// Another sender signs its webhook-id and no other header.
 func TestMetadataOfOthers(t *testing.T) {
 	t.Parallel()
-	md, err := httpbridge.Metadata(http.Header{"Ce-Id": {"1"}, "Ce-Source": {"/a"}})
-	if err != nil || md["Ce-Id"] != "1" {
+	md, err := httpbridge.Metadata(http.Header{"Webhook-Id": {"1"}, "Ce-Type": {"a"}, "Event_type": {"b"}})
+	if err != nil || !maps.Equal(md, map[string]string{"event_id": "1"}) {
 		t.Errorf("%q, %v", md, err)
 	}
-	if md, err := httpbridge.Metadata(http.Header{"Message-Metadata": {"{"}}); err == nil {
-		t.Errorf("damaged metadata: %q", md)
+	for name, h := range map[string]http.Header{
+		"damaged":        {"Message-Metadata": {"{"}},
+		"nothing":        {"Ce-Id": {"1"}},
+		"twice":          {"Message-Metadata": {`{"event_id":"1"}`, `{"event_id":"2"}`}},
+		"an id twice":    {"Webhook-Id": {"1", "2"}},
+		"another id":     {"Webhook-Id": {"1"}, "Message-Metadata": {`{"event_id":"2"}`}},
+		"no id of event": {"Webhook-Id": {"1"}, "Message-Metadata": {`{"tenant_id":"a"}`}},
+	} {
+		if md, err := httpbridge.Metadata(h); err == nil {
+			t.Errorf("%s: %q", name, md)
+		}
 	}
 }
 
@@ -327,6 +338,10 @@ func TestSend(t *testing.T) {
 		h.Get("Idempotency-Key") != "9f86d081884c7d65" || h.Get("Webhook-Id") != "9f86d081884c7d65" ||
 		h.Get("Authorization") != "Bearer s3cret" || h.Get("X") != "y" || h.Get("Content-Type") != "text/plain" {
 		t.Errorf("%v: %q %v", err, got[0].body, h)
+	}
+	want := map[string]string{"event_id": "9f86d081884c7d65", "content-type": "text/plain", "x": "y"}
+	if md, err := httpbridge.Metadata(h); err != nil || !maps.Equal(md, want) {
+		t.Errorf("metadata %q, %v", md, err)
 	}
 	for name, r := range map[string]httpbridge.Request{
 		"no id": {}, "a dot": {ID: "a.b"}, "a blank": {ID: "a b"}, "an id in Greek": {ID: "α"},

@@ -65,13 +65,17 @@ func (r Request) post(e Endpoint) (post, error) {
 		}
 		p.headers[name] = v
 	}
+	md := maps.Clone(p.headers)
+	md[core.HeaderEventID] = r.ID
 	if r.ContentType != "" {
 		if !isVisible(r.ContentType) {
 			return post{}, errors.New("httpbridge: Request.ContentType has other characters than ASCII")
 		}
-		p.headers["Content-Type"] = r.ContentType
+		p.headers["Content-Type"], md[core.HeaderContentType] = r.ContentType, r.ContentType
 	}
-	return p, nil
+	text, err := encodeMetadata(md)
+	p.headers[headerMetadata] = text
+	return p, err
 }
 
 // postOf returns the request of an event. Headers that HTTP cannot carry are in Message-Metadata
@@ -166,41 +170,34 @@ func (p post) request(ctx context.Context, e Endpoint, now time.Time) (*http.Req
 	r.Header.Set(HeaderWebhookID, p.webhookID)
 	r.Header.Set(HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
 	if len(e.Secrets) > 0 {
-		signature, err := Sign(p.webhookID, now, p.body, e.Secrets...)
-		if err != nil {
+		if err := signRequest(r.Header, p.webhookID, now, p.body, e.Secrets); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrEndpoint, err)
 		}
-		if metadata, ok := p.headers[headerMetadata]; ok {
-			more, err := signMetadata(p.webhookID, now, metadata, p.body, e.Secrets...)
-			if err != nil {
-				return nil, fmt.Errorf("%w: %w", ErrEndpoint, err)
-			}
-			signature += more
-		}
-		r.Header.Set(HeaderWebhookSignature, signature)
 	}
 	return r, nil
 }
 
 // Metadata returns the headers and fields of the event of a received request, exactly as they were
-// recorded, for coreinbox.Message.Headers. Of a request that no Publisher sent, it returns the
-// headers under their canonical names, and webhook-id as event_id: Standard Webhooks tells
-// receivers to deduplicate by this id, and it is signed. If the request has an event_id that
-// differs from webhook-id, Metadata returns an error. Check the request with Verify first.
+// recorded, for coreinbox.Message.Headers. Of a request of Publisher.Send it returns
+// Request.Headers, the content type, and Request.ID as event_id. Of a request of another sender it
+// returns webhook-id as event_id, and nothing else, because Standard Webhooks signs no other
+// header. Check the request with Verify or VerifyStandard first.
 func Metadata(h http.Header) (map[string]string, error) {
+	if name := doubled(h); name != "" {
+		return nil, fmt.Errorf("httpbridge: header %s stands twice", name)
+	}
 	id, text := h.Get(HeaderWebhookID), h.Get(headerMetadata)
 	if text == "" {
-		md, err := cloudevents.Header(h)
-		if err == nil && id != "" {
-			md[core.HeaderEventID] = id
+		if id == "" {
+			return nil, errors.New("httpbridge: the request has neither Message-Metadata nor webhook-id")
 		}
-		return md, err
+		return map[string]string{core.HeaderEventID: id}, nil
 	}
 	var md map[string]string
 	if err := json.Unmarshal([]byte(text), &md); err != nil {
 		return nil, fmt.Errorf("httpbridge: header Message-Metadata: %w", err)
 	}
-	if event := md[core.HeaderEventID]; id != "" && event != "" && event != id {
+	if event := md[core.HeaderEventID]; id != "" && event != id {
 		return nil, fmt.Errorf("httpbridge: header Message-Metadata: event_id %.64q is not the webhook-id %.64q",
 			event, id)
 	}

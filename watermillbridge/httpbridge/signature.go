@@ -26,67 +26,113 @@ var ErrSignature = errors.New("httpbridge: the signature is not valid")
 
 const (
 	secretPrefix = "whsec_"
-	// versionMetadata marks signatures that cover Message-Metadata too. Standard Webhooks does not
-	// know this version, and its libraries ignore it.
-	versionMetadata = "v1m"
+	// versionOwn marks signatures that cover signedHeaders too. Standard Webhooks does not know this
+	// version, and its libraries ignore it. Its own signatures cover no headers, so anybody who has
+	// seen a request could send it again as another event.
+	versionOwn = "v1m"
 	// tolerance is how far the clocks of sender and receiver may differ. Standard Webhooks leaves
 	// it to the receiver; its libraries take five minutes.
 	tolerance = 5 * time.Minute
 )
 
-// Sign returns the value of webhook-signature for a message, with one signature for each secret.
-// Publisher calls it; call it to test a receiver. An error names a secret by its position.
+// signedHeaders are the headers that versionOwn signs beside webhook-id and webhook-timestamp: all
+// that receivers read.
+var signedHeaders = [...]string{headerMetadata, HeaderIdempotencyKey, headerUUID}
+
+// Sign returns the value of webhook-signature as Standard Webhooks has it, with one signature for
+// each secret. Requests of a Publisher have these signatures, and signatures of their headers
+// beside them, which Verify wants. An error names a secret by its position.
 func Sign(id string, at time.Time, body []byte, secrets ...string) (string, error) {
-	var all strings.Builder
+	stamp := strconv.FormatInt(at.Unix(), 10)
+	return signatures("v1", secrets, func(key []byte) []byte { return mac(key, id, stamp, body) })
+}
+
+// signRequest sets webhook-signature of a request whose other headers are set.
+func signRequest(h http.Header, id string, at time.Time, body []byte, secrets []string) error {
+	standard, err := Sign(id, at, body, secrets...)
+	if err != nil {
+		return err
+	}
+	own, err := signatures(versionOwn, secrets, func(key []byte) []byte { return macRequest(key, h, body) })
+	h.Set(HeaderWebhookSignature, standard+" "+own)
+	return err
+}
+
+func signatures(version string, secrets []string, sum func(key []byte) []byte) (string, error) {
+	all := make([]string, 0, len(secrets))
 	for i, secret := range secrets {
 		key, err := decodeSecret(secret)
 		if err != nil {
 			return "", fmt.Errorf("httpbridge: secret %d %w", i, err)
 		}
-		if i > 0 {
-			all.WriteByte(' ')
-		}
-		all.WriteString("v1,")
-		all.WriteString(base64.StdEncoding.EncodeToString(mac(key, id, strconv.FormatInt(at.Unix(), 10), body)))
+		all = append(all, version+","+base64.StdEncoding.EncodeToString(sum(key)))
 	}
-	return all.String(), nil
+	return strings.Join(all, " "), nil
 }
 
-// signMetadata returns the signatures of a request with Message-Metadata, which stand behind those
-// of Sign in webhook-signature. The signatures of Standard Webhooks do not cover headers, so
-// anybody who has seen a request could send it again with the id of another event.
-func signMetadata(id string, at time.Time, metadata string, body []byte, secrets ...string) (string, error) {
-	var all strings.Builder
-	for i, secret := range secrets {
-		key, err := decodeSecret(secret)
-		if err != nil {
-			return "", fmt.Errorf("httpbridge: secret %d %w", i, err)
-		}
-		all.WriteString(" " + versionMetadata + ",")
-		sum := macMetadata(key, id, strconv.FormatInt(at.Unix(), 10), metadata, body)
-		all.WriteString(base64.StdEncoding.EncodeToString(sum))
-	}
-	return all.String(), nil
-}
-
-// macMetadata uses a key that is derived from the secret, so that its result is never the signature
+// macRequest uses a key that is derived from the secret, so that its result is never the signature
 // of another body.
-func macMetadata(key []byte, id, stamp, metadata string, body []byte) []byte {
+func macRequest(key []byte, h http.Header, body []byte) []byte {
 	derived := hmac.New(sha256.New, key)
 	derived.Write([]byte(headerMetadata))
-	all := make([]byte, 0, len(metadata)+1+len(body))
-	all = append(append(append(all, metadata...), '\n'), body...) // a header has no line feed
-	return mac(derived.Sum(nil), id, stamp, all)
+	var all []byte
+	for _, name := range signedHeaders {
+		all = append(append(all, h.Get(name)...), '\n') // a header has no line feed
+	}
+	return mac(derived.Sum(nil), h.Get(HeaderWebhookID), h.Get(HeaderWebhookTimestamp), append(all, body...))
 }
 
-// Verify checks a received request: one of its signatures is by one of the secrets, and it was sent
-// less than five minutes ago. Message-Metadata, if the request has it, must be signed too. body is
-// the whole body as it was received. The error wraps ErrSignature, unless a secret is invalid.
-// After Verify, the receiver deduplicates by webhook-id, as the inbox does, because a copy of the
-// request is still valid for five minutes.
+// Verify checks a received request of a Publisher: it is signed with one of the secrets, and was
+// sent less than five minutes ago. The signature covers the body, Message-Metadata,
+// Idempotency-Key, Message-Uuid and the headers of Standard Webhooks: read no others. Metadata has
+// the event's own headers. body is the whole body as it was received. The error wraps ErrSignature,
+// unless a secret is invalid. After Verify, the receiver deduplicates by webhook-id, as the inbox
+// does, because a copy of the request is still valid for five minutes.
 func Verify(h http.Header, body []byte, secrets ...string) error {
+	if h.Get(headerMetadata) == "" {
+		return fmt.Errorf("%w: Message-Metadata is missing: it was taken out, or the sender is no httpbridge (see "+
+			"VerifyStandard)", ErrSignature)
+	}
+	return verify(h, versionOwn, secrets, func(key []byte) []byte { return macRequest(key, h, body) })
+}
+
+// VerifyStandard checks a received request of another sender that follows Standard Webhooks, as
+// Verify does. Its signature covers the body, webhook-id and webhook-timestamp: read no other
+// header. Metadata returns the webhook-id alone. A request with Message-Metadata is refused: it is
+// one of a Publisher, and Verify checks it.
+func VerifyStandard(h http.Header, body []byte, secrets ...string) error {
+	if len(h.Values(headerMetadata)) > 0 {
+		return fmt.Errorf("%w: Message-Metadata is not signed by Standard Webhooks: see Verify", ErrSignature)
+	}
 	id, stamp := h.Get(HeaderWebhookID), h.Get(HeaderWebhookTimestamp)
-	seconds, err := strconv.ParseInt(stamp, 10, 64)
+	return verify(h, "v1", secrets, func(key []byte) []byte { return mac(key, id, stamp, body) })
+}
+
+// verify checks the headers that every signature covers, and that one of the signatures is that of
+// a secret.
+func verify(h http.Header, version string, secrets []string, sum func(key []byte) []byte) error {
+	if err := checkHeaders(h); err != nil {
+		return err
+	}
+	for i, secret := range secrets {
+		key, err := decodeSecret(secret)
+		if err != nil {
+			return fmt.Errorf("httpbridge: secret %d %w", i, err)
+		}
+		if signed(h, version, sum(key)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: no signature %s is by a known secret and of this request", ErrSignature, version)
+}
+
+// checkHeaders refuses requests that are old, or whose signature would leave something open.
+func checkHeaders(h http.Header) error {
+	if name := doubled(h); name != "" {
+		return fmt.Errorf("%w: header %s stands twice", ErrSignature, name)
+	}
+	id := h.Get(HeaderWebhookID)
+	seconds, err := strconv.ParseInt(h.Get(HeaderWebhookTimestamp), 10, 64)
 	if id == "" || err != nil {
 		return fmt.Errorf("%w: webhook-id or webhook-timestamp is missing", ErrSignature)
 	}
@@ -96,21 +142,18 @@ func Verify(h http.Header, body []byte, secrets ...string) error {
 	if age := time.Since(time.Unix(seconds, 0)); age > tolerance || age < -tolerance {
 		return fmt.Errorf("%w: it was sent %s ago, more than %s", ErrSignature, age.Round(time.Second), tolerance)
 	}
-	for i, secret := range secrets {
-		key, err := decodeSecret(secret)
-		if err != nil {
-			return fmt.Errorf("httpbridge: secret %d %w", i, err)
+	return nil
+}
+
+// doubled returns a header that receivers read and that stands twice. Of two values, a receiver may
+// read the one that was not checked.
+func doubled(h http.Header) string {
+	for _, name := range append(signedHeaders[:], HeaderWebhookID, HeaderWebhookTimestamp, HeaderWebhookSignature) {
+		if len(h.Values(name)) > 1 {
+			return name
 		}
-		if !signed(h, "v1", mac(key, id, stamp, body)) {
-			continue
-		}
-		if metadata := h.Get(headerMetadata); len(h.Values(headerMetadata)) > 0 &&
-			!signed(h, versionMetadata, macMetadata(key, id, stamp, metadata, body)) {
-			return fmt.Errorf("%w: Message-Metadata is not signed, or was changed", ErrSignature)
-		}
-		return nil
 	}
-	return fmt.Errorf("%w: no signature of the message is by a known secret", ErrSignature)
+	return ""
 }
 
 // signed reports whether a request has a signature.

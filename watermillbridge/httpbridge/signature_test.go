@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge"
 )
 
@@ -58,7 +57,7 @@ func TestSecretsThatAreNone(t *testing.T) {
 	}
 }
 
-func TestVerify(t *testing.T) {
+func TestVerifyStandard(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	signed := func(at time.Time, secrets ...string) http.Header {
@@ -73,6 +72,11 @@ func TestVerify(t *testing.T) {
 	change := func(name, v string) http.Header {
 		h := signed(now, vectorSecret)
 		h.Set(name, v)
+		return h
+	}
+	twice := func(name string) http.Header {
+		h := signed(now, vectorSecret)
+		h.Add(name, h.Get(name))
 		return h
 	}
 	only := []string{vectorSecret}
@@ -100,12 +104,16 @@ func TestVerify(t *testing.T) {
 		"no signature":        {change("webhook-signature", ""), vectorBody, only, false},
 		"old":                 {signed(now.Add(-6*time.Minute), vectorSecret), vectorBody, only, false},
 		"of the future":       {signed(now.Add(6*time.Minute), vectorSecret), vectorBody, only, false},
+		"an id twice":         {twice("webhook-id"), vectorBody, only, false},
+		"a time twice":        {twice("webhook-timestamp"), vectorBody, only, false},
+		"signatures twice":    {twice("webhook-signature"), vectorBody, only, false},
+		"metadata":            {change("message-metadata", "{}"), vectorBody, only, false}, // Verify checks them
 		"without its version": {
 			change("webhook-signature", strings.TrimPrefix(vectorSignature, "v1,")), vectorBody, only,
 			false,
 		},
 	} {
-		err := httpbridge.Verify(tc.h, []byte(tc.body), tc.secrets...)
+		err := httpbridge.VerifyStandard(tc.h, []byte(tc.body), tc.secrets...)
 		if (err == nil) != tc.ok || err != nil && !errors.Is(err, httpbridge.ErrSignature) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -119,71 +127,82 @@ func TestVerify(t *testing.T) {
 	must(t, err)
 	forged := change("webhook-signature", signature)
 	forged.Set("webhook-id", vectorID+"."+old)
-	if err := httpbridge.Verify(forged, []byte("5"), vectorSecret); !errors.Is(err, httpbridge.ErrSignature) {
+	if err := httpbridge.VerifyStandard(forged, []byte("5"), vectorSecret); !errors.Is(err, httpbridge.ErrSignature) {
 		t.Errorf("an old request with its dots moved: %v", err)
 	}
-	if err := httpbridge.Verify(signed(now, vectorSecret), []byte(vectorBody), "x"); err == nil ||
+	if err := httpbridge.VerifyStandard(signed(now, vectorSecret), []byte(vectorBody), "x"); err == nil ||
 		errors.Is(err, httpbridge.ErrSignature) {
 		t.Errorf("a secret that is none: %v", err)
 	}
 }
 
-// A request that somebody has seen cannot be sent again as another event: neither its metadata nor
-// their absence makes it one.
-func TestMetadataAreSigned(t *testing.T) {
+// A request that somebody has seen cannot be sent again as another one: what a receiver reads is
+// signed, must be there, and stands there once.
+func TestWhatReceiversReadIsSigned(t *testing.T) {
 	t.Parallel()
 	var got []received
 	var mu sync.Mutex
-	cfg := to(serve(t, keep(t, &got, &mu)).URL)
-	cfg.Endpoints["orders"] = httpbridge.Endpoint{
-		URL: cfg.Endpoints["orders"].URL, Secrets: []string{otherSecret, vectorSecret},
-	}
-	d := delivery(t)
-	must(t, newPublisher(t, cfg).Publish(t.Context(), d))
-	h, body := got[0].header, got[0].body
-	for _, secret := range []string{otherSecret, vectorSecret} {
-		if err := httpbridge.Verify(h, body, secret); err != nil {
-			t.Errorf("as it was sent: %v", err)
+	server := serve(t, keep(t, &got, &mu))
+	secrets := []string{otherSecret, vectorSecret}
+	cfg := to(server.URL)
+	cfg.Endpoints["orders"] = httpbridge.Endpoint{URL: server.URL, Secrets: secrets}
+	p := newPublisher(t, cfg)
+	must(t, p.Publish(t.Context(), delivery(t)))
+	_, err := p.Send(t.Context(), httpbridge.Endpoint{URL: server.URL, Secrets: secrets},
+		httpbridge.Request{ID: "9f86d081884c7d65", Body: []byte("{}"), ContentType: "text/plain"})
+	must(t, err)
+	for _, by := range []string{"Publish", "Send"} {
+		r := got[0]
+		got = got[1:]
+		for _, secret := range secrets {
+			if err := httpbridge.Verify(r.header, r.body, secret); err != nil {
+				t.Errorf("%s: as it was sent: %v", by, err)
+			}
+		}
+		for name, forge := range forgeries(r) {
+			h := r.header.Clone()
+			body := forge(h)
+			if err := httpbridge.Verify(h, body, vectorSecret); !errors.Is(err, httpbridge.ErrSignature) {
+				t.Errorf("%s: %s: %v", by, name, err)
+			}
 		}
 	}
-	forge := func(change func(http.Header)) http.Header {
-		h := h.Clone()
-		change(h)
-		return h
-	}
-	other := strings.Replace(h.Get("Message-Metadata"), d.ID, core.NewEventID(), 1)
-	tenant := strings.Replace(h.Get("Message-Metadata"), "acme", "evil", 1)
-	v1 := strings.Join(strings.Fields(h.Get("Webhook-Signature"))[:2], " ")
-	for name, forged := range map[string]http.Header{
-		"another event":  forge(func(h http.Header) { h.Set("Message-Metadata", other) }),
-		"another tenant": forge(func(h http.Header) { h.Set("Message-Metadata", tenant) }),
-		"no metadata":    forge(func(h http.Header) { h.Set("Message-Metadata", "") }),
-		"without its signature": forge(func(h http.Header) {
-			h.Set("Message-Metadata", other)
-			h.Set("Webhook-Signature", v1)
-		}),
-	} {
-		if err := httpbridge.Verify(forged, body, vectorSecret); !errors.Is(err, httpbridge.ErrSignature) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	// The signature of metadata does not sign a longer body.
-	longer := forge(func(h http.Header) {
-		h.Set("Webhook-Signature", strings.ReplaceAll(h.Get("Webhook-Signature"), "v1m,", "v1,"))
-		h.Del("Message-Metadata")
-	})
-	text := append([]byte(h.Get("Message-Metadata")+"\n"), body...)
-	if err := httpbridge.Verify(longer, text, vectorSecret); !errors.Is(err, httpbridge.ErrSignature) {
-		t.Errorf("a longer body: %v", err)
-	}
+}
 
-	// Another library does not know that the metadata are signed.
-	if _, err := httpbridge.Metadata(forge(func(h http.Header) { h.Set("Message-Metadata", other) })); err == nil {
-		t.Error("an event_id beside the webhook-id")
+// forgeries are changes of a request. Each one returns the body of the changed request.
+func forgeries(r received) map[string]func(http.Header) []byte {
+	set := func(name, v string) func(http.Header) []byte {
+		return func(h http.Header) []byte { h.Set(name, v); return r.body }
 	}
-	// Without metadata, the request is like those of other senders. It is the same event.
-	md, err := httpbridge.Metadata(forge(func(h http.Header) { h.Del("Message-Metadata"); h.Set("Ce-Id", "2") }))
-	if err != nil || md[core.HeaderEventID] != d.ID {
-		t.Errorf("%q, %v", md, err)
+	all := map[string]func(http.Header) []byte{
+		"another body":        func(http.Header) []byte { return []byte("other") },
+		"another event":       set("Message-Metadata", strings.Replace(r.header.Get("Message-Metadata"), "0", "1", 1)),
+		"metadata of nothing": set("Message-Metadata", "{}"),
+		"only the signatures of Standard Webhooks": set("Webhook-Signature",
+			strings.Join(strings.Fields(r.header.Get("Webhook-Signature"))[:2], " ")),
+		"without metadata and their signatures": func(h http.Header) []byte {
+			h.Set("Webhook-Signature", strings.Join(strings.Fields(h.Get("Webhook-Signature"))[:2], " "))
+			h.Del("Message-Metadata")
+			h.Set("Ce-Type", "payment.refunded")
+			return r.body
+		},
+		// The signature of headers does not sign a longer body.
+		"a longer body": func(h http.Header) []byte {
+			h.Set("Webhook-Signature", strings.ReplaceAll(h.Get("Webhook-Signature"), "v1m,", "v1,"))
+			text := h.Get("Message-Metadata") + "\n" + h.Get("Idempotency-Key") + "\n" + h.Get("Message-Uuid") + "\n"
+			h.Del("Message-Metadata")
+			return append([]byte(text), r.body...)
+		},
 	}
+	for _, name := range []string{
+		"Message-Metadata", "Idempotency-Key", "Message-Uuid", "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature",
+	} {
+		v := r.header.Get(name)
+		all["another "+name] = set(name, v+"0")
+		all[name+" twice"] = func(h http.Header) []byte { h[name] = []string{v, v + "0"}; return r.body }
+		if v != "" {
+			all["no "+name] = func(h http.Header) []byte { h.Del(name); return r.body }
+		}
+	}
+	return all
 }

@@ -1,7 +1,9 @@
 package httpbridge
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,7 +19,7 @@ import (
 //   - ClassTransient for 409, 500 and any status that is not listed: the event or the moment may be
 //     at fault. After core.Config.MaxAttempts the event is DEAD, unless the endpoint has accepted
 //     nothing else meanwhile.
-//   - ClassUnavailable for redirects, 401, 402, 403, 404, 405, 407, 408, 421, 423, 425, 426, 428,
+//   - ClassUnavailable for 1xx, redirects, 401, 402, 403, 404, 405, 407, 408, 421, 423, 425, 426, 428,
 //     429, 451, 501 and all above: the endpoint has moved, throttles, is down, or does not know the
 //     client. It costs no attempt.
 func ClassOfStatus(status int) core.Class {
@@ -33,7 +35,7 @@ func ClassOfStatus(status int) core.Class {
 		http.StatusUnavailableForLegalReasons:
 		return core.ClassUnavailable
 	}
-	if status > http.StatusInternalServerError || status/100 == 3 {
+	if status > http.StatusInternalServerError || status/100 == 3 || status/100 == 1 {
 		return core.ClassUnavailable
 	}
 	return core.ClassTransient
@@ -69,11 +71,13 @@ func (e *StatusError) Error() string {
 }
 
 // retryAfter reads the header Retry-After, in seconds or as a date, which counts from the clock of
-// the endpoint.
+// the endpoint. A number that is too large, too small or no integer means the nearest time that can
+// be kept.
 func retryAfter(h http.Header, limit time.Duration) time.Duration {
 	v := strings.TrimSpace(h.Get("Retry-After"))
-	if seconds, err := strconv.ParseUint(v, 10, 64); err == nil {
-		return min(time.Duration(min(seconds, 1<<30))*time.Second, limit)
+	seconds, err := strconv.ParseFloat(v, 64)
+	if (err == nil || errors.Is(err, strconv.ErrRange)) && !math.IsNaN(seconds) { // beyond its range it is infinite
+		return time.Duration(min(max(seconds, 0), limit.Seconds()) * float64(time.Second))
 	}
 	at, err := http.ParseTime(v)
 	if err != nil {

@@ -48,6 +48,7 @@ type destinations struct {
 	mu    sync.Mutex
 	all   map[place]*destination
 	known map[string]place // destinations of effects that were put off
+	stuck map[string]bool  // effects whose handler was given up and has not returned
 }
 
 type destination struct {
@@ -63,12 +64,15 @@ type destination struct {
 	stopped  bool
 	probing  bool
 	probeAt  time.Time
+	held     time.Time // the end of the pause that it has asked for
 	gap      time.Duration
 	nextBack time.Time // when the last effect that was put off comes back
 }
 
 func newDestinations(limit int) *destinations {
-	return &destinations{limit: limit, all: map[place]*destination{}, known: map[string]place{}}
+	return &destinations{
+		limit: limit, all: map[place]*destination{}, known: map[string]place{}, stuck: map[string]bool{},
+	}
 }
 
 // visit is one execution at a place.
@@ -76,6 +80,7 @@ type visit struct {
 	at    place
 	id    string
 	probe bool
+	said  time.Duration // how long its destination is away, as the failure says; 0: it does not
 }
 
 // turnedAway reports whether an effect that was put off has to wait longer, and how long. It costs
@@ -83,6 +88,9 @@ type visit struct {
 func (d *destinations) turnedAway(id string) (wait time.Duration, yes bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.stuck[id] {
+		return destinationMaxGap, true
+	}
 	at, ok := d.known[id]
 	if !ok {
 		return 0, false
@@ -125,7 +133,7 @@ func (d *destinations) enter(at place, id string) (v *visit, wait time.Duration)
 func (d *destination) wait(limit int) time.Duration {
 	now := time.Now()
 	switch {
-	case d.stopped && !d.probing && !now.Before(d.probeAt):
+	case d.stopped && !d.probing && !now.Before(d.probeAt) && d.running < limit:
 		return 0
 	case d.stopped:
 		d.nextBack = latest(now.Add(busyGap), d.probeAt, d.nextBack.Add(destinationPace))
@@ -158,27 +166,24 @@ func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, 
 	dest, now := d.all[v.at], time.Now()
 	silent = dest.meet(v.id, end)
 	dest.running--
+	delete(d.stuck, v.id)
 	if v.probe {
 		dest.probing = false
 	}
 	switch {
+	case end == visitGood && now.Before(dest.held): // it began before the destination asked for the pause
 	case end == visitGood:
 		dest.refused, dest.stopped, dest.nextBack = nil, false, time.Time{}
 	case end == visitUnclear:
-	case dest.shared && end == visitDown:
-		dest.troubled = now.Add(2 * destinationMaxGap)
+	case end == visitDown, dest.stopped:
+		dest.down(v, now)
 	case dest.shared:
-	case dest.stopped && v.probe:
-		dest.gap = min(2*dest.gap, destinationMaxGap)
-		dest.probeAt = now.Add(dest.gap)
-	case dest.stopped:
 	default:
 		if !slices.Contains(dest.refused, v.id) {
 			dest.refused = append(dest.refused, v.id)
 		}
-		if end == visitDown || len(dest.refused) >= destinationFailures {
-			dest.stopped, dest.refused = true, nil
-			dest.gap, dest.probeAt = destinationGap, now.Add(destinationGap)
+		if len(dest.refused) >= destinationFailures {
+			dest.down(v, now)
 		}
 	}
 	if dest.stopped {
@@ -188,6 +193,46 @@ func (d *destinations) leave(v *visit, end visitEnd) (wait time.Duration, down, 
 		delete(d.all, v.at)
 	}
 	return 0, false, silent
+}
+
+// down notes that a visit has met an outage.
+func (d *destination) down(v *visit, now time.Time) {
+	switch {
+	case d.shared:
+		d.troubled = now.Add(2 * destinationMaxGap)
+	case !d.stopped:
+		d.stopped, d.refused = true, nil
+		d.gap, d.probeAt = destinationGap, now.Add(destinationGap)
+	case v.probe:
+		d.gap = min(2*d.gap, destinationMaxGap)
+		d.probeAt = now.Add(d.gap)
+	}
+	if until := now.Add(v.said); !d.shared && v.said > 0 && until.After(d.held) {
+		d.held, d.probeAt = until, until
+	}
+}
+
+// abandon notes that the handler of a visit is stuck. It returns false if too many handlers are
+// stuck already. The call is one of those of its destination until it returns. If nobody has named
+// its destination, it does not take the place of others, which may go elsewhere.
+func (d *destinations) abandon(v *visit) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.stuck) >= mostStuck {
+		return false
+	}
+	d.stuck[v.id] = true
+	dest := d.all[v.at]
+	dest.down(v, time.Now())
+	if v.probe {
+		dest.probing, v.probe = false, false
+	}
+	if dest.shared {
+		dest.running--
+		v.at.name = "effect " + v.id
+		d.all[v.at] = &destination{running: 1}
+	}
+	return true
 }
 
 // learn notes that the effect of a visit, which met an outage, goes to another place than its visit
@@ -201,8 +246,7 @@ func (d *destinations) learn(v *visit, at place) (wait time.Duration) {
 		d.all[at] = dest
 	}
 	if !dest.stopped {
-		dest.stopped = true
-		dest.gap, dest.probeAt = destinationGap, now.Add(destinationGap)
+		dest.down(v, now)
 	}
 	if len(d.known) >= knownEffects {
 		clear(d.known)
@@ -246,6 +290,21 @@ func hostOf(err error) string {
 	return ""
 }
 
+// saidTime returns the time of core.UnavailableFor, or 0.
+func saidTime(err error) time.Duration {
+	if class, _ := core.ClassOf(err); class != core.ClassUnavailable {
+		return 0
+	}
+	e, ok := errors.AsType[interface {
+		error
+		Delay() time.Duration
+	}](err)
+	if !ok {
+		return 0
+	}
+	return e.Delay()
+}
+
 // meet notes the end of a visit of the effect. It reports whether the destination has accepted
 // nothing since it first refused the effect.
 func (d *destination) meet(id string, end visitEnd) (silent bool) {
@@ -283,6 +342,7 @@ func (w *Worker) judge(run execution, failure error, class core.Class, marked, l
 	switch class {
 	case core.ClassUnavailable, core.ClassUnroutable:
 		end = visitDown
+		run.visit.said = saidTime(failure)
 	case core.ClassTransient:
 		end = visitRefused
 	case core.ClassPermanent, core.ClassKeyUnavailable:

@@ -177,9 +177,9 @@ func TestEffectRefusedAloneIsNotDead(t *testing.T) {
 	})
 }
 
-// With destinations too, the error of a handler decides when its effect is tried again, or that the
-// effect is dead.
-func TestHandlerOfADestinationSays(t *testing.T) {
+// With destinations and without, the error of a handler decides when its effect is tried again, or
+// that the effect is dead.
+func TestHandlerSays(t *testing.T) {
 	for name, c := range map[string]struct {
 		says   func(ctx context.Context) error
 		calls  int // within a minute
@@ -187,6 +187,10 @@ func TestHandlerOfADestinationSays(t *testing.T) {
 	}{
 		"put off": {
 			func(context.Context) error { return core.PutOff(errors.New("429"), 50*time.Second) }, 2,
+			command.StatusFailed,
+		},
+		"away for a time": {
+			func(context.Context) error { return core.UnavailableFor(errors.New("503"), 50*time.Second) }, 2,
 			command.StatusFailed,
 		},
 		"never": {
@@ -198,22 +202,68 @@ func TestHandlerOfADestinationSays(t *testing.T) {
 			1, command.StatusDead,
 		},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			w := newEffects(t)
-			calls := 0
-			worker := w.worker(func(ctx context.Context, _ command.Effect) (string, error) {
-				calls++
-				return "", c.says(ctx)
-			}, func(cfg *command.WorkerConfig) { cfg.Destination = func(command.Effect) string { return "there" } })
-			w.relay(worker, nil)
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
-			if calls != c.calls || rec.Status != c.status || rec.Attempts > 1 {
-				t.Errorf("%d calls, %+v", calls, rec)
-			}
-		})
+		for what, destination := range map[string]func(command.Effect) string{
+			"": nil, " there": func(command.Effect) string { return "there" },
+		} {
+			bubble(t, name+what, func(t *testing.T) {
+				w := newEffects(t)
+				calls := 0
+				worker := w.worker(func(ctx context.Context, _ command.Effect) (string, error) {
+					calls++
+					return "", c.says(ctx)
+				}, func(cfg *command.WorkerConfig) { cfg.Destination = destination })
+				w.relay(worker, nil)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				rec, _ := w.queue.Find(t.Context(), "acme", "mail", "1")
+				if calls != c.calls || rec.Status != c.status || rec.Attempts > 1 {
+					t.Errorf("%d calls, %+v", calls, rec)
+				}
+			})
+		}
 	}
+}
+
+// A destination says how long it is away. No effect of it is executed before that, although one that
+// began earlier succeeds meanwhile.
+func TestDestinationAwayForATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEffects(t) // effect 1
+		const pause = 50 * time.Second
+		start := time.Now()
+		var mu sync.Mutex
+		begun := map[string]time.Duration{}
+		worker := w.worker(func(_ context.Context, e command.Effect) (string, error) {
+			mu.Lock()
+			_, again := begun[e.Key]
+			begun[e.Key] = time.Since(start)
+			mu.Unlock()
+			switch {
+			case e.Key == "slow":
+				time.Sleep(time.Second)
+			case e.Key == "1" && !again:
+				return "", core.UnavailableFor(errors.New("503"), pause)
+			}
+			return "ref", nil
+		}, func(c *command.WorkerConfig) { c.Destination = func(command.Effect) string { return "there" } })
+		w.enqueue(command.Effect{Channel: "mail", Tenant: "acme", Key: "slow"})
+		w.relay(worker, nil)
+		time.Sleep(2 * time.Second)
+		for i := range 20 {
+			w.enqueue(command.Effect{Channel: "mail", Tenant: "acme", Key: fmt.Sprint("later", i)})
+		}
+		time.Sleep(pause + 10*time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		for key, at := range begun {
+			if key != "slow" && at < pause {
+				t.Errorf("effect %s was executed after %s", key, at)
+			}
+		}
+		if len(begun) != 22 {
+			t.Errorf("%d of 22 effects were executed", len(begun))
+		}
+	})
 }
 
 // A sweep passes over effects that wait for a dead destination, and probes the destination at

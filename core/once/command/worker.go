@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +25,9 @@ import (
 
 // Handler executes an effect and returns the id that the other side gave it, if any. It must give
 // Effect.IdempotencyKey to the other side, because it is called again if a process died before it
-// could record the success. It must stop when ctx ends. ctx carries the outbox's PublishTimeout, or
-// SweepTimeout. Its cause is once.ErrLeaseLost if another worker may have begun.
+// could record the success. It must stop when ctx ends: see WorkerConfig.PerDestination. ctx carries
+// the outbox's PublishTimeout, or SweepTimeout. Its cause is once.ErrLeaseLost if another worker may
+// have begun.
 //
 // Errors are marked as those of a core.Publisher. core.Permanent makes the effect dead at once.
 // core.Unavailable stops the channel, or its destination (see WorkerConfig.Destination), until the
@@ -51,8 +53,10 @@ type WorkerConfig struct {
 	Destination func(e Effect) string
 	// PerDestination is how many effects of one destination are executed at once in this process,
 	// so that a destination that hangs does not take all workers of the relay. Keep it at a quarter
-	// of core.Config.Workers or less. Without Destination it also holds for all effects together
-	// whose destination is not known, while any of them meets an outage. Default: 8.
+	// of core.Config.Workers or less. A handler that ignores the end of its context counts until it
+	// returns, but no worker waits for it: it is given up after half of its time more. Without
+	// Destination the limit also holds for all effects together whose destination is not known,
+	// while any of them meets an outage. Default: 8.
 	PerDestination int
 	// MaxAttempts is the number of failed attempts, or of processes that died during an attempt,
 	// after which an effect is dead. An unmarked error does not spend the last attempt while its
@@ -84,7 +88,8 @@ type WorkerConfig struct {
 	// 128 bytes.
 	Node string
 	// Logger gets warnings about channels that seem to be more than one destination, and about a
-	// Lease that is shorter than a handler may run. Default: core.DefaultLogger, which writes
+	// Lease that is shorter than a handler may run, and errors about handlers that ignore the end of
+	// their context. Default: core.DefaultLogger, which writes
 	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is called for each execution, for metrics. It must not block. Default: none.
@@ -351,31 +356,40 @@ func (w *Worker) giveUp(ctx context.Context, c Claim, f Failure) (string, ExecRe
 func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 	cause *error,
 ) (ref string, outcome ExecResult, err error) {
-	c := run.claim
 	w.short.check(ctx, w.cfg.Lease, w.cfg.Logger)
 	runCtx, cancel := context.WithCancelCause(ctx)
-	stop := w.keepAlive(runCtx, cancel, c, run.held)
-	finished := false
-	defer func() {
+	stop := w.keepAlive(runCtx, cancel, run.claim, run.held)
+	finish := func(end handlerEnd, cause *error) (string, ExecResult, error) {
 		stop()
-		cancel(nil)
-		if finished {
-			return
-		}
-		v := recover() // nil after runtime.Goexit, which goes on too
+		defer cancel(nil)
+		return w.conclude(ctx, runCtx, run, end, cause)
+	}
+	ended := call(runCtx, handler, run.effect)
+	if end, ok := w.await(ctx, run, ended); ok {
+		return finish(end, cause)
+	}
+	*cause = errStuck
+	return "", Retried, core.PutOff(errStuck, w.abandon(run, ended, finish))
+}
+
+// conclude records how a handler ended. A panic goes on to the caller, and so does runtime.Goexit.
+func (w *Worker) conclude(ctx, runCtx context.Context, run execution, end handlerEnd,
+	cause *error,
+) (ref string, outcome ExecResult, err error) {
+	c := run.claim
+	if p := end.panicked; p != nil {
 		w.leave(run, visitRefused)
-		f := Failure{Dead: run.attempt >= w.cfg.MaxAttempts, Code: "panic", Text: errorText(didNotReturn(v))}
-		if v == nil {
+		f := Failure{Dead: run.attempt >= w.cfg.MaxAttempts, Code: "panic", Text: errorText(didNotReturn(p))}
+		if p.Value == nil {
 			f.Code = "goexit"
 		}
 		_ = w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) })
-		if v != nil {
-			panic(v) //nolint:forbidigo // the handler's panic goes on to the relay, which counts a refusal
+		if p.Value == nil {
+			runtime.Goexit()
 		}
-	}()
-	ref, failure := handler(runCtx, run.effect)
-	finished = true
-	stop()
+		panic(p) //nolint:forbidigo // the handler's panic goes on to the relay, which counts a refusal
+	}
+	ref, failure := end.ref, end.err
 	*cause = failure
 	if failure == nil {
 		w.leave(run, visitGood)

@@ -141,8 +141,9 @@ func TestWorkerStopAndPanic(t *testing.T) {
 	}
 	func() {
 		defer func() {
-			if v := recover(); v != "oh no" {
-				t.Errorf("recovered %v", v)
+			p, ok := recover().(*core.PanicError)
+			if !ok || p.Value != "oh no" || !strings.Contains(string(p.Stack), "TestWorkerStopAndPanic") {
+				t.Errorf("recovered %+v", p)
 			}
 		}()
 		_ = w.worker(func(context.Context, command.Effect) (string, error) { panic("oh no") }).Publish(t.Context(),

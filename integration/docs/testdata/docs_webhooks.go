@@ -2,6 +2,8 @@ package page
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
@@ -11,6 +13,8 @@ import (
 var (
 	ctx        context.Context
 	secret     string
+	authority  *x509.CertPool
+	client     tls.Certificate
 	publisher  *httpbridge.Publisher
 	in         *coreinbox.Inbox
 	endpointOf func(subscriber string) httpbridge.Endpoint

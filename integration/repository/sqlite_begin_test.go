@@ -71,10 +71,11 @@ func TestSQLiteCallsThatAreCutWhileTheyBegin(t *testing.T) {
 	fixture.NoError(t, err)
 	fixture.NoError(t, keys.Migrate(t.Context()))
 	request := func(owner string) once.Request {
-		return once.Request{Key: once.Key{Scope: "s", ID: "k"}, Owner: owner, Lease: time.Hour, TTL: 2 * time.Hour}
+		return once.Request{Key: once.Key{Scope: "s", ID: "k"}, Owner: owner, Lease: time.Millisecond, TTL: time.Hour}
 	}
-	_, err = keys.Acquire(t.Context(), request("first")) // the state of a held key is read in a transaction
+	_, err = keys.Acquire(t.Context(), request("first")) // a key whose lease is over is taken in a transaction
 	fixture.NoError(t, err)
+	time.Sleep(10 * time.Millisecond) // more than the lease
 	other, err := sql.Open("sqlite", strings.Replace(db.DSN, "busy_timeout(30000)", "busy_timeout(50)", 1))
 	fixture.NoError(t, err)
 	defer func() { _ = other.Close() }()

@@ -27,6 +27,7 @@ var scenarios = []struct {
 	{"a message is published twice", features.checkCopies, false},
 	{"large payloads", features.checkLargest, true},
 	{"outcomes", features.checkOutcomes, false},
+	{"one of many is refused", features.checkOneRefused, false},
 	{"order of keys", features.checkOrder, false},
 	{"two destinations", features.checkTwoDestinations, true},
 	{"slow answers", features.checkSlow, true},
@@ -261,6 +262,45 @@ func (b features) checkOutcomes(t *testing.T, k broker) {
 	o.compare(k, good, r.topic)
 	if b.drop != nil && b.taken {
 		b.drop(t, k, missing)
+	}
+}
+
+// checkOneRefused relays many events at once, one of which the broker refuses. It refuses that one
+// alone, also if the client has sent it together with others. The others are together larger than
+// the broker takes in one batch.
+func (b features) checkOneRefused(t *testing.T, k broker) {
+	t.Helper()
+	if !b.dies {
+		return // the broker refuses no event on its own
+	}
+	const events = 60
+	r := k.refusal(t)
+	o := newOutage(t, core.Config{Publisher: r.publisher, Retry: eager})
+	many := make([]core.Event, events)
+	for i := range many {
+		many[i] = core.Event{Type: "placed", Topic: r.topic, Payload: []byte(`{}`)}
+		if b.largestBytes > 0 { // the refused one is too large: these are a quarter of the limit
+			many[i].Payload = []byte(strings.Repeat("y", len(r.payload)/8))
+		}
+	}
+	many[events/2].Payload = []byte(r.payload)
+	o.publish(many...)
+	fixture.Await(t, "every event has its outcome", func() bool {
+		ended := 0
+		for _, row := range o.repo.Rows() {
+			if row.Status == outboxtest.StatusDone || row.Status == outboxtest.StatusDead {
+				ended++
+			}
+		}
+		return ended == events
+	})
+	for _, row := range o.repo.Rows() {
+		if dead := row.Status == outboxtest.StatusDead; dead != (string(row.Event.Payload) == r.payload) {
+			t.Errorf("an event of %d bytes is %v: %s %s", len(row.Event.Payload), row.Status, row.ErrorCode, row.Error)
+		}
+	}
+	if most := o.compare(k, r.topic); most != 1 {
+		t.Errorf("an event has %d copies", most)
 	}
 }
 

@@ -50,6 +50,32 @@ func TestAMQPTopicExchange(t *testing.T) {
 	requireDelivery(t, receive(t, rabbitMessages(t, cfg, "order.placed")), d)
 }
 
+// The broker cancels a consumer when its queue is deleted. The consumer gets no message from that.
+// It declares the queue again and gets the next message.
+func TestAMQPCancelledConsumer(t *testing.T) {
+	t.Parallel()
+	for name, arguments := range map[string]amqp091.Table{"classic": queueType(false), "quorum": queueType(true)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic, ch := topics.Rabbit(t), topics.RabbitChannel(t)
+			cfg := amqpbridge.QueueConfig(topics.RabbitURI(t))
+			cfg.Queue.Arguments = arguments
+			p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg})
+			messages := rabbitMessages(t, cfg, topic)
+			for range 3 {
+				d := brokerDelivery(t, topic, "k")
+				publishUntil(t, p, d, "") // until the consumer has declared the queue
+				msg := receive(t, messages)
+				delete(msg.Metadata, "x-delivery-count") // added by a quorum queue for the consumer
+				requireDelivery(t, msg, d)
+				if _, err := ch.QueueDelete(topic, false, false, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func TestAMQPProperties(t *testing.T) {
 	t.Parallel()
 	topic := topics.Rabbit(t)

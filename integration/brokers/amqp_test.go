@@ -76,6 +76,26 @@ func TestAMQPCancelledConsumer(t *testing.T) {
 	}
 }
 
+// A publisher and a consumer find the server that is up, also after their connections broke.
+func TestAMQPSeveralServers(t *testing.T) {
+	t.Parallel()
+	topic := topics.Rabbit(t)
+	up, proxy := proxied(t, topics.RabbitURI(t))
+	cfg := amqpbridge.QueueConfig(severalServers(t, up, nobodyThere))
+	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg})
+	messages := rabbitMessages(t, cfg, topic)
+	for range 4 { // each of them begins with another server
+		d := brokerDelivery(t, topic, "k")
+		publishUntil(t, p, d, "")
+		msg := receive(t, messages)
+		for msg.UUID != d.ID { // its acknowledgement was cut off
+			msg = receive(t, messages)
+		}
+		requireDelivery(t, msg, d)
+		proxy.Cut()
+	}
+}
+
 func TestAMQPProperties(t *testing.T) {
 	t.Parallel()
 	topic := topics.Rabbit(t)

@@ -139,6 +139,12 @@ func (p kafkaProxies) Delay(d time.Duration) { p.each(func(one *brokerProxy) { o
 // Cut implements answers.
 func (p kafkaProxies) Cut() { p.each((*brokerProxy).Cut) }
 
+func (k kafkaBroker) behind(t *testing.T, other string) publisher {
+	t.Helper()
+	k.addresses = append([]string{other}, k.addresses...)
+	return k.publisher(t, 0)
+}
+
 // refusal is a message that is larger than its topic takes.
 func (k kafkaBroker) refusal(t *testing.T) *refusal {
 	t.Helper()

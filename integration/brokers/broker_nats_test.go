@@ -35,6 +35,13 @@ func (n natsBroker) through(t *testing.T, timeout time.Duration) (publisher, ans
 	return natsBroker{url}.publisher(t, timeout), proxy
 }
 
+func (n natsBroker) behind(t *testing.T, other string) publisher {
+	t.Helper()
+	return topics.NATSPublisher(t, natsbridge.Config{
+		URL: "nats://" + other + ", " + n.url, Options: []nats.Option{nats.DontRandomize()},
+	})
+}
+
 // refusal is a message that is larger than its stream takes.
 func (n natsBroker) refusal(t *testing.T) *refusal {
 	t.Helper()

@@ -3,6 +3,7 @@ package brokers_test
 import (
 	"errors"
 	"maps"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -76,6 +77,20 @@ func (r *rabbitBroker) through(t *testing.T, timeout time.Duration) (publisher, 
 	t.Helper()
 	uri, proxy := proxied(t, r.uri)
 	return (&rabbitBroker{uri: uri}).publisher(t, timeout), proxy
+}
+
+func (r *rabbitBroker) behind(t *testing.T, other string) publisher {
+	t.Helper()
+	return (&rabbitBroker{uri: severalServers(t, r.uri, other)}).publisher(t, 0)
+}
+
+// severalServers adds the address of another server to a URL of RabbitMQ, as the first one.
+func severalServers(t *testing.T, uri, other string) string {
+	t.Helper()
+	u, err := url.Parse(uri)
+	fixture.NoError(t, err)
+	u.Host = other + "," + u.Host
+	return u.String()
 }
 
 // refusal is a full queue. Its cure purges the queue and does not delete it: while RabbitMQ deletes

@@ -34,6 +34,9 @@ func (r redisBroker) through(t *testing.T, timeout time.Duration) (publisher, an
 	return redisBroker{url}.publisher(t, timeout), proxy
 }
 
+// behind is nil: a client of several servers knows them by Sentinel or a cluster.
+func (r redisBroker) behind(*testing.T, string) publisher { return nil }
+
 // refusal is a topic whose key in Redis is no stream.
 func (r redisBroker) refusal(t *testing.T) *refusal {
 	t.Helper()

@@ -143,6 +143,8 @@ func (w *webhookBroker) at(t *testing.T, address string, timeout time.Duration) 
 	return p
 }
 
+func (w *webhookBroker) behind(*testing.T, string) publisher { return nil }
+
 // refusal is a request that is answered with 422.
 func (w *webhookBroker) refusal(t *testing.T) *refusal {
 	t.Helper()

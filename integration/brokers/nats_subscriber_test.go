@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -87,6 +88,19 @@ func TestNATSSubscriberDelivers(t *testing.T) {
 		string(msg.Payload) != "plain" {
 		t.Errorf("a message of another program: %s %q", msg.UUID, msg.Payload)
 	}
+}
+
+// A subscriber and Check find the server that is up.
+func TestNATSSubscriberOfSeveralServers(t *testing.T) {
+	t.Parallel()
+	topic := topics.NATS(t, nil)
+	ids := publishNATS(t, topic, 1)
+	servers, fixed := "nats://"+nobodyThere+","+topics.NATSURL(t), []nats.Option{nats.DontRandomize()}
+	_, messages := subscribeNATS(t, natsbridge.SubscriberConfig{Group: "billing", URL: servers, Options: fixed}, topic)
+	if msg := receive(t, messages); msg.UUID != ids[0] {
+		t.Errorf("UUID %s, want %s", msg.UUID, ids[0])
+	}
+	fixture.NoError(t, natsbridge.Check(t.Context(), natsbridge.Config{URL: servers, Options: fixed}, topic))
 }
 
 // Close waits for the handler that has a message. The next process gets the message after it. A

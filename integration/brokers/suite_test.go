@@ -33,6 +33,7 @@ var scenarios = []struct {
 	{"slow answers", features.checkSlow, true},
 	{"answers after the timeout", features.checkTimeout, true},
 	{"connections break", features.checkCut, false},
+	{"the first server is down", features.checkFirstDown, false},
 }
 
 // Each cell of the table of features is true.
@@ -491,6 +492,24 @@ func (b features) checkCut(t *testing.T, k broker) {
 	if most := o.compare(k, topic); b.recognises && most != 1 {
 		t.Errorf("an event has %d copies", most)
 	}
+}
+
+// nobodyThere is an address where no server is.
+const nobodyThere = "127.0.0.1:1"
+
+// checkFirstDown publishes while the first server of several is down.
+func (b features) checkFirstDown(t *testing.T, k broker) {
+	t.Helper()
+	topic := k.topic(t)
+	p := k.behind(t, nobodyThere)
+	if p == nil {
+		return
+	}
+	d := brokerDelivery(t, topic, "k")
+	fixture.NoError(t, publishWithin(t, p, d, time.Minute))
+	held := k.held(t, topic)
+	fixture.Must(t, len(held) == 1, "the broker has %d messages", len(held))
+	requireDelivery(t, held[0].Message, d)
 }
 
 // awayFlow is a relay to a broker whose server goes away.

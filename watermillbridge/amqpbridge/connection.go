@@ -32,6 +32,9 @@ type channel struct {
 	closes  chan *amqp091.Error // capacity 1
 }
 
+// heartbeat is the default. A broker that disappears is noticed after three.
+const heartbeat = 10 * time.Second
+
 func connect(cfg *Config) (*connection, error) {
 	ac := amqp091.Config{Locale: "en_US"}
 	if cfg.AMQP.Connection.AmqpConfig != nil {
@@ -40,7 +43,7 @@ func connect(cfg *Config) (*connection, error) {
 	if cfg.AMQP.Connection.TLSConfig != nil {
 		ac.TLSClientConfig = cfg.AMQP.Connection.TLSConfig
 	}
-	ac.Heartbeat = cmp.Or(ac.Heartbeat, 10*time.Second) // a broker that disappears is noticed after three
+	ac.Heartbeat = cmp.Or(ac.Heartbeat, heartbeat)
 	if ac.Dial == nil {
 		ac.Dial = amqp091.DefaultDial(cfg.ConnectTimeout)
 	}

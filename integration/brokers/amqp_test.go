@@ -189,14 +189,12 @@ func TestAMQPNack(t *testing.T) {
 	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
 	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute))
 	err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute)
-	requireClass(t, err, core.ClassTransient)
+	requireClass(t, err, core.ClassUnavailable)
 	fixture.Check(t, errors.Is(err, amqpbridge.ErrNack), "err = %v, want ErrNack", err)
 	if _, _, err := topics.RabbitChannel(t).Get(topic, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
-		t.Errorf("with room in the queue: %v", err)
-	}
+	publishUntil(t, p, brokerDelivery(t, topic, ""), "") // there is room, once the pause is over
 }
 
 func TestAMQPTopologyTrouble(t *testing.T) {

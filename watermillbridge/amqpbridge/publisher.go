@@ -77,6 +77,8 @@ type publisher struct {
 	logger     watermill.LoggerAdapter
 	connecting chan struct{} // capacity 1: held while connecting
 
+	refusals refusals
+
 	mu     sync.Mutex
 	conn   *connection
 	closed bool
@@ -101,6 +103,9 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	if len(exchange) > 255 || len(key) > 255 {
 		return core.Permanent(fmt.Errorf("amqpbridge: exchange or routing key of topic %q has more than 255 bytes",
 			topic))
+	}
+	if err := p.refusals.err(topic); err != nil {
+		return err
 	}
 	c, err := p.connected(msg.Context())
 	if err != nil {
@@ -129,6 +134,7 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 // outcome reads the broker's answer to the message.
 func (p *publisher) outcome(c *connection, ch *channel, topic string, acked bool) error {
 	if acked {
+		p.refusals.ack(topic)
 		select {
 		case r, ok := <-ch.returns:
 			if ok && p.cfg.DeclareQueues { // the queue or its binding was deleted
@@ -144,7 +150,7 @@ func (p *publisher) outcome(c *connection, ch *channel, topic string, acked bool
 		return nil
 	}
 	if !ch.IsClosed() {
-		return ErrNack
+		return p.refusals.nack(topic)
 	}
 	var err error = amqp091.ErrClosed
 	select {

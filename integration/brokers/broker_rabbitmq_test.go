@@ -68,6 +68,17 @@ func (r *rabbitBroker) declare(ch *amqp091.Channel, name string, arguments amqp0
 	return err
 }
 
+func (r *rabbitBroker) again(t *testing.T, topic string) bool {
+	t.Helper()
+	fixture.NoError(t, r.channel(func(ch *amqp091.Channel) error {
+		if _, err := ch.QueueDelete(topic, false, false, false); err != nil {
+			return err
+		}
+		return r.declare(ch, topic, amqp091.Table{})
+	}))
+	return true
+}
+
 func (r *rabbitBroker) publisher(t *testing.T, timeout time.Duration) publisher {
 	t.Helper()
 	return topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(r.uri), ConnectTimeout: timeout})

@@ -23,6 +23,12 @@ func (r redisBroker) topic(t *testing.T) string {
 	return name
 }
 
+func (r redisBroker) again(t *testing.T, topic string) bool {
+	t.Helper()
+	fixture.NoError(t, topics.RedisAt(t, r.url).Del(t.Context(), topic).Err())
+	return true
+}
+
 func (r redisBroker) publisher(t *testing.T, _ time.Duration) publisher {
 	t.Helper()
 	return topics.RedisPublisher(t, r.url, redisbridge.Config{})

@@ -86,6 +86,8 @@ func (s sqlBroker) through(t *testing.T, timeout time.Duration) (publisher, answ
 
 func (s sqlBroker) behind(*testing.T, string) publisher { return nil }
 
+func (s sqlBroker) again(*testing.T, string) bool { return false }
+
 // refusal is a payload that is no JSON, for a column of JSON.
 func (s sqlBroker) refusal(t *testing.T) *refusal {
 	t.Helper()

@@ -103,6 +103,21 @@ func TestNATSSubscriberOfSeveralServers(t *testing.T) {
 	fixture.NoError(t, natsbridge.Check(t.Context(), natsbridge.Config{URL: servers, Options: fixed}, topic))
 }
 
+// A stream is deleted and made again. Its subscriber gets what the new one has.
+func TestNATSSubscriberOfAStreamMadeAgain(t *testing.T) {
+	t.Parallel()
+	topic := topics.NATS(t, nil)
+	_, messages := subscribeNATS(t, natsbridge.SubscriberConfig{Group: "billing"}, topic)
+	for range 3 {
+		for _, id := range publishNATS(t, topic, 2) {
+			if msg := receive(t, messages); msg.UUID != id {
+				t.Errorf("UUID %s, want %s", msg.UUID, id)
+			}
+		}
+		natsBroker{topics.NATSURL(t)}.again(t, topic)
+	}
+}
+
 // Close waits for the handler that has a message. The next process gets the message after it. A
 // handler that takes longer than CloseTimeout loses its message to the next process.
 func TestNATSSubscriberCloses(t *testing.T) {

@@ -34,6 +34,7 @@ var scenarios = []struct {
 	{"answers after the timeout", features.checkTimeout, true},
 	{"connections break", features.checkCut, false},
 	{"the first server is down", features.checkFirstDown, false},
+	{"a topic is made again", features.checkMadeAgain, false},
 }
 
 // Each cell of the table of features is true.
@@ -510,6 +511,28 @@ func (b features) checkFirstDown(t *testing.T, k broker) {
 	held := k.held(t, topic)
 	fixture.Must(t, len(held) == 1, "the broker has %d messages", len(held))
 	requireDelivery(t, held[0].Message, d)
+}
+
+// checkMadeAgain relays to a topic that is deleted and made again twice. The same relay publishes to
+// the new topic.
+func (b features) checkMadeAgain(t *testing.T, k broker) {
+	t.Helper()
+	topic := k.topic(t)
+	o := newOutage(t, core.Config{Publisher: k.publisher(t, 0), Retry: eager, Breaker: soon})
+	o.publish(keyed(topic, 7)...)
+	o.wantStatus(outboxtest.StatusDone, "the first events")
+	for range 2 {
+		if !k.again(t, topic) {
+			return
+		}
+		o.publish(keyed(topic, 7)...)
+		o.wantStatus(outboxtest.StatusDone, "the events of the new topic")
+	}
+	keys := map[string]bool{}
+	for _, h := range k.held(t, topic) {
+		keys[h.Metadata[core.HeaderPartitionKey]] = true
+	}
+	fixture.Check(t, len(keys) == 7, "the new topic has events of %d keys, want 7", len(keys))
 }
 
 // awayFlow is a relay to a broker whose server goes away.

@@ -83,8 +83,11 @@ func markKafka(err error, k *kerr.Error) error {
 		kerr.DelegationTokenNotFound, kerr.DelegationTokenAuthorizationFailed,
 		kerr.TransactionalIDAuthorizationFailed:
 		return core.Unavailable(fmt.Errorf("not allowed: %w", err))
-	case kerr.UnknownTopicOrPartition, kerr.UnknownTopicID:
+	case kerr.UnknownTopicOrPartition:
 		return core.Unavailable(fmt.Errorf("the topic does not exist (create it): %w", err))
+	case kerr.UnknownTopicID:
+		return core.Unavailable(fmt.Errorf("the topic was deleted and made again; its events soon go to the new one: "+
+			"%w", err))
 	}
 	return err
 }

@@ -142,6 +142,29 @@ func TestOneBadMessageOfABatch(t *testing.T) {
 	}
 }
 
+// oneClient is a hook that takes one client.
+type oneClient struct{ clients atomic.Int32 }
+
+func (o *oneClient) OnNewClient(*kgo.Client) {
+	if o.clients.Add(1) > 1 {
+		panic("metrics are registered twice")
+	}
+}
+
+// Without a client that sends a message alone, nobody knows whether it is at fault: it waits.
+func TestAHookThatTakesOneClient(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, func(int32, int, []byte) *kerr.Error { return kerr.InvalidRecord })
+	p := newPublisher(t, franzbridge.Config{
+		Brokers: []string{b.addr}, Options: []kgo.Opt{kgo.WithHooks(&oneClient{})},
+	})
+	_, err := publish(t, p, delivery("orders", key0))
+	requireClass(t, err, core.ClassKeyUnavailable)
+	if !strings.Contains(err.Error(), "metrics are registered twice") {
+		t.Errorf("%v, want the panic of the hook", err)
+	}
+}
+
 func TestAnUnknownTopicIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t, nil)

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -53,11 +55,21 @@ func connect(cfg *Config) (*connection, error) {
 	}
 	conn, err := amqp091.DialConfig(cfg.AMQP.Connection.AmqpURI, ac)
 	if err != nil {
-		return nil, marked("connect", err)
+		return nil, marked("connect", mayWantTLS(cfg.AMQP.Connection.AmqpURI, err))
 	}
 	c := &connection{conn: conn, slots: make(chan struct{}, cfg.Channels), declared: map[string]bool{}}
 	go c.watch(conn.NotifyBlocked(make(chan amqp091.Blocking, 1)))
 	return c, nil
+}
+
+// mayWantTLS adds to an error of a connection without TLS what it may mean. The client knows the
+// error of a connection that was closed as text.
+func mayWantTLS(uri string, err error) error {
+	closed := strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), syscall.ECONNRESET.Error())
+	if closed && strings.HasPrefix(uri, "amqp:") {
+		return fmt.Errorf("%w: the server closed the connection; it may want TLS (amqps)", err)
+	}
+	return err
 }
 
 // watch follows connection.blocked until the connection ends.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
@@ -65,6 +66,26 @@ func TestNoBrokerIsThere(t *testing.T) {
 		!strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("%v, want ErrNoAnswer and the connection that failed", err)
 	}
+}
+
+func TestRefusedCredentialsAreTold(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, nil)
+	p := newPublisher(t, franzbridge.Config{
+		Brokers: []string{b.addr},
+		Options: []kgo.Opt{kgo.SASL(plain.Auth{User: "relay", Pass: "s3cret"}.AsMechanism())},
+	})
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			_, err := publishFor(t, p, delivery("orders", key0), 2*time.Second)
+			requireClass(t, err, core.ClassUnavailable)
+			if !strings.Contains(err.Error(), "SASL_AUTHENTICATION_FAILED") || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("%v, want SASL_AUTHENTICATION_FAILED", err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // Many events are on their way, and each gets its own answer.

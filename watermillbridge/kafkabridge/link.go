@@ -2,9 +2,14 @@ package kafkabridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"sync"
+	"syscall"
 
+	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -59,6 +64,9 @@ func (l *link) connected(ctx context.Context) (message.Publisher, error) {
 
 func (l *link) open(a *attempt) {
 	pub, err := kafka.NewPublisher(l.config, l.logger)
+	if err != nil {
+		err = l.explain(err)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer close(a.done)
@@ -92,4 +100,29 @@ func (l *link) close() error {
 		return nil
 	}
 	return pub.Close()
+}
+
+// explain adds the cause to an error of a connection. Sarama keeps most answers of a broker to
+// itself, such as that it has no such mechanism of SASL. They come with a connection of our own.
+func (l *link) explain(err error) error {
+	settings := l.config.OverwriteSaramaConfig
+	if strings.HasSuffix(err.Error(), sarama.ErrOutOfBrokers.Error()) {
+		for _, address := range l.config.Brokers {
+			b := sarama.NewBroker(address)
+			if b.Open(settings) != nil {
+				continue
+			}
+			_, cause := b.Connected() // waits for it
+			_ = b.Close()
+			if cause != nil {
+				err = fmt.Errorf("%w: %s: %w", err, address, cause)
+				break
+			}
+		}
+	}
+	closed := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+	if closed && !settings.Net.TLS.Enable {
+		return fmt.Errorf("%w: the server closed the connection; it may want TLS", err)
+	}
+	return err
 }

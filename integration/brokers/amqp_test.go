@@ -312,6 +312,29 @@ func TestAMQPBlocked(t *testing.T) {
 	})
 }
 
+// A broker in an alarm tells a new connection of it after the first messages, which it does not
+// answer. They say so.
+func TestAMQPConnectsWhileBlocked(t *testing.T) {
+	t.Parallel()
+	p, proxy, topic := rabbitThroughProxy(t, amqpbridge.Config{})
+	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute)) // declares the queue
+	proxy.Hold()
+	failed := make(chan error, 10)
+	for range cap(failed) {
+		go func() { failed <- publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute) }()
+	}
+	<-time.After(100 * time.Millisecond) // most of them are sent; the others see the alarm before
+	proxy.Tell(t, amqpFrame(10, 60, "low on memory"))
+	for range cap(failed) {
+		err := <-failed
+		requireClass(t, err, core.ClassUnavailable)
+		fixture.Check(t, errors.Is(err, amqpbridge.ErrBlocked), "err = %v, want ErrBlocked", err)
+	}
+	proxy.Release()
+	proxy.Tell(t, amqpFrame(10, 61, ""))
+	publishUntil(t, p, brokerDelivery(t, topic, ""), "")
+}
+
 // Watermill's own publishers, of both major versions, work through the plain bridge.
 func TestAMQPWatermillPublishers(t *testing.T) {
 	t.Parallel()

@@ -118,7 +118,17 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	ch, err := c.acquire(msg.Context())
+	return c.unlessBlocked(func() error {
+		return p.send(msg.Context(), c, topic, exchange, key, publishing)
+	})
+}
+
+// send sends a message and waits for the broker's answer. It returns also when the channel closes;
+// the bridge bounds the wait.
+func (p *publisher) send(ctx context.Context, c *connection, topic, exchange, key string,
+	publishing amqp091.Publishing,
+) error {
+	ch, err := c.acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -126,7 +136,7 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	if err := p.declare(c, ch, topic, exchange); err != nil {
 		return err
 	}
-	if err := msg.Context().Err(); err != nil { // the context has ended, and nothing is sent yet
+	if err := ctx.Err(); err != nil { // the context has ended, and nothing is sent yet
 		return fmt.Errorf("amqpbridge: not sent: %w", err)
 	}
 	confirm, err := ch.PublishWithDeferredConfirm(exchange, key, !p.cfg.AllowUnroutable, false, publishing)
@@ -134,7 +144,7 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 		_ = ch.Close()
 		return marked("publish", err)
 	}
-	<-confirm.Done() // also when the channel closes; the bridge bounds the wait
+	<-confirm.Done()
 	return p.outcome(c, ch, topic, confirm.Acked())
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -23,7 +24,7 @@ type clients struct {
 	client   *kgo.Client
 	alone    *kgo.Client // sends one message a batch; nil until it is needed
 	renewed  time.Time
-	stale    error // why client could not be replaced
+	stale    atomic.Pointer[error] // why client could not be replaced; nil: it could
 	closed   bool
 	replaced sync.WaitGroup // clients that finish what they have
 	single   sync.Mutex     // held while alone has a message
@@ -50,9 +51,11 @@ func (p *Publisher) renew(old *kgo.Client) {
 	}
 	p.renewed = time.Now()
 	client, err := p.another(kgo.WithHooks(p.conns))
-	if p.stale = err; err != nil {
+	if err != nil {
+		p.stale.Store(&err)
 		return
 	}
+	p.stale.Store(nil)
 	alone := p.alone
 	p.client, p.alone = client, nil
 	p.replaced.Go(func() {
@@ -68,12 +71,11 @@ func (p *Publisher) renew(old *kgo.Client) {
 	})
 }
 
-// madeAgain is the error of a message whose topic the client knows by a former id.
+// madeAgain is the error of a message whose topic the client knows by a former id. It takes no lock,
+// because the client waits for it while it has no room for messages.
 func (p *Publisher) madeAgain(err error) error {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	if p.stale != nil {
-		return core.Unavailable(fmt.Errorf("%w: restart the process, because %v", err, p.stale)) //nolint:errorlint // text
+	if stale := p.stale.Load(); stale != nil {
+		return core.Unavailable(fmt.Errorf("%w: restart the process, because %v", err, *stale)) //nolint:errorlint // text
 	}
 	return err
 }

@@ -49,14 +49,14 @@ func publishersAt(t *testing.T, address string) map[string]core.Publisher {
 	}
 }
 
-// requireTold publishes as many events at once as a relay has workers. The error of each is an
-// outage that names the cause.
+// requireTold publishes as many events at once as a relay has workers, within its time limit. The
+// error of each is an outage that names the cause.
 func requireTold(t *testing.T, p core.Publisher, cause string) {
 	t.Helper()
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
-			err := publishWithin(t, p, brokerDelivery(t, "it-"+core.NewEventID(), ""), 10*time.Second)
+			err := publishWithin(t, p, brokerDelivery(t, "it-"+core.NewEventID(), ""), 5*time.Second)
 			if class := classOf(err); class != core.ClassUnavailable || !strings.Contains(err.Error(), cause) {
 				t.Errorf("class %v, %v; want unavailable and %q", class, err, cause)
 			}
@@ -115,6 +115,22 @@ func TestAClosedConnectionIsTold(t *testing.T) {
 	fixture.NoError(t, err)
 	serveEach(t, l, func(c net.Conn) { _, _ = io.ReadFull(c, make([]byte, 1)) })
 	requireEachTold(t, l.Addr().String())
+}
+
+// A server takes connections and says nothing. The time limit of a connection ends before that of a
+// publish. (Sarama and Redis' client know no such limit.)
+func TestASilentServerIsTold(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	fixture.NoError(t, err)
+	serveEach(t, l, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	all := publishersAt(t, l.Addr().String())
+	for _, name := range []string{"franzbridge", "amqpbridge", "natsbridge"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requireTold(t, all[name], "timeout")
+		})
+	}
 }
 
 // RabbitMQ refuses the password.

@@ -29,8 +29,8 @@ type Config struct {
 	// good value. Default: AMQP.Publish.ChannelPoolSize, else 32.
 	Channels int
 	// ConnectTimeout bounds connecting, handshake included, unless AMQP.Connection.AmqpConfig has a
-	// Dial function, as it has for several servers, where 5 s bound it. It must not be longer than
-	// core.Config.PublishTimeout. Default: 5 s.
+	// Dial function, as it has for several servers, where 4 s bound it. It must be shorter than
+	// core.Config.PublishTimeout, or its errors come too late to be told. Default: 4 s.
 	ConnectTimeout time.Duration
 	// DeclareQueues declares and binds the queue of a topic as a subscriber with the same
 	// configuration would. It does so before the topic's first message, so that messages can be
@@ -131,7 +131,7 @@ func (c *Config) validate() error {
 	if c.Channels > 2047 {
 		return fmt.Errorf("amqpbridge: Config.Channels is %d: RabbitMQ allows 2047 on a connection", c.Channels)
 	}
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 5*time.Second)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 4*time.Second)
 	if err := errors.Join(c.unsafeSettings()...); err != nil {
 		return fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // severalTimeout bounds connecting to one of several servers, handshake included.
-const severalTimeout = 5 * time.Second
+const severalTimeout = 4 * time.Second
 
 // servers are the servers of one cluster. Each connection begins with the server after the one that
 // was tried last, so that a server that answers and then fails is not tried twice in a row.

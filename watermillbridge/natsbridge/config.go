@@ -27,8 +27,8 @@ type Config struct {
 	// package: reconnect without end, do not buffer, connect within ConnectTimeout, and the name
 	// "ormoutbox". Unsafe ones are refused. Options that are pointers are shared with the caller.
 	Options []nats.Option
-	// ConnectTimeout bounds connecting to one of the servers. It must not be longer than
-	// core.Config.PublishTimeout. Default: 2 s.
+	// ConnectTimeout bounds connecting to one of the servers. For all servers it must be shorter than
+	// core.Config.PublishTimeout, or its errors come too late to be told. Default: 2 s.
 	ConnectTimeout time.Duration
 
 	// Stream returns the name of the stream that has a topic. It is for a user who has no right to

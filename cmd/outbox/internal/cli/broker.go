@@ -57,6 +57,9 @@ type brokerSettings struct {
 	logger  *slog.Logger
 }
 
+// connect is the time limit of a connection. It ends before that of the publish, which tells why.
+func (s brokerSettings) connect() time.Duration { return s.timeout * 4 / 5 }
+
 type opener func(context.Context, *url.URL, brokerSettings) (publisher, error)
 
 // openerOf returns what opens the broker of --to.
@@ -236,7 +239,7 @@ func openAMQP(_ context.Context, u *url.URL, s brokerSettings) (publisher, error
 		return nil, err
 	}
 	cfg := amqpbridge.Config{
-		Channels: s.workers, ConnectTimeout: s.timeout, Bridge: watermillbridge.Config{Logger: s.logger},
+		Channels: s.workers, ConnectTimeout: s.connect(), Bridge: watermillbridge.Config{Logger: s.logger},
 	}
 	switch set.topology {
 	case "queue":
@@ -261,8 +264,8 @@ func openNATS(_ context.Context, u *url.URL, s brokerSettings) (publisher, error
 		servers = append(servers, one.String())
 	}
 	return natsbridge.NewPublisher(natsbridge.Config{
-		URL: strings.Join(servers, ","), ConnectTimeout: s.timeout, Options: []nats.Option{nats.Name("outbox relay")},
-		Bridge: watermillbridge.Config{Logger: s.logger},
+		URL: strings.Join(servers, ","), ConnectTimeout: s.connect() / time.Duration(len(servers)),
+		Options: []nats.Option{nats.Name("outbox relay")}, Bridge: watermillbridge.Config{Logger: s.logger},
 	})
 }
 

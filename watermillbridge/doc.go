@@ -19,8 +19,10 @@
 //
 // # Requirements on the broker's publisher
 //
-// Publish must return nil only if the broker has stored the message. A Publisher cannot see how the
-// publisher below it is configured, so the caller must configure it:
+// Publish must return nil only if the broker has stored the message. [NewPublisher] refuses the
+// publishers of watermill-kafka, watermill-amqp and watermill-nats whose settings do not wait for
+// that ([ErrUnconfirmed]). It cannot see how other publishers are configured, so the caller must
+// configure them:
 //
 //   - Kafka: use kafkabridge. watermill-kafka alone waits for the leader only, is not idempotent,
 //     and keeps five requests open. Topics should have at least three replicas and

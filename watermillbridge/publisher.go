@@ -68,6 +68,10 @@ type Config struct {
 	// set it if Marshal is not set, because they know the message then. Default: every size up to
 	// MaxPayload is taken.
 	CheckSize func(e core.Event) error
+	// AllowUnconfirmed accepts a publisher of watermill-amqp, watermill-nats or watermill-kafka that
+	// does not wait until the broker has stored a message (see ErrUnconfirmed), for events that may
+	// be lost.
+	AllowUnconfirmed bool
 	// MaxStuck is how many calls for one topic may be left behind without an answer before further
 	// calls fail with ErrStuck. Calls that are running when the limit is reached may exceed it.
 	// Default: 64.
@@ -92,11 +96,15 @@ type Publisher struct {
 }
 
 // NewPublisher returns a Publisher that publishes with pub. pub must return nil only if the broker
-// has stored the message: see the package's notes on brokers. A Publisher cannot see how pub is
-// configured.
+// has stored the message: see the package's notes on brokers. Forms of Watermill's own publishers
+// that do not are refused with ErrUnconfirmed. Of other publishers a Publisher cannot see how they
+// are configured.
 func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 	if pub == nil {
 		return nil, errors.New("watermillbridge: the Watermill publisher is nil")
+	}
+	if err := checkConfirmed(pub); err != nil && !cfg.AllowUnconfirmed {
+		return nil, err
 	}
 	if cfg.MaxStuck < 0 {
 		return nil, fmt.Errorf("watermillbridge: Config.MaxStuck %d is negative", cfg.MaxStuck)

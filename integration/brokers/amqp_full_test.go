@@ -1,67 +1,93 @@
 package brokers_test
 
 import (
+	"maps"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
-	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
-// A refused publish is tried again. Here the broker refuses it: a full queue of RabbitMQ takes no
-// messages.
-func TestAMQPRefusedPublishIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	topic := fixture.UniqueTopic("narrow")
-	queue := topics.RabbitChannel(t)
-	_, err := queue.QueueDeclare(topic, true, false, false, false,
-		amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
+// smallQueue makes a queue that refuses messages when it has most of them.
+func smallQueue(t *testing.T, ch *amqp091.Channel, name string, most int, quorum bool) {
+	t.Helper()
+	arguments := amqp091.Table{"x-max-length": most, "x-overflow": "reject-publish"}
+	maps.Copy(arguments, queueType(quorum))
+	_, err := ch.QueueDeclare(name, true, false, false, false, arguments)
 	fixture.NoError(t, err)
-	t.Cleanup(func() { queue.QueueDelete(topic, false, false, false) })
-	take := func() string {
-		var id string
-		fixture.Await(t, "a message is in the queue", func() bool {
-			d, ok, err := queue.Get(topic, true)
-			fixture.NoError(t, err)
-			id, _ = d.Headers[core.HeaderEventID].(string)
-			return ok
-		})
-		return id
-	}
+	t.Cleanup(func() { ch.QueueDelete(name, false, false, false) })
+}
 
-	p := fixture.NewProcess(t, testdb.Postgres(t), core.Config{
-		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t))}),
-		Retry: core.RetryPolicy{
-			BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond,
-			MaxAttempts: 10_000,
-		},
+// A full queue takes events at the pace of its consumer. It is no event's fault that the queue is
+// full: no refusal spends an attempt, and every event leaves.
+func TestAMQPFullQueueWithAConsumer(t *testing.T) {
+	t.Parallel()
+	for name, quorum := range map[string]bool{"classic": false, "quorum": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const events, most = 80, 3 // a quorum queue takes what was sent before it is known to be full
+			topic, queue := fixture.UniqueTopic("narrow"), topics.RabbitChannel(t)
+			smallQueue(t, queue, topic, most, quorum)
+			o := newOutage(t, core.Config{
+				Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t))}),
+				Retry:     eager, Breaker: soon,
+			})
+			o.publish(keyed(topic, events)...)
+			o.awaitFailures(8)
+			taken := map[string]bool{}
+			fixture.Await(t, "the consumer has every event", func() bool {
+				if d, ok, err := queue.Get(topic, true); err != nil {
+					t.Fatal(err)
+				} else if ok {
+					taken[d.Headers[core.HeaderEventID].(string)] = true
+				}
+				return len(taken) == events
+			})
+			o.wantStatus(outboxtest.StatusDone, "every event leaves")
+			for _, row := range o.repo.Rows() {
+				fixture.Check(t, row.Attempts == 0, "event %s has spent %d attempts", row.Event.ID, row.Attempts)
+			}
+		})
+	}
+}
+
+// A full queue behind an exchange lets the other queues get a copy with each attempt. So attempts
+// become rare.
+func TestAMQPFullQueueBehindAnExchange(t *testing.T) {
+	t.Parallel()
+	topic, ch := topics.Rabbit(t), topics.RabbitChannel(t)
+	full, healthy := fixture.UniqueTopic("full"), fixture.UniqueTopic("healthy")
+	smallQueue(t, ch, full, 1, false)
+	smallQueue(t, ch, healthy, 1000, false)
+	fixture.NoError(t, ch.ExchangeDeclare(topic, "fanout", true, false, false, false, nil))
+	for _, name := range []string{full, healthy} {
+		fixture.NoError(t, ch.QueueBind(name, "", topic, false, nil))
+	}
+	o := newOutage(t, core.Config{
+		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{
+			AMQP: amqpbridge.PubSubConfig(topics.RabbitURI(t), amqp.GenerateQueueNameTopicName),
+		}),
+		Retry: eager, Breaker: soon,
 	})
-	first := p.Publish(core.Event{Type: "a", Topic: topic, Key: "k"})[0]
-	p.Run()
-	p.AwaitDone(1)
-	second := p.Publish(core.Event{Type: "a", Topic: topic, Key: "k"})[0]
-	// The destination refuses this event and takes no other one. From the fifth refusal on
-	// (core.BreakerPolicy.Failures) this may be an outage, so a refusal spends no attempt.
-	const spent = 4
-	fixture.Await(t, "attempts grow", func() bool {
-		row := p.Row(second)
-		fixture.Must(t, row.Status == fixture.StatusNew || row.Status == fixture.StatusRetry,
-			"refused by the broker: %+v", row)
-		return row.Attempts >= spent
-	})
-	if got := take(); got != first {
-		t.Fatalf("the queue held %s, want %s", got, first)
+	o.publish(core.Event{Type: "a", Topic: topic})
+	o.wantStatus(outboxtest.StatusDone, "the first event fills the queue")
+	began := time.Now()
+	o.publish(core.Event{Type: "a", Topic: topic})
+	const tries = 8
+	o.awaitFailures(tries)
+	q, err := ch.QueueDeclarePassive(healthy, true, false, false, false, nil)
+	fixture.NoError(t, err)
+	if copies := q.Messages - 1; copies > tries/2 {
+		t.Errorf("the healthy queue has %d copies of an event after %s and %d tries", copies, time.Since(began), tries)
 	}
-	p.AwaitDone(2)
-	if got := take(); got != second {
-		t.Fatalf("the queue held %s, want %s", got, second)
-	}
-	if row := p.Row(second); row.Attempts != spent {
-		t.Errorf("row %+v", row)
-	}
+	_, err = ch.QueuePurge(full, false)
+	fixture.NoError(t, err)
+	o.wantStatus(outboxtest.StatusDone, "the event leaves once there is room")
 }

@@ -49,6 +49,52 @@ func TestAMQPTopicExchange(t *testing.T) {
 	requireDelivery(t, receive(t, rabbitMessages(t, cfg, "order.placed")), d)
 }
 
+// The broker cancels a consumer when its queue is deleted. The consumer gets no message from that.
+// It declares the queue again and gets the next message.
+func TestAMQPCancelledConsumer(t *testing.T) {
+	t.Parallel()
+	for name, arguments := range map[string]amqp091.Table{"classic": queueType(false), "quorum": queueType(true)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic, ch := topics.Rabbit(t), topics.RabbitChannel(t)
+			cfg := amqpbridge.QueueConfig(topics.RabbitURI(t))
+			cfg.Queue.Arguments = arguments
+			p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg})
+			messages := rabbitMessages(t, cfg, topic)
+			for range 3 {
+				d := brokerDelivery(t, topic, "k")
+				publishUntil(t, p, d, "") // until the consumer has declared the queue
+				msg := receive(t, messages)
+				delete(msg.Metadata, "x-delivery-count") // added by a quorum queue for the consumer
+				requireDelivery(t, msg, d)
+				if _, err := ch.QueueDelete(topic, false, false, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// A publisher and a consumer find the server that is up, also after their connections broke.
+func TestAMQPSeveralServers(t *testing.T) {
+	t.Parallel()
+	topic := topics.Rabbit(t)
+	up, proxy := proxied(t, topics.RabbitURI(t))
+	cfg := amqpbridge.QueueConfig(severalServers(t, up, nobodyThere))
+	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg})
+	messages := rabbitMessages(t, cfg, topic)
+	for range 4 { // each of them begins with another server
+		d := brokerDelivery(t, topic, "k")
+		publishUntil(t, p, d, "")
+		msg := receive(t, messages)
+		for msg.UUID != d.ID { // its acknowledgement was cut off
+			msg = receive(t, messages)
+		}
+		requireDelivery(t, msg, d)
+		proxy.Cut()
+	}
+}
+
 func TestAMQPProperties(t *testing.T) {
 	t.Parallel()
 	topic := topics.Rabbit(t)
@@ -142,14 +188,12 @@ func TestAMQPNack(t *testing.T) {
 	p := topics.RabbitPublisher(t, amqpbridge.Config{AMQP: cfg, DeclareQueues: true})
 	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute))
 	err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute)
-	requireClass(t, err, core.ClassTransient)
+	requireClass(t, err, core.ClassUnavailable)
 	fixture.Check(t, errors.Is(err, amqpbridge.ErrNack), "err = %v, want ErrNack", err)
 	if _, _, err := topics.RabbitChannel(t).Get(topic, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil {
-		t.Errorf("with room in the queue: %v", err)
-	}
+	publishUntil(t, p, brokerDelivery(t, topic, ""), "") // there is room, once the pause is over
 }
 
 func TestAMQPTopologyTrouble(t *testing.T) {
@@ -258,6 +302,29 @@ func TestAMQPBlocked(t *testing.T) {
 	fixture.Await(t, "publishing goes on", func() bool {
 		return publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute) == nil
 	})
+}
+
+// A broker in an alarm tells a new connection of it after the first messages, which it does not
+// answer. They say so.
+func TestAMQPConnectsWhileBlocked(t *testing.T) {
+	t.Parallel()
+	p, proxy, topic := rabbitThroughProxy(t, amqpbridge.Config{})
+	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute)) // declares the queue
+	proxy.Hold()
+	failed := make(chan error, 10)
+	for range cap(failed) {
+		go func() { failed <- publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute) }()
+	}
+	<-time.After(100 * time.Millisecond) // most of them are sent; the others see the alarm before
+	proxy.Tell(t, amqpFrame(10, 60, "low on memory"))
+	for range cap(failed) {
+		err := <-failed
+		requireClass(t, err, core.ClassUnavailable)
+		fixture.Check(t, errors.Is(err, amqpbridge.ErrBlocked), "err = %v, want ErrBlocked", err)
+	}
+	proxy.Release()
+	proxy.Tell(t, amqpFrame(10, 61, ""))
+	publishUntil(t, p, brokerDelivery(t, topic, ""), "")
 }
 
 // Watermill's own publishers, of both major versions, work through the plain bridge.

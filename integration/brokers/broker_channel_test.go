@@ -84,6 +84,10 @@ func (c *channelBroker) through(t *testing.T, timeout time.Duration) (publisher,
 	return c.publisher(t, timeout), c
 }
 
+func (c *channelBroker) behind(*testing.T, string) publisher { return nil }
+
+func (c *channelBroker) again(*testing.T, string) bool { return false }
+
 func (c *channelBroker) refusal(*testing.T) *refusal { return nil }
 
 func (c *channelBroker) held(_ *testing.T, topic string) []heldMessage {

@@ -53,6 +53,12 @@ func (k kafkaBroker) topicWith(t *testing.T, config map[string]*string) string {
 	}
 	fixture.NoError(t, admin.CreateTopic(name, detail, false))
 	t.Cleanup(func() { _ = admin.DeleteTopic(name) }) // fails after the cluster has been stopped
+	k.awaitLeaders(t, name)
+	return name
+}
+
+func (k kafkaBroker) awaitLeaders(t *testing.T, name string) {
+	t.Helper()
 	fixture.Await(t, "every partition has a leader", func() bool {
 		client, err := sarama.NewClient(k.addresses, kafkabridge.SaramaConfig(0))
 		if err != nil {
@@ -66,7 +72,18 @@ func (k kafkaBroker) topicWith(t *testing.T, config map[string]*string) string {
 		}
 		return true
 	})
-	return name
+}
+
+func (k kafkaBroker) again(t *testing.T, topic string) bool {
+	t.Helper()
+	admin := k.admin(t)
+	fixture.NoError(t, admin.DeleteTopic(topic))
+	detail := &sarama.TopicDetail{NumPartitions: kafkaPartitions, ReplicationFactor: int16(len(k.addresses))}
+	fixture.Await(t, "the topic is gone", func() bool { // its name is in use for a while
+		return admin.CreateTopic(topic, detail, false) == nil
+	})
+	k.awaitLeaders(t, topic)
+	return true
 }
 
 func (k kafkaBroker) publisher(t *testing.T, timeout time.Duration) publisher {
@@ -138,6 +155,12 @@ func (p kafkaProxies) Delay(d time.Duration) { p.each(func(one *brokerProxy) { o
 
 // Cut implements answers.
 func (p kafkaProxies) Cut() { p.each((*brokerProxy).Cut) }
+
+func (k kafkaBroker) behind(t *testing.T, other string) publisher {
+	t.Helper()
+	k.addresses = append([]string{other}, k.addresses...)
+	return k.publisher(t, 0)
+}
 
 // refusal is a message that is larger than its topic takes.
 func (k kafkaBroker) refusal(t *testing.T) *refusal {

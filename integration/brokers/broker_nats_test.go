@@ -24,6 +24,17 @@ func (n natsBroker) topic(t *testing.T) string {
 	return topics.NATSStream(t, n.url, "it-"+core.NewEventID(), nil)
 }
 
+func (n natsBroker) again(t *testing.T, topic string) bool {
+	t.Helper()
+	js := topics.JetStream(t, n.url)
+	stream, err := js.Stream(t.Context(), topic)
+	fixture.NoError(t, err)
+	fixture.NoError(t, js.DeleteStream(t.Context(), topic))
+	_, err = js.CreateStream(t.Context(), stream.CachedInfo().Config)
+	fixture.NoError(t, err)
+	return true
+}
+
 func (n natsBroker) publisher(t *testing.T, timeout time.Duration) publisher {
 	t.Helper()
 	return topics.NATSPublisher(t, natsbridge.Config{URL: n.url, ConnectTimeout: min(timeout, 2*time.Second)})
@@ -33,6 +44,13 @@ func (n natsBroker) through(t *testing.T, timeout time.Duration) (publisher, ans
 	t.Helper()
 	url, proxy := proxied(t, n.url)
 	return natsBroker{url}.publisher(t, timeout), proxy
+}
+
+func (n natsBroker) behind(t *testing.T, other string) publisher {
+	t.Helper()
+	return topics.NATSPublisher(t, natsbridge.Config{
+		URL: "nats://" + other + ", " + n.url, Options: []nats.Option{nats.DontRandomize()},
+	})
 }
 
 // refusal is a message that is larger than its stream takes.

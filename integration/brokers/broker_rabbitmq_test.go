@@ -3,6 +3,7 @@ package brokers_test
 import (
 	"errors"
 	"maps"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -67,6 +68,17 @@ func (r *rabbitBroker) declare(ch *amqp091.Channel, name string, arguments amqp0
 	return err
 }
 
+func (r *rabbitBroker) again(t *testing.T, topic string) bool {
+	t.Helper()
+	fixture.NoError(t, r.channel(func(ch *amqp091.Channel) error {
+		if _, err := ch.QueueDelete(topic, false, false, false); err != nil {
+			return err
+		}
+		return r.declare(ch, topic, amqp091.Table{})
+	}))
+	return true
+}
+
 func (r *rabbitBroker) publisher(t *testing.T, timeout time.Duration) publisher {
 	t.Helper()
 	return topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(r.uri), ConnectTimeout: timeout})
@@ -76,6 +88,20 @@ func (r *rabbitBroker) through(t *testing.T, timeout time.Duration) (publisher, 
 	t.Helper()
 	uri, proxy := proxied(t, r.uri)
 	return (&rabbitBroker{uri: uri}).publisher(t, timeout), proxy
+}
+
+func (r *rabbitBroker) behind(t *testing.T, other string) publisher {
+	t.Helper()
+	return (&rabbitBroker{uri: severalServers(t, r.uri, other)}).publisher(t, 0)
+}
+
+// severalServers adds the address of another server to a URL of RabbitMQ, as the first one.
+func severalServers(t *testing.T, uri, other string) string {
+	t.Helper()
+	u, err := url.Parse(uri)
+	fixture.NoError(t, err)
+	u.Host = other + "," + u.Host
+	return u.String()
 }
 
 // refusal is a full queue. Its cure purges the queue and does not delete it: while RabbitMQ deletes

@@ -23,6 +23,12 @@ func (r redisBroker) topic(t *testing.T) string {
 	return name
 }
 
+func (r redisBroker) again(t *testing.T, topic string) bool {
+	t.Helper()
+	fixture.NoError(t, topics.RedisAt(t, r.url).Del(t.Context(), topic).Err())
+	return true
+}
+
 func (r redisBroker) publisher(t *testing.T, _ time.Duration) publisher {
 	t.Helper()
 	return topics.RedisPublisher(t, r.url, redisbridge.Config{})
@@ -33,6 +39,9 @@ func (r redisBroker) through(t *testing.T, timeout time.Duration) (publisher, an
 	url, proxy := proxied(t, r.url)
 	return redisBroker{url}.publisher(t, timeout), proxy
 }
+
+// behind is nil: a client of several servers knows them by Sentinel or a cluster.
+func (r redisBroker) behind(*testing.T, string) publisher { return nil }
 
 // refusal is a topic whose key in Redis is no stream.
 func (r redisBroker) refusal(t *testing.T) *refusal {

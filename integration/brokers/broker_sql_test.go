@@ -84,6 +84,10 @@ func (s sqlBroker) through(t *testing.T, timeout time.Duration) (publisher, answ
 	return s.publisher(t, timeout), proxy
 }
 
+func (s sqlBroker) behind(*testing.T, string) publisher { return nil }
+
+func (s sqlBroker) again(*testing.T, string) bool { return false }
+
 // refusal is a payload that is no JSON, for a column of JSON.
 func (s sqlBroker) refusal(t *testing.T) *refusal {
 	t.Helper()

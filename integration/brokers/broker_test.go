@@ -18,6 +18,11 @@ type broker interface {
 	publisher(t *testing.T, timeout time.Duration) publisher
 	// through is publisher with something in between that can hold the broker's answers back.
 	through(t *testing.T, timeout time.Duration) (publisher, answers)
+	// behind is publisher with the address of another server before those of the broker. It is nil if
+	// the client takes one address.
+	behind(t *testing.T, other string) publisher
+	// again deletes a topic and makes another one of that name. Without made there is no such thing.
+	again(t *testing.T, topic string) (made bool)
 	// refusal prepares an event that the broker refuses. It is nil if the broker takes every event.
 	refusal(t *testing.T) *refusal
 	// held returns all messages of a topic as consumers get them. Those of one key are in order.

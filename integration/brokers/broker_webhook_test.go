@@ -143,6 +143,10 @@ func (w *webhookBroker) at(t *testing.T, address string, timeout time.Duration) 
 	return p
 }
 
+func (w *webhookBroker) behind(*testing.T, string) publisher { return nil }
+
+func (w *webhookBroker) again(*testing.T, string) bool { return false }
+
 // refusal is a request that is answered with 422.
 func (w *webhookBroker) refusal(t *testing.T) *refusal {
 	t.Helper()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -86,6 +87,34 @@ func TestNATSSubscriberDelivers(t *testing.T) {
 	if msg = receive(t, messages); msg.UUID != fmt.Sprintf("%s@%d", topic, foreign.Sequence) ||
 		string(msg.Payload) != "plain" {
 		t.Errorf("a message of another program: %s %q", msg.UUID, msg.Payload)
+	}
+}
+
+// A subscriber and Check find the server that is up.
+func TestNATSSubscriberOfSeveralServers(t *testing.T) {
+	t.Parallel()
+	topic := topics.NATS(t, nil)
+	ids := publishNATS(t, topic, 1)
+	servers, fixed := "nats://"+nobodyThere+","+topics.NATSURL(t), []nats.Option{nats.DontRandomize()}
+	_, messages := subscribeNATS(t, natsbridge.SubscriberConfig{Group: "billing", URL: servers, Options: fixed}, topic)
+	if msg := receive(t, messages); msg.UUID != ids[0] {
+		t.Errorf("UUID %s, want %s", msg.UUID, ids[0])
+	}
+	fixture.NoError(t, natsbridge.Check(t.Context(), natsbridge.Config{URL: servers, Options: fixed}, topic))
+}
+
+// A stream is deleted and made again. Its subscriber gets what the new one has.
+func TestNATSSubscriberOfAStreamMadeAgain(t *testing.T) {
+	t.Parallel()
+	topic := topics.NATS(t, nil)
+	_, messages := subscribeNATS(t, natsbridge.SubscriberConfig{Group: "billing"}, topic)
+	for range 3 {
+		for _, id := range publishNATS(t, topic, 2) {
+			if msg := receive(t, messages); msg.UUID != id {
+				t.Errorf("UUID %s, want %s", msg.UUID, id)
+			}
+		}
+		natsBroker{topics.NATSURL(t)}.again(t, topic)
 	}
 }
 

@@ -215,7 +215,7 @@ func TestAMQPFullQueueWithOneKey(t *testing.T) {
 	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil { // fills the queue
 		t.Fatal(err)
 	}
-	o := newOutage(t, core.Config{Publisher: p, Retry: eager})
+	o := newOutage(t, core.Config{Publisher: p, Retry: eager, Breaker: soon})
 	o.publish(core.Event{Type: topic, Key: "k"})
 	o.awaitFailures(8)
 	if _, _, err := topics.RabbitChannel(t).Get(topic, true); err != nil {

@@ -27,11 +27,14 @@ var scenarios = []struct {
 	{"a message is published twice", features.checkCopies, false},
 	{"large payloads", features.checkLargest, true},
 	{"outcomes", features.checkOutcomes, false},
+	{"one of many is refused", features.checkOneRefused, false},
 	{"order of keys", features.checkOrder, false},
 	{"two destinations", features.checkTwoDestinations, true},
 	{"slow answers", features.checkSlow, true},
 	{"answers after the timeout", features.checkTimeout, true},
 	{"connections break", features.checkCut, false},
+	{"the first server is down", features.checkFirstDown, false},
+	{"a topic is made again", features.checkMadeAgain, false},
 }
 
 // Each cell of the table of features is true.
@@ -264,6 +267,45 @@ func (b features) checkOutcomes(t *testing.T, k broker) {
 	}
 }
 
+// checkOneRefused relays many events at once, one of which the broker refuses. It refuses that one
+// alone, also if the client has sent it together with others. The others are together larger than
+// the broker takes in one batch.
+func (b features) checkOneRefused(t *testing.T, k broker) {
+	t.Helper()
+	if !b.dies {
+		return // the broker refuses no event on its own
+	}
+	const events = 60
+	r := k.refusal(t)
+	o := newOutage(t, core.Config{Publisher: r.publisher, Retry: eager})
+	many := make([]core.Event, events)
+	for i := range many {
+		many[i] = core.Event{Type: "placed", Topic: r.topic, Payload: []byte(`{}`)}
+		if b.largestBytes > 0 { // the refused one is too large: these are a quarter of the limit
+			many[i].Payload = []byte(strings.Repeat("y", len(r.payload)/8))
+		}
+	}
+	many[events/2].Payload = []byte(r.payload)
+	o.publish(many...)
+	fixture.Await(t, "every event has its outcome", func() bool {
+		ended := 0
+		for _, row := range o.repo.Rows() {
+			if row.Status == outboxtest.StatusDone || row.Status == outboxtest.StatusDead {
+				ended++
+			}
+		}
+		return ended == events
+	})
+	for _, row := range o.repo.Rows() {
+		if dead := row.Status == outboxtest.StatusDead; dead != (string(row.Event.Payload) == r.payload) {
+			t.Errorf("an event of %d bytes is %v: %s %s", len(row.Event.Payload), row.Status, row.ErrorCode, row.Error)
+		}
+	}
+	if most := o.compare(k, r.topic); most != 1 {
+		t.Errorf("an event has %d copies", most)
+	}
+}
+
 // patience is the time limit of a publish where no event may be sent twice.
 const patience = time.Minute
 
@@ -451,6 +493,46 @@ func (b features) checkCut(t *testing.T, k broker) {
 	if most := o.compare(k, topic); b.recognises && most != 1 {
 		t.Errorf("an event has %d copies", most)
 	}
+}
+
+// nobodyThere is an address where no server is.
+const nobodyThere = "127.0.0.1:1"
+
+// checkFirstDown publishes while the first server of several is down.
+func (b features) checkFirstDown(t *testing.T, k broker) {
+	t.Helper()
+	topic := k.topic(t)
+	p := k.behind(t, nobodyThere)
+	if p == nil {
+		return
+	}
+	d := brokerDelivery(t, topic, "k")
+	fixture.NoError(t, publishWithin(t, p, d, time.Minute))
+	held := k.held(t, topic)
+	fixture.Must(t, len(held) == 1, "the broker has %d messages", len(held))
+	requireDelivery(t, held[0].Message, d)
+}
+
+// checkMadeAgain relays to a topic that is deleted and made again twice. The same relay publishes to
+// the new topic.
+func (b features) checkMadeAgain(t *testing.T, k broker) {
+	t.Helper()
+	topic := k.topic(t)
+	o := newOutage(t, core.Config{Publisher: k.publisher(t, 0), Retry: eager, Breaker: soon})
+	o.publish(keyed(topic, 7)...)
+	o.wantStatus(outboxtest.StatusDone, "the first events")
+	for range 2 {
+		if !k.again(t, topic) {
+			return
+		}
+		o.publish(keyed(topic, 7)...)
+		o.wantStatus(outboxtest.StatusDone, "the events of the new topic")
+	}
+	keys := map[string]bool{}
+	for _, h := range k.held(t, topic) {
+		keys[h.Metadata[core.HeaderPartitionKey]] = true
+	}
+	fixture.Check(t, len(keys) == 7, "the new topic has events of %d keys, want 7", len(keys))
 }
 
 // awayFlow is a relay to a broker whose server goes away.

@@ -19,7 +19,9 @@ var (
 	ErrUnroutable = errors.New("amqpbridge: no queue wants the message")
 
 	// ErrNack: the broker did not take the message, for example because a queue with
-	// overflow=reject-publish is full.
+	// overflow=reject-publish is full, or a quorum queue has no quorum. Its class is Unavailable: a
+	// nack is not the event's fault. The topic waits 1 s, and twice as long after each further nack,
+	// 30 s at most, until the broker takes a message.
 	ErrNack = errors.New("amqpbridge: the broker refused the message")
 
 	// ErrBlocked: the broker has blocked publishers because it is short of memory or disk. Its

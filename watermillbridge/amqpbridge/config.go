@@ -29,7 +29,8 @@ type Config struct {
 	// good value. Default: AMQP.Publish.ChannelPoolSize, else 32.
 	Channels int
 	// ConnectTimeout bounds connecting, handshake included, unless AMQP.Connection.AmqpConfig has a
-	// Dial function. It must not be longer than core.Config.PublishTimeout. Default: 5 s.
+	// Dial function, as it has for several servers, where 4 s bound it. It must be shorter than
+	// core.Config.PublishTimeout, or its errors come too late to be told. Default: 4 s.
 	ConnectTimeout time.Duration
 	// DeclareQueues declares and binds the queue of a topic as a subscriber with the same
 	// configuration would. It does so before the topic's first message, so that messages can be
@@ -66,6 +67,11 @@ type Config struct {
 // QueueConfig returns Watermill's configuration for durable queues: a topic is a queue, and its
 // subscribers share the messages. For quorum queues, which survive the loss of a server, also set
 // Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}.
+//
+// uri may have the servers of a cluster: amqp://user:password@rabbit-1:5672,rabbit-2:5672/. Publishers
+// and subscribers then connect to the first that answers, by the Dial function of
+// Connection.AmqpConfig. Keep that function when you change AmqpConfig. With amqps the certificate of
+// each server must have the name of the first one, or TLSClientConfig.ServerName in AmqpConfig.
 func QueueConfig(uri string) amqp.Config {
 	return safe(amqp.NewDurableQueueConfig(uri))
 }
@@ -79,12 +85,13 @@ func PubSubConfig(uri string, queueName amqp.QueueNameGenerator) amqp.Config {
 
 // TopicConfig returns Watermill's configuration for a durable topic exchange: a topic is a routing
 // key. Watermill's own configuration declares an exchange that does not survive a restart of the
-// broker.
+// broker. uri may have several servers, as for QueueConfig.
 func TopicConfig(uri, exchange, queue string) amqp.Config {
 	return safe(amqp.NewDurableTopicConfig(uri, exchange, queue))
 }
 
 func safe(c amqp.Config) amqp.Config {
+	c.Connection = connectionTo(c.Connection.AmqpURI)
 	c.Exchange.Durable = true
 	c.Publish.ConfirmDelivery = true
 	c.Publish.Mandatory = true
@@ -124,7 +131,7 @@ func (c *Config) validate() error {
 	if c.Channels > 2047 {
 		return fmt.Errorf("amqpbridge: Config.Channels is %d: RabbitMQ allows 2047 on a connection", c.Channels)
 	}
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 5*time.Second)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 4*time.Second)
 	if err := errors.Join(c.unsafeSettings()...); err != nil {
 		return fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
 	}

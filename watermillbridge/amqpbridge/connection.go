@@ -3,8 +3,11 @@ package amqpbridge
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -22,6 +25,7 @@ type connection struct {
 	idle     []*channel
 	declared map[string]bool // topics
 	blocked  string          // the broker's reason; empty if it takes messages
+	alarm    chan struct{}   // closed while blocked
 }
 
 // channel is a channel in confirm mode. One message at a time is published on it, so every answer
@@ -32,6 +36,9 @@ type channel struct {
 	closes  chan *amqp091.Error // capacity 1
 }
 
+// heartbeat is the default. A broker that disappears is noticed after three.
+const heartbeat = 10 * time.Second
+
 func connect(cfg *Config) (*connection, error) {
 	ac := amqp091.Config{Locale: "en_US"}
 	if cfg.AMQP.Connection.AmqpConfig != nil {
@@ -40,7 +47,7 @@ func connect(cfg *Config) (*connection, error) {
 	if cfg.AMQP.Connection.TLSConfig != nil {
 		ac.TLSClientConfig = cfg.AMQP.Connection.TLSConfig
 	}
-	ac.Heartbeat = cmp.Or(ac.Heartbeat, 10*time.Second) // a broker that disappears is noticed after three
+	ac.Heartbeat = cmp.Or(ac.Heartbeat, heartbeat)
 	if ac.Dial == nil {
 		ac.Dial = amqp091.DefaultDial(cfg.ConnectTimeout)
 	}
@@ -50,24 +57,101 @@ func connect(cfg *Config) (*connection, error) {
 	}
 	conn, err := amqp091.DialConfig(cfg.AMQP.Connection.AmqpURI, ac)
 	if err != nil {
-		return nil, marked("connect", err)
+		return nil, marked("connect", mayWantTLS(cfg.AMQP.Connection.AmqpURI, err))
 	}
-	c := &connection{conn: conn, slots: make(chan struct{}, cfg.Channels), declared: map[string]bool{}}
+	c := &connection{
+		conn: conn, slots: make(chan struct{}, cfg.Channels), declared: map[string]bool{},
+		alarm: make(chan struct{}),
+	}
 	go c.watch(conn.NotifyBlocked(make(chan amqp091.Blocking, 1)))
 	return c, nil
 }
 
-// watch follows connection.blocked until the connection ends.
+// mayWantTLS adds to an error of a connection without TLS what it may mean. The client knows the
+// error of a connection that was closed as text.
+func mayWantTLS(uri string, err error) error {
+	closed := strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), syscall.ECONNRESET.Error())
+	if closed && strings.HasPrefix(uri, "amqp:") {
+		return fmt.Errorf("%w: the server closed the connection; it may want TLS (amqps)", err)
+	}
+	return err
+}
+
+// watch follows connection.blocked until the connection ends. A broker that is in an alarm already
+// tells a connection of it after its first message.
 func (c *connection) watch(notes <-chan amqp091.Blocking) {
 	for b := range notes {
 		c.mu.Lock()
-		c.blocked = ""
-		if b.Active {
+		switch {
+		case b.Active && c.blocked == "":
 			c.blocked = "reason: " + b.Reason
+			close(c.alarm)
+		case !b.Active && c.blocked != "":
+			c.blocked, c.alarm = "", make(chan struct{})
 		}
 		c.mu.Unlock()
 	}
 }
+
+// whileBlocked returns ErrBlocked if the broker has blocked the connection, and a channel that is
+// closed when it does.
+func (c *connection) whileBlocked() (alarm <-chan struct{}, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.blocked != "" {
+		err = core.Unavailable(fmt.Errorf("%w, %s", ErrBlocked, c.blocked))
+	}
+	return c.alarm, err
+}
+
+// lateAnswer is how long a broker may still answer what was sent before an alarm.
+const lateAnswer = time.Second
+
+// unlessBlocked returns the result of send, or ErrBlocked if the broker does not answer because of
+// an alarm. send then goes on until the broker answers or the connection ends.
+func (c *connection) unlessBlocked(send func() error) error {
+	alarm, err := c.whileBlocked()
+	if err != nil { // the broker does not read from this connection
+		return err
+	}
+	type result struct {
+		err   error
+		panic any
+	}
+	done := make(chan result, 1)
+	go func() {
+		r := result{err: errGoexit}
+		defer func() {
+			r.panic = recover()
+			done <- r
+		}()
+		r.err = send()
+	}()
+	answer := func(r result) error {
+		if r.panic != nil { // of a topology builder: the bridge knows what to do
+			panic(r.panic)
+		}
+		return r.err
+	}
+	for {
+		select {
+		case r := <-done:
+			return answer(r)
+		case <-alarm:
+		}
+		select {
+		case r := <-done:
+			return answer(r)
+		case <-time.After(lateAnswer):
+		}
+		if alarm, err = c.whileBlocked(); err != nil {
+			return err
+		}
+	}
+}
+
+// errGoexit is the error of a topology builder that ended its goroutine.
+var errGoexit = errors.New("amqpbridge: the topology builder called runtime.Goexit")
 
 // acquire waits until ctx ends for a free channel.
 func (c *connection) acquire(ctx context.Context) (*channel, error) {
@@ -86,11 +170,6 @@ func (c *connection) acquire(ctx context.Context) (*channel, error) {
 
 func (c *connection) channel() (*channel, error) {
 	c.mu.Lock()
-	if c.blocked != "" { // the broker does not read from this connection
-		err := core.Unavailable(fmt.Errorf("%w, %s", ErrBlocked, c.blocked))
-		c.mu.Unlock()
-		return nil, err
-	}
 	for n := len(c.idle); n > 0; n = len(c.idle) {
 		ch := c.idle[n-1]
 		c.idle = c.idle[:n-1]

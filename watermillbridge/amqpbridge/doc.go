@@ -14,9 +14,9 @@
 // accepted the first event of the topic, that is an outage of the topic: its events wait for the
 // first consumer to declare its queue, and Backlog shows their age. After that the event is DEAD.
 // Declare queues before publishing, or let the publisher declare them (Config.DeclareQueues). A
-// nack ([ErrNack]) is a refusal of this one message. A broken connection or channel, an exchange
-// that cannot be declared, missing rights, and a broker that blocks publishers ([ErrBlocked]) stop
-// the topic and cost its events no attempt. The next publish connects again.
+// nack ([ErrNack]), a broken connection or channel, an exchange that cannot be declared, missing
+// rights, and a broker that blocks publishers ([ErrBlocked]) stop the topic and cost its events no
+// attempt. The next publish connects again.
 //
 // # Queues
 //

@@ -2,6 +2,7 @@ package amqpbridge
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,8 +22,14 @@ type Marshaler struct{ amqp.DefaultMarshaler }
 // numbers without a fraction, booleans, times (RFC 3339) and bytes (base64), such as
 // x-delivery-count of a quorum queue. Other headers, such as x-death of a dead letter exchange, are
 // left out; DefaultMarshaler refuses a message with any of them, and the broker sends it again
-// without end. Metadata content-type is the property of that name, unless there is a header.
+// without end. Metadata content-type is the property of that name, unless there is a header. The
+// zero delivery is an error: Watermill's subscriber reads it when the broker has cancelled its
+// consumer. The subscriber then consumes anew.
 func (m Marshaler) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
+	if d.Acknowledger == nil && d.DeliveryTag == 0 && len(d.Headers) == 0 && len(d.Body) == 0 {
+		return nil, errors.New("amqpbridge: no delivery: the broker has cancelled the consumer, for example because " +
+			"its queue was deleted")
+	}
 	headers := make(amqp091.Table, len(d.Headers)+1)
 	if d.ContentType != "" {
 		headers[core.HeaderContentType] = d.ContentType

@@ -39,6 +39,19 @@ func TestUnmarshalTakesHeadersOfEveryKind(t *testing.T) {
 	}
 }
 
+// A message without headers and payload is a message. The end of a channel of deliveries is none.
+func TestUnmarshalTellsAnEmptyMessageFromNone(t *testing.T) {
+	t.Parallel()
+	if msg, err := (amqpbridge.Marshaler{}).Unmarshal(amqp091.Delivery{DeliveryTag: 1}); err != nil {
+		t.Errorf("an empty message: %v, %v", msg, err)
+	}
+	ended := make(chan amqp091.Delivery)
+	close(ended)
+	if msg, err := (amqpbridge.Marshaler{}).Unmarshal(<-ended); err == nil {
+		t.Errorf("no delivery: %v", msg)
+	}
+}
+
 func TestConfigsUseTheMarshaler(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]amqp.Config{

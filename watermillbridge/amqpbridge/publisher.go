@@ -25,7 +25,7 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &publisher{cfg: cfg, connecting: make(chan struct{}, 1)}
+	p := &publisher{cfg: cfg}
 	cfg.Bridge.Logger = cmp.Or(cfg.Bridge.Logger, core.DefaultLogger())
 	p.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
 	mapper, err := cfg.Bridge.CloudEvents.For(cloudevents.AMQP, cloudevents.AMQPUnderscore)
@@ -73,13 +73,22 @@ func checkSize(limit int, mapper *cloudevents.Mapper) func(core.Event) error {
 // publisher is a message.Publisher that returns nil when the broker has confirmed the message and
 // has not returned it. Watermill's own publisher ignores returned messages.
 type publisher struct {
-	cfg        Config
-	logger     watermill.LoggerAdapter
-	connecting chan struct{} // capacity 1: held while connecting
+	cfg      Config
+	logger   watermill.LoggerAdapter
+	refusals refusals
 
-	mu     sync.Mutex
-	conn   *connection
-	closed bool
+	mu      sync.Mutex
+	conn    *connection
+	opening *attempt // nil: nobody connects
+	failed  error    // why the last attempt failed
+	closed  bool
+}
+
+// attempt is one attempt to connect. All who need the connection meanwhile get its outcome.
+type attempt struct {
+	done chan struct{}
+	conn *connection
+	err  error
 }
 
 // Publish implements message.Publisher.
@@ -102,11 +111,24 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 		return core.Permanent(fmt.Errorf("amqpbridge: exchange or routing key of topic %q has more than 255 bytes",
 			topic))
 	}
+	if err := p.refusals.err(topic); err != nil {
+		return err
+	}
 	c, err := p.connected(msg.Context())
 	if err != nil {
 		return err
 	}
-	ch, err := c.acquire(msg.Context())
+	return c.unlessBlocked(func() error {
+		return p.send(msg.Context(), c, topic, exchange, key, publishing)
+	})
+}
+
+// send sends a message and waits for the broker's answer. It returns also when the channel closes;
+// the bridge bounds the wait.
+func (p *publisher) send(ctx context.Context, c *connection, topic, exchange, key string,
+	publishing amqp091.Publishing,
+) error {
+	ch, err := c.acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,7 +136,7 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	if err := p.declare(c, ch, topic, exchange); err != nil {
 		return err
 	}
-	if err := msg.Context().Err(); err != nil { // the context has ended, and nothing is sent yet
+	if err := ctx.Err(); err != nil { // the context has ended, and nothing is sent yet
 		return fmt.Errorf("amqpbridge: not sent: %w", err)
 	}
 	confirm, err := ch.PublishWithDeferredConfirm(exchange, key, !p.cfg.AllowUnroutable, false, publishing)
@@ -122,13 +144,14 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 		_ = ch.Close()
 		return marked("publish", err)
 	}
-	<-confirm.Done() // also when the channel closes; the bridge bounds the wait
+	<-confirm.Done()
 	return p.outcome(c, ch, topic, confirm.Acked())
 }
 
 // outcome reads the broker's answer to the message.
 func (p *publisher) outcome(c *connection, ch *channel, topic string, acked bool) error {
 	if acked {
+		p.refusals.ack(topic)
 		select {
 		case r, ok := <-ch.returns:
 			if ok && p.cfg.DeclareQueues { // the queue or its binding was deleted
@@ -144,7 +167,7 @@ func (p *publisher) outcome(c *connection, ch *channel, topic string, acked bool
 		return nil
 	}
 	if !ch.IsClosed() {
-		return ErrNack
+		return p.refusals.nack(topic)
 	}
 	var err error = amqp091.ErrClosed
 	select {
@@ -209,45 +232,50 @@ func (p *publisher) declare(c *connection, ch *channel, topic, exchange string) 
 	return nil
 }
 
-// connected returns the connection. One caller at a time connects.
+// connected returns the connection. It waits until ctx ends for an attempt to connect.
 func (p *publisher) connected(ctx context.Context) (*connection, error) {
-	if c, err := p.current(); c != nil || err != nil {
-		return c, err
-	}
-	select {
-	case p.connecting <- struct{}{}:
-		defer func() { <-p.connecting }()
-	case <-ctx.Done():
-		return nil, core.Unavailable(fmt.Errorf("amqpbridge: connect: %w", ctx.Err()))
-	}
-	if c, err := p.current(); c != nil || err != nil {
-		return c, err
-	}
-	c, err := connect(&p.cfg)
-	if err != nil {
-		return nil, err
-	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.closed {
-		_ = c.conn.CloseDeadline(time.Now().Add(p.cfg.ConnectTimeout))
+		defer p.mu.Unlock()
 		return nil, core.Unavailable(watermillbridge.ErrClosed)
 	}
-	p.conn = c
-	return c, nil
+	if p.conn != nil && !p.conn.conn.IsClosed() {
+		defer p.mu.Unlock()
+		return p.conn, nil
+	}
+	a, failed := p.opening, p.failed
+	if a == nil {
+		a = &attempt{done: make(chan struct{})}
+		p.opening = a
+		go p.open(a)
+	}
+	p.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.conn, a.err
+	case <-ctx.Done():
+	}
+	if failed != nil {
+		return nil, core.Unavailable(fmt.Errorf("%w; the attempt before: %w", ctx.Err(), failed))
+	}
+	return nil, core.Unavailable(fmt.Errorf("amqpbridge: connect: %w", ctx.Err()))
 }
 
-// current returns the connection if it is open.
-func (p *publisher) current() (*connection, error) {
+func (p *publisher) open(a *attempt) {
+	c, err := connect(&p.cfg)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
-		return nil, core.Unavailable(watermillbridge.ErrClosed)
+	defer close(a.done)
+	p.opening, p.failed = nil, err
+	switch {
+	case err != nil:
+		a.err = err
+	case p.closed:
+		go c.conn.CloseDeadline(time.Now().Add(p.cfg.ConnectTimeout))
+		a.err = core.Unavailable(watermillbridge.ErrClosed)
+	default:
+		p.conn, a.conn = c, c
 	}
-	if p.conn == nil || p.conn.conn.IsClosed() {
-		return nil, nil
-	}
-	return p.conn, nil
 }
 
 // Close implements message.Publisher.

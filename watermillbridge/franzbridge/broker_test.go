@@ -116,9 +116,19 @@ func (b *fakeBroker) answer(req kmsg.Request) kmsg.Response {
 		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{
 			{ApiKey: 0, MinVersion: 7, MaxVersion: 7},
 			{ApiKey: 3, MinVersion: 7, MaxVersion: 7},
+			{ApiKey: 17, MinVersion: 0, MaxVersion: 1},
 			{ApiKey: 18, MinVersion: 0, MaxVersion: 3},
 			{ApiKey: 22, MinVersion: 0, MaxVersion: 1},
+			{ApiKey: 36, MinVersion: 0, MaxVersion: 1},
 		}
+		return resp
+	case *kmsg.SASLHandshakeRequest:
+		resp := kmsg.NewPtrSASLHandshakeResponse()
+		resp.SupportedMechanisms = []string{"PLAIN"}
+		return resp
+	case *kmsg.SASLAuthenticateRequest: // no password is right
+		resp := kmsg.NewPtrSASLAuthenticateResponse()
+		resp.ErrorCode = kerr.SaslAuthenticationFailed.Code
 		return resp
 	case *kmsg.MetadataRequest:
 		return b.metadata(req)

@@ -45,16 +45,15 @@ func isContext(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// ofBatch reports whether err may concern another message of the same batch.
+// ofBatch reports whether err refuses a batch and would be held against each of its messages. The
+// broker does not say which message is at fault, or that the batch is too large.
 func ofBatch(err error) bool {
-	for _, k := range []error{
-		kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.CorruptMessage,
-	} {
-		if errors.Is(err, k) {
-			return true
-		}
+	k, ok := errors.AsType[*kerr.Error](err)
+	if !ok {
+		return false
 	}
-	return false
+	class, marked := core.ClassOf(markKafka(err, k))
+	return !marked || class == core.ClassPermanent
 }
 
 func markKafka(err error, k *kerr.Error) error {
@@ -84,8 +83,11 @@ func markKafka(err error, k *kerr.Error) error {
 		kerr.DelegationTokenNotFound, kerr.DelegationTokenAuthorizationFailed,
 		kerr.TransactionalIDAuthorizationFailed:
 		return core.Unavailable(fmt.Errorf("not allowed: %w", err))
-	case kerr.UnknownTopicOrPartition, kerr.UnknownTopicID:
+	case kerr.UnknownTopicOrPartition:
 		return core.Unavailable(fmt.Errorf("the topic does not exist (create it): %w", err))
+	case kerr.UnknownTopicID:
+		return core.Unavailable(fmt.Errorf("the topic was deleted and made again; its events soon go to the new one: "+
+			"%w", err))
 	}
 	return err
 }

@@ -29,7 +29,9 @@ type Config struct {
 	CloudEvents *cloudevents.Mapper
 	// Options come after those of this package and may change them: TLS, SASL, compression, linger,
 	// hooks for metrics and tracing, a logger. Unsafe ones are refused. kgo.MaxBufferedRecords must
-	// stay above twice core.Config.InFlight, or else the relay's workers wait for the client.
+	// stay above twice core.Config.InFlight, or else the relay's workers wait for the client. A hook
+	// sees several clients: one more for the messages of refused batches, and new ones after a topic
+	// was made again. If it panics at them (kprom.Metrics does), such messages wait with an error.
 	Options []kgo.Opt
 	// AllowPartitioner accepts a partitioner in Options. A key must stay on the partition on which
 	// other producers of the topic put it.

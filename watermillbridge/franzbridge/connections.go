@@ -1,9 +1,11 @@
 package franzbridge
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -20,6 +22,9 @@ func (c *connections) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ n
 	if err == nil {
 		c.failure.Store(nil)
 		return
+	}
+	if errors.Is(err, syscall.ECONNRESET) { // the client's own text says it of other ends
+		err = fmt.Errorf("%w: the server closed the connection; it may want TLS", err)
 	}
 	c.failure.Store(&err)
 }

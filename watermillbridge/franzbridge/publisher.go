@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -25,14 +26,9 @@ var (
 // Publisher publishes to Kafka. It is safe for use by several goroutines.
 type Publisher struct {
 	cfg    Config
-	client *kgo.Client
 	topics sync.Map // name -> *topic
 	conns  *connections
-
-	mu     sync.Mutex
-	closed bool
-	alone  *kgo.Client // sends one message a batch; nil until it is needed
-	single sync.Mutex  // held while alone has a message
+	clients
 }
 
 // topic is what is known of a topic.
@@ -59,7 +55,7 @@ func NewPublisher(cfg Config) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{cfg: cfg, client: client, conns: conns}, nil
+	return &Publisher{cfg: cfg, conns: conns, clients: clients{client: client}}, nil
 }
 
 // Publish implements core.Publisher.
@@ -99,46 +95,20 @@ func (p *Publisher) PublishAsync(ctx context.Context, d core.Delivery, done func
 		return
 	}
 	s := &sending{p: p, topic: p.topic(d.Topic), began: time.Now(), done: done}
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	s.client = p.client
 	// The client fails a message whose context has ended, but not at once in all of its states.
 	s.stop = context.AfterFunc(ctx, func() { s.failed(context.Cause(ctx)) })
 	// When the context of a message ends, the client also gives up all that waits for the same
 	// partition.
-	p.client.Produce(ctx, r, func(r *kgo.Record, err error) {
+	s.client.Produce(ctx, r, func(r *kgo.Record, err error) {
 		if err != nil && ofBatch(err) && ctx.Err() == nil {
 			go p.sendAlone(ctx, s, r)
 			return
 		}
 		s.ended(r, err)
 	})
-}
-
-// sendAlone sends a message of a refused batch again, as a batch of its own.
-func (p *Publisher) sendAlone(ctx context.Context, s *sending, r *kgo.Record) {
-	p.single.Lock()
-	defer p.single.Unlock()
-	client, err := p.aloneClient()
-	if err == nil {
-		again := &kgo.Record{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
-		r, err = client.ProduceSync(ctx, again).First()
-	}
-	s.ended(r, err)
-}
-
-// aloneClient returns the client of sendAlone.
-func (p *Publisher) aloneClient() (*kgo.Client, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, kgo.ErrClientClosed
-	}
-	if p.alone == nil {
-		client, err := kgo.NewClient(p.cfg.options(kgo.ProducerLinger(0))...)
-		if err != nil {
-			return nil, err
-		}
-		p.alone = client
-	}
-	return p.alone, nil
 }
 
 func (p *Publisher) topic(name string) *topic {
@@ -151,11 +121,12 @@ func (p *Publisher) topic(name string) *topic {
 
 // sending is a message on its way.
 type sending struct {
-	p     *Publisher
-	topic *topic
-	began time.Time
-	done  func(receipt string, err error)
-	stop  func() bool
+	p      *Publisher
+	client *kgo.Client
+	topic  *topic
+	began  time.Time
+	done   func(receipt string, err error)
+	stop   func() bool
 }
 
 // ended hands the result of the client on.
@@ -173,8 +144,12 @@ func (s *sending) failed(err error) {
 	if errors.Is(err, kgo.ErrClientClosed) {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}
-	if err = mark(err, s.topic.acked.Load() > s.began.UnixNano()); errors.Is(err, ErrNoAnswer) {
+	switch err = mark(err, s.topic.acked.Load() > s.began.UnixNano()); {
+	case errors.Is(err, ErrNoAnswer):
 		err = s.p.conns.explain(err)
+	case errors.Is(err, kerr.UnknownTopicID):
+		go s.p.renew(s.client)
+		err = s.p.madeAgain(err)
 	}
 	s.done("", err)
 }
@@ -194,19 +169,28 @@ func receipt(r *kgo.Record) string {
 // Publisher after Run has returned. An error wraps that of ctx. A second Close does nothing.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
-	closed := p.closed
+	closed, client, alone := p.closed, p.client, p.alone
 	p.closed = true
-	alone := p.alone
 	p.mu.Unlock()
 	if closed {
 		return nil
 	}
-	err := p.client.Flush(ctx)
+	err := client.Flush(ctx)
 	if alone != nil {
 		err = errors.Join(err, alone.Flush(ctx))
 		alone.Close()
 	}
-	p.client.Close()
+	client.Close()
+	ended := make(chan struct{})
+	go func() {
+		p.replaced.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		err = cmp.Or(err, ctx.Err())
+	}
 	if err != nil {
 		return fmt.Errorf("franzbridge: close: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
@@ -65,6 +66,26 @@ func TestNoBrokerIsThere(t *testing.T) {
 		!strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("%v, want ErrNoAnswer and the connection that failed", err)
 	}
+}
+
+func TestRefusedCredentialsAreTold(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, nil)
+	p := newPublisher(t, franzbridge.Config{
+		Brokers: []string{b.addr},
+		Options: []kgo.Opt{kgo.SASL(plain.Auth{User: "relay", Pass: "s3cret"}.AsMechanism())},
+	})
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			_, err := publishFor(t, p, delivery("orders", key0), 2*time.Second)
+			requireClass(t, err, core.ClassUnavailable)
+			if !strings.Contains(err.Error(), "SASL_AUTHENTICATION_FAILED") || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("%v, want SASL_AUTHENTICATION_FAILED", err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // Many events are on their way, and each gets its own answer.
@@ -139,6 +160,29 @@ func TestOneBadMessageOfABatch(t *testing.T) {
 	all.Wait()
 	if records := b.records(); records != 19 {
 		t.Errorf("the broker has %d messages, want 19", records)
+	}
+}
+
+// oneClient is a hook that takes one client.
+type oneClient struct{ clients atomic.Int32 }
+
+func (o *oneClient) OnNewClient(*kgo.Client) {
+	if o.clients.Add(1) > 1 {
+		panic("metrics are registered twice")
+	}
+}
+
+// Without a client that sends a message alone, nobody knows whether it is at fault: it waits.
+func TestAHookThatTakesOneClient(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, func(int32, int, []byte) *kerr.Error { return kerr.InvalidRecord })
+	p := newPublisher(t, franzbridge.Config{
+		Brokers: []string{b.addr}, Options: []kgo.Opt{kgo.WithHooks(&oneClient{})},
+	})
+	_, err := publish(t, p, delivery("orders", key0))
+	requireClass(t, err, core.ClassKeyUnavailable)
+	if !strings.Contains(err.Error(), "metrics are registered twice") {
+		t.Errorf("%v, want the panic of the hook", err)
 	}
 }
 

@@ -174,7 +174,9 @@ func (p *Publisher) CheckSize(e core.Event) error {
 	if mapper != nil { // base64, and attributes beside the fields
 		payload, beside = payload/3*4, 3*besidePayload
 	}
+	p.mu.RLock()
 	limit := batchLimit(p.client, e.Topic)
+	p.mu.RUnlock()
 	if payload <= limit-beside {
 		return nil
 	}

@@ -34,6 +34,17 @@ func mark(err error) error {
 	return err
 }
 
+// ofBatch reports whether err refuses a batch and would be held against each of its messages. The
+// broker and the client do not say which message is at fault, or that the batch is too large.
+func ofBatch(err error) bool {
+	var unencodable sarama.PacketEncodingError
+	if _, ok := errors.AsType[sarama.KError](err); !ok && !errors.As(err, &unencodable) {
+		return false
+	}
+	class, marked := core.ClassOf(mark(err))
+	return !marked || class == core.ClassPermanent
+}
+
 func markKafka(err error, k sarama.KError) error {
 	switch k {
 	case sarama.ErrMessageSizeTooLarge, sarama.ErrMessageSetSizeTooLarge, sarama.ErrInvalidRecord,

@@ -16,11 +16,12 @@
 //
 // # Errors
 //
-// A message that can never be accepted (too large, an illegal topic name) is permanent. An outage,
-// throttling, missing rights and a missing topic stop the topic and cost its events no attempt. A
-// partition without a leader holds up only its own keys. After three failures Sarama's own circuit
-// breaker refuses everything for ten seconds, even if the broker is back. So recovery can take that
-// long.
+// A message that can never be accepted (too large, an illegal topic name) is permanent. Kafka
+// refuses a batch for one of its messages, or because the batch is too large, so each message is
+// sent again alone before it is judged. An outage, throttling, missing rights and a missing topic
+// stop the topic and cost its events no attempt. A partition without a leader holds up only its own
+// keys. After three failures Sarama's own circuit breaker refuses everything for ten seconds, even
+// if the broker is back. So recovery can take that long.
 //
 // An event that is too large for Producer.MaxMessageBytes, key and headers included, is refused
 // when it is recorded. Keep that setting at or below max.message.bytes of the topics: this package

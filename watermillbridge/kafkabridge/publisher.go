@@ -36,15 +36,14 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &publisher{
-		config: kafka.PublisherConfig{
-			Brokers: append([]string(nil), cfg.Brokers...), Marshaler: marshaler{}, OverwriteSaramaConfig: saramaConfig,
-		},
-		connecting: make(chan struct{}, 1),
-		leaderless: map[partition]bool{},
-	}
 	cfg.Bridge.Logger = cmp.Or(cfg.Bridge.Logger, core.DefaultLogger())
-	k.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
+	together := link{logger: watermill.NewSlogLogger(cfg.Bridge.Logger), config: kafka.PublisherConfig{
+		Brokers: append([]string(nil), cfg.Brokers...), Marshaler: marshaler{}, OverwriteSaramaConfig: saramaConfig,
+	}}
+	k := &publisher{
+		together: &together, alone: &link{logger: together.logger, config: together.config},
+		single: make(chan struct{}, 1), leaderless: map[partition]bool{},
+	}
 	cfg.Bridge.Receipt = receipt
 	if cfg.Bridge.CloudEvents, err = cfg.Bridge.CloudEvents.For(cloudevents.Kafka); err != nil {
 		return nil, fmt.Errorf("kafkabridge: Config.Bridge.CloudEvents: %w", err)
@@ -115,15 +114,15 @@ func receipt(msg *message.Message) string {
 	return fmt.Sprintf("%s/%d@%d", s.msg.Topic, s.msg.Partition, s.msg.Offset)
 }
 
-// publisher is a message.Publisher that connects on the first use and marks errors.
+// publisher is a message.Publisher that marks errors.
 type publisher struct {
-	config     kafka.PublisherConfig
-	logger     watermill.LoggerAdapter
-	connecting chan struct{} // capacity 1: held while connecting
+	together *link
+	// alone sends the messages of a refused batch again, each as a batch of its own. single, of
+	// capacity 1, is held by the message on its way.
+	alone  *link
+	single chan struct{}
 
 	mu         sync.Mutex
-	pub        message.Publisher
-	closed     bool
 	leaderless map[partition]bool
 }
 
@@ -135,21 +134,42 @@ type partition struct {
 // Publish implements message.Publisher.
 func (k *publisher) Publish(topic string, msgs ...*message.Message) error {
 	for _, msg := range msgs {
-		pub, err := k.connected(msg.Context())
-		if err != nil {
-			return err
-		}
 		s, ok := msg.Context().Value(sentKey{}).(*sent)
 		if !ok {
 			s = &sent{}
 			msg.SetContext(context.WithValue(msg.Context(), sentKey{}, s))
 		}
-		*s = sent{} // a decorator may call it again
-		if err := k.judge(pub.Publish(topic, msg), s); err != nil {
+		err := send(k.together, topic, msg, s)
+		if ofBatch(err) && msg.Context().Err() == nil {
+			err = k.sendAlone(topic, msg, s)
+		}
+		if err = k.judge(err, s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// send sends a message. s becomes its result.
+func send(by *link, topic string, msg *message.Message, s *sent) error {
+	*s = sent{} // it may have been sent before: by a decorator, or in a batch that was refused
+	pub, err := by.connected(msg.Context())
+	if err != nil {
+		return err
+	}
+	return pub.Publish(topic, msg)
+}
+
+// sendAlone sends a message again as a batch of its own. What Kafka then says concerns the message.
+func (k *publisher) sendAlone(topic string, msg *message.Message, s *sent) error {
+	ctx := msg.Context()
+	select {
+	case k.single <- struct{}{}:
+		defer func() { <-k.single }()
+	case <-ctx.Done():
+		return fmt.Errorf("kafkabridge: send again alone after a batch was refused: %w", ctx.Err())
+	}
+	return send(k.alone, topic, msg, s)
 }
 
 // judge marks err with its class. Sarama's breaker hides why a message failed. If the breaker of a
@@ -173,51 +193,5 @@ func (k *publisher) judge(err error, s *sent) error {
 	return err
 }
 
-// connected returns the inner publisher. One caller at a time connects.
-func (k *publisher) connected(ctx context.Context) (message.Publisher, error) {
-	if pub, err := k.current(); pub != nil || err != nil {
-		return pub, err
-	}
-	select {
-	case k.connecting <- struct{}{}:
-		defer func() { <-k.connecting }()
-	case <-ctx.Done():
-		return nil, core.Unavailable(fmt.Errorf("kafkabridge: connect: %w", ctx.Err()))
-	}
-	if pub, err := k.current(); pub != nil || err != nil {
-		return pub, err
-	}
-	pub, err := kafka.NewPublisher(k.config, k.logger)
-	if err != nil {
-		return nil, core.Unavailable(fmt.Errorf("kafkabridge: connect: %w", err))
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
-		_ = pub.Close()
-		return nil, core.Unavailable(watermillbridge.ErrClosed)
-	}
-	k.pub = pub
-	return pub, nil
-}
-
-func (k *publisher) current() (message.Publisher, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
-		return nil, core.Unavailable(watermillbridge.ErrClosed)
-	}
-	return k.pub, nil
-}
-
 // Close implements message.Publisher.
-func (k *publisher) Close() error {
-	k.mu.Lock()
-	pub := k.pub
-	k.closed, k.pub = true, nil
-	k.mu.Unlock()
-	if pub == nil {
-		return nil
-	}
-	return pub.Close()
-}
+func (k *publisher) Close() error { return errors.Join(k.together.close(), k.alone.close()) }

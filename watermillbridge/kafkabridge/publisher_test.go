@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,8 +55,10 @@ func apiVersions(t *testing.T) sarama.MockResponse {
 	return sarama.NewMockApiVersionsResponse(t).SetApiKeys([]sarama.ApiVersionsResponseKey{
 		{ApiKey: 0, MinVersion: 7, MaxVersion: 7},  // Produce
 		{ApiKey: 3, MinVersion: 7, MaxVersion: 7},  // Metadata
+		{ApiKey: 17, MinVersion: 0, MaxVersion: 1}, // SaslHandshake
 		{ApiKey: 18, MinVersion: 0, MaxVersion: 3}, // ApiVersions
 		{ApiKey: 22, MinVersion: 0, MaxVersion: 1}, // InitProducerId
+		{ApiKey: 36, MinVersion: 0, MaxVersion: 1}, // SaslAuthenticate
 	})
 }
 
@@ -245,6 +248,44 @@ func TestKafkaComesLater(t *testing.T) {
 	})
 	if receipt, err := publish(t, p, delivery("orders", key0)); err != nil {
 		t.Errorf("receipt %q, err %v", receipt, err)
+	}
+}
+
+// All that wait for a connection hear why there is none.
+func TestRefusedCredentialsAreTold(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		mechanism string // of the broker
+		cause     sarama.KError
+	}{
+		{sarama.SASLTypePlaintext, sarama.ErrSASLAuthenticationFailed},
+		{sarama.SASLTypeSCRAMSHA512, sarama.ErrUnsupportedSASLMechanism},
+	} {
+		t.Run(tc.mechanism, func(t *testing.T) {
+			t.Parallel()
+			b := sarama.NewMockBroker(t, 1)
+			t.Cleanup(b.Close)
+			b.SetHandlerByMap(map[string]sarama.MockResponse{
+				"ApiVersionsRequest":      apiVersions(t),
+				"SaslHandshakeRequest":    sarama.NewMockSaslHandshakeResponse(t).SetEnabledMechanisms([]string{tc.mechanism}),
+				"SaslAuthenticateRequest": sarama.NewMockSaslAuthenticateResponse(t).SetError(tc.cause),
+			})
+			s := kafkabridge.SaramaConfig(timeout)
+			s.Version = sarama.V2_1_0_0
+			s.Net.SASL.Enable, s.Net.SASL.User, s.Net.SASL.Password = true, "relay", "s3cret"
+			p := newPublisher(t, kafkabridge.Config{Brokers: []string{b.Addr()}, Sarama: s})
+			var all sync.WaitGroup
+			for range 10 {
+				all.Go(func() {
+					_, err := publish(t, p, delivery("orders", ""))
+					if class, _ := core.ClassOf(err); class != core.ClassUnavailable || !errors.Is(err, tc.cause) ||
+						strings.Contains(err.Error(), "s3cret") {
+						t.Errorf("class %v, err = %v; want unavailable and %v", class, err, tc.cause)
+					}
+				})
+			}
+			all.Wait()
+		})
 	}
 }
 

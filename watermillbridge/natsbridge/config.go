@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -26,8 +27,8 @@ type Config struct {
 	// package: reconnect without end, do not buffer, connect within ConnectTimeout, and the name
 	// "ormoutbox". Unsafe ones are refused. Options that are pointers are shared with the caller.
 	Options []nats.Option
-	// ConnectTimeout bounds connecting. It must not be longer than core.Config.PublishTimeout.
-	// Default: 2 s.
+	// ConnectTimeout bounds connecting to one of the servers. For all servers it must be shorter than
+	// core.Config.PublishTimeout, or its errors come too late to be told. Default: 2 s.
 	ConnectTimeout time.Duration
 
 	// Stream returns the name of the stream that has a topic. It is for a user who has no right to
@@ -93,7 +94,14 @@ func connectOptions(url string, timeout time.Duration, log *slog.Logger, by []na
 			return nil, fmt.Errorf("natsbridge: Options: %w", err)
 		}
 	}
-	o.Url = url
+	for server := range strings.SplitSeq(url, ",") { // Options.Connect takes o.Url for one server
+		if server = strings.TrimSpace(server); server != "" {
+			o.Servers = append(o.Servers, server)
+		}
+	}
+	if len(o.Servers) == 0 {
+		return nil, errors.New("natsbridge: URL has no server")
+	}
 	if err := errors.Join(unsafeOptions(&o)...); err != nil {
 		return nil, fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
 	}

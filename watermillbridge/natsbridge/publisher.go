@@ -31,7 +31,7 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 		return nil, fmt.Errorf("natsbridge: Config.Bridge.CloudEvents: %w", err)
 	}
 	cfg.Bridge.Receipt = receipt
-	p := &publisher{cfg: cfg, options: options, connecting: make(chan struct{}, 1), streams: map[string]stream{}}
+	p := &publisher{cfg: cfg, options: options, streams: map[string]stream{}}
 	switch {
 	case cfg.Bridge.CheckSize != nil:
 	case cfg.Bridge.Marshal == nil:
@@ -74,17 +74,25 @@ func receipt(msg *message.Message) string {
 
 // publisher is a message.Publisher that returns nil when a stream has stored the message.
 type publisher struct {
-	cfg        Config
-	options    *nats.Options
-	connecting chan struct{} // capacity 1: held while connecting
+	cfg     Config
+	options *nats.Options
 
 	mu      sync.Mutex
 	conn    *nats.Conn
 	js      jetstream.JetStream
+	opening *attempt        // nil: nobody connects
+	failed  error           // why the last attempt failed
 	life    context.Context //nolint:containedctx // it ends with the connection, not with a call
 	broke   context.CancelFunc
 	streams map[string]stream // by topic
 	closed  bool
+}
+
+// attempt is one attempt to connect. All who need the connection meanwhile get its outcome.
+type attempt struct {
+	done chan struct{}
+	js   jetstream.JetStream
+	err  error
 }
 
 // Publish implements message.Publisher.
@@ -196,21 +204,39 @@ func connect(o *nats.Options) (*nats.Conn, jetstream.JetStream, error) {
 	return conn, js, nil
 }
 
-// connected returns JetStream. One caller at a time connects.
+// connected returns JetStream. It waits until ctx ends for an attempt to connect. The client closes a
+// connection by itself when the server refuses its credentials again and again: then there is a new
+// one.
 func (p *publisher) connected(ctx context.Context) (jetstream.JetStream, error) {
-	if js, err := p.current(); js != nil || err != nil {
-		return js, err
+	p.mu.Lock()
+	if p.closed {
+		defer p.mu.Unlock()
+		return nil, core.Unavailable(watermillbridge.ErrClosed)
 	}
+	if p.conn != nil && !p.conn.IsClosed() {
+		defer p.mu.Unlock()
+		return p.js, nil
+	}
+	a, failed := p.opening, p.failed
+	if a == nil {
+		a = &attempt{done: make(chan struct{})}
+		p.opening = a
+		go p.open(a)
+	}
+	p.mu.Unlock()
 	select {
-	case p.connecting <- struct{}{}:
-		defer func() { <-p.connecting }()
+	case <-a.done:
+		return a.js, a.err
 	case <-ctx.Done():
-		return nil, core.Unavailable(fmt.Errorf("natsbridge: connect: %w", ctx.Err()))
 	}
-	if js, err := p.current(); js != nil || err != nil {
-		return js, err
+	if failed != nil {
+		return nil, core.Unavailable(fmt.Errorf("%w; the attempt before: %w", ctx.Err(), failed))
 	}
-	p.broken() // there is none, and no publish waits: this begins its life
+	return nil, core.Unavailable(fmt.Errorf("natsbridge: connect: %w", ctx.Err()))
+}
+
+func (p *publisher) open(a *attempt) {
+	p.broken() // there is no connection, and no publish waits: this begins its life
 	options, told := *p.options, p.options.DisconnectedErrCB
 	options.DisconnectedErrCB = func(conn *nats.Conn, err error) {
 		p.broken()
@@ -222,31 +248,19 @@ func (p *publisher) connected(ctx context.Context) (jetstream.JetStream, error) 
 		}
 	}
 	conn, js, err := connect(&options)
-	if err != nil {
-		return nil, err
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	defer close(a.done)
+	p.opening, p.failed = nil, err
+	switch {
+	case err != nil:
+		a.err = err
+	case p.closed:
 		conn.Close()
-		return nil, core.Unavailable(watermillbridge.ErrClosed)
+		a.err = core.Unavailable(watermillbridge.ErrClosed)
+	default:
+		p.conn, p.js, a.js = conn, js, js
 	}
-	p.conn, p.js = conn, js
-	return js, nil
-}
-
-// current returns JetStream if the connection is in use. The client closes a connection by itself
-// when the server refuses its credentials again and again: then there is a new one.
-func (p *publisher) current() (jetstream.JetStream, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, core.Unavailable(watermillbridge.ErrClosed)
-	}
-	if p.conn == nil || p.conn.IsClosed() {
-		return nil, nil
-	}
-	return p.js, nil
 }
 
 // Close implements message.Publisher.

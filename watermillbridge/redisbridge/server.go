@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
@@ -80,6 +82,9 @@ func checkServer(ctx context.Context, c redis.Cmdable, cfg *Config) error {
 				"err", err)
 			return nil
 		}
+		if client, ok := c.(*redis.Client); ok && client.Options().TLSConfig == nil {
+			err = mayWantTLS(err)
+		}
 		return marked(fmt.Errorf("redisbridge: INFO: %w", err))
 	}
 	info := parseInfo(text)
@@ -88,6 +93,14 @@ func checkServer(ctx context.Context, c redis.Cmdable, cfg *Config) error {
 	}
 	warn(ctx, c, info, cfg.Bridge.Logger)
 	return nil
+}
+
+// mayWantTLS adds to an error of a connection without TLS what it may mean.
+func mayWantTLS(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("%w: the server closed the connection; it may want TLS", err)
+	}
+	return err
 }
 
 // parseInfo returns the fields of an answer to INFO.

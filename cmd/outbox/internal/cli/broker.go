@@ -30,11 +30,12 @@ import (
 
 const brokerHelp = `  kafka://host:9092,host2:9092       a topic is a topic. ?tls=true; user:password@ is SASL/PLAIN.
                                      Up to 1024 events are on their way at once, with any --workers
-  amqp://user:password@host:5672/    RabbitMQ; a topic is a fanout exchange. ?topology=queue: a topic
+  amqp://user:password@host:5672,host2:5672/
+                                     RabbitMQ; a topic is a fanout exchange. ?topology=queue: a topic
                                      is a durable queue, which is declared, with &queue=quorum as a quorum
                                      queue; ?topology=topic&exchange=NAME: a topic is a routing key of that
                                      exchange. amqps:// is with TLS
-  nats://host:4222                   JetStream; a topic is a subject of a stream that exists
+  nats://host:4222,host2:4222        JetStream; a topic is a subject of a stream that exists
   redis://user:password@host:6379/0  a topic is a stream. rediss:// is with TLS`
 
 // broker is the destination of the relay.
@@ -55,6 +56,9 @@ type brokerSettings struct {
 	timeout time.Duration // of a publish
 	logger  *slog.Logger
 }
+
+// connect is the time limit of a connection. It ends before that of the publish, which tells why.
+func (s brokerSettings) connect() time.Duration { return s.timeout * 4 / 5 }
 
 type opener func(context.Context, *url.URL, brokerSettings) (publisher, error)
 
@@ -77,20 +81,9 @@ func openBroker(ctx context.Context, address string, s brokerSettings) (*broker,
 	if err != nil {
 		return nil, err
 	}
-	hosts, rest := address, ""
-	if scheme == "kafka" { // several hosts with ports are no host of a URL
-		hosts, rest = splitHosts(address)
-		address = "kafka://" + userOf(hosts) + "brokers" + rest
-	}
-	u, err := url.Parse(address)
-	if err != nil { // its text has the password
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err
-		}
+	u, err := readAddress(address)
+	if err != nil {
 		return nil, usage("--to: %w", err)
-	}
-	if scheme == "kafka" {
-		u.Host = strings.TrimPrefix(hosts, userOf(hosts))
 	}
 	p, err := open(ctx, u, s)
 	if err != nil {
@@ -99,13 +92,39 @@ func openBroker(ctx context.Context, address string, s brokerSettings) (*broker,
 	return &broker{publisher: p, name: scheme + "://" + u.Host}, nil
 }
 
-// splitHosts takes the hosts of kafka://user:password@host:9092,host:9092?query apart.
-func splitHosts(address string) (hosts, rest string) {
-	hosts = strings.TrimPrefix(address, "kafka://")
-	if i := strings.IndexAny(hosts, "/?"); i >= 0 {
-		hosts, rest = hosts[:i], hosts[i:]
+// readAddress reads scheme://user:password@host:1,host:2/path?query. Host of the result has all hosts.
+// The form scheme://user:password@host:1,scheme://user:password@host:2/path?query means the same.
+func readAddress(address string) (u *url.URL, err error) {
+	scheme, rest, _ := strings.Cut(address, "://")
+	servers := strings.Split(rest, ","+scheme+"://")
+	last, rest := servers[len(servers)-1], ""
+	if i := strings.IndexAny(last, "/?"); i >= 0 {
+		last, rest = last[:i], last[i:]
 	}
-	return hosts, rest
+	servers[len(servers)-1] = last
+	user := userOf(servers[0])
+	for i, server := range servers {
+		of := userOf(server)
+		if of != "" && of != user {
+			return nil, errors.New("the servers have different users")
+		}
+		servers[i] = strings.TrimSuffix(server[len(of):], "/")
+	}
+	hosts := strings.Split(strings.Join(servers, ","), ",")
+	for i, host := range hosts {
+		if strings.ContainsAny(host, "/?") || host == "" && len(hosts) > 1 {
+			return nil, fmt.Errorf("several servers are %s://user:password@host,host2, and then the rest", scheme)
+		}
+		if u, err = url.Parse(scheme + "://" + user + host + rest); err != nil {
+			if e, ok := errors.AsType[*url.Error](err); ok { // its text has the password
+				err = e.Err
+			}
+			return nil, err
+		}
+		hosts[i] = u.Host
+	}
+	u.Host = strings.Join(hosts, ",")
+	return u, nil
 }
 
 // userOf is user:password@ of hosts.
@@ -220,7 +239,7 @@ func openAMQP(_ context.Context, u *url.URL, s brokerSettings) (publisher, error
 		return nil, err
 	}
 	cfg := amqpbridge.Config{
-		Channels: s.workers, ConnectTimeout: s.timeout, Bridge: watermillbridge.Config{Logger: s.logger},
+		Channels: s.workers, ConnectTimeout: s.connect(), Bridge: watermillbridge.Config{Logger: s.logger},
 	}
 	switch set.topology {
 	case "queue":
@@ -238,13 +257,22 @@ func openNATS(_ context.Context, u *url.URL, s brokerSettings) (publisher, error
 	if _, err := settings(u, nil); err != nil {
 		return nil, err
 	}
+	var servers []string
+	for host := range strings.SplitSeq(u.Host, ",") {
+		one := *u
+		one.Host = host
+		servers = append(servers, one.String())
+	}
 	return natsbridge.NewPublisher(natsbridge.Config{
-		URL: u.String(), ConnectTimeout: s.timeout, Options: []nats.Option{nats.Name("outbox relay")},
-		Bridge: watermillbridge.Config{Logger: s.logger},
+		URL: strings.Join(servers, ","), ConnectTimeout: s.connect() / time.Duration(len(servers)),
+		Options: []nats.Option{nats.Name("outbox relay")}, Bridge: watermillbridge.Config{Logger: s.logger},
 	})
 }
 
 func openRedis(_ context.Context, u *url.URL, s brokerSettings) (publisher, error) {
+	if strings.Contains(u.Host, ",") {
+		return nil, usage("redis has one server: a Sentinel or a cluster needs a relay with redisbridge")
+	}
 	opt, err := redisbridge.Options(u.String())
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -29,12 +28,10 @@ func (x *examination) broker(ctx context.Context) ([]finding, error) {
 }
 
 func (x *examination) kafka(ctx context.Context) (all []finding, err error) {
-	hosts, rest := splitHosts(x.to)
-	u, err := url.Parse("kafka://" + userOf(hosts) + "brokers" + rest)
+	u, err := readAddress(x.to)
 	if err != nil {
-		return nil, usage("--to: it is no address of Kafka")
+		return nil, usage("--to: %w", err)
 	}
-	u.Host = strings.TrimPrefix(hosts, userOf(hosts))
 	options, err := kafkaOptions(u)
 	if err != nil {
 		return nil, usage("--to: %w", err)

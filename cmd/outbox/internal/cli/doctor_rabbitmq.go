@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
 const (
@@ -35,9 +37,9 @@ type rabbitTarget struct {
 // rabbitMQ asks RabbitMQ whether exchanges and queues keep what they have accepted. The management
 // API tells it. A client can only tell whether they exist.
 func (x *examination) rabbitMQ(ctx context.Context) ([]finding, error) {
-	u, err := url.Parse(x.to)
-	if err != nil { // its text has the password
-		return nil, usage("--to: it is no address of RabbitMQ")
+	u, err := readAddress(x.to)
+	if err != nil {
+		return nil, usage("--to: %w", err)
 	}
 	set, err := takeAMQP(u)
 	if err != nil {
@@ -62,12 +64,13 @@ func (x *examination) rabbitMQ(ctx context.Context) ([]finding, error) {
 			targets = append(targets, t)
 		}
 	}
-	where, err := amqp091.ParseURI(u.String())
+	connection := amqpbridge.QueueConfig(u.String()).Connection // to one of several servers
+	where, err := amqp091.ParseURI(connection.AmqpURI)
 	if err != nil {
 		return nil, usage("--to: %w", err)
 	}
 	if x.rabbitAPI == "" {
-		return askRabbit(u.String(), targets)
+		return askRabbit(connection.AmqpURI, connection.AmqpConfig, targets)
 	}
 	base, err := url.Parse(x.rabbitAPI)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
@@ -79,10 +82,11 @@ func (x *examination) rabbitMQ(ctx context.Context) ([]finding, error) {
 
 // askRabbit asks a client's questions: whether exchanges and queues exist, and if they do, whether
 // they are as the relay declares them. It makes none.
-func askRabbit(address string, targets []rabbitTarget) (all []finding, err error) {
-	conn, err := amqp091.DialConfig(address, amqp091.Config{
-		Dial: amqp091.DefaultDial(rabbitTimeout), Heartbeat: rabbitTimeout,
-	})
+func askRabbit(address string, settings *amqp091.Config, targets []rabbitTarget) (all []finding, err error) {
+	if settings == nil { // one server
+		settings = &amqp091.Config{Dial: amqp091.DefaultDial(rabbitTimeout), Heartbeat: rabbitTimeout}
+	}
+	conn, err := amqp091.DialConfig(address, *settings)
 	if err != nil {
 		return nil, err
 	}

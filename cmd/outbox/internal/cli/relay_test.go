@@ -18,7 +18,12 @@ func TestBrokerAddresses(t *testing.T) {
 		"amqps://me:hunter2@localhost/shop?topology=queue":            "amqps://localhost",
 		"amqp://localhost?topology=queue&queue=quorum":                "amqp://localhost",
 		"amqp://localhost?topology=topic&exchange=events&heartbeat=5": "amqp://localhost",
+		"amqp://me:hunter2@a:5672,b:5673/shop?topology=queue":         "amqp://a:5672,b:5673",
+		"amqp://me:hunter2@a/,amqp://me:hunter2@b/?topology=queue":    "amqp://a,b",
+		"kafka://a:9092,kafka://b:9092?tls=true":                      "kafka://a:9092,b:9092",
 		"nats://me:hunter2@127.0.0.1:1":                               "nats://127.0.0.1:1",
+		"nats://me:hunter2@a:4222,b:4222":                             "nats://a:4222,b:4222",
+		"tls://me:hunter2@a:4222,tls://me:hunter2@b:4222":             "tls://a:4222,b:4222",
 		"redis://me:hunter2@localhost:6379/3":                         "redis://localhost:6379",
 	} {
 		b, err := openBroker(t.Context(), address, s)
@@ -41,6 +46,10 @@ func TestBrokerAddresses(t *testing.T) {
 		"amqp://me:hunter2@a:x/":                        "port",
 		"redis://me:hunter2@a:6379/shop":                "database",
 		"redis://me:hunter2@%zz":                        "escape",
+		"redis://me:hunter2@a:6379,b:6379":              "redis has one server",
+		"nats://me:hunter2@a:4222,nats://b:hunter2@c":   "different users",
+		"amqp://me:hunter2@a/x,amqp://me:hunter2@b/x":   "several servers are",
+		"kafka://a:9092,,b:9092":                        "several servers are",
 		"nats://me:hunter2@a:4222?stream=shop":          "not known",
 	} {
 		_, err := openBroker(t.Context(), address, s)

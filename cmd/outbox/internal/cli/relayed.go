@@ -275,7 +275,9 @@ func (o *relayed) close(ctx context.Context) (err error) {
 	if o.dest != nil {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.publishTimeout)
 		defer cancel()
-		err = o.dest.Close(closing)
+		if err := o.dest.Close(closing); err != nil { // the relay has given back what was not published
+			o.logger.Warn("the broker did not close its connection in order", "broker", o.dest.name, "error", err)
+		}
 	}
 	if o.pool != nil {
 		o.pool.Close()

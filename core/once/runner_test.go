@@ -504,7 +504,8 @@ func TestDoGivesBackWhatNobodyHeardOf(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			start := time.Now()
-			if _, _, err := r.Do(t.Context(), key, noPrint, firstAttempt(t)); err != nil || time.Since(start) > 5*time.Second {
+			_, _, err := r.Do(t.Context(), key, noPrint, firstAttempt(t))
+			if err != nil || time.Since(start) > 5*time.Second {
 				t.Errorf("the next caller: %v after %s", err, time.Since(start))
 			}
 		})

@@ -49,7 +49,7 @@ func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, e
 			},
 		} {
 			if err := step(); err != nil {
-				return once.Acquired{}, err // even if only the answer to COMMIT was lost: the lease will end
+				return once.Acquired{}, err // perhaps only the answer to COMMIT was lost: the owner may ask again
 			}
 			if got.State != 0 {
 				return got, nil

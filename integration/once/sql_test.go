@@ -276,7 +276,8 @@ func TestProgramsThatAreNotForgotten(t *testing.T) {
 			"kept"}[db.Dialect == core.Postgres])
 		register()
 		var left string
-		err := pool.QueryRowContext(t.Context(), "SELECT scope FROM idempotency_program WHERE program LIKE '%old'").Scan(&left)
+		const old = "SELECT scope FROM idempotency_program WHERE program LIKE '%old'"
+		err := pool.QueryRowContext(t.Context(), old).Scan(&left)
 		if err != nil || left != "b" { // a start locks no rows of other scopes
 			t.Errorf("left is %q, %v", left, err)
 		}

@@ -41,7 +41,8 @@ func onceAcquireCases() []onceCase {
 			req.RefuseStale = true
 			second := f.acquire(req)
 			f.must(first.Fence > old.Fence && second.State == once.Fresh && second.Fence == first.Fence &&
-				second.Attempt == first.Attempt && second.TakenOver == first.TakenOver, "got %+v, then %+v", first, second)
+				second.Attempt == first.Attempt && second.TakenOver == first.TakenOver,
+				"got %+v, then %+v", first, second)
 			c := once.Claim{Key: req.Key, Owner: req.Owner, Fence: first.Fence}
 			f.check(f.store.Extend(f.Context(), c, longLease))
 		}},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
@@ -24,7 +25,8 @@ import (
 // Handler executes an effect and returns the id that the other side gave it, if any. It must give
 // Effect.IdempotencyKey to the other side, because it is called again if a process died before it
 // could record the success. It must stop when ctx ends. ctx carries the outbox's PublishTimeout, or
-// SweepTimeout. Its cause is once.ErrLeaseLost if another worker may have begun.
+// SweepTimeout. Its cause is once.ErrLeaseLost if another worker may have begun. Events that are
+// published with ctx carry the effect's ID as their core.HeaderCausationID.
 //
 // Errors are marked as those of a core.Publisher. core.Permanent makes the effect dead at once.
 // core.Unavailable stops the channel, or its destination (see WorkerConfig.Destination), until the
@@ -321,6 +323,7 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 		w.cfg.Observer(info)
 		return "", PutOff, core.PutOff(info.Err, wait)
 	}
+	ctx = cause.With(ctx, cause.New(claim.ID, got.CorrelationID))
 	receipt, info.Result, err = w.execute(ctx, run, handler, &info.Err)
 	info.Duration = time.Since(start)
 	w.cfg.Observer(info)

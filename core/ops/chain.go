@@ -128,8 +128,8 @@ func (a *API) walkDown(ctx context.Context, e *Event, c *Chain) (text string, er
 
 // eventOf returns a row of the event with that id, or nil. An id of another kind is that of no row.
 func (a *API) eventOf(ctx context.Context, id string) (*Event, error) {
-	if _, _, err := core.RowIDRange(id); err != nil {
-		return nil, nil
+	if _, _, other := core.RowIDRange(id); other != nil {
+		return nil, nil //nolint:nilerr // it is the key of a command, for example
 	}
 	s, err := a.store.ScanEvents(ctx, Scan{
 		Filter: Filter{EventID: canonicalID(id)}, Limit: 1, Look: MaxLook,

@@ -26,6 +26,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
 // causeService is a service that uses an ORM: an outbox and an inbox in a database of its own.
@@ -98,6 +99,25 @@ var causeORMs = map[string]func(t *testing.T, db testdb.DB, s *causeService){
 			o.Record(core.Event{Type: "recorded"})
 			_, err = tx.NewInsert().Model(o).Exec(at)
 			return err
+		}
+	},
+	// Its events wait and are sent together with COMMIT.
+	adapters.NativePGX: func(t *testing.T, db testdb.DB, s *causeService) {
+		t.Helper()
+		pool := adapters.OpenPGX(t, db, nil)
+		s.transactor, s.events = pgxoutbox.Transactor(pool), 2
+		s.outbox = adapters.PGXOutbox(t, pool, core.Config{Publisher: s.broker})
+		s.save = func(in, at context.Context) error {
+			tx, ok := core.TxFromContext(in)
+			if !ok {
+				return core.ErrNoTransaction
+			}
+			for _, typ := range []string{"recorded", "derived"} {
+				if _, err := s.outbox.Publish(at, tx, core.Event{Type: typ}); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 	},
 	"ent": func(t *testing.T, db testdb.DB, s *causeService) {

@@ -192,6 +192,9 @@ func (p *OutboxPublisher) event(topic string, msg *message.Message) (core.Event,
 	if e.Headers, err = headersOf(keep, msg.Metadata); err != nil {
 		r.problems = append(r.problems, err)
 	}
+	if derived { // that is the cause of the consumed event; the chain goes on
+		delete(e.Headers, core.HeaderCausationID)
+	}
 	if len(r.problems) > 0 {
 		return e, fmt.Errorf("%w: %w", core.ErrInvalidEvent, errors.Join(r.problems...))
 	}

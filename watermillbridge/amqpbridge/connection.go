@@ -3,6 +3,7 @@ package amqpbridge
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -65,6 +66,15 @@ func connect(cfg *Config) (*connection, error) {
 	}
 	go c.watch(conn.NotifyBlocked(make(chan amqp091.Blocking, 1)))
 	return c, nil
+}
+
+// close closes the connection, within timeout.
+func (c *connection) close(timeout time.Duration) error {
+	err := c.conn.CloseDeadline(time.Now().Add(timeout))
+	if errors.Is(err, amqp091.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // mayWantTLS adds to an error of a connection without TLS what it may mean. The client knows the

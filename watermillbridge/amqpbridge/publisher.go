@@ -110,7 +110,11 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	return c.unlessBlocked(func() error {
+	row := msg.Metadata[core.HeaderRowID]
+	if row != "" {
+		row = topic + " " + row
+	}
+	return c.unlessBlocked(row, func() error {
 		return p.send(msg.Context(), c, topic, exchange, key, publishing)
 	})
 }

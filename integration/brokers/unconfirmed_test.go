@@ -54,7 +54,7 @@ func TestUnconfirmedPublishersAreRefused(t *testing.T) {
 	}{
 		"amqp confirms":           {rabbit(true, false), ""},
 		"amqp without confirms":   {rabbit(false, false), "no confirmation"},
-		"amqp transactions":       {rabbit(false, true), "hides errors"},
+		"amqp transactions":       {rabbit(false, true), "Publish.ConfirmDelivery"},
 		"amqp 2 confirms":         {rabbitV2(true), ""},
 		"amqp 2 without confirms": {rabbitV2(false), "no confirmation"},
 		"kafka all replicas":      {inKafka(sarama.WaitForAll), ""},

@@ -108,7 +108,8 @@ func (p *OutboxPublisher) Publish(topic string, messages ...*message.Message) er
 		return fmt.Errorf("watermillbridge: publish to the outbox: %w", errors.Join(problems...))
 	}
 	tx, err := p.transaction(messages)
-	if handler := message.HandlerNameFromCtx(messages[0].Context()); err != nil && handler != "" {
+	handler := message.HandlerNameFromCtx(messages[0].Context())
+	if handler != "" && errors.Is(err, core.ErrNoTransaction) {
 		return p.afterHandler(messages[0].Context(), handler, err)
 	}
 	if err != nil {

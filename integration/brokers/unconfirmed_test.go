@@ -2,6 +2,7 @@ package brokers_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/IBM/sarama"
@@ -48,24 +49,28 @@ func TestUnconfirmedPublishersAreRefused(t *testing.T) {
 		}, watermill.NopLogger{}))
 	}
 	for name, tc := range map[string]struct {
-		pub     message.Publisher
-		refused bool
+		pub  message.Publisher
+		says string // empty: it is taken
 	}{
-		"amqp confirms":           {rabbit(true, false), false},
-		"amqp without confirms":   {rabbit(false, false), true},
-		"amqp transactions":       {rabbit(false, true), true},
-		"amqp 2 confirms":         {rabbitV2(true), false},
-		"amqp 2 without confirms": {rabbitV2(false), true},
-		"kafka all replicas":      {inKafka(sarama.WaitForAll), false},
-		"kafka leader":            {inKafka(sarama.WaitForLocal), true},
-		"kafka nobody":            {inKafka(sarama.NoResponse), true},
-		"jetstream":               {inNATS(false), false},
-		"nats":                    {inNATS(true), true},
+		"amqp confirms":           {rabbit(true, false), ""},
+		"amqp without confirms":   {rabbit(false, false), "no confirmation"},
+		"amqp transactions":       {rabbit(false, true), "Publish.ConfirmDelivery"},
+		"amqp 2 confirms":         {rabbitV2(true), ""},
+		"amqp 2 without confirms": {rabbitV2(false), "no confirmation"},
+		"kafka all replicas":      {inKafka(sarama.WaitForAll), ""},
+		"kafka leader":            {inKafka(sarama.WaitForLocal), "the leader alone"},
+		"kafka nobody":            {inKafka(sarama.NoResponse), "no confirmation"},
+		"jetstream":               {inNATS(false), ""},
+		"nats":                    {inNATS(true), "no stream"},
 	} {
 		t.Cleanup(func() { _ = tc.pub.Close() })
 		_, err := watermillbridge.NewPublisher(tc.pub, watermillbridge.Config{})
-		if errors.Is(err, watermillbridge.ErrUnconfirmed) != tc.refused || (err != nil) != tc.refused {
-			t.Errorf("%s: %v, want refused %v", name, err, tc.refused)
+		switch refused := errors.Is(err, watermillbridge.ErrUnconfirmed); {
+		case refused != (tc.says != "") || refused != (err != nil):
+			t.Errorf("%s: %v, want refused %v", name, err, tc.says != "")
+		case refused && (!strings.Contains(err.Error(), tc.says) ||
+			tc.says == "the leader alone" && strings.Contains(err.Error(), "no confirmation")):
+			t.Errorf("%s: %v, want it to say %q", name, err, tc.says)
 		}
 		if _, err := watermillbridge.NewPublisher(tc.pub, watermillbridge.Config{AllowUnconfirmed: true}); err != nil {
 			t.Errorf("%s, allowed: %v", name, err)

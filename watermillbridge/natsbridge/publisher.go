@@ -13,6 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 // ErrDisconnected: the connection broke before the acknowledgement came, so the outcome is unknown.
@@ -32,6 +33,11 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	}
 	cfg.Bridge.Receipt = receipt
 	p := &publisher{cfg: cfg, options: options, streams: map[string]stream{}}
+	p.link = link.Link[session]{
+		Bridge: "natsbridge", Logger: cfg.Bridge.Logger, Dial: p.open,
+		Broken: func(s session) bool { return s.conn.IsClosed() },
+		HangUp: func(s session) error { s.conn.Close(); return nil },
+	}
 	switch {
 	case cfg.Bridge.CheckSize != nil:
 	case cfg.Bridge.Marshal == nil:
@@ -76,23 +82,19 @@ func receipt(msg *message.Message) string {
 type publisher struct {
 	cfg     Config
 	options *nats.Options
+	link    link.Link[session]
 
 	mu      sync.Mutex
-	conn    *nats.Conn
-	js      jetstream.JetStream
-	opening *attempt        // nil: nobody connects
-	failed  error           // why the last attempt failed
 	life    context.Context //nolint:containedctx // it ends with the connection, not with a call
 	broke   context.CancelFunc
 	streams map[string]stream // by topic
-	closed  bool
 }
 
-// attempt is one attempt to connect. All who need the connection meanwhile get its outcome.
-type attempt struct {
-	done chan struct{}
+// session is a connection. The client closes it by itself when the server refuses its credentials
+// again and again: then there is a new one.
+type session struct {
+	conn *nats.Conn
 	js   jetstream.JetStream
-	err  error
 }
 
 // Publish implements message.Publisher.
@@ -114,7 +116,7 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 		return err
 	}
 	ctx := msg.Context()
-	js, err := p.connected(ctx)
+	s, err := p.link.Connected(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,7 +124,7 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	bound, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.connection(), func() { cancel(ErrDisconnected) })()
-	ack, err := p.store(bound, js, m)
+	ack, err := p.store(bound, s.js, m)
 	if err != nil && errors.Is(context.Cause(bound), ErrDisconnected) {
 		return core.Unavailable(fmt.Errorf("%w: subject %q", ErrDisconnected, topic))
 	}
@@ -204,38 +206,8 @@ func connect(o *nats.Options) (*nats.Conn, jetstream.JetStream, error) {
 	return conn, js, nil
 }
 
-// connected returns JetStream. It waits until ctx ends for an attempt to connect. The client closes a
-// connection by itself when the server refuses its credentials again and again: then there is a new
-// one.
-func (p *publisher) connected(ctx context.Context) (jetstream.JetStream, error) {
-	p.mu.Lock()
-	if p.closed {
-		defer p.mu.Unlock()
-		return nil, core.Unavailable(watermillbridge.ErrClosed)
-	}
-	if p.conn != nil && !p.conn.IsClosed() {
-		defer p.mu.Unlock()
-		return p.js, nil
-	}
-	a, failed := p.opening, p.failed
-	if a == nil {
-		a = &attempt{done: make(chan struct{})}
-		p.opening = a
-		go p.open(a)
-	}
-	p.mu.Unlock()
-	select {
-	case <-a.done:
-		return a.js, a.err
-	case <-ctx.Done():
-	}
-	if failed != nil {
-		return nil, core.Unavailable(fmt.Errorf("%w; the attempt before: %w", ctx.Err(), failed))
-	}
-	return nil, core.Unavailable(fmt.Errorf("natsbridge: connect: %w", ctx.Err()))
-}
-
-func (p *publisher) open(a *attempt) {
+// open connects.
+func (p *publisher) open() (session, error) {
 	p.broken() // there is no connection, and no publish waits: this begins its life
 	options, told := *p.options, p.options.DisconnectedErrCB
 	options.DisconnectedErrCB = func(conn *nats.Conn, err error) {
@@ -248,29 +220,8 @@ func (p *publisher) open(a *attempt) {
 		}
 	}
 	conn, js, err := connect(&options)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	defer close(a.done)
-	p.opening, p.failed = nil, err
-	switch {
-	case err != nil:
-		a.err = err
-	case p.closed:
-		conn.Close()
-		a.err = core.Unavailable(watermillbridge.ErrClosed)
-	default:
-		p.conn, p.js, a.js = conn, js, js
-	}
+	return session{conn, js}, err
 }
 
 // Close implements message.Publisher.
-func (p *publisher) Close() error {
-	p.mu.Lock()
-	conn := p.conn
-	p.closed, p.conn, p.js = true, nil, nil
-	p.mu.Unlock()
-	if conn != nil {
-		conn.Close()
-	}
-	return nil
-}
+func (p *publisher) Close() error { return p.link.Close() }

@@ -12,20 +12,31 @@ import (
 	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
+	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-// The plain bridge refuses the forms of Watermill's publishers that wait for no confirmation of the
-// broker, and takes the others.
+// The plain bridge refuses the forms of Watermill's publishers that do not wait for the broker's
+// confirmation, or wait without end after a connection was lost. It takes the others.
 func TestUnconfirmedPublishersAreRefused(t *testing.T) {
 	t.Parallel()
-	rabbit := func(confirms, transactions bool) message.Publisher {
+	recovery := &amqp091.Config{Locale: "en_US", Recovery: &amqp091.Recovery{}}
+	rabbit := func(change func(*amqp.Config)) message.Publisher {
 		c := amqp.NewDurableQueueConfig(topics.RabbitURI(t))
-		c.Publish.ConfirmDelivery, c.Publish.Transactional = confirms, transactions
+		c.Publish.ConfirmDelivery = true
+		change(&c)
 		return must[*amqp.Publisher](t)(amqp.NewPublisher(c, watermill.NopLogger{}))
+	}
+	rabbitOn := func(settings *amqp091.Config) message.Publisher {
+		c := amqp.NewDurableQueueConfig(topics.RabbitURI(t))
+		c.Connection.AmqpConfig = settings
+		conn := must[*amqp.ConnectionWrapper](t)(amqp.NewConnection(c.Connection, watermill.NopLogger{}))
+		t.Cleanup(func() { _ = conn.Close() })
+		c.Publish.ConfirmDelivery, c.Connection = true, amqp.ConnectionConfig{}
+		return must[*amqp.Publisher](t)(amqp.NewPublisherWithConnection(c, watermill.NopLogger{}, conn))
 	}
 	rabbitV2 := func(confirms bool) message.Publisher {
 		c := amqpv2.NewDurableQueueConfig(topics.RabbitURI(t))
@@ -51,16 +62,20 @@ func TestUnconfirmedPublishersAreRefused(t *testing.T) {
 		pub     message.Publisher
 		refused bool
 	}{
-		"amqp confirms":           {rabbit(true, false), false},
-		"amqp without confirms":   {rabbit(false, false), true},
-		"amqp transactions":       {rabbit(false, true), true},
-		"amqp 2 confirms":         {rabbitV2(true), false},
-		"amqp 2 without confirms": {rabbitV2(false), true},
-		"kafka all replicas":      {inKafka(sarama.WaitForAll), false},
-		"kafka leader":            {inKafka(sarama.WaitForLocal), true},
-		"kafka nobody":            {inKafka(sarama.NoResponse), true},
-		"jetstream":               {inNATS(false), false},
-		"nats":                    {inNATS(true), true},
+		"amqp confirms":                        {rabbit(func(*amqp.Config) {}), false},
+		"amqp without confirms":                {rabbit(func(c *amqp.Config) { c.Publish.ConfirmDelivery = false }), true},
+		"amqp transactions":                    {rabbit(func(c *amqp.Config) { c.Publish.Transactional = true }), true},
+		"amqp recovery":                        {rabbit(func(c *amqp.Config) { c.Connection.AmqpConfig = recovery }), true},
+		"amqp pool":                            {rabbit(func(c *amqp.Config) { c.Publish.ChannelPoolSize = 2 }), true},
+		"amqp shared connection":               {rabbitOn(nil), false},
+		"amqp recovery of a shared connection": {rabbitOn(recovery), true},
+		"amqp 2 confirms":                      {rabbitV2(true), false},
+		"amqp 2 without confirms":              {rabbitV2(false), true},
+		"kafka all replicas":                   {inKafka(sarama.WaitForAll), false},
+		"kafka leader":                         {inKafka(sarama.WaitForLocal), true},
+		"kafka nobody":                         {inKafka(sarama.NoResponse), true},
+		"jetstream":                            {inNATS(false), false},
+		"nats":                                 {inNATS(true), true},
 	} {
 		t.Cleanup(func() { _ = tc.pub.Close() })
 		_, err := watermillbridge.NewPublisher(tc.pub, watermillbridge.Config{})

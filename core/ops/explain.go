@@ -84,7 +84,7 @@ func (a *API) Explain(ctx context.Context, id string) ([]Explanation, error) {
 		}
 		if e.LostClaims >= core.Suspicious && (e.Status == StatusNew || e.Status == StatusRetry) {
 			x.Text += fmt.Sprintf(" %d processes or more have ended while they held it, so it is published beside no "+
-				"other such event, and waits longer after each time.", e.LostClaims)
+				"other such event.", e.LostClaims)
 		}
 		if !e.ReplayOf.IsZero() {
 			x.Text += fmt.Sprintf(" It publishes row %s again, as a replay.", e.ReplayOf)

@@ -183,7 +183,7 @@ func (Relay) Fields() []ent.Field {
 		instant("seen_at"),
 		instantOrNull("claimed_at"),
 		instantOrNull("published_at"),
-		text("state", "longtext"),
+		textOrNull("state", "longtext"),
 	}
 }
 

@@ -36,8 +36,10 @@ func TestAMQPFullQueueWithAConsumer(t *testing.T) {
 			topic, queue := fixture.UniqueTopic("narrow"), topics.RabbitChannel(t)
 			smallQueue(t, queue, topic, most, quorum)
 			o := newOutage(t, core.Config{
-				Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t))}),
-				Retry:     eager, Breaker: soon,
+				Publisher: topics.RabbitPublisher(t, amqpbridge.Config{
+					AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t)),
+				}),
+				Retry: eager, Breaker: soon,
 			})
 			o.publish(keyed(topic, events)...)
 			o.awaitFailures(8)

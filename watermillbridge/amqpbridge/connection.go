@@ -3,7 +3,6 @@ package amqpbridge
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
 // connection is a connection with its channels and declared topics. It is replaced as a whole when
@@ -114,34 +114,26 @@ func (c *connection) unlessBlocked(send func() error) error {
 	if err != nil { // the broker does not read from this connection
 		return err
 	}
-	type result struct {
-		err   error
-		panic any
-	}
-	done := make(chan result, 1)
+	done := make(chan error, 1)
 	go func() {
-		r := result{err: errGoexit}
+		result := fmt.Errorf("%w: it ended its goroutine", watermillbridge.ErrPanic)
 		defer func() {
-			r.panic = recover()
-			done <- r
+			if v := recover(); v != nil { // a topology builder is code of the caller
+				result = fmt.Errorf("%w: %v", watermillbridge.ErrPanic, v)
+			}
+			done <- result
 		}()
-		r.err = send()
+		result = send()
 	}()
-	answer := func(r result) error {
-		if r.panic != nil { // of a topology builder: the bridge knows what to do
-			panic(r.panic)
-		}
-		return r.err
-	}
 	for {
 		select {
-		case r := <-done:
-			return answer(r)
+		case err := <-done:
+			return err
 		case <-alarm:
 		}
 		select {
-		case r := <-done:
-			return answer(r)
+		case err := <-done:
+			return err
 		case <-time.After(lateAnswer):
 		}
 		if alarm, err = c.whileBlocked(); err != nil {
@@ -149,9 +141,6 @@ func (c *connection) unlessBlocked(send func() error) error {
 		}
 	}
 }
-
-// errGoexit is the error of a topology builder that ended its goroutine.
-var errGoexit = errors.New("amqpbridge: the topology builder called runtime.Goexit")
 
 // acquire waits until ctx ends for a free channel.
 func (c *connection) acquire(ctx context.Context) (*channel, error) {

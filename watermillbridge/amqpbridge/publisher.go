@@ -271,7 +271,7 @@ func (p *publisher) open(a *attempt) {
 	case err != nil:
 		a.err = err
 	case p.closed:
-		go c.conn.CloseDeadline(time.Now().Add(p.cfg.ConnectTimeout))
+		go func() { _ = c.conn.CloseDeadline(time.Now().Add(p.cfg.ConnectTimeout)) }()
 		a.err = core.Unavailable(watermillbridge.ErrClosed)
 	default:
 		p.conn, a.conn = c, c

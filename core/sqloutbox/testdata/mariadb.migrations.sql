@@ -94,7 +94,7 @@ CREATE TABLE IF NOT EXISTS `outbox_relay` (
     seen_at      DATETIME(6)  NOT NULL,
     claimed_at   DATETIME(6),
     published_at DATETIME(6),
-    state        LONGTEXT     NOT NULL,
+    state        LONGTEXT,
     PRIMARY KEY (node)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 

@@ -88,7 +88,7 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_relay" (
     seen_at      timestamptz NOT NULL,
     claimed_at   timestamptz,
     published_at timestamptz,
-    state        text        NOT NULL
+    state        text
 );
 
 -- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it

@@ -90,7 +90,7 @@ CREATE TABLE IF NOT EXISTS "outbox_relay" (
     seen_at      INTEGER NOT NULL,
     claimed_at   INTEGER,
     published_at INTEGER,
-    state        TEXT    NOT NULL
+    state        TEXT
 );
 
 -- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it

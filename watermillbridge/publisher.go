@@ -69,8 +69,7 @@ type Config struct {
 	// MaxPayload is taken.
 	CheckSize func(e core.Event) error
 	// AllowUnconfirmed accepts a publisher of watermill-amqp, watermill-nats or watermill-kafka that
-	// does not wait until the broker has stored a message (see ErrUnconfirmed), for events that may
-	// be lost.
+	// does not tell what the broker has stored (see ErrUnconfirmed), for events that may be lost.
 	AllowUnconfirmed bool
 	// MaxStuck is how many calls for one topic may be left behind without an answer before further
 	// calls fail with ErrStuck. Calls that are running when the limit is reached may exceed it.

@@ -1,6 +1,7 @@
 package natsbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,7 @@ type publisher struct {
 	link    link.Link[session]
 
 	mu      sync.Mutex
+	failed  error           // why the connection broke, or was not made anew
 	life    context.Context //nolint:containedctx // it ends with the connection, not with a call
 	broke   context.CancelFunc
 	streams map[string]stream // by topic
@@ -127,6 +129,9 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	ack, err := p.store(bound, s.js, m)
 	if err != nil && errors.Is(context.Cause(bound), ErrDisconnected) {
 		return core.Unavailable(fmt.Errorf("%w: subject %q", ErrDisconnected, topic))
+	}
+	if errors.Is(err, nats.ErrReconnectBufExceeded) { // nothing is sent while there is no connection
+		return core.Unavailable(fmt.Errorf("natsbridge: subject %q: the connection is lost: %w", topic, p.lost(err)))
 	}
 	if err != nil {
 		return err
@@ -183,10 +188,23 @@ func (p *publisher) connection() context.Context {
 	return p.life
 }
 
-// broken ends the publishes that wait for an acknowledgement.
-func (p *publisher) broken() {
+// lost returns why there is no connection, or else err.
+func (p *publisher) lost(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return cmp.Or(p.failed, err)
+}
+
+// broken ends the publishes that wait for an acknowledgement.
+func (p *publisher) broken(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = why
+	p.newLife()
+}
+
+// newLife ends the publishes that wait, and begins the life of another connection. p.mu is held.
+func (p *publisher) newLife() {
 	if p.broke != nil {
 		p.broke()
 	}
@@ -208,15 +226,25 @@ func connect(o *nats.Options) (*nats.Conn, jetstream.JetStream, error) {
 
 // open connects.
 func (p *publisher) open() (session, error) {
-	p.broken() // there is no connection, and no publish waits: this begins its life
-	options, told := *p.options, p.options.DisconnectedErrCB
+	p.mu.Lock()
+	p.newLife() // there is no connection, and no publish waits
+	p.mu.Unlock()
+	options, told, toldAgain := *p.options, p.options.DisconnectedErrCB, p.options.ReconnectErrCB
 	options.DisconnectedErrCB = func(conn *nats.Conn, err error) {
-		p.broken()
+		p.broken(err)
 		if err != nil {
 			p.cfg.Bridge.Logger.Warn("natsbridge: the connection broke; it is opened again", "err", err)
 		}
 		if told != nil {
 			told(conn, err)
+		}
+	}
+	options.ReconnectErrCB = func(conn *nats.Conn, err error) {
+		p.mu.Lock()
+		p.failed = err
+		p.mu.Unlock()
+		if toldAgain != nil {
+			toldAgain(conn, err)
 		}
 	}
 	conn, js, err := connect(&options)

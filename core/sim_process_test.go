@@ -55,7 +55,10 @@ func (i *incarnation) name() string { return fmt.Sprintf("%c%d", 'A'+i.proc.inde
 // boot starts a new incarnation.
 func (p *process) boot() {
 	s := p.sim
-	inc := &incarnation{proc: p, number: p.lives, lanes: map[core.KeyID][]*flight{}, picked: map[core.RowID]time.Time{}, acked: map[string]bool{}}
+	inc := &incarnation{
+		proc: p, number: p.lives, lanes: map[core.KeyID][]*flight{}, picked: map[core.RowID]time.Time{},
+		acked: map[string]bool{},
+	}
 	p.lives++
 	p.inc = inc
 	inc.ctx, inc.crash = context.WithCancel(context.Background())

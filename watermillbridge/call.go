@@ -99,8 +99,8 @@ func (c *call) finish() {
 		level = slog.LevelInfo
 		receipt = p.receipt(c.topic, c.eventID, c.rowID, c.msg)
 	}
-	p.cfg.Logger.Log(context.Background(), level, "watermillbridge: publisher answered after its caller had left", "destination", c.topic,
-		"event_id", c.eventID, "err", c.err, "after", time.Since(c.began))
+	p.cfg.Logger.Log(context.Background(), level, "watermillbridge: publisher answered after its caller had left",
+		"destination", c.topic, "event_id", c.eventID, "err", c.err, "after", time.Since(c.began))
 	if c.late != nil {
 		c.late(receipt, c.err)
 	}

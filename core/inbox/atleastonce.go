@@ -111,7 +111,9 @@ func (a *AtLeastOnce) process(ctx context.Context, msg Message,
 	if err != nil {
 		return a.in.invalid(newDelivery(e, msg).told(0, err))
 	}
-	return a.run(cause.With(ctx, causeOf(msg, e)), newDelivery(e, msg), func(ctx context.Context) error { return h(ctx, msg) })
+	return a.run(cause.With(ctx, causeOf(msg, e)), newDelivery(e, msg), func(ctx context.Context) error {
+		return h(ctx, msg)
+	})
 }
 
 func (a *AtLeastOnce) run(ctx context.Context, d delivery,

@@ -381,7 +381,7 @@ func (x *Explanation) notDue() {
 	x.Reason, x.Until = ReasonNotDue, e.AvailableAt
 	x.Text = fmt.Sprintf("It is due at %s.", at(e.AvailableAt))
 	if e.ErrorCode != "" {
-		x.Text = fmt.Sprintf("It is tried again at %s", at(e.AvailableAt))
+		x.Text = "It is tried again at " + at(e.AvailableAt)
 		if e.Attempts > 0 {
 			x.Text += ", after " + times(e.Attempts, "refusal")
 		}

@@ -32,7 +32,8 @@ type database interface {
 	// hold.
 	markDone(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error)
 	markFailed(ctx context.Context, node string, failures []core.Failure) (map[core.RowID]bool, error)
-	beginSuspect(ctx context.Context, node string, claims []core.ClaimRef, wait time.Duration) (map[core.RowID]bool, error)
+	beginSuspect(ctx context.Context, node string, claims []core.ClaimRef,
+		wait time.Duration) (map[core.RowID]bool, error)
 	renew(ctx context.Context, node string, claims []core.ClaimRef, lease time.Duration) (map[core.RowID]bool, error)
 	release(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error)
 

@@ -29,14 +29,16 @@ const (
 	beatSets = "seen_at, started_at, claimed_at, published_at, state"
 
 	selectRelays = "SELECT node, host, pid, program, version, all_topics, topics, {us:started_at}, {us:seen_at}, " +
-		"{us:claimed_at}, {us:published_at}, state, {clock}\nFROM {relay} ORDER BY seen_at DESC, node LIMIT " + relaysShown
+		"{us:claimed_at}, {us:published_at}, state, {clock}\nFROM {relay} ORDER BY seen_at DESC, node LIMIT " +
+		relaysShown
 
 	postgresBeat = beatHead + "($1::text, $2::text, $3::bigint, $4::text, $5::text, $6::smallint, $7::text, {now}, " +
 		"{now} - $8::bigint * interval '1 microsecond', {now} - $9::bigint * interval '1 microsecond', " +
 		"{now} - $10::bigint * interval '1 microsecond', $11::text)\nON CONFLICT (node) DO UPDATE SET (" + beatSets +
 		") = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at, excluded.state)"
 	sqliteBeat = beatHead + "(?, ?, ?, ?, ?, ?, ?, {now}, {ago}, {ago}, {ago}, ?)\nON CONFLICT (node) DO UPDATE SET (" +
-		beatSets + ") = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at, excluded.state)"
+		beatSets + ") = (excluded.seen_at, excluded.started_at, excluded.claimed_at, excluded.published_at, " +
+		"excluded.state)"
 	mysqlBeat = beatHead + "(?, ?, ?, ?, ?, ?, ?, {now}, {ago}, {ago}, {ago}, ?)\nON DUPLICATE KEY UPDATE " +
 		"seen_at = VALUES(seen_at), started_at = VALUES(started_at), claimed_at = VALUES(claimed_at), " +
 		"published_at = VALUES(published_at), state = VALUES(state)"

@@ -35,7 +35,8 @@ var describe = map[core.Dialect][]string{
 	core.Postgres: {
 		`SELECT concat_ws(' ', 'column', table_name, column_name, ordinal_position, data_type, is_nullable,
 			column_default, collation_name,
-		 is_identity, identity_generation, generation_expression) FROM information_schema.columns WHERE table_name LIKE 'outbox%'`,
+		 is_identity, identity_generation, generation_expression) FROM information_schema.columns
+		 WHERE table_name LIKE 'outbox%'`,
 		`SELECT 'index ' || indexdef FROM pg_indexes WHERE tablename LIKE 'outbox%'`,
 		`SELECT concat_ws(' ', 'constraint', conrelid::regclass, conname, pg_get_constraintdef(oid)) FROM ` +
 			`pg_constraint WHERE conrelid::regclass::text LIKE 'outbox%'`,
@@ -59,8 +60,8 @@ var describe = map[core.Dialect][]string{
 		 WHERE table_schema = DATABASE() AND table_name LIKE 'outbox%'`,
 	},
 	core.SQLite: {
-		`SELECT concat_ws(' ', 'column', m.name, c.cid, c.name, lower(c.type), c."notnull", c.dflt_value, c.pk, c.hidden)
-			FROM sqlite_master m, pragma_table_xinfo(m.name) c
+		`SELECT concat_ws(' ', 'column', m.name, c.cid, c.name, lower(c.type), c."notnull", c.dflt_value, c.pk,
+			c.hidden) FROM sqlite_master m, pragma_table_xinfo(m.name) c
 		 WHERE m.type = 'table' AND m.name LIKE 'outbox%'`,
 		`SELECT 'index ' || sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL
 			AND tbl_name LIKE 'outbox%'`,

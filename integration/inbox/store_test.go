@@ -354,8 +354,9 @@ func TestInboxOfInfiniteTimes(t *testing.T) {
 		fixture.MustExec(t, pool, "UPDATE inbox_seen SET processed_at = '-infinity' WHERE event_id = 'done'")
 		fixture.MustExec(t, pool, "UPDATE inbox_failure SET received_at = 'infinity', failed_at = '-infinity' WHERE "+
 			"event_id IN ('dead 2', 'dead 3')")
-		fixture.MustExec(t, pool, "UPDATE inbox_failure SET status = 1, updated_at = '-infinity' WHERE event_id = 'early'")
-		fixture.MustExec(t, pool, "UPDATE inbox_failure SET status = 1, updated_at = 'infinity' WHERE event_id = 'late'")
+		const processing = "UPDATE inbox_failure SET status = 1, updated_at = "
+		fixture.MustExec(t, pool, processing+"'-infinity' WHERE event_id = 'early'")
+		fixture.MustExec(t, pool, processing+"'infinity' WHERE event_id = 'late'")
 		begin("early")
 		begin("late")
 
@@ -367,7 +368,9 @@ func TestInboxOfInfiniteTimes(t *testing.T) {
 			}
 			q.After = &list[0]
 		}
-		n, err := s.Archive(t.Context(), "c", time.Minute, 10, func(_ context.Context, events []engine.ArchivedEvent) error {
+		n, err := s.Archive(t.Context(), "c", time.Minute, 10, func(_ context.Context,
+			events []engine.ArchivedEvent,
+		) error {
 			_, err := json.Marshal(events)
 			return err
 		})

@@ -249,11 +249,10 @@ func TestProgramsThatAreNotForgotten(t *testing.T) {
 				fixture.NoError(t, err)
 			}
 		}
-		fixture.MustExec(t, pool, map[core.Dialect]string{
-			core.Postgres: "UPDATE idempotency_program SET seen_at = seen_at - interval '1 year' WHERE program LIKE '%old'",
-			core.MySQL:    "UPDATE idempotency_program SET seen_at = seen_at - INTERVAL 1 YEAR WHERE program LIKE '%old'",
-			core.SQLite:   "UPDATE idempotency_program SET seen_at = seen_at - 31536000000000 WHERE program LIKE '%old'",
-		}[db.Dialect])
+		year := map[core.Dialect]string{
+			core.Postgres: "interval '1 year'", core.MySQL: "INTERVAL 1 YEAR", core.SQLite: "31536000000000",
+		}[db.Dialect]
+		fixture.MustExec(t, pool, "UPDATE idempotency_program SET seen_at = seen_at - "+year+" WHERE program LIKE '%old'")
 		const head = "CREATE TRIGGER kept BEFORE DELETE ON idempotency_program FOR EACH ROW "
 		switch db.Dialect {
 		case core.Postgres:
@@ -272,8 +271,11 @@ func TestProgramsThatAreNotForgotten(t *testing.T) {
 			}
 		}
 		register()
-		fixture.MustExec(t, pool, map[bool]string{true: "DROP TRIGGER kept ON idempotency_program", false: "DROP TRIGGER " +
-			"kept"}[db.Dialect == core.Postgres])
+		drop := "DROP TRIGGER kept"
+		if db.Dialect == core.Postgres {
+			drop += " ON idempotency_program"
+		}
+		fixture.MustExec(t, pool, drop)
 		register()
 		var left string
 		const old = "SELECT scope FROM idempotency_program WHERE program LIKE '%old'"

@@ -256,7 +256,9 @@ func TestExplain(t *testing.T) {
 			fixture.NoError(t, err)
 			w.api, err = ops.New(elsewhere)
 			fixture.NoError(t, err)
-			fixture.Await(t, "the heartbeat says it", func() bool { return w.explain(beside).Reason == ops.ReasonStopped })
+			fixture.Await(t, "the heartbeat says it", func() bool {
+				return w.explain(beside).Reason == ops.ReasonStopped
+			})
 			const refusal = "unavailable, broker says password=***"
 			w.wants(beside, ops.ReasonStopped, []string{"Destination down is stopped since ", "password=***"},
 				[]string{"Repair the destination"})

@@ -83,7 +83,8 @@ func TestMigrateOfAnOlderProgram(t *testing.T) {
 			}
 		}
 		for _, table := range []string{"outbox_migration", "inbox_migration"} {
-			fixture.Check(t, fixture.Count(t, pool, "SELECT COUNT(*) FROM "+table) == 1, "versions were recorded in %s", table)
+			n := fixture.Count(t, pool, "SELECT COUNT(*) FROM "+table)
+			fixture.Check(t, n == 1, "%s has %d versions, want 1", table, n)
 		}
 	})
 }

@@ -124,7 +124,8 @@ func deliveries() []core.Event {
 			AggregateType: "order", AggregateID: "7", AggregateVersion: 3, TenantID: "acme", SchemaVersion: 2,
 			ContentType: "application/json; charset=utf-8", Payload: []byte(`{"a": [1, 2.50, "ü"],  "b":null}`),
 			Headers: map[string]string{
-				"traceparent": "00-0af7", core.HeaderCausationID: "c", "empty": "", "quotes": `" ' \ {"json":"<&>"}`, "u": "世界",
+				"traceparent": "00-0af7", core.HeaderCausationID: "c", "empty": "",
+				"quotes": `" ' \ {"json":"<&>"}`, "u": "世界",
 			},
 		},
 		{Payload: []byte("p")},

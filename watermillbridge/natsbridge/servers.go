@@ -26,8 +26,8 @@ func servers(list string) (all []string, err error) {
 		at := strings.LastIndexByte(hosts, '@') + 1
 		user := hosts[:at]
 		if ambiguous(user) {
-			return nil, errors.New("it is not clear where a user begins: write nats:// before each server that has one, " +
-				"and %2C for a comma of a user or a password")
+			return nil, errors.New("it is not clear where a user begins: write nats:// before each server that has " +
+				"one, and %2C for a comma of a user or a password")
 		}
 		for host := range strings.SplitSeq(hosts[at:], ",") {
 			if host = strings.TrimSpace(host); host == "" {

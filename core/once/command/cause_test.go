@@ -39,9 +39,12 @@ func TestAnEffectCarriesTheCause(t *testing.T) {
 		effect       command.Effect
 		event, chain string // stored with the effect
 	}{
-		"enqueued by a handler":      {in: cause.New("e", "c"), event: "e", chain: "c"},
-		"enqueued outside":           {},
-		"what the user set wins":     {in: cause.New("e", "c"), effect: command.Effect{EventID: "own", CorrelationID: "mine"}, event: "own", chain: "mine"},
+		"enqueued by a handler": {in: cause.New("e", "c"), event: "e", chain: "c"},
+		"enqueued outside":      {},
+		"what the user set wins": {
+			in: cause.New("e", "c"), effect: command.Effect{EventID: "own", CorrelationID: "mine"}, event: "own",
+			chain: "mine",
+		},
 		"enqueued for many messages": {in: cause.Cause{Chain: "c"}, chain: "c"},
 	} {
 		t.Run(name, func(t *testing.T) {

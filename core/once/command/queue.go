@@ -157,8 +157,9 @@ func (q *Queue) wake(ctx context.Context, tx core.Tx, id string, e Effect) error
 	topic := Topic(e.Channel)
 	ctx = cause.With(ctx, cause.Cause{ID: e.EventID, Chain: e.CorrelationID})
 	_, err := q.cfg.Outbox.Publish(ctx, tx, core.Event{
-		ID: id, Type: topic, Topic: topic, TenantID: e.Tenant, AggregateType: "effect", AggregateID: e.ID, Unordered: true,
-		Delay: e.Delay, Payload: []byte{},
+		ID: id, Type: topic, Topic: topic, TenantID: e.Tenant, AggregateType: "effect", AggregateID: e.ID,
+		Unordered: true,
+		Delay:     e.Delay, Payload: []byte{},
 	})
 	if err != nil {
 		return errtext.Errorf("command: wake up the worker: %w", err)

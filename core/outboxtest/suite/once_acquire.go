@@ -28,7 +28,8 @@ func onceAcquireCases() []onceCase {
 			first := f.acquire(req)
 			second := f.acquire(req)
 			first.Age, second.Age = 0, 0
-			f.must(first.State == once.Fresh && !second.TakenOver && first.Fence == second.Fence && first.Attempt == second.Attempt &&
+			f.must(first.State == once.Fresh && !second.TakenOver && first.Fence == second.Fence &&
+				first.Attempt == second.Attempt &&
 				second.State == once.Fresh, "got %+v, then %+v", first, second)
 			f.wantState(req.Key, once.InProgress)
 			f.complete(once.Claim{Key: req.Key, Owner: req.Owner, Fence: first.Fence}, once.Result{})

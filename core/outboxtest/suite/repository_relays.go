@@ -71,7 +71,8 @@ func relayRead(f *fixture) {
 	}
 	f.beat(b)
 	s = f.relays()[0]
-	f.must(len(s.Stopped) == 2 && s.Stuck == 3 && s.HotFull && s.PollErr != nil && s.PollErr.Error() == "claim: no right",
+	f.must(len(s.Stopped) == 2 && s.Stuck == 3 && s.HotFull && s.PollErr != nil &&
+		s.PollErr.Error() == "claim: no right",
 		"state %+v", s.RelayState)
 	d := s.Stopped[0]
 	f.must(d.Topic == b.Stopped[0].Topic && d.Failures == 7 && d.Stuck == 2 && near(s.SeenAt.Sub(d.Since), time.Hour),

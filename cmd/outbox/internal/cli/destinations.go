@@ -26,8 +26,9 @@ func stoppedRowOf(d core.StoppedDestination) stoppedRow {
 }
 
 func (r stoppedRow) text(node string) string {
+	cause := within(400, r.Error) // it is often at the end of the text
 	text := fmt.Sprintf("destination %s is stopped at relay %s since %s, after %s that failed: %s", short(r.Topic),
-		short(node), moment(r.Since), plural(r.Failures, "probe"), within(400, r.Error)) // the cause is often at its end
+		short(node), moment(r.Since), plural(r.Failures, "probe"), cause)
 	if r.Stuck > 0 {
 		text += fmt.Sprintf("; %d of its publishes do not return", r.Stuck)
 	}

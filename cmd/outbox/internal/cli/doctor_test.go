@@ -86,7 +86,8 @@ func TestDestinationIsDown(t *testing.T) {
 	} {
 		each(t, func(w *world) {
 			w.ok("migrate", "up")
-			w.publish(core.Event{Type: "mail", Topic: "mails"}, core.Event{Type: "order.placed", Topic: "orders", Key: "7"})
+			w.publish(core.Event{Type: "mail", Topic: "mails"},
+				core.Event{Type: "order.placed", Topic: "orders", Key: "7"})
 			w.requireFinding(levelOK, "destinations", "no relay that is alive")
 			stop := w.relay(err)
 			for _, topic := range []string{"mails", "orders"} {

@@ -260,7 +260,8 @@ func (a *app) statusCommand() *cobra.Command {
 destination a relay has stopped and what is paused or limited. Events that walrelay or Debezium reads from the log
 of the database are not counted: their rows do not say which of them are published. On PostgreSQL it
 says how far their reader is, and how many of the newest walrelay has not confirmed yet. What a relay
-says of itself is as of its last heartbeat, at most 12 s ago. At most 100,000 of each kind are counted; a plus behind a number says that there may be more.
+says of itself is as of its last heartbeat, at most 12 s ago. At most 100,000 of each kind are counted;
+a plus behind a number says that there may be more.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it; it may wait for its key

@@ -71,8 +71,8 @@ func TestPublishTakesTheCause(t *testing.T) {
 			}))
 			h := repo.Rows()[0].Event.Headers
 			want := c.others
-			want := map[string]string{core.HeaderCausationID: c.id, core.HeaderCorrelationID: c.chain}
-			for name, value := range want {
+			headers := map[string]string{core.HeaderCausationID: c.id, core.HeaderCorrelationID: c.chain}
+			for name, value := range headers {
 				if h[name] != value {
 					t.Errorf("%s is %q, want %q", name, h[name], value)
 				}

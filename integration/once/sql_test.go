@@ -252,7 +252,8 @@ func TestProgramsThatAreNotForgotten(t *testing.T) {
 		year := map[core.Dialect]string{
 			core.Postgres: "interval '1 year'", core.MySQL: "INTERVAL 1 YEAR", core.SQLite: "31536000000000",
 		}[db.Dialect]
-		fixture.MustExec(t, pool, "UPDATE idempotency_program SET seen_at = seen_at - "+year+" WHERE program LIKE '%old'")
+		fixture.MustExec(t, pool, "UPDATE idempotency_program SET seen_at = seen_at - "+year+
+			" WHERE program LIKE '%old'")
 		const head = "CREATE TRIGGER kept BEFORE DELETE ON idempotency_program FOR EACH ROW "
 		switch db.Dialect {
 		case core.Postgres:

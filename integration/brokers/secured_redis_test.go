@@ -1,0 +1,83 @@
+package brokers_test
+
+import (
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
+)
+
+// A Redis with TLS, client certificates and an ACL.
+func TestSecuredRedis(t *testing.T) {
+	longtest.Mark(t)
+	t.Parallel()
+	server := fixture.StartPrivate(t, "secureredis1")
+	c := certificatesOf(t, server)
+	options, err := redisbridge.Options(withUser(t, server.Address, "relay"))
+	fixture.NoError(t, err)
+	options.TLSConfig = c.config()
+	p, err := redisbridge.NewPublisher(redisbridge.Config{Client: redis.NewClient(options)})
+	fixture.NoError(t, err)
+	topics.CloseAtEnd(t, p)
+	admin := securedRedisAdmin(t, c, server)
+	do := func(args ...any) {
+		t.Helper()
+		fixture.NoError(t, admin.Do(t.Context(), args...).Err())
+	}
+	cut := func() { t.Helper(); _ = admin.Do(t.Context(), "client", "kill", "user", "relay").Err() }
+	topic := "it-" + core.NewEventID()
+	flow := newSecuredFlow(t, "redisbridge", topic, p, securedRedisHeld(admin, topic))
+	checkSecured(t, []*securedFlow{flow}, []securedWay{
+		{"killed", func() { server.Kill(t) }, func() { server.Up(t) }, "connection refused"},
+		{
+			"an expired certificate of the server", func() { fixture.Show(t, "expired", server) },
+			func() { fixture.Show(t, "server", server) }, "certificate has expired",
+		},
+		{
+			"an expired certificate of the client", func() { c.show("expired"); cut() }, func() { c.show("client"); cut() },
+			"expired certificate",
+		},
+		{
+			"another password", func() { do("acl", "setuser", "relay", "resetpass", ">other"); cut() },
+			func() { do("acl", "setuser", "relay", "resetpass", ">secret") }, "WRONGPASS",
+		},
+		{
+			"no right", func() { do("acl", "setuser", "relay", "-xadd") },
+			func() { do("acl", "setuser", "relay", "+xadd") }, "NOPERM",
+		},
+		{
+			"no memory", func() { do("config", "set", "maxmemory", 1) },
+			func() { do("config", "set", "maxmemory", 0) }, "OOM",
+		},
+	})
+}
+
+func securedRedisAdmin(t *testing.T, c *certificates, server *fixture.PrivateServer) *redis.Client {
+	t.Helper()
+	options, err := redisbridge.Options(withUser(t, server.Address, "admin"))
+	fixture.NoError(t, err)
+	options.TLSConfig = c.always("client")
+	admin := redis.NewClient(options)
+	t.Cleanup(func() { _ = admin.Close() })
+	return admin
+}
+
+func securedRedisHeld(client redis.UniversalClient, topic string) func(t *testing.T) []heldMessage {
+	return func(t *testing.T) (all []heldMessage) {
+		t.Helper()
+		entries, err := client.XRange(t.Context(), topic, "-", "+").Result()
+		fixture.NoError(t, err)
+		for _, e := range entries {
+			msg, err := redisstream.DefaultMarshallerUnmarshaller{}.Unmarshal(e.Values)
+			fixture.NoError(t, err)
+			all = append(all, heldMessage{msg, topic + "@" + e.ID})
+		}
+		return all
+	}
+}

@@ -1,6 +1,8 @@
 package brokers_test
 
 import (
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
@@ -55,6 +57,49 @@ func TestSecuredRedis(t *testing.T) {
 			"no memory", func() { do("config", "set", "maxmemory", 1) },
 			func() { do("config", "set", "maxmemory", 0) }, "OOM",
 		},
+	})
+}
+
+// A primary with a replica, which Sentinel watches. Each event is on both before it is done.
+func TestSecuredRedisFailover(t *testing.T) {
+	longtest.Mark(t)
+	t.Parallel()
+	set := fixture.StartPrivateSet(t, "secureredis1", "secureredis2", "secureredis3")
+	c := certificatesOf(t, set[0])
+	sentinel, err := url.Parse(set[2].Address)
+	fixture.NoError(t, err)
+	client := func() *redis.Client {
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: "outbox", SentinelAddrs: []string{sentinel.Host}, Username: "admin", Password: "secret",
+			TLSConfig: c.config(), MaxRetries: -1, ContextTimeoutEnabled: true,
+		})
+	}
+	p, err := redisbridge.NewPublisher(redisbridge.Config{Client: client(), Replicas: 1})
+	fixture.NoError(t, err)
+	topics.CloseAtEnd(t, p)
+	admin := client()
+	t.Cleanup(func() { _ = admin.Close() })
+	watch := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Host, TLSConfig: c.config()})
+	t.Cleanup(func() { _ = watch.Close() })
+	primaryIs := func(s *fixture.PrivateServer) func() bool {
+		return func() bool {
+			at, err := watch.GetMasterAddrByName(t.Context(), "outbox").Result()
+			return err == nil && strings.Contains(s.Address, strings.Join(at, ":"))
+		}
+	}
+	topic := "it-" + core.NewEventID()
+	flow := newSecuredFlow(t, "redisbridge", topic, p, securedRedisHeld(admin, topic))
+	checkSecured(t, []*securedFlow{flow}, []securedWay{
+		{"the primary is killed", func() {
+			set[0].Kill(t)
+			fixture.Await(t, "the replica is promoted", primaryIs(set[1]))
+		}, func() { set[0].Up(t) }, "too few replicas"},
+		{"the primary moves", func() {
+			fixture.Await(t, "Sentinel moves the primary", func() bool {
+				_ = watch.Failover(t.Context(), "outbox").Err()
+				return primaryIs(set[0])()
+			})
+		}, func() {}, ""},
 	})
 }
 

@@ -39,6 +39,11 @@ func newSecuredFlow(
 	f := &securedFlow{name: name, topic: topic, held: held, cfg: core.Config{
 		Publisher: p, Retry: eager, Breaker: soon, PollInterval: 200 * time.Millisecond,
 		ShutdownTimeout: 20 * time.Second,
+		Observer: &core.Observer{Published: func(i core.PublishInfo) {
+			if i.Result == core.PublishRetry || i.Result == core.PublishDead {
+				t.Errorf("%s: an attempt was spent: %v", name, i.Err)
+			}
+		}},
 	}}
 	f.Process = fixture.NewProcess(t, testdb.SQLite(t), f.cfg)
 	f.cfg.Repository = f.Repository

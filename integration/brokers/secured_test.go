@@ -32,6 +32,8 @@ type securedFlow struct {
 	stop        func()
 }
 
+const securedTimeout = 15 * time.Second
+
 func newSecuredFlow(
 	t *testing.T, name, topic string, p core.Publisher, held func(t *testing.T) []heldMessage,
 ) *securedFlow {
@@ -39,6 +41,9 @@ func newSecuredFlow(
 	f := &securedFlow{name: name, topic: topic, held: held, cfg: core.Config{
 		Publisher: p, Retry: eager, Breaker: soon, PollInterval: 200 * time.Millisecond,
 		ShutdownTimeout: 20 * time.Second,
+		// A timeout while the destination takes other events spends an attempt. This limit is for a
+		// destination that hangs, and not for a busy machine.
+		PublishTimeout: securedTimeout, HotLease: 2 * securedTimeout, ClaimLease: 2 * securedTimeout,
 		Observer: &core.Observer{Published: func(i core.PublishInfo) {
 			if i.Result == core.PublishRetry || i.Result == core.PublishDead {
 				t.Errorf("%s: an attempt was spent: %v", name, i.Err)

@@ -31,7 +31,7 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 		return nil, fmt.Errorf("natsbridge: Config.Bridge.CloudEvents: %w", err)
 	}
 	cfg.Bridge.Receipt = receipt
-	p := &publisher{cfg: cfg, options: options, streams: map[string]stream{}}
+	p := &publisher{cfg: cfg, options: options, streams: map[string]stream{}, waits: map[*wait]struct{}{}}
 	switch {
 	case cfg.Bridge.CheckSize != nil:
 	case cfg.Bridge.Marshal == nil:
@@ -81,10 +81,12 @@ type publisher struct {
 	conn    *nats.Conn
 	js      jetstream.JetStream
 	opening *attempt        // nil: nobody connects
+	away    error           // why the connection that broke could not be opened again; nil: it is open
 	failed  error           // why the last attempt failed
 	life    context.Context //nolint:containedctx // it ends with the connection, not with a call
 	broke   context.CancelFunc
 	streams map[string]stream // by topic
+	waits   map[*wait]struct{}
 	closed  bool
 }
 
@@ -118,16 +120,15 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	// The client would wait for an answer that was lost with its connection.
-	bound, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(p.connection(), func() { cancel(ErrDisconnected) })()
+	// The client would wait for an answer that was lost with its connection, or that never comes.
+	bound, done := p.begin(ctx, topic)
+	defer done()
 	ack, err := p.store(bound, js, m)
-	if err != nil && errors.Is(context.Cause(bound), ErrDisconnected) {
-		return core.Unavailable(fmt.Errorf("%w: subject %q", ErrDisconnected, topic))
+	if err != nil && bound.Err() != nil && ctx.Err() == nil {
+		return core.Unavailable(fmt.Errorf("%w: subject %q", context.Cause(bound), topic))
 	}
 	if err != nil {
-		return err
+		return p.explain(err)
 	}
 	if kept, ok := ctx.Value(ackKey{}).(*jetstream.PubAck); ok {
 		*kept = *ack
@@ -172,13 +173,6 @@ func marked(err error) error {
 		return class.Mark(err)
 	}
 	return err
-}
-
-// connection returns a context that ends when the connection breaks.
-func (p *publisher) connection() context.Context {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.life
 }
 
 // broken ends the publishes that wait for an acknowledgement.
@@ -237,7 +231,13 @@ func (p *publisher) connected(ctx context.Context) (jetstream.JetStream, error) 
 
 func (p *publisher) open(a *attempt) {
 	p.broken() // there is no connection, and no publish waits: this begins its life
-	options, told := *p.options, p.options.DisconnectedErrCB
+	options, told, toldProblem := *p.options, p.options.DisconnectedErrCB, p.options.AsyncErrorCB
+	options.AsyncErrorCB = func(conn *nats.Conn, s *nats.Subscription, err error) {
+		p.refused(err)
+		if toldProblem != nil {
+			toldProblem(conn, s, err)
+		}
+	}
 	options.DisconnectedErrCB = func(conn *nats.Conn, err error) {
 		p.broken()
 		if err != nil {
@@ -247,11 +247,12 @@ func (p *publisher) open(a *attempt) {
 			told(conn, err)
 		}
 	}
+	options.ReconnectErrCB, options.ReconnectedCB = p.reconnecting(&options)
 	conn, js, err := connect(&options)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer close(a.done)
-	p.opening, p.failed = nil, err
+	p.opening, p.failed, p.away = nil, err, nil
 	switch {
 	case err != nil:
 		a.err = err
@@ -261,6 +262,46 @@ func (p *publisher) open(a *attempt) {
 	default:
 		p.conn, p.js, a.js = conn, js, js
 	}
+}
+
+// reconnecting returns callbacks that remember why a connection is not opened again, and then call
+// those of the options.
+func (p *publisher) reconnecting(o *nats.Options) (failed nats.ConnErrHandler, opened nats.ConnHandler) {
+	set := func(err error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.away = err
+	}
+	toldFailed, toldOpened := o.ReconnectErrCB, o.ReconnectedCB
+	return func(conn *nats.Conn, err error) {
+			set(err)
+			if toldFailed != nil {
+				toldFailed(conn, err)
+			}
+		}, func(conn *nats.Conn) {
+			set(nil)
+			if toldOpened != nil {
+				toldOpened(conn)
+			}
+		}
+}
+
+// explain adds the cause to an error of a connection that is opened again: the client says only that
+// it keeps no messages meanwhile.
+func (p *publisher) explain(err error) error {
+	if !errors.Is(err, nats.ErrReconnectBufExceeded) {
+		return err
+	}
+	p.mu.Lock()
+	conn, cause := p.conn, p.away
+	p.mu.Unlock()
+	if conn != nil && conn.LastError() != nil { // of TLS and of rights, for which there is no callback
+		cause = conn.LastError()
+	}
+	if cause == nil {
+		return err
+	}
+	return fmt.Errorf("%w: not connected: %w", err, cause)
 }
 
 // Close implements message.Publisher.

@@ -66,7 +66,10 @@ func TestSecuredNATS(t *testing.T) {
 			"(?i)permissions violation",
 		},
 		{
-			"a full stream", func() { fixture.NoError(t, s.limit(1)) }, func() { fixture.NoError(t, s.limit(0)) },
+			"a full stream", func() { // a limit below what the stream has would delete messages
+				awaitSecured(t, []*securedFlow{flow}, "nothing is on its way")
+				fixture.NoError(t, s.limit(int64(len(s.held(t)))))
+			}, func() { fixture.NoError(t, s.limit(0)) },
 			"maximum messages exceeded",
 		},
 	})

@@ -17,14 +17,15 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
-	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
 // Three brokers of Kafka with TLS and rights. Clients have a password of SCRAM, or a certificate.
 func TestSecuredKafka(t *testing.T) {
-	longtest.Mark(t)
+	if testing.Short() {
+		return // `make test-all` runs it, once
+	}
 	t.Parallel()
 	set := fixture.StartPrivateSet(t, "securekafka1", "securekafka2", "securekafka3")
 	k := &securedKafka{t: t, c: certificatesOf(t, set[0]), set: set}

@@ -10,13 +10,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
-	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
 // Three nodes of RabbitMQ with TLS, client certificates, users and a quorum queue.
 func TestSecuredRabbitMQ(t *testing.T) {
-	longtest.Mark(t)
+	if testing.Short() {
+		return // `make test-all` runs it, once
+	}
 	t.Parallel()
 	set := fixture.StartPrivateSet(t, "securerabbitmq1", "securerabbitmq2", "securerabbitmq3")
 	c := certificatesOf(t, set[0])

@@ -11,13 +11,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
-	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
 )
 
 // A Redis with TLS, client certificates and an ACL.
 func TestSecuredRedis(t *testing.T) {
-	longtest.Mark(t)
+	if testing.Short() {
+		return // `make test-all` runs it, once
+	}
 	t.Parallel()
 	server := fixture.StartPrivate(t, "secureredis1")
 	c := certificatesOf(t, server)
@@ -62,7 +63,9 @@ func TestSecuredRedis(t *testing.T) {
 
 // A primary with a replica, which Sentinel watches. Each event is on both before it is done.
 func TestSecuredRedisFailover(t *testing.T) {
-	longtest.Mark(t)
+	if testing.Short() {
+		return // `make test-all` runs it, once
+	}
 	t.Parallel()
 	set := fixture.StartPrivateSet(t, "secureredis1", "secureredis2", "secureredis3")
 	c := certificatesOf(t, set[0])

@@ -33,9 +33,9 @@ func TestSecuredKafka(t *testing.T) {
 	t.Cleanup(func() { _ = k.admin.Close() })
 	var flows []*securedFlow
 	for name, p := range map[string]core.Publisher{
-		"kafkabridge, SCRAM": saramaPublisher(t, kafkabridge.Config{Brokers: k.addresses(0), Sarama: k.scram("relay"), PublishTimeout: securedTimeout}),
+		"kafkabridge, SCRAM": saramaPublisher(t, kafkabridge.Config{Brokers: k.addresses(0), Sarama: k.scram("relay", securedTimeout), PublishTimeout: securedTimeout}),
 		"kafkabridge, certificate": saramaPublisher(t, kafkabridge.Config{
-			Brokers: k.addresses(mutualTLS), Sarama: k.certificate(), PublishTimeout: securedTimeout,
+			Brokers: k.addresses(mutualTLS), Sarama: k.certificate(securedTimeout), PublishTimeout: securedTimeout,
 		}),
 		"franzbridge, SCRAM": franzPublisher(t, franzbridge.Config{Brokers: k.addresses(0), PublishTimeout: securedTimeout, Options: []kgo.Opt{
 			kgo.DialTLSConfig(k.c.config()),
@@ -58,7 +58,46 @@ func TestSecuredKafka(t *testing.T) {
 			"an expired certificate of the servers", func() { fixture.Show(t, "expired", set...) },
 			func() { fixture.Show(t, "server", set...); k.awaitReplicas() }, "certificate has expired",
 		},
+		{"partitions are added", func() { // after what is on its way, as the page says
+			awaitSecured(t, flows, "nothing is on its way")
+			k.addPartitions()
+		}, func() {}, ""},
 	})
+	k.checkRefused()
+}
+
+// checkRefused publishes with a wrong password, and with an expired certificate.
+func (k *securedKafka) checkRefused() {
+	k.t.Helper()
+	wrong, expired := k.scram("relay", 0), k.certificate(0)
+	wrong.Net.SASL.Password = "wrong"
+	expired.Net.TLS.Config = k.c.always("expired")
+	for cause, all := range map[string][]core.Publisher{
+		"SASL": {
+			saramaPublisher(k.t, kafkabridge.Config{Brokers: k.addresses(0), Sarama: wrong}),
+			franzPublisher(k.t, franzbridge.Config{Brokers: k.addresses(0), Options: []kgo.Opt{
+				kgo.DialTLSConfig(k.c.config()),
+				kgo.SASL(franzscram.Auth{User: "relay", Pass: "wrong"}.AsSha256Mechanism()),
+			}}),
+		},
+		"tls: ": {
+			saramaPublisher(k.t, kafkabridge.Config{Brokers: k.addresses(mutualTLS), Sarama: expired}),
+			franzPublisher(k.t, franzbridge.Config{
+				Brokers: k.addresses(mutualTLS), Options: []kgo.Opt{kgo.DialTLSConfig(k.c.always("expired"))},
+			}),
+		},
+	} {
+		for _, p := range all {
+			requireTold(k.t, p, cause)
+		}
+	}
+}
+
+func (k *securedKafka) addPartitions() {
+	k.t.Helper()
+	for _, topic := range k.topics {
+		fixture.NoError(k.t, k.admin.CreatePartitions(topic, kafkaPartitions+1, nil, false))
+	}
 }
 
 // mutualTLS is what a broker's port for clients with certificates is above that of passwords.
@@ -84,14 +123,14 @@ func (k *securedKafka) addresses(above int) (all []string) {
 	return all
 }
 
-func (k *securedKafka) certificate() *sarama.Config {
-	s := kafkabridge.SaramaConfig(securedTimeout)
+func (k *securedKafka) certificate(timeout time.Duration) *sarama.Config {
+	s := kafkabridge.SaramaConfig(timeout)
 	s.Net.TLS.Enable, s.Net.TLS.Config = true, k.c.config()
 	return s
 }
 
-func (k *securedKafka) scram(user string) *sarama.Config {
-	s := k.certificate()
+func (k *securedKafka) scram(user string, timeout time.Duration) *sarama.Config {
+	s := k.certificate(timeout)
 	s.Net.SASL.Enable, s.Net.SASL.Mechanism = true, sarama.SASLTypeSCRAMSHA256
 	s.Net.SASL.User, s.Net.SASL.Password = user, "secret"
 	s.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{} }
@@ -111,7 +150,7 @@ func (c *scramClient) Begin(user, password, authorization string) error {
 
 // open connects the admin, and reports whether there are three brokers.
 func (k *securedKafka) open() bool {
-	admin, err := sarama.NewClusterAdmin(k.addresses(0), k.scram("admin"))
+	admin, err := sarama.NewClusterAdmin(k.addresses(0), k.scram("admin", securedTimeout))
 	if err != nil {
 		return false
 	}
@@ -204,15 +243,16 @@ func (k *securedKafka) moveLeaders() {
 	})
 }
 
-// held reads a topic. The messages of a partition are in order.
+// held reads a topic. The messages of a key are in order, also where it moved to a new partition.
 func (k *securedKafka) held(topic string) (all []heldMessage) {
 	k.t.Helper()
-	client, err := sarama.NewClient(k.addresses(0), k.scram("admin"))
+	client, err := sarama.NewClient(k.addresses(0), k.scram("admin", securedTimeout))
 	fixture.NoError(k.t, err)
 	defer client.Close()
 	consumer, err := sarama.NewConsumerFromClient(client)
 	fixture.NoError(k.t, err)
 	defer consumer.Close()
+	times := map[string]time.Time{}
 	partitions, err := client.Partitions(topic)
 	fixture.NoError(k.t, err)
 	for _, p := range partitions {
@@ -225,7 +265,7 @@ func (k *securedKafka) held(topic string) (all []heldMessage) {
 			case m := <-read.Messages():
 				msg, err := kafka.DefaultMarshaler{}.Unmarshal(m)
 				fixture.NoError(k.t, err)
-				all = append(all, heldMessage{msg, fmt.Sprint(m.Offset)})
+				all, times[msg.UUID] = append(all, heldMessage{msg, fmt.Sprint(m.Offset)}), m.Timestamp
 				next = m.Offset + 1
 			case <-time.After(30 * time.Second):
 				k.t.Fatalf("partition %d: no message at offset %d, the end is %d", p, next, end)
@@ -233,5 +273,6 @@ func (k *securedKafka) held(topic string) (all []heldMessage) {
 		}
 		_ = read.Close()
 	}
+	slices.SortStableFunc(all, func(a, b heldMessage) int { return times[a.UUID].Compare(times[b.UUID]) })
 	return all
 }

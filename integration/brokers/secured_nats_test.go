@@ -2,8 +2,6 @@ package brokers_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -55,18 +53,6 @@ func TestSecuredNATS(t *testing.T) {
 			func() { fixture.Show(t, "server", set...) }, "certificate has expired",
 		},
 		{
-			"an expired certificate of the client", func() { c.show("expired"); s.users("other", "it.>") },
-			func() { c.show("client"); s.users("secret", "it.>") }, "expired certificate|bad certificate", // by the version of the server
-		},
-		{
-			"another password", func() { s.users("other", "it.>") }, func() { s.users("secret", "it.>") },
-			"(?i)authorization violation",
-		},
-		{
-			"no right", func() { s.users("secret", "other.>") }, func() { s.users("secret", "it.>") },
-			"(?i)permissions violation",
-		},
-		{
 			"a full stream", func() { // a limit below what the stream has would delete messages
 				awaitSecured(t, []*securedFlow{flow}, "nothing is on its way")
 				fixture.NoError(t, s.limit(int64(len(s.held(t)))))
@@ -74,6 +60,19 @@ func TestSecuredNATS(t *testing.T) {
 			"maximum messages exceeded",
 		},
 	})
+	for cause, cfg := range map[string]natsbridge.Config{
+		"authorization violation": {Options: []nats.Option{nats.UserInfo("relay", "wrong"), nats.Secure(c.config())}},
+		"certificate": {
+			Options: []nats.Option{nats.UserInfo("relay", "secret"), nats.Secure(c.always("expired"))},
+		},
+		"permissions violation": {
+			Options: []nats.Option{nats.UserInfo("relay", "secret"), nats.Secure(c.config())},
+			Stream:  func(string) string { return s.stream() }, // relay may publish to it.> alone
+		},
+	} {
+		cfg.URL = strings.Join(addresses, ",")
+		requireTold(t, topics.NATSPublisher(t, cfg), cause)
+	}
 }
 
 type securedNATS struct {
@@ -129,29 +128,6 @@ func (s *securedNATS) moveLeader() {
 		now := s.leader()
 		return now != "" && now != before
 	})
-}
-
-// users gives relay a password and the right to publish, on all servers. They close the connections
-// of users that have changed.
-func (s *securedNATS) users(password, subject string) {
-	s.t.Helper()
-	for i, one := range s.set {
-		path := filepath.Join(one.Folder(fmt.Sprint("securenats", i+1)), "users.conf")
-		text, err := os.ReadFile(path)
-		fixture.NoError(s.t, err)
-		lines := strings.Split(string(text), "\n")
-		for n, line := range lines {
-			switch {
-			case strings.Contains(line, "user: relay"):
-				lines[n] = fmt.Sprintf("  { user: relay, password: %s, permissions: {", password)
-			case strings.Contains(line, "publish:"):
-				lines[n] = fmt.Sprintf(
-					`      publish: [%q, "$JS.API.STREAM.NAMES", "$JS.API.STREAM.INFO.*"], subscribe: ["_INBOX.>"] } }`, subject)
-			}
-		}
-		fixture.NoError(s.t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
-		one.Reload(s.t)
-	}
 }
 
 func (s *securedNATS) held(t *testing.T) (all []heldMessage) {

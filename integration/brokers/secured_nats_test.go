@@ -61,7 +61,7 @@ func TestSecuredNATS(t *testing.T) {
 		},
 	})
 	for cause, cfg := range map[string]natsbridge.Config{
-		"authorization violation": {Options: []nats.Option{nats.UserInfo("relay", "wrong"), nats.Secure(c.config())}},
+		"Authorization Violation": {Options: []nats.Option{nats.UserInfo("relay", "wrong"), nats.Secure(c.config())}},
 		"certificate": {
 			Options: []nats.Option{nats.UserInfo("relay", "secret"), nats.Secure(c.always("expired"))},
 		},

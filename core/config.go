@@ -129,8 +129,8 @@ type Config struct {
 	// MaxCrashes is how many processes may die while they publish a suspicious event before the
 	// event is DEAD. An event is suspicious after three lost leases. The relay then publishes it
 	// beside no other suspicious event. Before each such publish the relay writes down that it
-	// begins. Only deaths during it count, and only if the destination has acknowledged another
-	// event to the process before: while it hangs, no event is to blame. Default: 10.
+	// begins. Only deaths during it count, and only if the destination works, as far as the process
+	// knows: it has acknowledged another event, and refused none since. Default: 10.
 	MaxCrashes int
 	// DeadPolicy says what a DEAD event means for its key. Default: BlockKey.
 	DeadPolicy DeadPolicy

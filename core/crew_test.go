@@ -234,7 +234,8 @@ func TestHandoverIsLost(t *testing.T) {
 	}
 }
 
-// Only the first answer of the publisher counts.
+// Of the answers of the publisher the first counts. A success after an error is an answer that came
+// late, see TestLateAnswer.
 func TestHandoverIsAnsweredOnce(t *testing.T) {
 	r := &relay{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -243,7 +244,7 @@ func TestHandoverIsAnsweredOnce(t *testing.T) {
 	h := &handover{r: r}
 	h.answer("", refusal)
 	cancel()
-	h.answer("receipt", nil)
+	h.answer("receipt", errors.New("another refusal"))
 	if !errors.Is(h.p.err, refusal) || h.p.receipt != "" || h.p.stopped || h.p.ended.IsZero() {
 		t.Errorf("the answer is %+v, want the first one", h.p)
 	}

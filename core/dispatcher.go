@@ -151,9 +151,8 @@ var errPanic = errors.New("outbox: publisher panicked")
 
 // publish calls the publisher once, with a deadline.
 func (r *relay) publish(it *item) (p published) {
-	limited, cancel := context.WithTimeout(r.life.publishes, r.cfg.PublishTimeout)
+	ctx, cancel := context.WithTimeout(r.life.publishes, r.cfg.PublishTimeout)
 	defer cancel()
-	ctx := &lateContext{Context: limited, r: r, it: it}
 	p.started = time.Now()
 	defer func() {
 		if v := recover(); v != nil {
@@ -166,9 +165,9 @@ func (r *relay) publish(it *item) (p published) {
 		p.stopped = p.err != nil && r.life.publishes.Err() != nil
 	}()
 	if t := r.cfg.Tracer; t != nil && t.Send != nil {
-		p.receipt, p.err = r.o.traced(ctx, it)
+		p.receipt, p.err = r.o.traced(ctx, it, r.lateAnswer(it))
 	} else {
-		p.receipt, p.err = r.o.send(ctx, it.delivery)
+		p.receipt, p.err = r.o.send(ctx, it.delivery, r.lateAnswer(it))
 	}
 	return p
 }
@@ -195,6 +194,12 @@ func (r *relay) conclude(it *item, p published) PublishInfo {
 		r.fail(it, Failure{
 			Kind: FailUnavailable, Delay: jittered(unsentPause, 0.5+r.random()/2), Code: codeLostClaims,
 			Message: "it could not be written down that this event is published",
+		})
+		return PublishInfo{}
+	case (p.stopped || p.unsent) && it.role.unproven: // a release would leave it waiting for as long as after a death
+		r.stopLane(it.lane, FallbackShutdown, false)
+		r.fail(it, Failure{
+			Kind: FailUnavailable, Code: codeLostClaims, Message: "the relay ended while this event was tried alone",
 		})
 		return PublishInfo{}
 	case p.unsent, p.stopped:

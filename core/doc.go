@@ -54,9 +54,9 @@
 //   - To write a publisher: [Publisher] or [PublisherFunc], which gets a [Delivery]; [Router], made
 //     by [NewRouter], combines several. [Permanent], [Transient], [Unavailable], [UnavailableFor],
 //     [UnavailableForKey], [Unroutable] and [PutOff] say what an error means. A publisher may also
-//     be an [AsyncPublisher], [ReceiptPublisher], [SizeChecker], [TopicLister] or [TopicNamer].
-//     [LateAnswer] is for a publisher that cannot end a call. [ClassOf] and [DefaultClassifier]
-//     return the [Class] of an error. [CheckHeader] tells whether an event can carry a header.
+//     be an [AsyncPublisher], [LatePublisher], [ReceiptPublisher], [SizeChecker], [TopicLister] or
+//     [TopicNamer]. [ClassOf] and [DefaultClassifier] return the [Class] of an error. [CheckHeader]
+//     tells whether an event can carry a header.
 //   - To watch: [Observer] and [TeeObserver], with [ClaimInfo], [PublishInfo], [PublishResult],
 //     [Path], [FallbackReason], [ProbeInfo], [OperatedInfo], [OperatorAction] and [PanicError].
 //     [Tracer] is for traces. [ErrorText] returns the text of an error without credentials.

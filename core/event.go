@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
@@ -56,7 +57,7 @@ type Event struct {
 	ContentType string
 	// Headers travel with the event. Names are RFC 9110 tokens outside the reserved names (see
 	// HeaderReservedPrefix). Values are valid UTF-8 without control characters. At most 64 headers
-	// and 16 KiB together.
+	// and 16 KiB together. Publish adds HeaderCausationID and HeaderCorrelationID inside of a handler.
 	Headers map[string]string
 	// Data is encoded by Config.Codec if Payload is nil. The default codec, JSON, refuses a []byte;
 	// use Payload for it.
@@ -73,8 +74,9 @@ type Event struct {
 }
 
 // WithContext returns a copy of e with a context of its own. Config.Headers and Config.Codec are
-// called with that context in place of the context of Publish. So one call of Publish can record
-// events of several requests, each with its own trace. The statement itself runs with the context
+// called with that context in place of the context of Publish, and cause and chain are taken from
+// it. So one call of Publish can record events of several requests, each with its own trace. The
+// statement itself runs with the context
 // of Publish.
 func (e Event) WithContext(ctx context.Context) Event {
 	e.ctx = ctx
@@ -135,7 +137,7 @@ const (
 
 // prepare fills in the empty fields, encodes the payload and reports every problem. The result
 // shares no memory with e, because Payload is copied.
-func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) (Event, error) {
+func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string, by cause.Cause) (Event, error) {
 	e.ctx, e.Eager = nil, false
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -190,7 +192,7 @@ func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string) 
 	}
 	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
 
-	e.Headers = mergeHeaders(bad, e.Headers, extra)
+	e.Headers = withCause(mergeHeaders(bad, e.Headers, extra), by)
 
 	switch {
 	case e.Payload != nil:
@@ -269,6 +271,24 @@ func mergeHeaders(bad func(string, ...any), own, extra map[string]string) map[st
 		bad("headers have %d bytes together, more than %d", size, maxHeaderBytes)
 	}
 	return all
+}
+
+// withCause adds what the handler handles that publishes the event. What the user set wins, and the
+// limits hold for the headers of the user: an event must not be refused because a handler publishes
+// it. headers are the caller's own.
+func withCause(headers map[string]string, by cause.Cause) map[string]string {
+	for _, h := range [...]struct{ name, value string }{
+		{HeaderCausationID, by.ID}, {HeaderCorrelationID, by.Chain},
+	} {
+		if _, set := headers[h.name]; set || h.value == "" {
+			continue
+		}
+		if headers == nil {
+			headers = make(map[string]string, 2)
+		}
+		headers[h.name] = h.value
+	}
+	return headers
 }
 
 // token reports whether s is an RFC 9110 token.

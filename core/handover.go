@@ -58,7 +58,8 @@ type handover struct {
 	end func(receipt string, err error) // ends the sending of the Tracer; may be nil
 
 	mu       sync.Mutex
-	answered bool // the answer is in p; further ones are ignored
+	answered bool // the answer is in p
+	late     bool // it was an error, and the event was accepted after all; further answers are ignored
 	returned bool // the worker is out of the call
 	lost     bool // the publish was abandoned while the worker was in the call
 	p        published
@@ -112,12 +113,18 @@ func (r *relay) handOver(h *handover) (goOn bool) {
 	return goOn
 }
 
-// answer is the function that the publisher calls. Only the first call counts.
+// answer is the function that the publisher calls. The first call counts, and the first success
+// after an error.
 func (h *handover) answer(receipt string, err error) {
 	now := time.Now()
 	h.mu.Lock()
 	if h.answered {
+		late := err == nil && h.p.err != nil && !h.late
+		h.late = h.late || late
 		h.mu.Unlock()
+		if late {
+			h.r.answeredLate(h.it, receipt)
+		}
 		return
 	}
 	h.answered = true
@@ -162,14 +169,8 @@ func (h *handover) finish() {
 
 // asyncOf returns the AsyncPublisher of a topic, or nil if its publisher is none.
 func asyncOf(p Publisher, topic string) AsyncPublisher {
-	for {
-		router, ok := p.(*Router)
-		if !ok {
-			async, _ := p.(AsyncPublisher)
-			return async
-		}
-		p = router.publisher(topic)
-	}
+	async, _ := publisherOf(p, topic).(AsyncPublisher)
+	return async
 }
 
 // newHandovers returns the count for a relay with this configuration.

@@ -7,8 +7,8 @@ import (
 
 // Metadata names under which a bridge sends the fields of a Delivery, and under which an inbox
 // finds them. The names are part of the public contract: a log-based relay such as Debezium is
-// configured to send the same names. A user's header must not have one of these names, nor start
-// with HeaderReservedPrefix.
+// configured to send the same names. A user's header must not have one of these names, except for
+// HeaderCausationID and HeaderCorrelationID, nor start with HeaderReservedPrefix.
 const (
 	HeaderEventID          = "event_id"
 	HeaderEventType        = "event_type"
@@ -28,6 +28,13 @@ const (
 	// tells how old its state is.
 	HeaderFirstKeySeq = "outbox_first_key_seq"
 	HeaderRowID       = "outbox_row_id" // the id for a broker that deduplicates, see Delivery.RowID
+
+	// HeaderCausationID is the id of what the event's handler handled: of a message, an effect or a
+	// command. HeaderCorrelationID is that message's correlation id, or else its event id: it is the
+	// same along a chain. Publish sets both inside of a handler, unless the event has them. An event
+	// that was published outside of any has neither, and begins a chain with its own id.
+	HeaderCausationID   = "causation_id"
+	HeaderCorrelationID = "correlation_id"
 
 	// HeaderSource is set by a subscriber that knows where it read a message. Its value is
 	// topic/partition/offset. No publisher of an outbox sends it.

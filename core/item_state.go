@@ -55,8 +55,8 @@ var itemTransitions = []itemTransition{
 	{itemReady, itemReleasing, "its destination is stopped, no worker is left, or the relay ends"},
 	{itemReady, itemGone, "its lease was lost"},
 	{itemPublishing, itemAcked, "the destination accepted the event"},
-	{itemPublishing, itemFailed, "the destination refused the event, the publish is stuck, or a suspect could not " +
-		"be written down"},
+	{itemPublishing, itemFailed, "the destination refused the event, the publish is stuck, a suspect could not " +
+		"be written down, or the relay ends while a suspect is tried alone"},
 	{itemPublishing, itemReleasing, "the relay ends"},
 	{itemPublishing, itemGone, "its lease was lost before the publish began"},
 	{itemAcked, itemGone, "DONE is written"},

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/mark"
 )
@@ -257,18 +258,19 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 	if o.cfg.Headers != nil {
 		extra = o.cfg.Headers(ctx)
 	}
+	by := cause.Of(ctx)
 	rows := make([]NewRow, 0, len(events))
 	ids := make([]string, 0, len(events))
 	var problems []error
 	for i := range events {
-		ctx, extra := ctx, extra
+		ctx, extra, by := ctx, extra, by
 		if own := events[i].ctx; own != nil {
-			ctx, extra = own, nil
+			ctx, extra, by = own, nil, cause.Of(own)
 			if o.cfg.Headers != nil {
 				extra = o.cfg.Headers(own)
 			}
 		}
-		e, err := o.prepare(ctx, events[i], extra)
+		e, err := o.prepare(ctx, events[i], extra, by)
 		if err != nil {
 			problems = append(problems, err)
 			continue

@@ -12,8 +12,7 @@ import (
 // An error can be marked with its class: see Permanent, Transient, Unavailable, UnavailableFor and
 // UnavailableForKey. Config.Classifier judges unmarked errors. Publish must respect the end of ctx,
 // which carries Config.PublishTimeout. A call that does not return keeps its worker, and the relay
-// goes on without it. A publisher that cannot end a call leaves it behind: see LateAnswer. Many
-// goroutines call Publish at once, but never two at once for events of one
+// goes on without it. Many goroutines call Publish at once, but never two at once for events of one
 // key. Publish must not modify d or keep d.Payload.
 type Publisher interface {
 	Publish(ctx context.Context, d Delivery) error
@@ -24,6 +23,19 @@ type Publisher interface {
 type ReceiptPublisher interface {
 	Publisher
 	PublishWithReceipt(ctx context.Context, d Delivery) (receipt string, err error)
+}
+
+// LatePublisher is a Publisher that cannot end a call, such as that of watermillbridge: when its
+// context ends, it leaves the call behind. The relay then publishes the event again, unless the
+// call succeeds before that. A Router passes the calls on. A publisher that wraps a LatePublisher
+// and has more to do than its call must not be one.
+type LatePublisher interface {
+	Publisher
+	// PublishLate does what ReceiptPublisher.PublishWithReceipt does. If it leaves the call behind,
+	// it calls late once the call has ended. Without an error the event is then marked DONE, and is
+	// published no more. An error changes nothing. Any goroutine may call late, and only its first
+	// call counts. After the end of Run it does nothing. late may be nil: nobody wants to know.
+	PublishLate(ctx context.Context, d Delivery, late func(receipt string, err error)) (receipt string, err error)
 }
 
 // AsyncPublisher is a Publisher that takes many events at once and answers for each of them, such
@@ -41,11 +53,12 @@ type AsyncPublisher interface {
 	// Config.PublishTimeout, of which up to a 64th may be over, and is not cancelled earlier. The
 	// receipt may be empty (see ReceiptPublisher).
 	//
-	// Any goroutine may call done, also before PublishAsync returns. Only the first call counts. A
-	// publish that is not answered within twice PublishTimeout is given up as stuck: its event
-	// counts as timed out, and is marked DONE if it is accepted after all. Up to Config.InFlight
-	// publishes that were given up are replaced by others. Neither PublishAsync nor what calls done
-	// may modify d.
+	// Any goroutine may call done, also before PublishAsync returns. The first call counts, and
+	// after one with an error the first without: the destination has accepted the event after all,
+	// and the event is marked DONE. A publish that is not answered within twice PublishTimeout is
+	// given up as stuck: its event counts as timed out, and is marked DONE if it is accepted after
+	// all. Up to Config.InFlight publishes that were given up are replaced by others. Neither
+	// PublishAsync nor what calls done may modify d.
 	PublishAsync(ctx context.Context, d Delivery, done func(receipt string, err error))
 }
 

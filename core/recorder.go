@@ -26,6 +26,10 @@ import (
 // recorded after the last such statement, or without one, stays recorded: save the model right after
 // the method that records, or load it anew in each try.
 //
+// After an unknown outcome (ErrCommitUnknown) both stay recorded. If the transaction had committed, the
+// next save is refused with ErrDuplicateEvent. If it had not, a next try would save the events of
+// both tries: load the model anew first.
+//
 // A Recorder cannot know whether an adapter takes its events. Where the outbox was not installed on
 // the database handle that saves the model, the row is written without the events and without an
 // error. outboxtest.RequireNothingRecorded finds that in a test.

@@ -153,7 +153,8 @@ func TestAsyncPublisherHasOneEventOfAKey(t *testing.T) {
 	})
 }
 
-// Only the first answer counts, whatever comes later and from whichever goroutine.
+// The first answer counts, whatever comes later and from whichever goroutine. A success after an error
+// is another matter, see TestLateAnswer.
 func TestAsyncPublisherAnswersOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		results := make(chan core.PublishInfo, 10)
@@ -161,7 +162,7 @@ func TestAsyncPublisherAnswersOnce(t *testing.T) {
 		p.take = func(h handed) {
 			if h.Type == "refused at once" {
 				h.done("", core.Permanent(errors.New("never")))
-				h.done("there", nil)
+				h.done("there", errors.New("another refusal"))
 				return
 			}
 			p.keep(h)
@@ -174,7 +175,7 @@ func TestAsyncPublisherAnswersOnce(t *testing.T) {
 		for _, h := range p.release() {
 			first, second := error(nil), core.Permanent(errors.New("never"))
 			if h.Type == "refused" {
-				first, second = second, first
+				first, second = second, errors.New("another refusal")
 			}
 			h.done("here", first)
 			h.done("there", second)

@@ -103,38 +103,89 @@ func TestStuckPublishSucceedsLate(t *testing.T) {
 	})
 }
 
+// tardy is a publisher whose destination takes 7 s to accept an event. It leaves the call behind when
+// its context ends.
+type tardy struct{ next *outboxtest.Publisher }
+
+func (s tardy) Publish(ctx context.Context, d core.Delivery) error {
+	_, err := s.PublishLate(ctx, d, nil)
+	return err
+}
+
+func (s tardy) PublishLate(ctx context.Context, d core.Delivery, late func(string, error)) (string, error) {
+	time.AfterFunc(7*time.Second, func() {
+		err := s.next.Publish(context.WithoutCancel(ctx), d)
+		if late != nil {
+			late("", err)
+			late("", errors.New("a second answer"))
+		}
+	})
+	<-ctx.Done()
+	return "", fmt.Errorf("no answer: %w", ctx.Err())
+}
+
+// tardyAsync is an AsyncPublisher with the same destination. It answers when its context ends, and
+// again when it knows better.
+type tardyAsync struct{ tardy }
+
+func (s tardyAsync) PublishAsync(ctx context.Context, d core.Delivery, done func(string, error)) {
+	go func() {
+		_, err := s.PublishLate(ctx, d, done)
+		done("", err)
+	}()
+}
+
 // A slow destination accepts each event after its publish was given up. The events are DONE when
 // the publisher tells so, and the destination goes on getting events.
 func TestLateAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
-		slow := core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
-			late := core.LateAnswer(ctx)
-			time.AfterFunc(7*time.Second, func() {
-				err := pub.Publish(context.WithoutCancel(ctx), d)
-				late("", err)
-				late("", errors.New("a second answer"))
-			})
-			<-ctx.Done()
-			return fmt.Errorf("no answer: %w", ctx.Err())
+	for name, publisher := range map[string]func(tardy) core.Publisher{
+		"late":  func(s tardy) core.Publisher { return s },
+		"async": func(s tardy) core.Publisher { return tardyAsync{s} },
+		"routed": func(s tardy) core.Publisher {
+			r := core.NewRouter()
+			r.Handle("a", s)
+			return r
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			repo, pub := outboxtest.NewRepository(), &outboxtest.Publisher{}
+			w := join(t, repo, pub, core.Config{Publisher: publisher(tardy{pub})}).run()
+			for i := range 30 {
+				w.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 10)})
+			}
+			time.Sleep(2 * time.Minute)
+			w.atRest(30)
+			inOrder(t, pub.Accepted())
+			if n := len(pub.Accepted()); n > 2*30 {
+				t.Errorf("%d copies of 30 events", n)
+			}
+			if stopped := w.ob.Stopped(); len(stopped) > 0 {
+				t.Errorf("stopped: %+v", stopped)
+			}
+			accepted := len(pub.Accepted())
+			time.Sleep(10 * time.Minute)
+			equal(t, len(pub.Accepted()), accepted, "copies after the last event was done")
 		})
-		w := join(t, repo, pub, core.Config{Publisher: slow}).run()
-		for i := range 30 {
-			w.publish(core.Event{Type: "a", Key: fmt.Sprint(i % 10)})
+	}
+}
+
+// A publisher that calls a LatePublisher and then another one is not done when the first is.
+func TestLateAnswerOfAPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, first, second := outboxtest.NewRepository(), &outboxtest.Publisher{}, &outboxtest.Publisher{}
+		tee := core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
+			if err := (tardy{first}).Publish(ctx, d); err != nil {
+				return err
+			}
+			return second.Publish(ctx, d)
+		})
+		w := join(t, repo, first, core.Config{Publisher: tee}).run()
+		w.publish(core.Event{Type: "a"})
+		time.Sleep(time.Minute)
+		if n := w.statuses()[outboxtest.StatusDone]; n > 0 || len(first.Accepted()) == 0 || len(second.Accepted()) > 0 {
+			t.Errorf("%d events are done; the first part has accepted %d, the second %d", n, len(first.Accepted()),
+				len(second.Accepted()))
 		}
-		time.Sleep(2 * time.Minute)
-		w.atRest(30)
-		inOrder(t, pub.Accepted())
-		if n := len(pub.Accepted()); n > 2*30 {
-			t.Errorf("%d copies of 30 events", n)
-		}
-		if stopped := w.ob.Stopped(); len(stopped) > 0 {
-			t.Errorf("stopped: %+v", stopped)
-		}
-		accepted := len(pub.Accepted())
-		time.Sleep(10 * time.Minute)
-		equal(t, len(pub.Accepted()), accepted, "copies after the last event was done")
-		core.LateAnswer(t.Context())("", nil) // of no relay
 	})
 }
 

@@ -90,6 +90,17 @@ func (r *Router) CheckSize(e Event) error {
 	return nil
 }
 
+// publisherOf returns the publisher of a topic behind all routers. Nil: a router has no route for it.
+func publisherOf(p Publisher, topic string) Publisher {
+	for {
+		router, ok := p.(*Router)
+		if !ok {
+			return p
+		}
+		p = router.publisher(topic)
+	}
+}
+
 func (r *Router) publisher(topic string) Publisher {
 	if p := r.topics[topic]; p != nil {
 		return p

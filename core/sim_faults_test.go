@@ -253,13 +253,13 @@ func (s *simulation) acceptLate(i int) {
 	s.pending = slices.Delete(s.pending, i, i+1)
 	s.truth.accepted(c.fact.id)
 	s.note("late copy of " + c.fact.name)
-	if s.profile.async == 0 && !c.inc.dead.Load() && s.chance(0.5) { // an AsyncPublisher has done instead
+	if !c.inc.dead.Load() && s.chance(0.5) {
 		s.truth.mu.Lock()
 		s.truth.answered(c.fact, true)
 		c.inc.acked[c.fact.topic] = true
 		s.truth.mu.Unlock()
 		s.note(c.inc.name() + " hears of it")
-		go core.LateAnswer(c.ctx)("", nil)
+		go c.late("", nil)
 	}
 }
 

@@ -66,16 +66,11 @@ func (p asyncSimPublisher) PublishAsync(ctx context.Context, d core.Delivery, do
 	f, leave := p.begin(d)
 	end := p.count()
 	go func() {
-		err := p.send(ctx, d, f)
+		err := p.send(ctx, d, f, done)
 		leave()
 		end()
 		done("", err)
-		if err == nil {
-			err = errors.New("a second answer")
-		} else {
-			err = nil
-		}
-		done("", err)
+		done("", errors.New("a second answer"))
 	}()
 }
 
@@ -103,10 +98,12 @@ func (p asyncSimPublisher) count() (end func()) {
 	}
 }
 
-func (p *simPublisher) Publish(ctx context.Context, d core.Delivery) error {
+func (p *simPublisher) Publish(context.Context, core.Delivery) error { panic("it is a LatePublisher") }
+
+func (p *simPublisher) PublishLate(ctx context.Context, d core.Delivery, late func(string, error)) (string, error) {
 	f, leave := p.begin(d)
 	defer leave()
-	return p.send(ctx, d, f)
+	return "", p.send(ctx, d, f, late)
 }
 
 // begin notes that a publish begins.
@@ -120,9 +117,9 @@ func (p *simPublisher) begin(d core.Delivery) (f *fact, leave func()) {
 }
 
 // send is the publish, as the schedule says.
-func (p *simPublisher) send(ctx context.Context, d core.Delivery, f *fact) error {
+func (p *simPublisher) send(ctx context.Context, d core.Delivery, f *fact, late func(string, error)) error {
 	name := fmt.Sprintf("%s publishes %s", p.inc.name(), f.name)
-	c := &call{name: name, kind: callPublish, inc: p.inc, ctx: ctx, topic: d.Topic, fact: f}
+	c := &call{name: name, kind: callPublish, inc: p.inc, ctx: ctx, topic: d.Topic, fact: f, late: late}
 	v := p.sim.park(c)
 	switch v {
 	case goOn, slow, answerLost:

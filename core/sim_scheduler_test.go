@@ -41,6 +41,7 @@ type call struct {
 	topic   string
 	fact    *fact     // the row of a publish
 	judged  bool      // a publish whose context has ended: it was decided whether it hangs
+	late    func(receipt string, err error) // a publish: tells the relay how it ended after it had given up
 	hangs   time.Time // the time until which the call ignores the end of its context
 	outcome uint64    // the result of the effect, for the history
 }

@@ -18,7 +18,7 @@ const (
 	// with each death.
 	unprovenPart    = 2
 	minUnprovenWait = 10 * time.Second
-	maxUnprovenWait = 10 * time.Minute
+	maxUnprovenWait = 5 * time.Minute
 	// unsentPause is how long a suspect waits if the start of its publish could not be written
 	// down.
 	unsentPause = time.Second
@@ -30,8 +30,9 @@ const (
 // reason accuses at most one suspect. A row that kills its process takes no other suspect with it.
 //
 // A destination that hangs makes the publish last as long as the process lives, and each death
-// would be one during it. So a death counts only if the destination has acknowledged another event
-// to this process before. Otherwise the row is tried too, and waits longer after each death.
+// would be one during it. So a death counts only if the destination works, as far as this process
+// knows: it has acknowledged another event, and refused none since. Otherwise the row is tried too,
+// and waits longer after each death.
 // Guarded by relay.mu.
 type suspects struct {
 	queue    queue[*item]
@@ -42,9 +43,9 @@ type suspects struct {
 }
 
 // unprovenWait returns how long a suspect waits if its process dies now, and 0 if such a death
-// counts: its destination has acknowledged something to this process.
+// counts.
 func (it *item) unprovenWait(now time.Time) time.Duration {
-	if !it.dest.lastAck.IsZero() {
+	if d := it.dest; !d.lastAck.IsZero() && !d.open && len(d.refusals.streak) == 0 {
 		return 0
 	}
 	age := it.timing.age + now.Sub(it.timing.since)
@@ -123,7 +124,7 @@ func (r *relay) beginSuspect(it *item) bool {
 	r.mu.Unlock()
 	if wait > 0 {
 		r.cfg.Logger.Warn("outbox: an event is tried alone: the processes that published it have ended, and its "+
-			"destination has acknowledged nothing to this one", "component", "outbox", "destination",
+			"destination is not known to work", "component", "outbox", "destination",
 			it.delivery.Topic, "event_id", it.delivery.ID, "row_id", it.id.String(), "next_try_after_a_death", wait)
 	}
 	ctx, cancel := context.WithTimeout(r.life.publishes, dbTimeout)
@@ -153,5 +154,5 @@ func (r *relay) triedAlone() error {
 		return nil
 	}
 	return fmt.Errorf("outbox: event %s is tried alone: the processes that published it have ended, and destination "+
-		"%q has acknowledged nothing to this one", it.delivery.ID, clip(it.delivery.Topic, 64))
+		"%q is not known to work", it.delivery.ID, clip(it.delivery.Topic, 64))
 }

@@ -52,7 +52,7 @@ func (e ends) call(err error) {
 }
 
 // traced calls the publisher between Tracer.Send and its end.
-func (o *Outbox) traced(ctx context.Context, it *item) (receipt string, err error) {
+func (o *Outbox) traced(ctx context.Context, it *item, late func(string, error)) (receipt string, err error) {
 	d := it.delivery
 	ctx, headers, end := o.cfg.Tracer.Send(ctx, d, it.path)
 	if end != nil {
@@ -63,11 +63,11 @@ func (o *Outbox) traced(ctx context.Context, it *item) (receipt string, err erro
 			}
 			end(receipt, err)
 		}()
-		receipt, err = o.send(ctx, o.carrying(d, headers))
+		receipt, err = o.send(ctx, o.carrying(d, headers), late)
 		returned = true
 		return receipt, err
 	}
-	return o.send(ctx, o.carrying(d, headers))
+	return o.send(ctx, o.carrying(d, headers), late)
 }
 
 // carrying returns d with the headers of a trace, or without them if d cannot carry them. Publish
@@ -91,8 +91,11 @@ func (o *Outbox) carrying(d Delivery, headers map[string]string) Delivery {
 	return traced
 }
 
-// send calls the publisher.
-func (o *Outbox) send(ctx context.Context, d Delivery) (receipt string, err error) {
+// send calls the publisher. late is for a LatePublisher, and nil for any other.
+func (o *Outbox) send(ctx context.Context, d Delivery, late func(string, error)) (receipt string, err error) {
+	if lp, ok := publisherOf(o.cfg.Publisher, d.Topic).(LatePublisher); ok && late != nil {
+		return lp.PublishLate(ctx, d, late)
+	}
 	if rp, ok := o.cfg.Publisher.(ReceiptPublisher); ok {
 		return rp.PublishWithReceipt(ctx, d)
 	}

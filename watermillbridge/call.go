@@ -30,7 +30,7 @@ type call struct {
 	done  chan struct{} // capacity 1
 	err   error
 
-	ctx     context.Context //nolint:containedctx // core.LateAnswer needs it
+	late    func(receipt string, err error) // may be nil
 	topic   string
 	msg     *message.Message
 	eventID string
@@ -38,10 +38,12 @@ type call struct {
 	began   time.Time
 }
 
-func (p *Publisher) call(ctx context.Context, topic string, d core.Delivery, msg *message.Message) error {
+func (p *Publisher) call(ctx context.Context, topic string, d core.Delivery, msg *message.Message,
+	late func(receipt string, err error),
+) error {
 	c := p.pool.Get().(*call)
 	c.state.Store(callRunning)
-	c.ctx, c.topic, c.msg, c.eventID, c.rowID, c.began = ctx, topic, msg, d.ID, d.RowID, time.Now()
+	c.late, c.topic, c.msg, c.eventID, c.rowID, c.began = late, topic, msg, d.ID, d.RowID, time.Now()
 	go c.run()
 
 	select {
@@ -54,7 +56,7 @@ func (p *Publisher) call(ctx context.Context, topic string, d core.Delivery, msg
 		<-c.done // it returned at the same moment, and its answer counts
 	}
 	err := c.err
-	c.ctx, c.msg, c.err = nil, nil, nil
+	c.late, c.msg, c.err = nil, nil, nil
 	p.pool.Put(c)
 	return err
 }
@@ -97,9 +99,11 @@ func (c *call) finish() {
 		level = slog.LevelInfo
 		receipt = p.receipt(c.topic, c.eventID, c.rowID, c.msg)
 	}
-	p.cfg.Logger.Log(c.ctx, level, "watermillbridge: publisher answered after its caller had left", "destination", c.topic,
+	p.cfg.Logger.Log(context.Background(), level, "watermillbridge: publisher answered after its caller had left", "destination", c.topic,
 		"event_id", c.eventID, "err", c.err, "after", time.Since(c.began))
-	core.LateAnswer(c.ctx)(receipt, c.err)
+	if c.late != nil {
+		c.late(receipt, c.err)
+	}
 }
 
 // ended returns the reason why ctx ended. It always wraps ctx.Err, so that a relay recognises a

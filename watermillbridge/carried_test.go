@@ -119,6 +119,7 @@ func TestMessagesDerivedFromAConsumedOne(t *testing.T) {
 	t.Parallel()
 	ob := outboxtest.NewOutbox(t, core.Config{})
 	consumed := bridge.NewMessage(t.Context(), fullDelivery(t))
+	consumed.Metadata[core.HeaderCausationID], consumed.Metadata[core.HeaderCorrelationID] = "cause", "chain"
 	derive := func(name string) *message.Message {
 		m := message.NewMessage(watermill.NewUUID(), nil)
 		m.Metadata = maps.Clone(consumed.Metadata)
@@ -139,6 +140,9 @@ func TestMessagesDerivedFromAConsumedOne(t *testing.T) {
 		}
 		if m.Metadata[core.HeaderOccurredAt] == consumed.Metadata[core.HeaderOccurredAt] {
 			t.Errorf("message %d happened when the consumed event did", i)
+		}
+		if m.Metadata[core.HeaderCausationID] != "" || m.Metadata[core.HeaderCorrelationID] != "chain" {
+			t.Errorf("message %d has the cause of the consumed one: %v", i, m.Metadata)
 		}
 		if m.Metadata[core.HeaderReplayOf] != "" || m.Metadata["X-Custom"] != "ö" ||
 			m.Metadata[core.HeaderPartitionKey] != "order/o-1" {

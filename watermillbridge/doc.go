@@ -21,8 +21,8 @@
 //
 // Publish must return nil only if the broker has stored the message. [NewPublisher] refuses the
 // publishers of watermill-kafka, watermill-amqp and watermill-nats whose settings do not wait for
-// that ([ErrUnconfirmed]). It cannot see how other publishers are configured, so the caller must
-// configure them:
+// that, or wait without end after a connection was lost ([ErrUnconfirmed]). It cannot see how other
+// publishers are configured, so the caller must configure them:
 //
 //   - Kafka: use kafkabridge. watermill-kafka alone waits for the leader only, is not idempotent,
 //     and keeps five requests open. Topics should have at least three replicas and

@@ -62,7 +62,7 @@ func (m *messagePublisher) publish(topic string, msg *message.Message) error {
 	if err := m.p.enter(topic); err != nil {
 		return err
 	}
-	if err := m.p.call(ctx, topic, core.Delivery{Event: core.Event{ID: msg.UUID}}, own); err != nil {
+	if err := m.p.call(ctx, topic, core.Delivery{Event: core.Event{ID: msg.UUID}}, own, nil); err != nil {
 		return m.p.classified(err)
 	}
 	return nil

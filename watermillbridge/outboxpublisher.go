@@ -108,7 +108,8 @@ func (p *OutboxPublisher) Publish(topic string, messages ...*message.Message) er
 		return fmt.Errorf("watermillbridge: publish to the outbox: %w", errors.Join(problems...))
 	}
 	tx, err := p.transaction(messages)
-	if handler := message.HandlerNameFromCtx(messages[0].Context()); err != nil && handler != "" {
+	handler := message.HandlerNameFromCtx(messages[0].Context())
+	if handler != "" && errors.Is(err, core.ErrNoTransaction) {
 		return p.afterHandler(messages[0].Context(), handler, err)
 	}
 	if err != nil {
@@ -191,6 +192,9 @@ func (p *OutboxPublisher) event(topic string, msg *message.Message) (core.Event,
 	var err error
 	if e.Headers, err = headersOf(keep, msg.Metadata); err != nil {
 		r.problems = append(r.problems, err)
+	}
+	if derived { // that is the cause of the consumed event; the chain goes on
+		delete(e.Headers, core.HeaderCausationID)
 	}
 	if len(r.problems) > 0 {
 		return e, fmt.Errorf("%w: %w", core.ErrInvalidEvent, errors.Join(r.problems...))

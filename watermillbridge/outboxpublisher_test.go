@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -125,6 +126,47 @@ func TestOutboxPublisherOfARouterHandler(t *testing.T) {
 	must(t, router.Close())
 	must(t, <-ended)
 	must(t, broker.Close())
+}
+
+// Only messages without a transaction need inbox.Middleware. Other errors of a handler's messages say
+// what is wrong with them, at once.
+func TestOutboxPublisherOfAHandlerWithTwoTransactions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+		must(t, err)
+		broker := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
+		p := newOutboxPublisher(t, &fakeOutbox{}, bridge.OutboxConfig{})
+		said := make(chan error, 1)
+		router.AddConsumerHandler("invoice", "orders", broker, func(in *message.Message) error {
+			for range 2 { // the first error is told, and later ones wait
+				one := core.ContextWithTx(in.Context(), &fakeTx{name: "one"})
+				two := core.ContextWithTx(in.Context(), &fakeTx{name: "two"})
+				began := time.Now()
+				err := p.Publish("invoices", message.NewMessageWithContext(one, "", nil),
+					message.NewMessageWithContext(two, "", nil))
+				if time.Since(began) > 0 {
+					t.Errorf("it took %s", time.Since(began))
+				}
+				said <- err
+			}
+			return nil
+		})
+		ended := make(chan error, 1)
+		go func() { ended <- router.Run(t.Context()) }()
+		<-router.Running()
+		must(t, broker.Publish("orders", message.NewMessage(watermill.NewUUID(), nil)))
+		for range 2 {
+			err := <-said
+			if err == nil || !strings.Contains(err.Error(), "another transaction") ||
+				strings.Contains(err.Error(), "inbox.Middleware") {
+				t.Errorf("err = %v", err)
+			}
+		}
+		must(t, router.Close())
+		must(t, <-ended)
+		must(t, broker.Close())
+	})
 }
 
 // publisherFunc is a message.Publisher.

@@ -20,7 +20,7 @@ var (
 	// ErrNoAnswer: the context ended before the Watermill publisher returned. The broker may or may
 	// not have the message. The error also wraps the context's error, so a relay takes it for a
 	// timeout and publishes the event again, unless the call succeeds before that: see
-	// core.LateAnswer.
+	// core.LatePublisher.
 	ErrNoAnswer = errors.New("watermillbridge: publisher has not answered, the outcome is unknown")
 
 	// ErrStuck: Config.MaxStuck publishes to the topic have not returned, so no more are started.
@@ -69,8 +69,7 @@ type Config struct {
 	// MaxPayload is taken.
 	CheckSize func(e core.Event) error
 	// AllowUnconfirmed accepts a publisher of watermill-amqp, watermill-nats or watermill-kafka that
-	// does not wait until the broker has stored a message (see ErrUnconfirmed), for events that may
-	// be lost.
+	// does not tell what the broker has stored (see ErrUnconfirmed), for events that may be lost.
 	AllowUnconfirmed bool
 	// MaxStuck is how many calls for one topic may be left behind without an answer before further
 	// calls fail with ErrStuck. Calls that are running when the limit is reached may exceed it.
@@ -82,7 +81,7 @@ type Config struct {
 }
 
 // Publisher publishes through a message.Publisher of Watermill, one message per call. It implements
-// core.ReceiptPublisher. It is safe for use by several goroutines.
+// core.ReceiptPublisher and core.LatePublisher. It is safe for use by several goroutines.
 type Publisher struct {
 	pub  message.Publisher
 	cfg  Config
@@ -134,8 +133,8 @@ func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 }
 
 // Publish implements core.Publisher. If ctx ends first, the call to Watermill goes on in its
-// goroutine, and Publish returns an error that wraps ErrNoAnswer and the context's error. The relay
-// hears of a success that comes later, and marks the event as published.
+// goroutine, and Publish returns an error that wraps ErrNoAnswer and the context's error. A relay
+// hears of a success that comes later, and marks the event as published: see PublishLate.
 func (p *Publisher) Publish(ctx context.Context, d core.Delivery) error {
 	_, err := p.PublishWithReceipt(ctx, d)
 	return err
@@ -143,6 +142,13 @@ func (p *Publisher) Publish(ctx context.Context, d core.Delivery) error {
 
 // PublishWithReceipt implements core.ReceiptPublisher. The receipt is empty without Config.Receipt.
 func (p *Publisher) PublishWithReceipt(ctx context.Context, d core.Delivery) (string, error) {
+	return p.PublishLate(ctx, d, nil)
+}
+
+// PublishLate implements core.LatePublisher.
+func (p *Publisher) PublishLate(ctx context.Context, d core.Delivery, late func(receipt string, err error)) (string,
+	error,
+) {
 	topic := d.Topic
 	if p.cfg.Topic != nil {
 		topic = p.cfg.Topic(d)
@@ -160,7 +166,7 @@ func (p *Publisher) PublishWithReceipt(ctx context.Context, d core.Delivery) (st
 	if err := p.enter(topic); err != nil {
 		return "", err
 	}
-	if err := p.call(ctx, topic, d, msg); err != nil {
+	if err := p.call(ctx, topic, d, msg, late); err != nil {
 		return "", p.classified(err)
 	}
 	return p.receipt(topic, d.ID, d.RowID, msg), nil

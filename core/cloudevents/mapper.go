@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -78,7 +79,8 @@ func (m *Mapper) For(b Binding, also ...Binding) (*Mapper, error) {
 //   - datacontenttype is its ContentType, and data its Payload, which it shares;
 //   - extension partitionkey is its Key;
 //   - extensions traceparent and tracestate are its headers of that name: the trace in which the
-//     event was recorded. Without a traceparent there is neither.
+//     event was recorded. Without a traceparent there is neither;
+//   - extensions causationid and correlationid are its headers causation_id and correlation_id.
 //
 // Then Edit is called. An error of Validate wraps ErrInvalid.
 func (m *Mapper) Event(d core.Delivery) (Event, error) {
@@ -97,6 +99,11 @@ func (m *Mapper) Event(d core.Delivery) (Event, error) {
 			break // a trace must not stop an event, and a state needs a trace
 		}
 		e.Extensions[name] = v
+	}
+	for _, name := range [...]string{core.HeaderCausationID, core.HeaderCorrelationID} {
+		if v := d.Headers[name]; v != "" && problem(v) == "" {
+			e.Extensions[strings.ReplaceAll(name, "_", "")] = v
+		}
 	}
 	if m.Edit != nil {
 		if err := m.Edit(d, &e); err != nil {

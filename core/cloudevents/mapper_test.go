@@ -18,7 +18,9 @@ func delivery() core.Delivery {
 		ID: "018f2d3e-4c5b-7000-8000-000000000001", Type: "order.placed", AggregateType: "order", AggregateID: "o-1",
 		Key: "order/o-1", OccurredAt: time.Date(2026, 5, 1, 10, 0, 0, 123456000, time.UTC),
 		ContentType: "application/json", Payload: []byte(`{"total":4200}`),
-		Headers: map[string]string{"traceparent": traceparent, "tracestate": "a=b", "x": "y"},
+		Headers: map[string]string{
+			"traceparent": traceparent, "tracestate": "a=b", "x": "y", "causation_id": "e 1", "correlation_id": "c",
+		},
 	}, KeySeq: 42}
 }
 
@@ -27,8 +29,11 @@ func TestMapper(t *testing.T) {
 	want := cloudevents.Event{
 		ID: "018f2d3e-4c5b-7000-8000-000000000001", Source: "https://shop.example/orders", Type: "order.placed",
 		Subject: "o-1", Time: time.Date(2026, 5, 1, 10, 0, 0, 123456000, time.UTC), DataContentType: "application/json",
-		Extensions: map[string]string{"partitionkey": "order/o-1", "traceparent": traceparent, "tracestate": "a=b"},
-		Data:       []byte(`{"total":4200}`),
+		Extensions: map[string]string{
+			"partitionkey": "order/o-1", "traceparent": traceparent, "tracestate": "a=b",
+			"causationid": "e 1", "correlationid": "c",
+		},
+		Data: []byte(`{"total":4200}`),
 	}
 	for _, mode := range []cloudevents.Mode{cloudevents.ModeBinary, cloudevents.ModeStructured} {
 		m := &cloudevents.Mapper{Source: want.Source, Binding: cloudevents.Kafka, Mode: mode}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
@@ -110,7 +111,7 @@ func (a *AtLeastOnce) process(ctx context.Context, msg Message,
 	if err != nil {
 		return a.in.invalid(newDelivery(e, msg).told(0, err))
 	}
-	return a.run(ctx, newDelivery(e, msg), func(ctx context.Context) error { return h(ctx, msg) })
+	return a.run(cause.With(ctx, causeOf(msg, e)), newDelivery(e, msg), func(ctx context.Context) error { return h(ctx, msg) })
 }
 
 func (a *AtLeastOnce) run(ctx context.Context, d delivery,

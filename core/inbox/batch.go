@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// BatchHandler processes several messages in tx, as a Handler processes one.
+// BatchHandler processes several messages in tx, as a Handler processes one. Events that are
+// published with ctx carry the chain if all messages in fresh share one, and the cause if fresh has
+// one message.
 type BatchHandler func(ctx context.Context, tx core.Tx, fresh []Message) error
 
 // ProcessBatch runs h once, in one transaction, with those messages that were not processed before,
@@ -111,6 +114,7 @@ func (b *batch) inTx(ctx context.Context, tx core.Tx, whole *outcome) error {
 		return err
 	}
 	var fresh []Message
+	var by cause.Cause
 	changed := false
 	for n := range b.items {
 		it := &b.items[n]
@@ -129,6 +133,7 @@ func (b *batch) inTx(ctx context.Context, tx core.Tx, whole *outcome) error {
 			}
 		}
 		it.o.ran = true
+		by = sharedCause(by, causeOf(it.msg, events[n]), len(fresh))
 		fresh = append(fresh, it.msg)
 	}
 	if !changed {
@@ -138,7 +143,18 @@ func (b *batch) inTx(ctx context.Context, tx core.Tx, whole *outcome) error {
 		return nil
 	}
 	whole.ran = true
-	return b.call(ctx, tx, fresh)
+	return b.call(cause.With(ctx, by), tx, fresh)
+}
+
+// sharedCause adds the cause of a message to what n messages before it share.
+func sharedCause(by, next cause.Cause, n int) cause.Cause {
+	switch {
+	case n == 0:
+		return next
+	case by.Chain != next.Chain:
+		return cause.Cause{}
+	}
+	return cause.Cause{Chain: by.Chain}
 }
 
 // call runs h. A panic becomes an error of the messages in fresh, which counts as a failure. The
@@ -164,7 +180,8 @@ func (b *batch) call(ctx context.Context, tx core.Tx, fresh []Message) (err erro
 func (b *batch) singles() {
 	for _, it := range b.items {
 		it.d.came = time.Now()
-		b.results[it.at] = b.in.run(b.ctx, it.d, func(ctx context.Context, tx core.Tx) error {
+		ctx := cause.With(b.ctx, causeOf(it.msg, it.d.info.Event))
+		b.results[it.at] = b.in.run(ctx, it.d, func(ctx context.Context, tx core.Tx) error {
 			return b.call(ctx, tx, []Message{it.msg})
 		})
 	}

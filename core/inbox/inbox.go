@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/archive"
+	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/cleaning"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
@@ -56,7 +57,8 @@ func newInbox(cfg Config) *Inbox {
 }
 
 // Handler processes a message in tx, the transaction in which the inbox writes too. ctx carries tx
-// for the adapters of ORMs: gormoutbox.FromContext(ctx), for example.
+// for the adapters of ORMs: gormoutbox.FromContext(ctx), for example. Events that are published with
+// ctx carry cause and chain: see core.HeaderCausationID.
 type Handler func(ctx context.Context, tx core.Tx, msg Message) error
 
 // Process runs h in a transaction unless the event of msg was processed before. Its result says
@@ -82,7 +84,7 @@ func (in *Inbox) process(ctx context.Context, msg Message, h Handler) Result {
 	if err != nil {
 		return in.invalid(newDelivery(e, msg).told(0, err))
 	}
-	return in.run(ctx, newDelivery(e, msg),
+	return in.run(cause.With(ctx, causeOf(msg, e)), newDelivery(e, msg),
 		func(ctx context.Context, tx core.Tx) error { return h(ctx, tx, msg) })
 }
 

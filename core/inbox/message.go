@@ -9,6 +9,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
+	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
@@ -124,6 +125,20 @@ func MessageID(msg Message) (string, error) {
 	default:
 		return id, nil
 	}
+}
+
+// causeOf returns what the handler of a message handles: its event. That is the header event_id, the
+// id of a CloudEvent, or else the identity by which the inbox knows the message.
+func causeOf(msg Message, e Event) cause.Cause {
+	id, chain := msg.Headers[core.HeaderEventID], msg.Headers[core.HeaderCorrelationID]
+	if id == "" {
+		attrs := cloudEvent(msg)
+		id, chain = attrs["id"], either(chain, attrs["correlationid"])
+	}
+	if !cause.Fits(id) {
+		id = e.EventID
+	}
+	return cause.New(id, chain)
 }
 
 func eventType(msg Message) string {

@@ -142,7 +142,8 @@ func ended(ctx context.Context, key Key) error {
 }
 
 // ask bounds one request to the store, because a store that hangs gives no answer. A request that
-// failed is repeated once: without the answer, nobody would release the key. The end of ctx
+// failed is repeated once: without the answer, nobody would release the key. The key of a request
+// that got no answer in time is given back later. The end of ctx
 // does not end the request: the store may have given the key to this process already, and without
 // the answer the process could not give it back. The caller does not wait for that: a key that is
 // granted after it has left is given back.
@@ -153,6 +154,9 @@ func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
 		got, err := r.cfg.Store.Acquire(ctx, req)
 		if err != nil && ctx.Err() == nil { // perhaps the key is held, and only the answer was lost
 			got, err = r.cfg.Store.Acquire(ctx, req)
+		}
+		if err != nil && ctx.Err() != nil {
+			go r.askToGiveBack(context.WithoutCancel(ctx), req)
 		}
 		return got, err
 	}
@@ -169,11 +173,7 @@ func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
 		select {
 		case answered <- answer{got, err}:
 		case <-left:
-			if err == nil && got.State == Fresh {
-				attempt := &Attempt{Number: got.Attempt, left: got.Attempt}
-				attempt.Refund()
-				_ = r.release(ctx, Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, attempt)
-			}
+			r.giveBack(ctx, req, got, err)
 		}
 	}()
 	select {
@@ -183,6 +183,25 @@ func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
 		close(left)
 		return Acquired{}, context.Cause(ctx)
 	}
+}
+
+// askToGiveBack asks again for a key after a connection has said nothing for StoreTimeout. The store
+// may have given the key.
+func (r *Runner) askToGiveBack(ctx context.Context, req Request) {
+	askCtx, cancel := context.WithTimeout(ctx, r.cfg.StoreTimeout)
+	defer cancel()
+	got, err := r.cfg.Store.Acquire(askCtx, req)
+	r.giveBack(ctx, req, got, err)
+}
+
+// giveBack frees a key if an answer, for which nobody waits any more, has granted it.
+func (r *Runner) giveBack(ctx context.Context, req Request, got Acquired, err error) {
+	if err != nil || got.State != Fresh {
+		return
+	}
+	attempt := &Attempt{Number: got.Attempt, left: got.Attempt}
+	attempt.Refund()
+	_ = r.release(ctx, Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, attempt)
 }
 
 const (

@@ -353,6 +353,7 @@ type faulty struct {
 	acquire, extend, complete, release atomic.Pointer[error] // the error that the call returns without an effect
 	lostAnswers                        atomic.Int32          // how many answers of Complete are lost
 	lostGrants                         atomic.Int32          // how many answers of Acquire are lost
+	hangs                              bool                  // a lost answer of Acquire is no error: nothing comes
 	extends                            atomic.Int32
 }
 
@@ -369,6 +370,10 @@ func (s *faulty) Acquire(ctx context.Context, req once.Request) (once.Acquired, 
 	}
 	got, err := s.OnceStore.Acquire(ctx, req)
 	if s.lostGrants.Add(-1) >= 0 {
+		if s.hangs {
+			<-ctx.Done()
+			return once.Acquired{}, ctx.Err()
+		}
 		return once.Acquired{}, errDown
 	}
 	return got, err
@@ -475,16 +480,45 @@ func TestDoAsksAgainWhenTheAnswerIsLost(t *testing.T) {
 		s.lostGrants.Store(1)
 		start := time.Now()
 		_, replayed, err := newRunner(t, once.Config{Store: s, RefuseStale: true}).Do(t.Context(), key, noPrint,
-			func(ctx context.Context) (once.Result, error) {
-				if a := once.AttemptOf(ctx); a.Number != 1 {
-					t.Errorf("attempt %d", a.Number)
-				}
-				return once.Result{}, nil
-			})
+			firstAttempt(t))
 		if err != nil || replayed || time.Since(start) > time.Second {
 			t.Errorf("replayed %t, %v after %s", replayed, err, time.Since(start))
 		}
 	})
+}
+
+// The store gives the key, and the connection says nothing any more. The caller hears of that after
+// StoreTimeout, or at its own deadline. The key is free for the next one before its lease ends.
+func TestDoGivesBackWhatNobodyHeardOf(t *testing.T) {
+	for _, deadline := range []time.Duration{time.Hour, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &faulty{OnceStore: outboxtest.NewOnceStore(), hangs: true}
+			s.lostGrants.Store(1)
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			if deadline == time.Hour {
+				ctx = t.Context()
+			}
+			r := newRunner(t, once.Config{Store: s, RefuseStale: true})
+			if _, _, err := r.Do(ctx, key, noPrint, never(t)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+			start := time.Now()
+			_, _, err := r.Do(t.Context(), key, noPrint, firstAttempt(t))
+			if err != nil || time.Since(start) > 5*time.Second {
+				t.Errorf("the next caller: %v after %s", err, time.Since(start))
+			}
+		})
+	}
+}
+
+func firstAttempt(t *testing.T) func(context.Context) (once.Result, error) {
+	return func(ctx context.Context) (once.Result, error) {
+		if a := once.AttemptOf(ctx); a.Number != 1 {
+			t.Errorf("attempt %d", a.Number)
+		}
+		return once.Result{}, nil
+	}
 }
 
 // A store that cannot be reached for a short time does no harm. An outage longer than the lease

@@ -8,38 +8,46 @@ import (
 )
 
 // A function that asks its pool for a connection, and not its transaction, waits for ever when the
-// transactions of functions hold all connections of the pool. Nothing fails then, so it is told. Not
-// every pool counts who waits, so a pool that was full at each of several looks is enough. One
-// transaction is told of once, so at most as many at a time as the pool has connections.
+// transactions of functions hold all connections of the pool. Nothing fails then, so it is told when
+// each of several looks has found the pool full and somebody waiting. One transaction is told of
+// once, so at most as many at a time as the pool has connections.
 const (
 	starvedLook  = time.Second
 	starvedLooks = 5
 )
 
-// statsOf returns a function that asks the pool of a transaction, or nil if the pool is not known.
-// A core.Tx has the method Pool of package sqloutbox, or PoolStats if its pool is no *sql.DB.
-func statsOf(tx core.Tx) func() sql.DBStats {
+// txPool is the pool of a transaction.
+type txPool struct {
+	stats func() sql.DBStats
+	// uncounted: the pool does not count who waits, so it is enough that it is full.
+	uncounted bool
+}
+
+// poolOf returns the pool of a transaction; stats is nil if the pool is not known. A core.Tx has the
+// method Pool of package sqloutbox, or PoolStats if its pool is no *sql.DB.
+func poolOf(tx core.Tx) txPool {
 	switch t := tx.(type) {
 	case interface{ Pool() *sql.DB }:
 		if pool := t.Pool(); pool != nil {
-			return pool.Stats
+			return txPool{stats: pool.Stats}
 		}
 	case interface{ PoolStats() sql.DBStats }:
-		return t.PoolStats
+		return txPool{stats: t.PoolStats, uncounted: true}
 	}
-	return nil
+	return txPool{}
 }
 
 // watchPool warns while the function of a transaction runs. The caller calls stop after the
 // function.
 func watchPool(tx core.Tx) (stop func()) {
-	stats := statsOf(tx)
-	if stats == nil {
+	pool := poolOf(tx)
+	if pool.stats == nil {
 		return func() {}
 	}
 	begun, dialect := time.Now(), tx.Dialect()
+	waited := pool.stats().WaitCount // by those who have got their connection
 	over := make(chan struct{})
-	full := 0
+	starved := 0
 	var look func()
 	look = func() {
 		select {
@@ -47,14 +55,16 @@ func watchPool(tx core.Tx) (stop func()) {
 			return
 		default:
 		}
-		s := stats()
-		if s.MaxOpenConnections <= 0 { // without limit
+		s := pool.stats()
+		switch {
+		case s.MaxOpenConnections <= 0: // without limit
 			return
+		case s.InUse < s.MaxOpenConnections:
+			starved, waited = 0, s.WaitCount
+		case pool.uncounted || s.WaitCount > waited:
+			starved++
 		}
-		if full++; s.InUse < s.MaxOpenConnections {
-			full = 0
-		}
-		if full < starvedLooks {
+		if starved < starvedLooks {
 			time.AfterFunc(starvedLook, look)
 			return
 		}

@@ -43,6 +43,9 @@ type Event struct {
 	// Receipt is the place at the broker, such as topic/partition@offset, if the publisher tells
 	// it.
 	Receipt string `json:"receipt,omitempty"`
+	// CausationID is core.HeaderCausationID of the event. Empty: it was published outside of a
+	// handler.
+	CausationID string `json:"causation_id,omitempty"`
 	// ReplayOf is the row that this row publishes again. Zero: it is no replay.
 	ReplayOf core.RowID `json:"replay_of,omitzero"`
 

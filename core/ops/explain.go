@@ -47,6 +47,8 @@ type Explanation struct {
 	// Other is the event of the same key that this one waits for: the first of the key that is not
 	// out yet. Nil: it waits for none.
 	Other *Event `json:"other,omitempty"`
+	// Chain is what the event was caused by, and what it has caused. Nil: nothing of that is known.
+	Chain *Chain `json:"chain,omitempty"`
 }
 
 // Explain says why an event is where it is. id is that of a row, or that of an event: an event with
@@ -84,10 +86,15 @@ func (a *API) Explain(ctx context.Context, id string) ([]Explanation, error) {
 		}
 		if e.LostClaims >= core.Suspicious && (e.Status == StatusNew || e.Status == StatusRetry) {
 			x.Text += fmt.Sprintf(" %d processes or more have ended while they held it, so it is published beside no "+
-				"other such event, and waits longer after each time.", e.LostClaims)
+				"other such event.", e.LostClaims)
 		}
 		if !e.ReplayOf.IsZero() {
 			x.Text += fmt.Sprintf(" It publishes row %s again, as a replay.", e.ReplayOf)
+		}
+		if len(all) > 0 && all[0].Event.EventID == e.EventID { // another row of the same event
+			x.Chain = all[0].Chain
+		} else if x.Chain, err = a.chainOf(ctx, &e); err != nil {
+			return nil, err
 		}
 		all = append(all, x)
 	}

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 )
 
 // Filter selects events. An event has to meet every field that is set. The zero value selects all
 // events.
 //
-// These fields are served by an index: EventID; Statuses, if it has only StatusNew, StatusRetry and
+// These fields are served by an index: EventID; Cause; Statuses, if it has only StatusNew, StatusRetry and
 // StatusDead; Key; Topic of open events without a key; and CreatedFrom and CreatedBefore for ids
 // that begin with their time, as those of this project, other UUIDv7s and ULIDs do. Every other
 // field is compared row by row, for at most MaxLook rows in one call.
@@ -29,6 +30,9 @@ type Filter struct {
 	Key         string `json:"key,omitempty"`
 	ErrorCode   string `json:"error_code,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"` // see Event.Fingerprint
+	// Cause selects what was caused by the event, the effect or the command with that id, directly:
+	// see Event.CausationID. It is compared as it is written.
+	Cause string `json:"cause,omitempty"`
 	// CreatedFrom and CreatedBefore are the first time and the time after the last one.
 	CreatedFrom   time.Time `json:"created_from,omitzero"`
 	CreatedBefore time.Time `json:"created_before,omitzero"`
@@ -52,6 +56,9 @@ func (f *Filter) check() error {
 		}
 		f.EventID = canonicalID(f.EventID)
 	}
+	if f.Cause != "" && !cause.Fits(f.Cause) {
+		return invalid("the cause is no id: it has at most %d bytes, and no control characters", cause.Limit)
+	}
 	if f.Key != "" && f.Topic == "" {
 		return invalid("a filter with a key needs the topic too, because a key is one of a topic")
 	}
@@ -71,6 +78,7 @@ func (f *Filter) Match(e *Event) bool {
 	return f.Has(e.Status) && is(canonicalID(f.EventID), e.EventID) && is(f.Type, e.Type) && is(f.Topic, e.Topic) &&
 		(is(f.TenantID, e.TenantID) && (f.Key == "" || f.TenantID == e.TenantID)) && is(f.Key, e.Key) &&
 		is(f.AggregateType, e.AggregateType) && is(f.AggregateID, e.AggregateID) && is(f.ErrorCode, e.ErrorCode) &&
+		is(f.Cause, e.CausationID) &&
 		(f.CreatedFrom.IsZero() || !e.CreatedAt.Before(f.CreatedFrom)) &&
 		(f.CreatedBefore.IsZero() || e.CreatedAt.Before(f.CreatedBefore)) &&
 		(f.Fingerprint == "" || e.Fingerprint() == f.Fingerprint)

@@ -16,7 +16,7 @@ func (a *API) Outage(ctx context.Context, topic string) (*core.StoppedDestinatio
 		return d, nil
 	}
 	relays, err := a.outbox.Relays(ctx)
-	if errors.Is(err, errors.ErrUnsupported) {
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, core.ErrNoTables) {
 		return nil, nil
 	}
 	for _, r := range relays {

@@ -69,7 +69,7 @@ func (r *Repository) opsEvent(row *Row) ops.Event {
 		Attempts: row.Attempts, LostClaims: row.LostClaims, ClaimedBy: row.ClaimedBy, LeaseUntil: row.LeaseUntil,
 		AvailableAt: row.AvailableAt, OccurredAt: row.Event.OccurredAt, CreatedAt: row.CreatedAt, DoneAt: row.DoneAt,
 		ErrorCode: row.ErrorCode, Error: row.Error, ErrorGroup: row.ErrorGroup, Receipt: row.Receipt,
-		ReplayOf: row.ReplayOf, ReadAt: r.now(),
+		CausationID: row.Event.Headers[core.HeaderCausationID], ReplayOf: row.ReplayOf, ReadAt: r.now(),
 	}
 	if row.leftKey {
 		e.KeyID = core.KeyID{}

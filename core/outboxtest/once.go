@@ -36,6 +36,7 @@ type onceRow struct {
 	leaseUntil  time.Time
 	expiresAt   time.Time
 	doneAt      time.Time
+	takenOver   bool // by the present holder
 	result      once.Result
 }
 
@@ -94,7 +95,7 @@ func (s *OnceStore) Acquire(ctx context.Context, req once.Request) (got once.Acq
 
 // again is the answer that the holder of the key got.
 func (r *onceRow) again(now time.Time) once.Acquired {
-	got := once.Acquired{State: once.Fresh, Fence: r.claim.Fence, Attempt: r.attempts}
+	got := once.Acquired{State: once.Fresh, Fence: r.claim.Fence, Attempt: r.attempts, TakenOver: r.takenOver}
 	if r.attempts > 1 {
 		got.Age = now.Sub(r.since)
 	}
@@ -286,7 +287,7 @@ func (s *OnceStore) decide(req once.Request, now time.Time) (got once.Acquired, 
 	}
 	return got, &onceRow{
 		claim: once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, fingerprint: fp, attempts: got.Attempt,
-		since: since,
+		since: since, takenOver: got.TakenOver,
 	}
 }
 

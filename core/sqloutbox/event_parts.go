@@ -18,6 +18,7 @@ type part struct {
 	first, last core.RowID // of byID; a zero last is no limit
 	lane        core.KeyID // of byLane; zero: all
 	topic       string     // of byTopic; empty: all
+	cause       string     // of byCause
 	noLane      bool       // of byDead: only those without a key
 	ended       bool       // of byID: only rows that are not in the other parts of a key
 	// foreign is a part that is read only if the table has ids that do not begin with their time.
@@ -32,6 +33,7 @@ const (
 	byDead               // dead rows by id
 	byTopic              // open rows without a key, by topic and due time
 	byLane               // open and dead rows of keys, by key and number
+	byCause              // rows of one cause, by id; their index has no others
 )
 
 // idSlack is how far the time in an id may be from the time at which its row was inserted.
@@ -56,6 +58,8 @@ func partsOf(s ops.Scan) []part {
 			return nil
 		}
 		return []part{{index: byID, first: first, last: last}}
+	case s.Cause != "":
+		return []part{{index: byCause, cause: s.Cause}}
 	case dead && !open && !ended && s.Key == "":
 		return []part{{index: byDead}}
 	case ended && s.Key == "":

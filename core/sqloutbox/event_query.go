@@ -43,6 +43,7 @@ func (p *part) order() (inside, outside []string) {
 // partStatuses are the statuses of the rows of an index.
 var partStatuses = map[index][]ops.Status{
 	byID:    {ops.StatusNew, ops.StatusDone, ops.StatusRetry, ops.StatusDead, ops.StatusDiscarded},
+	byCause: {ops.StatusNew, ops.StatusDone, ops.StatusRetry, ops.StatusDead, ops.StatusDiscarded},
 	byDead:  {ops.StatusDead},
 	byTopic: {ops.StatusNew, ops.StatusRetry},
 	byLane:  {ops.StatusNew, ops.StatusRetry, ops.StatusDead},
@@ -116,6 +117,9 @@ func newEventQuery(n names, s ops.Scan, p *part) *eventQuery {
 	equal("event_type", s.Type)
 	if p.topic == "" {
 		equal("topic", s.Topic)
+	}
+	if p.cause == "" {
+		equal("causation_id", s.Cause)
 	}
 	if s.Key != "" && s.TenantID == "" {
 		q.where(func() string { return "COALESCE(e.tenant_id,'') = ''" })
@@ -201,6 +205,8 @@ func (q *eventQuery) looked(from cursor) string {
 		}
 	case byDead:
 		text += "{use:event_dead} WHERE {isdead}"
+	case byCause:
+		text += "{use:event_cause} WHERE e.causation_id = " + q.text(p.cause)
 	case byTopic:
 		text += "{use:event_ready} WHERE {ready}"
 		if p.topic == "" {

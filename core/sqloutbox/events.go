@@ -199,13 +199,13 @@ const rowColumns = `e.id, e.event_id, e.event_type, e.schema_version, e.topic, C
 	`COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), ` +
 	`COALESCE(e.claimed_by,''), {us:e.lease_until}, {us:e.available_at}, {us:e.occurred_at}, {us:e.created_at}, ` +
 	`{us:e.done_at}, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), ` +
-	`COALESCE(e.error_group,''), e.replay_of, {clock}`
+	`COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, {clock}`
 
 // lookedColumns are the columns that rowColumns and the filters need.
 const lookedColumns = `e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, ` +
 	`e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, ` +
 	`e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, ` +
-	`e.last_error_code, e.last_error, e.receipt, e.error_group, e.replay_of`
+	`e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of`
 
 // scan reads a row. A column with a wrong value is left out: that is the reason why its event is
 // dead.
@@ -214,7 +214,7 @@ func (s *rowScan) scan(res core.Rows) error {
 		&s.id, &s.e.EventID, &s.e.Type, &s.e.SchemaVersion, &s.e.Topic, &s.e.TenantID, &s.e.Key, &s.e.KeySeq,
 		&s.e.AggregateType, &s.e.AggregateID, &s.e.AggregateVersion, &s.lane, &s.status, &s.e.Attempts,
 		&s.e.LostClaims, &s.e.ClaimedBy, &s.lease, &s.available, &s.occurred, &s.created, &s.done, &s.e.ErrorCode,
-		&s.e.Error, &s.e.Receipt, &s.e.ErrorGroup, &s.replayOf, &s.now,
+		&s.e.Error, &s.e.Receipt, &s.e.ErrorGroup, &s.e.CausationID, &s.replayOf, &s.now,
 	}, 0)
 	return err
 }

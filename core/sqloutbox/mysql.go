@@ -110,6 +110,7 @@ var mysqlWords = map[string]word{
 // mysqlIndexes are the indexes of the words use:x.
 var mysqlIndexes = map[string]string{
 	"event_ready": "event_work", "event_lanes": "event_work", "event_dead": "event_dead",
+	"event_cause": "event_cause",
 }
 
 func (n names) mysqlIndex(arg string) string {

@@ -128,7 +128,8 @@ func (r *Repository) Relays(ctx context.Context) (relays []core.RelayStatus, err
 func scanRelay(res core.Rows) (s core.RelayStatus, err error) {
 	var all, started, seen, now int64
 	var claimed, published *int64
-	var topics, state string
+	var topics string
+	var state *string
 	err = res.Scan(&s.Node, &s.Host, &s.PID, &s.Program, &s.Version, &all, &topics, &started, &seen, &claimed,
 		&published, &state, &now)
 	if err != nil {
@@ -148,8 +149,8 @@ func scanRelay(res core.Rows) (s core.RelayStatus, err error) {
 	if err := json.Unmarshal([]byte(topics), &s.Topics); err != nil {
 		return s, fmt.Errorf("the topics of relay %s: %w", s.Node, err)
 	}
-	if s.RelayState, err = decodeState(state, s.SeenAt); err != nil {
-		return s, fmt.Errorf("the state of relay %s: %w", s.Node, err)
+	if state != nil {
+		s.RelayState = decodeState(*state, s.SeenAt)
 	}
 	return s, nil
 }

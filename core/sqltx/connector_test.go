@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
@@ -535,4 +536,38 @@ func TestRollbackIsHeardByTheDriverBelow(t *testing.T) {
 	if d.rollbacks != 1 {
 		t.Errorf("the driver heard of %d rollbacks; it was asked for %q", d.rollbacks, d.statements())
 	}
+}
+
+// When the context of a transaction ends, database/sql rolls back on a goroutine of its own, and
+// the caller may have begun the next try before ROLLBACK is answered. The next try finds the events
+// that were recorded before the first one.
+func TestRollbackIsKnownBeforeItsAnswer(t *testing.T) {
+	d := newFake()
+	d.silent = make(chan struct{})
+	db := sql.OpenDB(sqltx.Connector(d, core.Postgres))
+	var r core.Recorder
+	r.Record(core.Event{Type: "order.placed"})
+	try := func(ctx context.Context) (*sql.Tx, int) {
+		tx, err := db.BeginTx(ctx, nil)
+		must(t, err)
+		otx, err := sqltx.TxOf(ctx, tx)
+		must(t, err)
+		events, ended, err := r.HandOver()
+		must(t, err)
+		otx.OnOutcome(ended)
+		return tx, len(events)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, first := try(ctx)
+	cancel()
+	for !slices.Contains(d.statements(), "ROLLBACK") {
+		time.Sleep(time.Millisecond)
+	}
+	second, again := try(t.Context())
+	if first != 1 || again != 1 {
+		t.Errorf("the first try had %d events, and the second %d", first, again)
+	}
+	close(d.silent)
+	must(t, second.Commit())
+	must(t, db.Close())
 }

@@ -463,11 +463,14 @@ func (c *trackingConn) driverState() txState {
 	return c.state()
 }
 
+// Rollback tells the outcome before it rolls back: COMMIT is sent no more. If the context of the
+// transaction has ended, database/sql calls Rollback on a goroutine of its own, and the caller of
+// the transaction, who does not wait for that goroutine, may have begun the next try.
 func (t *trackingTx) Rollback() error {
 	defer t.leave()
+	t.tracker.RolledBack()
 	err := t.rollback()
 	t.conn.ended(err)
-	t.tracker.RolledBack()
 	return err
 }
 

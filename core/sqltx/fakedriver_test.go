@@ -26,7 +26,8 @@ type fakeDriver struct {
 	reset     int
 	valid     bool
 	closed    bool
-	rollbacks int // calls of Rollback
+	rollbacks int           // calls of Rollback
+	silent    chan struct{} // if it is there, ROLLBACK gets no answer before it is closed
 }
 
 func newFake() *fakeDriver { return &fakeDriver{fail: map[string]error{}, valid: true} }
@@ -153,7 +154,11 @@ func (t fakeTx) Commit() error { return t.d.run("COMMIT") }
 
 func (t fakeTx) Rollback() error {
 	t.d.rollbacks++
-	return t.d.run("ROLLBACK")
+	err := t.d.run("ROLLBACK")
+	if t.d.silent != nil {
+		<-t.d.silent
+	}
+	return err
 }
 
 type fakeRows struct{ err error }

@@ -72,7 +72,13 @@ func (m migration) onlyNew(c *atlas.ModifyTable) bool {
 		return !ok
 	})
 	for _, change := range c.Changes {
-		if add, ok := change.(*atlas.AddColumn); ok && dialectOf(c.T) == dialect.Postgres {
+		add, ok := change.(*atlas.AddColumn)
+		if !ok {
+			continue
+		}
+		on := dialectOf(c.T)
+		copyCause(on, add.C)
+		if on == dialect.Postgres {
 			collate(add.C)
 		}
 	}
@@ -92,13 +98,38 @@ func (m migration) ours(table string) bool {
 // the dialect.
 func (m migration) complete(t *atlas.Table) {
 	name := strings.TrimPrefix(t.Name, m.prefix)
-	switch dialectOf(t) {
+	on := dialectOf(t)
+	for _, c := range t.Columns {
+		copyCause(on, c)
+	}
+	switch on {
 	case dialect.Postgres:
 		completePostgres(name, t)
 	case dialect.MySQL:
 		m.completeMySQL(name, t)
 	case dialect.SQLite:
 		completeSQLite(name, t)
+	}
+}
+
+// causes are the expressions by which each database copies the cause out of the headers.
+var causes = map[string]atlas.GeneratedExpr{
+	dialect.Postgres: {Expr: "NULLIF(left(headers ->> 'causation_id', 255), '')", Type: "STORED"},
+	dialect.MySQL: {
+		Expr: "NULLIF(LEFT(JSON_UNQUOTE(JSON_EXTRACT(headers, '$.causation_id')), 255), '')", Type: "STORED",
+	},
+	dialect.SQLite: {
+		Expr: "CASE WHEN json_valid(headers) THEN " +
+			"NULLIF(substr(json_extract(headers, '$.causation_id'), 1, 255), '') END",
+		Type: "VIRTUAL",
+	},
+}
+
+// copyCause makes the column of the cause a generated one.
+func copyCause(on string, c *atlas.Column) {
+	if c.Name == "causation_id" {
+		expr := causes[on]
+		c.SetGeneratedExpr(&expr)
 	}
 }
 
@@ -204,6 +235,7 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 	}
 	index("event_work", "open_lane", "key_seq", "ready_topic", "available_at")
 	index("event_dead", "dead", "id")
+	index("event_cause", "causation_id")
 }
 
 // apply sets the storage parameters of tables that were created on PostgreSQL. Only plans for

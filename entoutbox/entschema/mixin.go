@@ -104,6 +104,7 @@ func (Event) Fields() []ent.Field {
 		textOrNull("last_error", "text"),
 		rowIDOrNull("replay_of"),
 		textOrNull("receipt", "text"),
+		textOrNull("causation_id", "varchar(255)"),
 		textOrNull("error_group", "varchar(16)"),
 	}
 }
@@ -118,6 +119,7 @@ func (e Event) Indexes() []ent.Index {
 		partial("event_ready", "status IN (0, 2) AND lane IS NULL", "topic", "available_at", "id"),
 		partial("event_key", "status IN (0, 2, 3) AND lane IS NOT NULL", "lane", "key_seq"),
 		partial("event_dead", "status = 3", "id"),
+		partial("event_cause", "causation_id IS NOT NULL", "causation_id"),
 	}
 }
 
@@ -183,7 +185,7 @@ func (Relay) Fields() []ent.Field {
 		instant("seen_at"),
 		instantOrNull("claimed_at"),
 		instantOrNull("published_at"),
-		text("state", "longtext"),
+		textOrNull("state", "longtext"),
 	}
 }
 

@@ -36,8 +36,10 @@ func TestAMQPFullQueueWithAConsumer(t *testing.T) {
 			topic, queue := fixture.UniqueTopic("narrow"), topics.RabbitChannel(t)
 			smallQueue(t, queue, topic, most, quorum)
 			o := newOutage(t, core.Config{
-				Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t))}),
-				Retry:     eager, Breaker: soon,
+				Publisher: topics.RabbitPublisher(t, amqpbridge.Config{
+					AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t)),
+				}),
+				Retry: eager, Breaker: soon,
 			})
 			o.publish(keyed(topic, events)...)
 			o.awaitFailures(8)
@@ -80,12 +82,12 @@ func TestAMQPFullQueueBehindAnExchange(t *testing.T) {
 	o.wantStatus(outboxtest.StatusDone, "the first event fills the queue")
 	began := time.Now()
 	o.publish(core.Event{Type: "a", Topic: topic})
-	const tries = 8
+	const tries = 4 // after 1, 2 and 4 s
 	o.awaitFailures(tries)
 	q, err := ch.QueueDeclarePassive(healthy, true, false, false, false, nil)
 	fixture.NoError(t, err)
-	if copies := q.Messages - 1; copies > tries/2 {
-		t.Errorf("the healthy queue has %d copies of an event after %s and %d tries", copies, time.Since(began), tries)
+	if copies, took := q.Messages-1, time.Since(began); copies > tries || took < 6*time.Second {
+		t.Errorf("the healthy queue has %d copies of an event after %s and %d tries", copies, took, tries)
 	}
 	_, err = ch.QueuePurge(full, false)
 	fixture.NoError(t, err)

@@ -331,9 +331,9 @@ func TestAMQPConnectsWhileBlocked(t *testing.T) {
 func TestAMQPWatermillPublishers(t *testing.T) {
 	t.Parallel()
 	v2 := amqpv2.NewDurableQueueConfig(topics.RabbitURI(t))
-	v2.Publish.ConfirmDelivery, v2.Publish.ChannelPoolSize = true, 4
+	v2.Publish.ConfirmDelivery = true
 	v3 := amqp.NewDurableQueueConfig(topics.RabbitURI(t))
-	v3.Publish.ConfirmDelivery, v3.Publish.ChannelPoolSize = true, 4
+	v3.Publish.ConfirmDelivery = true
 	for name, open := range map[string]func() (message.Publisher, error){
 		"v2": func() (message.Publisher, error) { return amqpv2.NewPublisher(v2, watermill.NopLogger{}) },
 		"v3": func() (message.Publisher, error) { return amqp.NewPublisher(v3, watermill.NopLogger{}) },
@@ -370,7 +370,7 @@ func BenchmarkAMQPPublish(b *testing.B) {
 		cfg.Publish.ChannelPoolSize = channels
 		pub, err := amqp.NewPublisher(cfg, watermill.NopLogger{})
 		fixture.NoError(b, err)
-		p, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{})
+		p, err := watermillbridge.NewPublisher(pub, watermillbridge.Config{AllowUnconfirmed: true})
 		fixture.NoError(b, err)
 		topics.CloseAtEnd(b, p)
 		return p

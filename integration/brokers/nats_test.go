@@ -193,7 +193,8 @@ func TestNATSSizeLimits(t *testing.T) {
 	}
 }
 
-// Publishes that wait for the acknowledgement of a server that is killed end at once.
+// Publishes that wait for the acknowledgement of a server that is killed end at once. Later ones are
+// told why there is no connection.
 func TestNATSConnectionBreaks(t *testing.T) {
 	t.Parallel()
 	server := fixture.StartPrivate(t, "nats")
@@ -218,6 +219,9 @@ func TestNATSConnectionBreaks(t *testing.T) {
 		t.Fatal("the publish still waits")
 	}
 	publishOnce(t, p, d, "unavailable")
+	fixture.Await(t, "the cause is told", func() bool {
+		return strings.Contains(publishWithin(t, p, d, time.Minute).Error(), "connection refused")
+	})
 	server.Up(t)
 	publishUntil(t, p, d, "")
 }

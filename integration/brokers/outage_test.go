@@ -217,7 +217,7 @@ func TestAMQPFullQueueWithOneKey(t *testing.T) {
 	}
 	o := newOutage(t, core.Config{Publisher: p, Retry: eager, Breaker: soon})
 	o.publish(core.Event{Type: topic, Key: "k"})
-	o.awaitFailures(8)
+	o.awaitFailures(4) // after 1, 2 and 4 s
 	if _, _, err := topics.RabbitChannel(t).Get(topic, true); err != nil {
 		t.Fatal(err)
 	}

@@ -155,8 +155,10 @@ func (w *world) otherRows() {
 		return core.Event{ID: core.NewEventID(), Type: "order.placed", Topic: topic, Key: "k", Payload: []byte("p")}
 	}
 	first := w.service.Publish(event())
-	fixture.MustExec(w.T, w.service.Pool, `BEGIN; INSERT INTO outbox_event SELECT (jsonb_populate_record(e,
-		jsonb_build_object('id', gen_random_uuid()))).* FROM outbox_event e WHERE topic = '`+topic+`'; ROLLBACK`)
+	fixture.MustExec(w.T, w.service.Pool, `BEGIN; INSERT INTO outbox_event (id, event_id, event_type, topic,
+		payload, status, claimed_by, available_at, occurred_at, created_at, done_at) SELECT gen_random_uuid(), event_id,
+		event_type, topic, payload, status, claimed_by, available_at, occurred_at, created_at, done_at
+		FROM outbox_event e WHERE topic = '`+topic+`'; ROLLBACK`)
 	fixture.MustExec(w.T, w.service.Pool, "UPDATE outbox_event SET receipt = 'x' WHERE topic = '"+topic+"'")
 	relayed := w.relay.Publish(event())
 	fixture.MustExec(w.T, w.service.Pool, "UPDATE outbox_event SET status = 1, claimed_by = 'log', done_at = now() "+

@@ -140,13 +140,18 @@ func TestAFullPoolOfEveryAdapterIsTold(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var all sync.WaitGroup
-				for range 31 { // the pools have 30 connections
-					all.Go(func() {
-						_ = once.RetryTx(ctx, a.Transactor, func(ctx context.Context, _ core.Tx) error {
-							<-ctx.Done()
-							return ctx.Err()
-						})
+				begun := make(chan struct{}, 31)
+				hold := func() {
+					_ = once.RetryTx(ctx, a.Transactor, func(ctx context.Context, _ core.Tx) error {
+						begun <- struct{}{}
+						<-ctx.Done()
+						return ctx.Err()
 					})
+				}
+				all.Go(hold)
+				<-begun
+				for range 30 { // the pools have 30 connections, so one of these waits
+					all.Go(hold)
 				}
 				log.toldOf(t, db, "connections=30")
 				cancel()

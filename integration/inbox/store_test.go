@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,9 +13,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	engine "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
 // named sets the name of the handler, which messages outside of a Router do not have.
@@ -314,6 +318,61 @@ func TestInboxBeginInADeadTransaction(t *testing.T) {
 		fixture.Check(t, errors.Is(err, core.ErrTxAborted), "%v", err)
 		if status, _ := w.status("e"); status != -1 {
 			t.Errorf("the row was written: status %d", status)
+		}
+	})
+}
+
+// Another program has written infinite times, which only PostgreSQL has. They fail no list and no
+// batch of the archive, and hold up no event.
+func TestInboxOfInfiniteTimes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		if db.Dialect != core.Postgres {
+			t.Log("no other database has infinite times")
+			return
+		}
+		pool := db.Open(t)
+		s, transactor := fixture.NewInboxStore(t, pool, sqlinbox.Config{}), sqltx.NewTransactor(pool, db.Dialect)
+		event := func(id string) engine.Event {
+			return engine.Event{Key: engine.Key{Consumer: "c", Handler: "h", EventID: id}}
+		}
+		_, err := s.Register(t.Context(), engine.Registration{Consumer: "c", Handler: "h"})
+		fixture.NoError(t, err)
+		begin := func(id string) {
+			t.Helper()
+			fixture.NoError(t, transactor.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+				state, _, err := s.Begin(ctx, tx, event(id))
+				fixture.Check(t, state == engine.StateFresh, "%s is %v, %v", id, state, err)
+				return err
+			}))
+		}
+		for _, id := range []string{"early", "late", "dead", "dead 2", "dead 3"} {
+			_, _, err := s.Fail(t.Context(), engine.Failure{Event: event(id), Code: "x", Dead: id[0] == 'd'})
+			fixture.NoError(t, err)
+		}
+		begin("done")
+		fixture.MustExec(t, pool, "UPDATE inbox_seen SET processed_at = '-infinity' WHERE event_id = 'done'")
+		fixture.MustExec(t, pool, "UPDATE inbox_failure SET received_at = 'infinity', failed_at = '-infinity' WHERE "+
+			"event_id IN ('dead 2', 'dead 3')")
+		fixture.MustExec(t, pool, "UPDATE inbox_failure SET status = 1, updated_at = '-infinity' WHERE event_id = 'early'")
+		fixture.MustExec(t, pool, "UPDATE inbox_failure SET status = 1, updated_at = 'infinity' WHERE event_id = 'late'")
+		begin("early")
+		begin("late")
+
+		q := engine.DeadQuery{Consumer: "c", Limit: 1}
+		for _, want := range []string{"dead", "dead 2", "dead 3"} {
+			list, err := s.ListDead(t.Context(), q)
+			if err != nil || len(list) != 1 || list[0].EventID != want {
+				t.Fatalf("dead are %+v, %v, want %q", list, err, want)
+			}
+			q.After = &list[0]
+		}
+		n, err := s.Archive(t.Context(), "c", time.Minute, 10, func(_ context.Context, events []engine.ArchivedEvent) error {
+			_, err := json.Marshal(events)
+			return err
+		})
+		if n != 1 || err != nil {
+			t.Errorf("%d events archived, %v", n, err)
 		}
 	})
 }

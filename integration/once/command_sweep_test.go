@@ -3,6 +3,7 @@ package once_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -168,7 +169,7 @@ func TestEffectOverdueAndBacklog(t *testing.T) {
 		w.ago("available_at", 20*time.Minute, "pending", "held", "abandoned", "just abandoned", "dead", "completed",
 			"failed", "fax")
 		w.ago("available_at", 30*time.Minute, "older")
-		w.ago("created_at", 3*time.Hour, "older", "failed")
+		w.ago("created_at", 3*time.Hour, "older", "failed", "fax")
 		w.ago("lease_until", 15*time.Minute, "abandoned")
 		w.ago("lease_until", 5*time.Minute, "just abandoned")
 
@@ -246,18 +247,37 @@ func TestEffectsOfInfiniteTimes(t *testing.T) {
 			t.Log("no other database has infinite times")
 			return
 		}
-		w.mustEnqueue(mail("forced"))
-		w.mustEnqueue(mail("older"))
+		for _, key := range []string{"forced", "older", "done", "ended"} {
+			w.mustEnqueue(mail(key))
+		}
 		w.ago("available_at", 30*time.Minute, "older")
-		fixture.MustExec(t, w.pool, "UPDATE side_effect_command SET available_at = '-infinity' "+
-			"WHERE idempotency_key = 'forced'")
+		w.ago("created_at", 40*time.Minute, "older")
+		set := func(change, key string) {
+			fixture.MustExec(t, w.pool, "UPDATE side_effect_command SET "+change+" WHERE idempotency_key = '"+key+"'")
+		}
+		set("available_at = '-infinity'", "forced")
+		set("status = 2, done_at = '-infinity', created_at = '-infinity', updated_at = 'infinity'", "done")
+		set("status = 2, done_at = now() - interval '1 hour', created_at = '200000-01-01', updated_at = '-infinity'",
+			"ended")
 		list, err := w.queue.Backlog(t.Context())
-		if err != nil || len(list) != 1 || list[0].Pending != 2 || list[0].OldestAge < 30*time.Minute {
+		if err != nil || len(list) != 1 || list[0].Pending != 2 || list[0].OldestAge < 30*time.Minute ||
+			list[0].OldestAge > time.Hour {
 			t.Errorf("%+v, %v", list, err)
 		}
 		overdue, err := w.store.Overdue(t.Context(), "mail", 10*time.Minute, 10)
 		if err != nil || len(overdue) != 2 || overdue[0].Key != "forced" {
 			t.Errorf("overdue %+v, %v", overdue, err)
+		}
+		ended, err := w.store.List(t.Context(), command.Query{Status: command.StatusCompleted})
+		if err != nil || len(ended) != 2 {
+			t.Errorf("completed are %+v, %v", ended, err)
+		}
+		n, err := w.store.Archive(t.Context(), time.Minute, 10, func(_ context.Context, list []command.Record) error {
+			_, err := json.Marshal(list)
+			return err
+		})
+		if n != 2 || err != nil {
+			t.Errorf("%d archived, %v", n, err)
 		}
 	})
 }

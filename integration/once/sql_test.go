@@ -3,8 +3,10 @@ package once_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -188,6 +190,96 @@ func TestOnceLeaseOfAJumpedClock(t *testing.T) {
 		if got, err := s.Acquire(t.Context(), onceRequest("k")); err != nil || got.State != once.Fresh ||
 			!got.TakenOver {
 			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// Another program has written infinite times, which only PostgreSQL has. A key of such a time fails
+// no batch of the archive, and is used like a key of a very early or late time.
+func TestKeysOfInfiniteTimes(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		if db.Dialect != core.Postgres {
+			t.Log("no other database has infinite times")
+			return
+		}
+		pool := db.Open(t)
+		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
+		acquire := func(id string) once.Acquired {
+			got, err := s.Acquire(t.Context(), onceRequest(id))
+			fixture.NoError(t, err)
+			return got
+		}
+		set := func(id, change string) {
+			req := onceRequest(id)
+			c := once.Claim{Key: req.Key, Owner: req.Owner, Fence: acquire(id).Fence}
+			fixture.NoError(t, s.Complete(t.Context(), c, once.Result{}, time.Hour))
+			fixture.MustExec(t, pool, "UPDATE idempotency_key SET "+change+" WHERE id = '"+id+"'")
+		}
+		set("for ever", "expires_at = 'infinity', created_at = '-infinity', updated_at = 'infinity'")
+		set("over", "expires_at = '-infinity'")
+		if got := acquire("for ever"); got.State != once.Done {
+			t.Errorf("a key that is kept for ever: %+v", got)
+		}
+		if got := acquire("over"); got.State != once.Fresh || got.Attempt != 1 {
+			t.Errorf("a key that is over: %+v", got)
+		}
+		set("archived", "expires_at = '-infinity', created_at = '-infinity', updated_at = 'infinity', done_at = "+
+			"'200000-01-01'")
+		n, err := s.Archive(t.Context(), 10, func(_ context.Context, keys []once.ArchivedKey) error {
+			_, err := json.Marshal(keys)
+			return err
+		})
+		if n != 1 || err != nil {
+			t.Errorf("%d keys archived, %v", n, err)
+		}
+	})
+}
+
+// The rows of programs that are over can not be deleted. That hides no other program.
+func TestProgramsThatAreNotForgotten(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		s := fixture.NewOnceStore(t, pool, sqlonce.Config{})
+		scopes := []string{"a", "b"}
+		for _, scope := range scopes {
+			for _, program := range []string{"example.com/old", "example.com/other"} {
+				_, err := s.Register(t.Context(), scope, program)
+				fixture.NoError(t, err)
+			}
+		}
+		fixture.MustExec(t, pool, map[core.Dialect]string{
+			core.Postgres: "UPDATE idempotency_program SET seen_at = seen_at - interval '1 year' WHERE program LIKE '%old'",
+			core.MySQL:    "UPDATE idempotency_program SET seen_at = seen_at - INTERVAL 1 YEAR WHERE program LIKE '%old'",
+			core.SQLite:   "UPDATE idempotency_program SET seen_at = seen_at - 31536000000000 WHERE program LIKE '%old'",
+		}[db.Dialect])
+		const head = "CREATE TRIGGER kept BEFORE DELETE ON idempotency_program FOR EACH ROW "
+		switch db.Dialect {
+		case core.Postgres:
+			fixture.MustExec(t, pool, "CREATE FUNCTION kept() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE "+
+				"EXCEPTION 'kept'; END $$")
+			fixture.MustExec(t, pool, head+"EXECUTE FUNCTION kept()")
+		case core.SQLite:
+			fixture.MustExec(t, pool, head+"BEGIN SELECT RAISE(ABORT, 'kept'); END")
+		default:
+			fixture.MustExec(t, pool, head+"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'kept'")
+		}
+		register := func() {
+			others, err := s.Register(t.Context(), "a", "example.com/new")
+			if err != nil || !slices.Equal(others, []string{"example.com/other"}) {
+				t.Errorf("others are %q, %v", others, err)
+			}
+		}
+		register()
+		fixture.MustExec(t, pool, map[bool]string{true: "DROP TRIGGER kept ON idempotency_program", false: "DROP TRIGGER " +
+			"kept"}[db.Dialect == core.Postgres])
+		register()
+		var left string
+		const old = "SELECT scope FROM idempotency_program WHERE program LIKE '%old'"
+		err := pool.QueryRowContext(t.Context(), old).Scan(&left)
+		if err != nil || left != "b" { // a start locks no rows of other scopes
+			t.Errorf("left is %q, %v", left, err)
 		}
 	})
 }

@@ -72,6 +72,7 @@ func fill(w *world) int {
 						TenantID:      tenant,
 						AggregateType: "order",
 						AggregateID:   fmt.Sprint(i),
+						Headers:       map[string]string{core.HeaderCausationID: fmt.Sprint("c", i%2)},
 					},
 				)
 			}
@@ -122,6 +123,9 @@ func filters(all []ops.Event) []ops.Filter {
 			ops.Filter{Statuses: s, ErrorCode: "permanent"},
 			ops.Filter{Statuses: s, Fingerprint: failed.Fingerprint()},
 			ops.Filter{Statuses: s, Type: "nothing"},
+			ops.Filter{Statuses: s, Cause: "c1"},
+			ops.Filter{Statuses: s, Cause: "c0", Topic: "orders-1", Type: "dead.paid"},
+			ops.Filter{Statuses: s, Cause: "C0"},
 			ops.Filter{Statuses: s, EventID: failed.EventID})
 	}
 	return append(fs, ops.Filter{EventID: "f47ac10b-58cc-4372-a567-0e02b2c3d479"},

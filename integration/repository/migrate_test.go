@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -48,6 +49,90 @@ func TestMigrateConcurrently(t *testing.T) {
 		}
 		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_migration"); n != int64(len(migrations)) {
 			t.Errorf("%d versions are recorded, want %d", n, len(migrations))
+		}
+	})
+}
+
+// An older program changes nothing in tables of a newer version, also where it misses versions that a
+// newer program has made one of.
+func TestMigrateOfAnOlderProgram(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{})
+		fixture.NoError(t, err)
+		fixture.NoError(t, repo.Migrate(t.Context()))
+		inboxes, err := sqlinbox.New(pool, sqlinbox.Config{})
+		fixture.NoError(t, err)
+		fixture.NoError(t, inboxes.Migrate(t.Context()))
+		for _, text := range []string{
+			"DELETE FROM outbox_migration", "DELETE FROM inbox_migration",
+			"INSERT INTO outbox_migration (version, name) VALUES (99, 'newer')",
+			"INSERT INTO inbox_migration (version, name) VALUES (99, 'newer')",
+			"DROP TABLE outbox_plan", "DROP TABLE inbox_program", // the newer version has none
+		} {
+			fixture.MustExec(t, pool, text)
+		}
+		for range 2 {
+			fixture.NoError(t, repo.Migrate(t.Context()))
+			fixture.NoError(t, inboxes.Migrate(t.Context()))
+		}
+		for _, table := range []string{"outbox_plan", "inbox_program"} {
+			if _, err := pool.ExecContext(t.Context(), "SELECT 1 FROM "+table); err == nil {
+				t.Errorf("table %s is there again", table)
+			}
+		}
+		for _, table := range []string{"outbox_migration", "inbox_migration"} {
+			fixture.Check(t, fixture.Count(t, pool, "SELECT COUNT(*) FROM "+table) == 1, "versions were recorded in %s", table)
+		}
+	})
+}
+
+// Tables of all kinds and prefixes are made at once in a new schema, named or not.
+func TestMigrateAllKindsAtOnce(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		pool := db.Open(t)
+		schemas := []string{"", ""}
+		switch db.Dialect {
+		case core.Postgres:
+			schemas = []string{"shop", "shop", "", "public"}
+		case core.MySQL:
+			var name string
+			fixture.NoError(t, pool.QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&name))
+			schemas = append(schemas, name)
+		case core.SQLite:
+		}
+		for round := range 5 {
+			var wg sync.WaitGroup
+			failed := make(chan error, 2*len(schemas))
+			for i, schema := range schemas {
+				prefix := fmt.Sprintf("r%d_%d_", round, i)
+				wg.Go(func() {
+					repo, err := sqloutbox.New(pool, sqloutbox.Config{Schema: schema, Prefix: prefix})
+					if err == nil {
+						err = repo.Migrate(t.Context())
+					}
+					failed <- err
+				})
+				wg.Go(func() {
+					store, err := sqlinbox.New(pool, sqlinbox.Config{Schema: schema, Prefix: prefix + "in_"})
+					if err == nil {
+						err = store.Migrate(t.Context())
+					}
+					failed <- err
+				})
+			}
+			wg.Wait()
+			close(failed)
+			for err := range failed {
+				if err != nil {
+					t.Errorf("round %d: %v", round, err)
+				}
+			}
+			if db.Dialect == core.Postgres {
+				fixture.MustExec(t, pool, "DROP SCHEMA shop CASCADE")
+			}
 		}
 	})
 }

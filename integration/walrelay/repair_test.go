@@ -249,30 +249,44 @@ func TestRepairBeforeARefusedEvent(t *testing.T) {
 	})
 }
 
-// The relay notices a slot that a person has made again. It repairs the slot only if told to.
+// The relay notices a slot that a person has made again or has advanced. It repairs the slot only if
+// told to.
 func TestSlotMoved(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
-		relay := w.relay(w.quick())
-		stop := fixture.RunRelay(w, relay)
-		w.publish("a", 1, 3)
-		w.await(3)
-		stop()
-		w.publish("a", 4, 6)
-		w.dropSlot()
-		fixture.MustExec(t, w.service.Pool, "SELECT pg_create_logical_replication_slot('"+w.slot+"', 'pgoutput')")
-		w.publish("a", 7, 9)
-		ctx, cancel := context.WithTimeout(t.Context(), repairLimit)
-		defer cancel()
-		err := relay.Run(ctx)
-		fixture.Must(t, errors.Is(err, walrelay.ErrSlotMoved) && strings.Contains(err.Error(), "RepairAlways"),
-			"Run returns %v", err)
-		cfg := w.quick()
-		cfg.Repair = walrelay.RepairAlways
-		w.run(cfg)
-		w.awaitLast("a", 9)
-		w.wantRepeats("a", 9)
-	})
+	for name, move := range map[string]func(w *world){
+		"made again": func(w *world) {
+			w.dropSlot()
+			fixture.MustExec(w.T, w.service.Pool, "SELECT pg_create_logical_replication_slot('"+w.slot+"', 'pgoutput')")
+		},
+		"advanced": func(w *world) {
+			fixture.MustExec(w.T, w.service.Pool, "SELECT pg_replication_slot_advance('"+w.slot+"', "+
+				"pg_current_wal_lsn())")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachWorld(t, func(t *testing.T, w *world) {
+				relay := w.relay(w.quick())
+				stop := fixture.RunRelay(w, relay)
+				w.publish("a", 1, 3)
+				w.await(3)
+				stop()
+				w.publish("a", 4, 6)
+				move(w)
+				w.publish("a", 7, 9)
+				ctx, cancel := context.WithTimeout(t.Context(), repairLimit)
+				defer cancel()
+				err := relay.Run(ctx)
+				fixture.Must(t, errors.Is(err, walrelay.ErrSlotMoved) && strings.Contains(err.Error(), "RepairAlways"),
+					"Run returns %v", err)
+				cfg := w.quick()
+				cfg.Repair = walrelay.RepairAlways
+				w.run(cfg)
+				w.awaitLast("a", 9)
+				w.wantRepeats("a", 9)
+			})
+		})
+	}
 }
 
 // The database is a copy on another server, whose transactions and positions have lower numbers.
@@ -412,4 +426,35 @@ func TestSlotLost(t *testing.T) {
 	w.awaitLast("a", 12)
 	w.wantRepeats("a", 12)
 	w.wantRepeats("b", 20)
+}
+
+// PostgreSQL 18 gives up a slot that nobody has read for a time. Nothing is lost, and the log of the
+// relay has the reason.
+func TestSlotIsIdle(t *testing.T) {
+	longtest.Mark(t)
+	t.Parallel()
+	_, db := fixture.StartPrivateDatabase(t, "postgres18")
+	w, log := newWorld(t, db), &spy{}
+	w.setUp()
+	cfg := w.quick()
+	cfg.Outbox.Logger = slog.New(slog.NewTextHandler(log, nil))
+	relay := w.relay(cfg)
+	stop := fixture.RunRelay(w, relay)
+	w.publish("a", 1, 3)
+	w.await(3)
+	stop()
+	w.publish("a", 4, 6)
+	fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM SET idle_replication_slot_timeout = '1s'")
+	fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")
+	fixture.Await(t, "the slot is lost", func() bool {
+		fixture.MustExec(t, w.service.Pool, "CHECKPOINT")
+		s, err := relay.Status(t.Context())
+		fixture.NoError(t, err)
+		return s.Lost
+	})
+	w.publish("a", 7, 9)
+	fixture.RunRelay(w, relay)
+	w.awaitLast("a", 9)
+	w.wantRepeats("a", 9)
+	fixture.Check(t, log.count("invalidation_reason idle_timeout") == 1, "the reason is not told: %s", &log.buf)
 }

@@ -86,6 +86,8 @@ func TestSpill(t *testing.T) {
 			return s[fixture.StatusDead] == 1 && s[fixture.StatusNew] == 2
 		})
 		w.await(2 + 5)
+		fixture.Check(t, fixture.Count(t, w.service.Pool, "SELECT count(*) FROM outbox_event WHERE "+
+			"causation_id = 'cause of a' AND status IN (0, 3)") == 3, "spilled events have lost their cause")
 		stop() // the spilled events stay in the table
 		relay = w.relay(w.config())
 		fixture.RunRelay(w, relay)
@@ -122,7 +124,7 @@ func deliveries() []core.Event {
 			AggregateType: "order", AggregateID: "7", AggregateVersion: 3, TenantID: "acme", SchemaVersion: 2,
 			ContentType: "application/json; charset=utf-8", Payload: []byte(`{"a": [1, 2.50, "ü"],  "b":null}`),
 			Headers: map[string]string{
-				"traceparent": "00-0af7", "empty": "", "quotes": `" ' \ {"json":"<&>"}`, "u": "世界",
+				"traceparent": "00-0af7", core.HeaderCausationID: "c", "empty": "", "quotes": `" ' \ {"json":"<&>"}`, "u": "世界",
 			},
 		},
 		{Payload: []byte("p")},

@@ -120,7 +120,10 @@ func (w *world) await(n int) {
 
 // event returns the n-th event of a key. If key is empty, the event has no key.
 func event(key string, n int) core.Event {
-	return core.Event{Type: "counted", Topic: "counts", Key: key, Payload: []byte(fmt.Sprint(n))}
+	return core.Event{
+		Type: "counted", Topic: "counts", Key: key, Payload: []byte(fmt.Sprint(n)),
+		Headers: map[string]string{core.HeaderCausationID: "cause of " + key},
+	}
 }
 
 // publish commits n events of a key, each in a transaction of its own.

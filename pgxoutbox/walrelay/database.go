@@ -146,6 +146,7 @@ type slotState struct {
 	safe              int64
 	hasSafe, failover bool
 	lost              bool
+	invalid           string // why the server has invalidated it, from PostgreSQL 17 on
 }
 
 // slot returns the state of the slot, or nil. It asks for columns of newer servers by their names
@@ -153,7 +154,6 @@ type slotState struct {
 func (d *database) slot(ctx context.Context, name string) (*slotState, error) {
 	var s slotState
 	var safe *int64
-	var invalid string
 	found, err := d.row(ctx, `SELECT slot_type = 'physical', COALESCE(plugin, ''), COALESCE(database, ''), active,
   confirmed_flush_lsn::text, COALESCE(wal_status, ''), restart_lsn IS NOT NULL,
   COALESCE(pg_wal_lsn_diff(now.lsn, confirmed_flush_lsn), 0)::bigint,
@@ -161,7 +161,7 @@ func (d *database) slot(ctx context.Context, name string) (*slotState, error) {
   COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''), COALESCE((to_jsonb(s) ->> 'failover')::boolean, false)
 FROM pg_catalog.pg_replication_slots s, (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn()
   ELSE pg_current_wal_lsn() END AS lsn) now WHERE slot_name = $1::text`, []any{name}, &s.physical, &s.plugin,
-		&s.database, &s.active, (*lsnText)(&s.confirmed), &s.wal, &s.kept, &s.behind, &s.keeps, &safe, &invalid,
+		&s.database, &s.active, (*lsnText)(&s.confirmed), &s.wal, &s.kept, &s.behind, &s.keeps, &safe, &s.invalid,
 		&s.failover)
 	if err != nil || !found {
 		return nil, err
@@ -169,7 +169,7 @@ FROM pg_catalog.pg_replication_slots s, (SELECT CASE WHEN pg_is_in_recovery() TH
 	if safe != nil {
 		s.safe, s.hasSafe = *safe, true
 	}
-	s.lost = s.wal == "lost" || invalid != "" || !s.kept
+	s.lost = s.wal == "lost" || s.invalid != "" || !s.kept
 	return &s, nil
 }
 

@@ -259,7 +259,8 @@ VALUES ($1::text, 0, $2::text::pg_lsn, '0/0', '0', clock_timestamp(), $3::text, 
 	case s == nil:
 		return b, true, r.mayRepair(ErrSlotLost, "the slot was dropped, or did not follow in a failover")
 	case s.lost:
-		return b, true, r.mayRepair(ErrSlotLost, "the server has removed log that was not read (wal_status "+s.wal+")")
+		return b, true, r.mayRepair(ErrSlotLost, fmt.Sprintf("the server has removed log that was not read "+
+			"(wal_status %s, invalidation_reason %s)", s.wal, cmp.Or(s.invalid, "unknown")))
 	}
 	return b, false, nil
 }

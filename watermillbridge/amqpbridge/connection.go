@@ -13,6 +13,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
 // connection is a connection with its channels and declared topics. It is replaced as a whole when
@@ -23,9 +24,10 @@ type connection struct {
 
 	mu       sync.Mutex
 	idle     []*channel
-	declared map[string]bool // topics
-	blocked  string          // the broker's reason; empty if it takes messages
-	alarm    chan struct{}   // closed while blocked
+	declared map[string]bool    // topics
+	blocked  string             // the broker's reason; empty if it takes messages
+	alarm    chan struct{}      // closed while blocked
+	unheard  map[string]*answer // by row; to messages that were given up because of an alarm
 }
 
 // channel is a channel in confirm mode. One message at a time is published on it, so every answer
@@ -65,6 +67,15 @@ func connect(cfg *Config) (*connection, error) {
 	}
 	go c.watch(conn.NotifyBlocked(make(chan amqp091.Blocking, 1)))
 	return c, nil
+}
+
+// close closes the connection, within timeout.
+func (c *connection) close(timeout time.Duration) error {
+	err := c.conn.CloseDeadline(time.Now().Add(timeout))
+	if errors.Is(err, amqp091.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // mayWantTLS adds to an error of a connection without TLS what it may mean. The client knows the
@@ -107,51 +118,93 @@ func (c *connection) whileBlocked() (alarm <-chan struct{}, err error) {
 // lateAnswer is how long a broker may still answer what was sent before an alarm.
 const lateAnswer = time.Second
 
+// answer is the broker's answer to a message, once done is closed.
+type answer struct {
+	done chan struct{}
+	err  error
+}
+
+// maxUnheard bounds how many answers are kept for the next publish of their rows.
+const maxUnheard = 1024
+
 // unlessBlocked returns the result of send, or ErrBlocked if the broker does not answer because of
-// an alarm. send then goes on until the broker answers or the connection ends.
-func (c *connection) unlessBlocked(send func() error) error {
+// an alarm. send then goes on until the broker answers or the connection ends. The broker confirms
+// after an alarm what it got before it, so the next call for the same row gets that answer instead
+// of sending a copy. row may be empty.
+func (c *connection) unlessBlocked(row string, send func() error) error {
 	alarm, err := c.whileBlocked()
 	if err != nil { // the broker does not read from this connection
 		return err
 	}
-	type result struct {
-		err   error
-		panic any
-	}
-	done := make(chan result, 1)
-	go func() {
-		r := result{err: errGoexit}
-		defer func() {
-			r.panic = recover()
-			done <- r
-		}()
-		r.err = send()
-	}()
-	answer := func(r result) error {
-		if r.panic != nil { // of a topology builder: the bridge knows what to do
-			panic(r.panic)
-		}
-		return r.err
+	a := c.takeUnheard(row)
+	if a == nil {
+		a = begin(send)
 	}
 	for {
 		select {
-		case r := <-done:
-			return answer(r)
+		case <-a.done:
+			return a.err
 		case <-alarm:
 		}
 		select {
-		case r := <-done:
-			return answer(r)
+		case <-a.done:
+			return a.err
 		case <-time.After(lateAnswer):
 		}
 		if alarm, err = c.whileBlocked(); err != nil {
+			c.leaveUnheard(row, a)
 			return err
 		}
 	}
 }
 
-// errGoexit is the error of a topology builder that ended its goroutine.
-var errGoexit = errors.New("amqpbridge: the topology builder called runtime.Goexit")
+// begin calls send in a goroutine of its own.
+func begin(send func() error) *answer {
+	a := &answer{done: make(chan struct{})}
+	go func() {
+		a.err = fmt.Errorf("%w: it ended its goroutine", watermillbridge.ErrPanic)
+		defer func() {
+			if v := recover(); v != nil { // a topology builder is code of the caller
+				a.err = fmt.Errorf("%w: %v", watermillbridge.ErrPanic, v)
+			}
+			close(a.done)
+		}()
+		a.err = send()
+	}()
+	return a
+}
+
+// leaveUnheard keeps the answer to a message that nobody waits for any more.
+func (c *connection) leaveUnheard(row string, a *answer) {
+	if row == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unheard == nil || len(c.unheard) >= maxUnheard { // without it, a message may have a copy
+		c.unheard = map[string]*answer{}
+	}
+	c.unheard[row] = a
+}
+
+// takeUnheard returns the answer that was kept for a row, unless it is a failure.
+func (c *connection) takeUnheard(row string) *answer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.unheard[row]
+	delete(c.unheard, row)
+	if a == nil {
+		return nil
+	}
+	select {
+	case <-a.done:
+		if a.err != nil {
+			return nil
+		}
+	default:
+	}
+	return a
+}
 
 // acquire waits until ctx ends for a free channel.
 func (c *connection) acquire(ctx context.Context) (*channel, error) {

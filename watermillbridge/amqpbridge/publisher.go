@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
@@ -16,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 // NewPublisher returns a Publisher for RabbitMQ. It checks cfg and does not connect. The first
@@ -25,9 +24,14 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &publisher{cfg: cfg}
 	cfg.Bridge.Logger = cmp.Or(cfg.Bridge.Logger, core.DefaultLogger())
-	p.logger = watermill.NewSlogLogger(cfg.Bridge.Logger)
+	p := &publisher{cfg: cfg, logger: watermill.NewSlogLogger(cfg.Bridge.Logger)}
+	p.link = link.Link[*connection]{
+		Bridge: "amqpbridge", Logger: cfg.Bridge.Logger,
+		Dial:   func() (*connection, error) { return connect(&p.cfg) },
+		Broken: func(c *connection) bool { return c.conn.IsClosed() },
+		HangUp: func(c *connection) error { return c.close(p.cfg.ConnectTimeout) },
+	}
 	mapper, err := cfg.Bridge.CloudEvents.For(cloudevents.AMQP, cloudevents.AMQPUnderscore)
 	if err != nil {
 		return nil, fmt.Errorf("amqpbridge: Config.Bridge.CloudEvents: %w", err)
@@ -76,19 +80,7 @@ type publisher struct {
 	cfg      Config
 	logger   watermill.LoggerAdapter
 	refusals refusals
-
-	mu      sync.Mutex
-	conn    *connection
-	opening *attempt // nil: nobody connects
-	failed  error    // why the last attempt failed
-	closed  bool
-}
-
-// attempt is one attempt to connect. All who need the connection meanwhile get its outcome.
-type attempt struct {
-	done chan struct{}
-	conn *connection
-	err  error
+	link     link.Link[*connection]
 }
 
 // Publish implements message.Publisher.
@@ -114,11 +106,15 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	if err := p.refusals.err(topic); err != nil {
 		return err
 	}
-	c, err := p.connected(msg.Context())
+	c, err := p.link.Connected(msg.Context())
 	if err != nil {
 		return err
 	}
-	return c.unlessBlocked(func() error {
+	row := msg.Metadata[core.HeaderRowID]
+	if row != "" {
+		row = topic + " " + row
+	}
+	return c.unlessBlocked(row, func() error {
 		return p.send(msg.Context(), c, topic, exchange, key, publishing)
 	})
 }
@@ -232,64 +228,5 @@ func (p *publisher) declare(c *connection, ch *channel, topic, exchange string) 
 	return nil
 }
 
-// connected returns the connection. It waits until ctx ends for an attempt to connect.
-func (p *publisher) connected(ctx context.Context) (*connection, error) {
-	p.mu.Lock()
-	if p.closed {
-		defer p.mu.Unlock()
-		return nil, core.Unavailable(watermillbridge.ErrClosed)
-	}
-	if p.conn != nil && !p.conn.conn.IsClosed() {
-		defer p.mu.Unlock()
-		return p.conn, nil
-	}
-	a, failed := p.opening, p.failed
-	if a == nil {
-		a = &attempt{done: make(chan struct{})}
-		p.opening = a
-		go p.open(a)
-	}
-	p.mu.Unlock()
-	select {
-	case <-a.done:
-		return a.conn, a.err
-	case <-ctx.Done():
-	}
-	if failed != nil {
-		return nil, core.Unavailable(fmt.Errorf("%w; the attempt before: %w", ctx.Err(), failed))
-	}
-	return nil, core.Unavailable(fmt.Errorf("amqpbridge: connect: %w", ctx.Err()))
-}
-
-func (p *publisher) open(a *attempt) {
-	c, err := connect(&p.cfg)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	defer close(a.done)
-	p.opening, p.failed = nil, err
-	switch {
-	case err != nil:
-		a.err = err
-	case p.closed:
-		go c.conn.CloseDeadline(time.Now().Add(p.cfg.ConnectTimeout))
-		a.err = core.Unavailable(watermillbridge.ErrClosed)
-	default:
-		p.conn, a.conn = c, c
-	}
-}
-
 // Close implements message.Publisher.
-func (p *publisher) Close() error {
-	p.mu.Lock()
-	c := p.conn
-	p.closed, p.conn = true, nil
-	p.mu.Unlock()
-	if c == nil {
-		return nil
-	}
-	err := c.conn.CloseDeadline(time.Now().Add(p.cfg.ConnectTimeout))
-	if errors.Is(err, amqp091.ErrClosed) {
-		return nil
-	}
-	return err
-}
+func (p *publisher) Close() error { return p.link.Close() }

@@ -62,9 +62,10 @@ func (r *refusals) ack(topic string) {
 	delete(r.byTopic, topic)
 }
 
-// nacked makes an error of a nack. It is never the event's fault.
+// nacked makes an error of a nack. It is never the event's fault. The relay tries nothing of the
+// topic until the pause is over, so there is no other pause beside it.
 func nacked(topic string, left time.Duration) error {
-	return core.Unavailable(fmt.Errorf("%w of topic %q; it waits for %s: a queue with overflow=reject-publish is "+
+	return core.UnavailableFor(fmt.Errorf("%w of topic %q; it waits for %s: a queue with overflow=reject-publish is "+
 		"full, a quorum queue has no quorum, or the broker had an error, which is in its log", ErrNack, topic,
-		max(left.Round(time.Second), time.Second)))
+		max(left.Round(time.Second), time.Second)), left)
 }

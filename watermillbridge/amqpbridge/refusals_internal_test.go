@@ -1,6 +1,7 @@
 package amqpbridge
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 )
 
 // A topic whose messages are refused pauses for longer each time, until a message is taken.
@@ -40,6 +42,46 @@ func TestRefusalsPauseForLonger(t *testing.T) {
 		r.ack("orders")
 		if got := pause(); got != time.Second {
 			t.Errorf("after a message was taken: %s", got)
+		}
+	})
+}
+
+// A relay tries nothing in a pause, and goes on when it is over.
+func TestARelayKeepsThePause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r refusals
+		var unsent, nacks int
+		var took time.Duration
+		full := time.Now().Add(10 * time.Minute)
+		ob := outboxtest.NewOutbox(t, core.Config{Workers: 1, Publisher: core.PublisherFunc(func(_ context.Context,
+			d core.Delivery,
+		) error {
+			if err := r.err(d.Topic); err != nil {
+				unsent++
+				return err
+			}
+			if time.Now().Before(full) {
+				nacks++
+				return r.nack(d.Topic)
+			}
+			r.ack(d.Topic)
+			took = time.Since(full)
+			return nil
+		})})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- ob.Run(ctx) }()
+		if err := publish(ctx, ob, 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(15 * time.Minute)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if unsent > 0 || nacks < 20 || took == 0 || took > longestPause+time.Second {
+			t.Errorf("%d tries without a message, %d nacks; published %s after the queue had room", unsent, nacks, took)
 		}
 	})
 }

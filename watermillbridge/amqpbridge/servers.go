@@ -1,6 +1,7 @@
 package amqpbridge
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -66,10 +67,11 @@ func splitHosts(uri string) (before string, hosts []string, after string) {
 // dial connects to the first server that answers. It does what amqp091.DefaultDial does.
 func (s *servers) dial(network, _ string) (net.Conn, error) {
 	deadline := time.Now().Add(severalTimeout)
+	each := net.Dialer{Timeout: severalTimeout / time.Duration(len(s.addresses))}
 	var failed error
 	for range s.addresses {
 		address := s.addresses[int(s.next.Add(1)-1)%len(s.addresses)]
-		conn, err := net.DialTimeout(network, address, severalTimeout/time.Duration(len(s.addresses)))
+		conn, err := each.DialContext(context.Background(), network, address)
 		if err == nil {
 			err = conn.SetDeadline(deadline) // for the handshake, after which the client clears it
 		}

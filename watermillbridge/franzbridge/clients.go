@@ -35,8 +35,8 @@ type clients struct {
 func (p *Publisher) another(change ...kgo.Opt) (client *kgo.Client, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			client, err = nil, fmt.Errorf("franzbridge: a hook of Config.Options takes no further client, and needs to: "+
-				"%v", v)
+			client, err = nil, fmt.Errorf("franzbridge: a hook of Config.Options takes no further client, and "+
+				"needs to: %v", v)
 		}
 	}()
 	return kgo.NewClient(p.cfg.options(change...)...)
@@ -75,7 +75,7 @@ func (p *Publisher) renew(old *kgo.Client) {
 // because the client waits for it while it has no room for messages.
 func (p *Publisher) madeAgain(err error) error {
 	if stale := p.stale.Load(); stale != nil {
-		return core.Unavailable(fmt.Errorf("%w: restart the process, because %v", err, *stale)) //nolint:errorlint // text
+		return core.Unavailable(fmt.Errorf("%w: restart the process, because %w", err, *stale))
 	}
 	return err
 }

@@ -133,17 +133,18 @@ func (c Config) unsafe(client *kgo.Client) (problems []error) {
 			"late; set less", name, wait, c.PublishTimeout)
 	}
 	buffered, _ := client.OptValue(kgo.MaxBufferedBytes).(int64)
-	refuse(buffered > 0 && buffered < int64(batchLimit(client, "")), "MaxBufferedBytes is %d: a message that is "+
+	refuse(buffered > 0 && buffered < int64(batchLimit(client)("")), "MaxBufferedBytes is %d: a message that is "+
 		"larger would always be refused; set ProducerBatchMaxBytes or more", buffered)
 	return problems
 }
 
-// batchLimit returns the size of the largest batch, and so of the largest message, of a topic.
-func batchLimit(client *kgo.Client, topic string) int {
+// batchLimit returns a function for the size of the largest batch, and so of the largest message, of
+// a topic.
+func batchLimit(client *kgo.Client) func(topic string) int {
 	switch limit := client.OptValue(kgo.ProducerBatchMaxBytesFn).(type) {
 	case func(string) int32:
-		return int(limit(topic))
+		return func(topic string) int { return int(limit(topic)) }
 	default:
-		return 1_000_012
+		return func(string) int { return 1_000_012 }
 	}
 }

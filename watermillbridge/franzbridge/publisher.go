@@ -25,9 +25,10 @@ var (
 
 // Publisher publishes to Kafka. It is safe for use by several goroutines.
 type Publisher struct {
-	cfg    Config
-	topics sync.Map // name -> *topic
-	conns  *connections
+	cfg     Config
+	topics  sync.Map // name -> *topic
+	conns   *connections
+	largest func(topic string) int // the size of the largest message
 	clients
 }
 
@@ -55,7 +56,9 @@ func NewPublisher(cfg Config) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{cfg: cfg, conns: conns, clients: clients{client: client}}, nil
+	return &Publisher{
+		cfg: cfg, conns: conns, largest: batchLimit(client), clients: clients{client: client},
+	}, nil
 }
 
 // Publish implements core.Publisher.

@@ -159,7 +159,7 @@ func (h *headers) fields(d *core.Delivery) {
 // CheckSize implements core.SizeChecker. It refuses an event whose message would be larger than
 // the largest batch, also with later attempts and as a replay. It refuses one whose topic has no
 // name in Kafka, and one that Config.CloudEvents cannot send. It builds no message for events far
-// below the limit.
+// below the limit. It waits for nothing, because it is called in transactions.
 func (p *Publisher) CheckSize(e core.Event) error {
 	if err := checkTopic(e.Topic); err != nil {
 		return err
@@ -174,9 +174,7 @@ func (p *Publisher) CheckSize(e core.Event) error {
 	if mapper != nil { // base64, and attributes beside the fields
 		payload, beside = payload/3*4, 3*besidePayload
 	}
-	p.mu.RLock()
-	limit := batchLimit(p.client, e.Topic)
-	p.mu.RUnlock()
+	limit := p.largest(e.Topic)
 	if payload <= limit-beside {
 		return nil
 	}

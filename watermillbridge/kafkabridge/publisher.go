@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/eapache/go-resiliency/breaker"
@@ -37,11 +36,11 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 		return nil, err
 	}
 	cfg.Bridge.Logger = cmp.Or(cfg.Bridge.Logger, core.DefaultLogger())
-	together := link{logger: watermill.NewSlogLogger(cfg.Bridge.Logger), config: kafka.PublisherConfig{
+	producers := kafka.PublisherConfig{
 		Brokers: append([]string(nil), cfg.Brokers...), Marshaler: marshaler{}, OverwriteSaramaConfig: saramaConfig,
-	}}
+	}
 	k := &publisher{
-		together: &together, alone: &link{logger: together.logger, config: together.config},
+		together: newProducer(producers, cfg.Bridge.Logger), alone: newProducer(producers, cfg.Bridge.Logger),
 		single: make(chan struct{}, 1), leaderless: map[partition]bool{},
 	}
 	cfg.Bridge.Receipt = receipt
@@ -116,10 +115,10 @@ func receipt(msg *message.Message) string {
 
 // publisher is a message.Publisher that marks errors.
 type publisher struct {
-	together *link
+	together *producer
 	// alone sends the messages of a refused batch again, each as a batch of its own. single, of
 	// capacity 1, is held by the message on its way.
-	alone  *link
+	alone  *producer
 	single chan struct{}
 
 	mu         sync.Mutex
@@ -151,9 +150,9 @@ func (k *publisher) Publish(topic string, msgs ...*message.Message) error {
 }
 
 // send sends a message. s becomes its result.
-func send(by *link, topic string, msg *message.Message, s *sent) error {
+func send(by *producer, topic string, msg *message.Message, s *sent) error {
 	*s = sent{} // it may have been sent before: by a decorator, or in a batch that was refused
-	pub, err := by.connected(msg.Context())
+	pub, err := by.Connected(msg.Context())
 	if err != nil {
 		return err
 	}
@@ -194,4 +193,4 @@ func (k *publisher) judge(err error, s *sent) error {
 }
 
 // Close implements message.Publisher.
-func (k *publisher) Close() error { return errors.Join(k.together.close(), k.alone.close()) }
+func (k *publisher) Close() error { return errors.Join(k.together.Close(), k.alone.Close()) }

@@ -266,8 +266,9 @@ func TestRefusedCredentialsAreTold(t *testing.T) {
 			b := sarama.NewMockBroker(t, 1)
 			t.Cleanup(b.Close)
 			b.SetHandlerByMap(map[string]sarama.MockResponse{
-				"ApiVersionsRequest":      apiVersions(t),
-				"SaslHandshakeRequest":    sarama.NewMockSaslHandshakeResponse(t).SetEnabledMechanisms([]string{tc.mechanism}),
+				"ApiVersionsRequest": apiVersions(t),
+				"SaslHandshakeRequest": sarama.NewMockSaslHandshakeResponse(t).
+					SetEnabledMechanisms([]string{tc.mechanism}),
 				"SaslAuthenticateRequest": sarama.NewMockSaslAuthenticateResponse(t).SetError(tc.cause),
 			})
 			s := kafkabridge.SaramaConfig(timeout)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -21,7 +20,8 @@ var ErrUnsafeConfig = errors.New("natsbridge: unsafe NATS configuration")
 
 // Config configures a Publisher. Only URL is required.
 type Config struct {
-	// URL has the servers, separated by commas: nats://host:4222, or tls://host:4222.
+	// URL has the servers, separated by commas: nats://user:password@host:4222,host2:4222, or tls://
+	// with TLS. A user is that of the hosts behind it. Another user begins with nats:// again.
 	URL string
 	// Options are those of nats.Connect, for credentials and TLS. They change the settings of this
 	// package: reconnect without end, do not buffer, connect within ConnectTimeout, and the name
@@ -94,14 +94,11 @@ func connectOptions(url string, timeout time.Duration, log *slog.Logger, by []na
 			return nil, fmt.Errorf("natsbridge: Options: %w", err)
 		}
 	}
-	for server := range strings.SplitSeq(url, ",") { // Options.Connect takes o.Url for one server
-		if server = strings.TrimSpace(server); server != "" {
-			o.Servers = append(o.Servers, server)
-		}
+	all, err := servers(url)
+	if err != nil {
+		return nil, fmt.Errorf("natsbridge: URL: %w", err)
 	}
-	if len(o.Servers) == 0 {
-		return nil, errors.New("natsbridge: URL has no server")
-	}
+	o.Servers = append(o.Servers, all...) // Options.Connect takes o.Url for one server
 	if err := errors.Join(unsafeOptions(&o)...); err != nil {
 		return nil, fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
 	}

@@ -61,14 +61,20 @@ func TestBadInputIsRefused(t *testing.T) {
 		"binding": {natsbridge.Config{URL: nowhere, Bridge: watermillbridge.Config{
 			CloudEvents: &cloudevents.Mapper{Source: "/a", Binding: cloudevents.Kafka},
 		}}, "Binding is kafka"},
+		"URL": {natsbridge.Config{URL: " , "}, "no server"},
+		"two users": {
+			natsbridge.Config{URL: "nats://a:s3cret@one,b:s3cret@two"},
+			"nats:// before each server",
+		},
+		"port": {natsbridge.Config{URL: "nats://u:s3cret,s3cret@one:port"}, "invalid port"},
 		"decorator": {natsbridge.Config{
 			URL: nowhere, Decorate: func(message.Publisher) message.Publisher { return nil },
 		}, "Config.Decorate"},
 		"bridge": {natsbridge.Config{URL: nowhere, Bridge: watermillbridge.Config{MaxStuck: -1}}, "MaxStuck"},
 	} {
 		_, err := natsbridge.NewPublisher(tc.cfg)
-		if err == nil || !strings.Contains(err.Error(), tc.names) {
-			t.Errorf("%s: %v, want it to name %s", name, err, tc.names)
+		if err == nil || !strings.Contains(err.Error(), tc.names) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v, want it to name %s without the password", name, err, tc.names)
 		}
 	}
 }

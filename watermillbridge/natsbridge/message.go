@@ -139,8 +139,8 @@ func (p *publisher) limit(topic string) (bytes int, whose string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	bytes, whose = p.cfg.MaxMessageBytes, "Config.MaxMessageBytes"
-	if p.conn != nil {
-		if n := p.conn.MaxPayload(); n > 0 {
+	if s, ok := p.link.Last(); ok {
+		if n := s.conn.MaxPayload(); n > 0 {
 			bytes, whose = int(n), "max_payload of the server"
 		}
 	}

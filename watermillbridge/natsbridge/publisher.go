@@ -1,6 +1,7 @@
 package natsbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 // ErrDisconnected: the connection broke before the acknowledgement came, so the outcome is unknown.
@@ -32,6 +34,11 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	}
 	cfg.Bridge.Receipt = receipt
 	p := &publisher{cfg: cfg, options: options, streams: map[string]stream{}, waits: map[*wait]struct{}{}}
+	p.link = link.Link[session]{
+		Bridge: "natsbridge", Logger: cfg.Bridge.Logger, Dial: p.open,
+		Broken: func(s session) bool { return s.conn.IsClosed() },
+		HangUp: func(s session) error { s.conn.Close(); return nil },
+	}
 	switch {
 	case cfg.Bridge.CheckSize != nil:
 	case cfg.Bridge.Marshal == nil:
@@ -76,25 +83,21 @@ func receipt(msg *message.Message) string {
 type publisher struct {
 	cfg     Config
 	options *nats.Options
+	link    link.Link[session]
 
 	mu      sync.Mutex
-	conn    *nats.Conn
-	js      jetstream.JetStream
-	opening *attempt        // nil: nobody connects
-	away    error           // why the connection that broke could not be opened again; nil: it is open
-	failed  error           // why the last attempt failed
+	failed  error           // why the connection broke, or was not made anew
 	life    context.Context //nolint:containedctx // it ends with the connection, not with a call
 	broke   context.CancelFunc
 	streams map[string]stream // by topic
 	waits   map[*wait]struct{}
-	closed  bool
 }
 
-// attempt is one attempt to connect. All who need the connection meanwhile get its outcome.
-type attempt struct {
-	done chan struct{}
+// session is a connection. The client closes it by itself when the server refuses its credentials
+// again and again: then there is a new one.
+type session struct {
+	conn *nats.Conn
 	js   jetstream.JetStream
-	err  error
 }
 
 // Publish implements message.Publisher.
@@ -116,19 +119,22 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 		return err
 	}
 	ctx := msg.Context()
-	js, err := p.connected(ctx)
+	s, err := p.link.Connected(ctx)
 	if err != nil {
 		return err
 	}
 	// The client would wait for an answer that was lost with its connection, or that never comes.
 	bound, done := p.begin(ctx, topic)
 	defer done()
-	ack, err := p.store(bound, js, m)
+	ack, err := p.store(bound, s.js, m)
 	if err != nil && bound.Err() != nil && ctx.Err() == nil {
 		return core.Unavailable(fmt.Errorf("%w: subject %q", context.Cause(bound), topic))
 	}
+	if errors.Is(err, nats.ErrReconnectBufExceeded) { // nothing is sent while there is no connection
+		return core.Unavailable(fmt.Errorf("natsbridge: subject %q: the connection is lost: %w", topic, p.lost(s.conn, err)))
+	}
 	if err != nil {
-		return p.explain(err)
+		return err
 	}
 	if kept, ok := ctx.Value(ackKey{}).(*jetstream.PubAck); ok {
 		*kept = *ack
@@ -175,10 +181,25 @@ func marked(err error) error {
 	return err
 }
 
-// broken ends the publishes that wait for an acknowledgement.
-func (p *publisher) broken() {
+// lost returns why there is no connection, or else err. The client has no callback for TLS and
+// rights that fail when it connects again.
+func (p *publisher) lost(conn *nats.Conn, err error) error {
+	last := conn.LastError()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return cmp.Or(last, p.failed, err)
+}
+
+// broken ends the publishes that wait for an acknowledgement.
+func (p *publisher) broken(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = why
+	p.newLife()
+}
+
+// newLife ends the publishes that wait, and begins the life of another connection. p.mu is held.
+func (p *publisher) newLife() {
 	if p.broke != nil {
 		p.broke()
 	}
@@ -198,48 +219,14 @@ func connect(o *nats.Options) (*nats.Conn, jetstream.JetStream, error) {
 	return conn, js, nil
 }
 
-// connected returns JetStream. It waits until ctx ends for an attempt to connect. The client closes a
-// connection by itself when the server refuses its credentials again and again: then there is a new
-// one.
-func (p *publisher) connected(ctx context.Context) (jetstream.JetStream, error) {
+// open connects.
+func (p *publisher) open() (session, error) {
 	p.mu.Lock()
-	if p.closed {
-		defer p.mu.Unlock()
-		return nil, core.Unavailable(watermillbridge.ErrClosed)
-	}
-	if p.conn != nil && !p.conn.IsClosed() {
-		defer p.mu.Unlock()
-		return p.js, nil
-	}
-	a, failed := p.opening, p.failed
-	if a == nil {
-		a = &attempt{done: make(chan struct{})}
-		p.opening = a
-		go p.open(a)
-	}
+	p.newLife() // there is no connection, and no publish waits
 	p.mu.Unlock()
-	select {
-	case <-a.done:
-		return a.js, a.err
-	case <-ctx.Done():
-	}
-	if failed != nil {
-		return nil, core.Unavailable(fmt.Errorf("%w; the attempt before: %w", ctx.Err(), failed))
-	}
-	return nil, core.Unavailable(fmt.Errorf("natsbridge: connect: %w", ctx.Err()))
-}
-
-func (p *publisher) open(a *attempt) {
-	p.broken() // there is no connection, and no publish waits: this begins its life
-	options, told, toldProblem := *p.options, p.options.DisconnectedErrCB, p.options.AsyncErrorCB
-	options.AsyncErrorCB = func(conn *nats.Conn, s *nats.Subscription, err error) {
-		p.refused(err)
-		if toldProblem != nil {
-			toldProblem(conn, s, err)
-		}
-	}
+	options, told, toldAgain := *p.options, p.options.DisconnectedErrCB, p.options.ReconnectErrCB
 	options.DisconnectedErrCB = func(conn *nats.Conn, err error) {
-		p.broken()
+		p.broken(err)
 		if err != nil {
 			p.cfg.Bridge.Logger.Warn("natsbridge: the connection broke; it is opened again", "err", err)
 		}
@@ -247,71 +234,24 @@ func (p *publisher) open(a *attempt) {
 			told(conn, err)
 		}
 	}
-	options.ReconnectErrCB, options.ReconnectedCB = p.reconnecting(&options)
-	conn, js, err := connect(&options)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	defer close(a.done)
-	p.opening, p.failed, p.away = nil, err, nil
-	switch {
-	case err != nil:
-		a.err = err
-	case p.closed:
-		conn.Close()
-		a.err = core.Unavailable(watermillbridge.ErrClosed)
-	default:
-		p.conn, p.js, a.js = conn, js, js
-	}
-}
-
-// reconnecting returns callbacks that remember why a connection is not opened again, and then call
-// those of the options.
-func (p *publisher) reconnecting(o *nats.Options) (failed nats.ConnErrHandler, opened nats.ConnHandler) {
-	set := func(err error) {
+	options.ReconnectErrCB = func(conn *nats.Conn, err error) {
 		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.away = err
-	}
-	toldFailed, toldOpened := o.ReconnectErrCB, o.ReconnectedCB
-	return func(conn *nats.Conn, err error) {
-			set(err)
-			if toldFailed != nil {
-				toldFailed(conn, err)
-			}
-		}, func(conn *nats.Conn) {
-			set(nil)
-			if toldOpened != nil {
-				toldOpened(conn)
-			}
+		p.failed = err
+		p.mu.Unlock()
+		if toldAgain != nil {
+			toldAgain(conn, err)
 		}
-}
-
-// explain adds the cause to an error of a connection that is opened again: the client says only that
-// it keeps no messages meanwhile.
-func (p *publisher) explain(err error) error {
-	if !errors.Is(err, nats.ErrReconnectBufExceeded) {
-		return err
 	}
-	p.mu.Lock()
-	conn, cause := p.conn, p.away
-	p.mu.Unlock()
-	if conn != nil && conn.LastError() != nil { // of TLS and of rights, for which there is no callback
-		cause = conn.LastError()
+	toldProblem := p.options.AsyncErrorCB
+	options.AsyncErrorCB = func(conn *nats.Conn, s *nats.Subscription, err error) {
+		p.refused(err)
+		if toldProblem != nil {
+			toldProblem(conn, s, err)
+		}
 	}
-	if cause == nil {
-		return err
-	}
-	return fmt.Errorf("%w: not connected: %w", err, cause)
+	conn, js, err := connect(&options)
+	return session{conn, js}, err
 }
 
 // Close implements message.Publisher.
-func (p *publisher) Close() error {
-	p.mu.Lock()
-	conn := p.conn
-	p.closed, p.conn, p.js = true, nil, nil
-	p.mu.Unlock()
-	if conn != nil {
-		conn.Close()
-	}
-	return nil
-}
+func (p *publisher) Close() error { return p.link.Close() }

@@ -77,7 +77,8 @@ const (
 	statusDead       = 4
 )
 
-// processingStale is the age at which a row that says PROCESSING no longer counts.
+// processingStale is the age at which a row that says PROCESSING no longer counts. One that comes so
+// long after now was written by a clock that jumped.
 const processingStale = 15 * time.Minute
 
 // Begin writes the event as processed in tx, and returns inbox.StateFresh and the number of the
@@ -147,7 +148,7 @@ func (s *Store) decide(ctx context.Context, q sqlkit.Querier, h *handler, k inbo
 		return 0, 0, err
 	case f.status == statusDead:
 		return inbox.StateDead, f.attempts, nil
-	case f.status == statusProcessing && f.age() < processingStale:
+	case f.status == statusProcessing && f.age().Abs() < processingStale:
 		return inbox.StateInProgress, f.attempts, nil
 	}
 	attempt := f.attempts + 1

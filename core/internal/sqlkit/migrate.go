@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"hash/fnv"
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -30,8 +29,17 @@ type Plan struct {
 
 func (p Plan) table() string { return Qualify(p.Dialect, p.Schema, p.Table) }
 
-// Migrate applies the missing steps. Any number of processes may call Migrate at once: one process
-// applies the steps, and the others wait.
+// newest is the newest version that the program knows.
+func (p Plan) newest() (v int) {
+	for _, step := range p.Steps {
+		v = max(v, step.Version)
+	}
+	return v
+}
+
+// Migrate applies the missing steps, and none to tables of a newer version than it knows. Any number
+// of processes may call Migrate at once, for any tables: of those of one schema one process applies
+// its steps, and the others wait.
 func Migrate(ctx context.Context, db *sql.DB, p Plan) error {
 	return of(p.Dialect).migrate(ctx, db, p)
 }
@@ -42,14 +50,6 @@ func MigrateIn(ctx context.Context, inTx func(ctx context.Context, fn func(q Que
 	return Retry(ctx, func() error {
 		return inTx(ctx, func(q Querier) error { return postgres{}.migrateIn(ctx, onQuerier{q}, p) })
 	})
-}
-
-// lock returns the number of the advisory lock. It is the same for all processes that migrate the
-// same tables.
-func (p Plan) lock() int64 {
-	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "ormoutbox migrate %s.%s", p.Schema, p.Table)
-	return int64(h.Sum64())
 }
 
 func (p Plan) apply(ctx context.Context, s session) error {
@@ -65,6 +65,9 @@ func (p Plan) apply(ctx context.Context, s session) error {
 	}
 	applied := map[int]bool{}
 	for _, v := range versions {
+		if v > p.newest() { // a newer program made these tables: what is missing here, it has left out or undone
+			return nil
+		}
 		applied[v] = true
 	}
 	for _, step := range p.Steps {

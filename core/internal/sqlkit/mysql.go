@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -40,15 +39,17 @@ WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`,
 	}
 }
 
+// migrateName is the name of one lock for each database. Names of locks have at most 64 characters.
+const migrateName = "CONCAT('ormoutbox_migrate_', LEFT(SHA2(COALESCE(NULLIF(?, ''), DATABASE(), ''), 256), 40))"
+
 func (mysql) migrate(ctx context.Context, db *sql.DB, p Plan) (err error) {
 	conn, err := db.Conn(ctx) // GET_LOCK belongs to a connection
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	name := fmt.Sprintf("ormoutbox_%016x", uint64(p.lock()))
 	s := onQuerier{On{conn}}
-	got, err := s.ints(ctx, "SELECT COALESCE(GET_LOCK(CONCAT(LEFT(COALESCE(DATABASE(), ''), 30), ?), 60), 0)", name)
+	got, err := s.ints(ctx, "SELECT COALESCE(GET_LOCK("+migrateName+", 60), 0)", p.Schema)
 	if err != nil {
 		return err
 	}
@@ -56,8 +57,7 @@ func (mysql) migrate(ctx context.Context, db *sql.DB, p Plan) (err error) {
 		return errors.New("another process has been migrating these tables for a minute")
 	}
 	defer func() {
-		_, rerr := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT(LEFT(COALESCE(DATABASE(), "+
-			"''), 30), ?))", name)
+		_, rerr := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+migrateName+")", p.Schema)
 		err = errors.Join(err, rerr)
 	}()
 	return p.apply(ctx, s)

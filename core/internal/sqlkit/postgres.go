@@ -60,7 +60,7 @@ func (d postgres) migrate(ctx context.Context, db *sql.DB, p Plan) error {
 
 // migrateIn migrates in a transaction.
 func (d postgres) migrateIn(ctx context.Context, s session, p Plan) error {
-	if err := s.exec(ctx, migrateLock, p.lock()); err != nil {
+	if err := s.exec(ctx, migrateLock, p.Schema); err != nil {
 		return err
 	}
 	if err := d.createSchema(ctx, s, p); err != nil {
@@ -69,7 +69,10 @@ func (d postgres) migrateIn(ctx context.Context, s session, p Plan) error {
 	return p.apply(ctx, s)
 }
 
-const migrateLock = "SELECT pg_advisory_xact_lock($1)"
+// migrateLock is one lock for each schema, by the name that the database has for it. Tables of
+// several kinds and prefixes share the schema and its types.
+const migrateLock = "SELECT pg_advisory_xact_lock(hashtextextended('ormoutbox migrate ' || " +
+	"COALESCE(NULLIF($1::text, ''), current_schema(), ''), 0))"
 
 func (postgres) createSchema(ctx context.Context, s session, p Plan) error {
 	if p.Schema == "" {
@@ -85,7 +88,7 @@ func (postgres) createSchema(ctx context.Context, s session, p Plan) error {
 
 func (postgres) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
 	return t.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
-		if err := (onQuerier{tx}).exec(ctx, migrateLock, p.lock()); err != nil {
+		if err := (onQuerier{tx}).exec(ctx, migrateLock, p.Schema); err != nil {
 			return err
 		}
 		return p.apply(ctx, onQuerier{tx})

@@ -22,11 +22,10 @@ func (sqlite) readOnly() string { return "SELECT 0" }
 
 func (sqlite) tableOptions() string { return "" }
 
-// catalog returns the queries for SQLite. Its functions show generated columns only under another
-// name; the tables have no generated columns.
+// catalog returns the queries for SQLite. Only table_xinfo shows generated columns.
 func (sqlite) catalog(_ Plan, table string) catalog {
 	return catalog{
-		columns: `SELECT name, type FROM pragma_table_info(?)`,
+		columns: `SELECT name, type FROM pragma_table_xinfo(?)`,
 		indexes: `SELECT name FROM pragma_index_list(?)`,
 		args:    []any{table},
 	}
@@ -45,7 +44,7 @@ type onSQLite struct{ onQuerier }
 
 func (o onSQLite) exec(ctx context.Context, query string, args ...any) error {
 	if c := addColumn.FindStringSubmatch(query); c != nil {
-		there, err := o.ints(ctx, "SELECT 1 FROM pragma_table_info(?) WHERE name = ?", plain(c[1]), c[2])
+		there, err := o.ints(ctx, "SELECT 1 FROM pragma_table_xinfo(?) WHERE name = ?", plain(c[1]), c[2])
 		if err != nil || len(there) > 0 {
 			return err
 		}

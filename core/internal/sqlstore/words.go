@@ -6,10 +6,22 @@ type word func(arg string) string
 
 func fixed(s string) word { return func(string) string { return s } }
 
-// finite is an expression of PostgreSQL about a time, in microseconds. It is NULL for an infinite
-// time, which only another program writes: that must not fail a statement that reads other rows too.
-func finite(at, expression string) string {
-	return "CASE WHEN isfinite(" + at + ") THEN (extract(epoch from " + expression + ")*1000000)::bigint END"
+// epoch is an expression of PostgreSQL about a time, in microseconds; it is NULL where the time is.
+// Only another program writes an infinite time, or one of the year 200,000. It counts as the nearest
+// time within the bounds, so that it fails no statement that reads other rows too.
+func epoch(at, from, to, since string) string {
+	return "CASE WHEN " + at + " IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(" + at + ", " + from + "), " + to +
+		")" + since + ")*1000000)::bigint END"
+}
+
+// leftOf and microsOf have bounds that fit a time.Duration and the JSON of a time.Time.
+func leftOf(at string) string {
+	const now, most = "statement_timestamp()", " interval '36500 days'"
+	return epoch(at, now+" -"+most, now+" +"+most, " - "+now)
+}
+
+func microsOf(at string) string {
+	return epoch(at, "'0001-01-01 00:00:00+00'", "'9999-12-31 00:00:00+00'", "")
 }
 
 // The words of each database. now is the time of the statement by the database's clock. in and ago
@@ -22,8 +34,8 @@ var (
 		"now":  fixed("statement_timestamp()"),
 		"in":   fixed("statement_timestamp() + ?::bigint * interval '1 microsecond'"),
 		"ago":  fixed("statement_timestamp() - ?::bigint * interval '1 microsecond'"),
-		"left": func(arg string) string { return finite(arg, arg+" - statement_timestamp()") },
-		"us":   func(arg string) string { return finite(arg, arg) },
+		"left": leftOf,
+		"us":   microsOf,
 		"lock": fixed(" FOR UPDATE"),
 		"skip": fixed(" FOR UPDATE SKIP LOCKED"),
 		"max":  fixed("GREATEST"),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/program"
 	"github.com/ormoutbox/ormoutbox/core/once"
@@ -69,7 +70,8 @@ type Command struct {
 	// Tenant of the command. At most once.MaxTenant bytes; may be empty.
 	Tenant string
 	// Key names the command within its tenant and type: the client's key, or the key of an event,
-	// see EventKey. Required, at most once.MaxID bytes.
+	// see EventKey. Required, at most once.MaxID bytes. It is the core.HeaderCausationID of the
+	// events that the function publishes with its context.
 	Key string
 	// Input distinguishes a repetition from another command under the same key. The other command
 	// is refused. Input is hashed and never stored: a []byte unchanged, any other value as JSON.
@@ -166,7 +168,7 @@ func run[T any](cmd Command, fn func(ctx context.Context) (T, error),
 	}
 	res, replayed, err := do(key, fp, func(ctx context.Context) (once.Result, error) {
 		var err error
-		if result, err = fn(ctx); err != nil {
+		if result, err = fn(cause.With(ctx, cause.Of(ctx).Next(cmd.Key))); err != nil {
 			return once.Result{}, err
 		}
 		data, err := json.Marshal(result)

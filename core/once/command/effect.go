@@ -35,7 +35,9 @@ type Effect struct {
 	// Headers are for the handler: at most MaxHeaders bytes together.
 	Headers map[string]string
 	// EventID, CorrelationID and BusinessKey connect the effect to its cause and to a process in a
-	// workflow engine. The library does not read them. At most 255 bytes each; may be empty.
+	// workflow engine. Enqueue takes the first two from the context of a handler if they are empty:
+	// see core.HeaderCausationID. The library does not read BusinessKey. At most 255 bytes each; may
+	// be empty.
 	EventID, CorrelationID, BusinessKey string
 	// Delay holds the effect back until this long after the commit.
 	Delay time.Duration

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/archive"
+	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/cleaning"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/once"
@@ -120,6 +121,8 @@ func (q *Queue) Enqueue(ctx context.Context, tx core.Tx, e Effect) (rec Record, 
 	if tx, err = open(ctx, tx); err != nil {
 		return Record{}, false, err
 	}
+	by := cause.Of(ctx)
+	e.EventID, e.CorrelationID = cmp.Or(e.EventID, by.ID), cmp.Or(e.CorrelationID, by.Chain)
 	if err := e.Validate(); err != nil {
 		return Record{}, false, err
 	}
@@ -131,7 +134,7 @@ func (q *Queue) Enqueue(ctx context.Context, tx core.Tx, e Effect) (rec Record, 
 	if !added {
 		return rec, false, nil
 	}
-	if err := q.wake(ctx, tx, e); err != nil {
+	if err := q.wake(ctx, tx, e.ID, e); err != nil {
 		return Record{}, false, err
 	}
 	return rec, true, nil
@@ -148,10 +151,13 @@ func open(ctx context.Context, tx core.Tx) (core.Tx, error) {
 }
 
 // wake publishes the event that wakes a Worker. The event has only the id of the row of the effect.
-func (q *Queue) wake(ctx context.Context, tx core.Tx, e Effect) error {
+// The first one has it as its own id too, so that what the effect causes leads to this event, and
+// from there to what caused the effect.
+func (q *Queue) wake(ctx context.Context, tx core.Tx, id string, e Effect) error {
 	topic := Topic(e.Channel)
+	ctx = cause.With(ctx, cause.Cause{ID: e.EventID, Chain: e.CorrelationID})
 	_, err := q.cfg.Outbox.Publish(ctx, tx, core.Event{
-		Type: topic, Topic: topic, TenantID: e.Tenant, AggregateType: "effect", AggregateID: e.ID, Unordered: true,
+		ID: id, Type: topic, Topic: topic, TenantID: e.Tenant, AggregateType: "effect", AggregateID: e.ID, Unordered: true,
 		Delay: e.Delay, Payload: []byte{},
 	})
 	if err != nil {
@@ -212,7 +218,7 @@ func (q *Queue) Redrive(ctx context.Context, tx core.Tx, id, actor, reason strin
 	if !redriven {
 		return false, nil
 	}
-	return true, q.wake(ctx, tx, rec.Effect)
+	return true, q.wake(ctx, tx, "", rec.Effect)
 }
 
 // Discard ends a dead effect, in the transaction: it is never executed, and Redrive does

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/program"
 	"github.com/ormoutbox/ormoutbox/core/once"
@@ -27,7 +28,8 @@ import (
 // Effect.IdempotencyKey to the other side, because it is called again if a process died before it
 // could record the success. It must stop when ctx ends: see WorkerConfig.PerDestination. ctx carries
 // the outbox's PublishTimeout, or SweepTimeout. Its cause is once.ErrLeaseLost if another worker may
-// have begun.
+// have begun. Events that are published with ctx carry the effect's ID as their
+// core.HeaderCausationID.
 //
 // Errors are marked as those of a core.Publisher. core.Permanent makes the effect dead at once.
 // core.Unavailable stops the channel, or its destination (see WorkerConfig.Destination), until the
@@ -327,6 +329,7 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 		w.cfg.Observer(info)
 		return "", PutOff, core.PutOff(info.Err, wait)
 	}
+	ctx = cause.With(ctx, cause.New(claim.ID, got.CorrelationID))
 	receipt, info.Result, err = w.execute(ctx, run, handler, &info.Err)
 	info.Duration = time.Since(start)
 	w.cfg.Observer(info)

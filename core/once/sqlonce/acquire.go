@@ -18,6 +18,10 @@ const (
 	statusDone = 2
 )
 
+// metaTakenOver is in result_meta of a held key that was taken over, so that a repeated Acquire has
+// the answer of the first. The result of the work replaces it.
+const metaTakenOver = "taken over"
+
 // Acquire implements once.Store. A new key costs one statement. A key that is done or in progress
 // costs two statements and no lock. A takeover is a transaction.
 func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, error) {
@@ -49,7 +53,7 @@ func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, e
 			},
 		} {
 			if err := step(); err != nil {
-				return once.Acquired{}, err // even if only the answer to COMMIT was lost: the lease will end
+				return once.Acquired{}, err // perhaps only the answer to COMMIT was lost: the owner may ask again
 			}
 			if got.State != 0 {
 				return got, nil
@@ -146,12 +150,15 @@ func (s *Store) see(ctx context.Context, q sqlkit.Querier, form once.Form, req o
 	if err != nil || !r.mayTake(got) {
 		return got, err
 	}
-	take := s.sql.takeTx
+	take, args := s.sql.takeTx, []any{fingerprintArg(fp), req.Owner, got.Attempt, got.Attempt}
 	if form == once.FormLease {
-		take = s.sql.take
+		var meta any
+		if got.TakenOver {
+			meta = metaTakenOver
+		}
+		take, args = s.sql.take, append(args, meta)
 	}
-	args := append([]any{fingerprintArg(fp), req.Owner, got.Attempt, got.Attempt}, times...)
-	n, err := q.Exec(ctx, take, append(args, req.Key.Scope, req.Key.Tenant, req.Key.ID)...)
+	n, err := q.Exec(ctx, take, append(append(args, times...), keyArgs(req.Key)...)...)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("%w: the row of the key was not there any more", core.ErrTxAborted)
 	}
@@ -196,6 +203,7 @@ func (r *row) decide(req once.Request, form once.Form) (once.Acquired, once.Fing
 	case held && form == once.FormLease && r.owner == req.Owner: // the first answer was lost
 		return once.Acquired{
 			State: once.Fresh, Fence: r.fence, Attempt: r.attempts, Age: r.age(r.attempts),
+			TakenOver: r.result.Meta == metaTakenOver,
 		}, stored, nil
 	case held:
 		return once.Acquired{State: once.InProgress, RetryAfter: left}, stored, nil

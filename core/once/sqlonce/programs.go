@@ -37,11 +37,12 @@ func (s *Store) Register(ctx context.Context, scope, program string) (others []s
 	if err != nil {
 		return nil, err
 	}
-	// Where each request has a path of its own, scopes come and go.
-	return others, s.db.Single(ctx, "forget programs", func(q sqlkit.Querier) error {
-		_, err := q.Exec(ctx, s.sql.forget, week)
+	// What is forgotten is left for the next call if that fails: others is known.
+	_ = s.db.Single(ctx, "forget programs", func(q sqlkit.Querier) error {
+		_, err := q.Exec(ctx, s.sql.forget, scope, week)
 		return err
 	})
+	return others, nil
 }
 
 // Shared returns, by scope, the programs of the last week where there is more than one. Most often

@@ -26,8 +26,7 @@ const (
 		"VALUES (?, ?, ?, ?, 2, ?, 1, {now}, {now}, {now}, ?, ?, ?, {in})"
 
 	takeSet = "UPDATE {key} SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, created_at = CASE WHEN " +
-		"? = 1 THEN {now} ELSE created_at END, result = NULL, result_type = NULL, result_meta = NULL, updated_at = " +
-		"{now}, "
+		"? = 1 THEN {now} ELSE created_at END, result = NULL, result_type = NULL, updated_at = {now}, "
 )
 
 // statements are the statements about {key}.
@@ -98,11 +97,13 @@ const (
 func newStatements(n sqlstore.Names) *statements {
 	v, text := variants.Of(n), n.Statement
 	return &statements{
-		look:   text(readKey),
-		see:    text(readKey + "{lock}"),
-		who:    text("SELECT status, owner, fence FROM {key} WHERE " + keyIs),
-		take:   text(takeSet + "status = 1, lease_until = {in}, done_at = NULL, expires_at = {in} WHERE " + keyIs),
-		takeTx: text(takeSet + "status = 2, lease_until = NULL, done_at = {now}, expires_at = {in} WHERE " + keyIs),
+		look: text(readKey),
+		see:  text(readKey + "{lock}"),
+		who:  text("SELECT status, owner, fence FROM {key} WHERE " + keyIs),
+		take: text(takeSet + "result_meta = ?, status = 1, lease_until = {in}, done_at = NULL, expires_at = {in} " +
+			"WHERE " + keyIs),
+		takeTx: text(takeSet + "result_meta = NULL, status = 2, lease_until = NULL, done_at = {now}, expires_at = " +
+			"{in} WHERE " + keyIs),
 		extend: text("UPDATE {key} SET lease_until = {in}, updated_at = {now}, expires_at = {max}(expires_at, " +
 			"{in}) WHERE " + claimIs + " AND status = 1"),
 		complete: text("UPDATE {key} SET status = 2, lease_until = NULL, result = ?, result_type = ?, result_meta " +
@@ -124,7 +125,7 @@ func newStatements(n sqlstore.Names) *statements {
 		shared: text("SELECT p.scope, p.program FROM {program} p WHERE p.seen_at > {ago} AND EXISTS (SELECT 1 FROM " +
 			"{program} o WHERE o.scope = p.scope AND o.program <> p.program AND o.seen_at > {ago}) " +
 			"ORDER BY p.scope, p.program"),
-		forget: text("DELETE FROM {program} WHERE seen_at < {ago}"),
+		forget: text("DELETE FROM {program} WHERE scope = ? AND seen_at < {ago}"),
 
 		insert: text(insertHead + "VALUES (" + insertLease + ")" + v.unless),
 		hold:   text(insertHead + "VALUES (" + insertHeld + ")" + v.unless),

@@ -28,7 +28,7 @@ func onceAcquireCases() []onceCase {
 			first := f.acquire(req)
 			second := f.acquire(req)
 			first.Age, second.Age = 0, 0
-			f.must(first.State == once.Fresh && first.Fence == second.Fence && first.Attempt == second.Attempt &&
+			f.must(first.State == once.Fresh && !second.TakenOver && first.Fence == second.Fence && first.Attempt == second.Attempt &&
 				second.State == once.Fresh, "got %+v, then %+v", first, second)
 			f.wantState(req.Key, once.InProgress)
 			f.complete(once.Claim{Key: req.Key, Owner: req.Owner, Fence: first.Fence}, once.Result{})
@@ -41,7 +41,8 @@ func onceAcquireCases() []onceCase {
 			req.RefuseStale = true
 			second := f.acquire(req)
 			f.must(first.Fence > old.Fence && second.State == once.Fresh && second.Fence == first.Fence &&
-				second.Attempt == first.Attempt, "got %+v, then %+v", first, second)
+				second.Attempt == first.Attempt && second.TakenOver == first.TakenOver,
+				"got %+v, then %+v", first, second)
 			c := once.Claim{Key: req.Key, Owner: req.Owner, Fence: first.Fence}
 			f.check(f.store.Extend(f.Context(), c, longLease))
 		}},

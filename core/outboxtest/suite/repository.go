@@ -77,6 +77,7 @@ func TestRepository(t *testing.T, h RepositoryHarness) {
 		{"Keys", keyCases()},
 		{"Relays", relayCases()},
 		{"Groups", groupCases()},
+		{"Cause", causeCases()},
 		{"Pauses", pauseCases()},
 		{"Rates", rateCases()},
 		{"Windows", windowCases()},

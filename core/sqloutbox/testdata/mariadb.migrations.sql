@@ -45,13 +45,15 @@ CREATE TABLE IF NOT EXISTS `outbox_event` (
     last_error        TEXT,
     replay_of         BINARY(16),
     receipt           TEXT,
+    causation_id      VARCHAR(255)  GENERATED ALWAYS AS (NULLIF(LEFT(JSON_UNQUOTE(JSON_EXTRACT(headers, '$.causation_id')), 255), '')) STORED,
     error_group       VARCHAR(16),
     ready_topic       VARBINARY(996) GENERATED ALWAYS AS (CASE WHEN status IN (0, 2) AND lane IS NULL THEN topic END) STORED,
     open_lane         BINARY(16)    GENERATED ALWAYS AS (CASE WHEN status IN (0, 2, 3) THEN lane END) STORED,
     dead              TINYINT       GENERATED ALWAYS AS (CASE WHEN status = 3 THEN 1 ELSE 0 END) STORED,
     PRIMARY KEY (id),
     KEY `outbox_event_work` (open_lane, key_seq, ready_topic, available_at),
-    KEY `outbox_event_dead` (dead, id)
+    KEY `outbox_event_dead` (dead, id),
+    KEY `outbox_event_cause` (causation_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 
 -- One row for each key in use: it gives out dense numbers in commit order.
@@ -94,7 +96,7 @@ CREATE TABLE IF NOT EXISTS `outbox_relay` (
     seen_at      DATETIME(6)  NOT NULL,
     claimed_at   DATETIME(6),
     published_at DATETIME(6),
-    state        LONGTEXT     NOT NULL,
+    state        LONGTEXT,
     PRIMARY KEY (node)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 

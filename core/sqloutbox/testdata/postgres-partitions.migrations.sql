@@ -4,7 +4,8 @@
 -- than a full one that was spread by its updates.
 -- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
 -- ahead. error_group is the fingerprint of the last failure, and means nothing in rows without an
--- error: what marks a row done leaves it alone.
+-- error: what marks a row done leaves it alone. causation_id is a copy of the header, which is made
+-- by the database, so that no producer can forget it.
 CREATE TABLE IF NOT EXISTS "app"."outbox_event" (
     id                uuid        NOT NULL PRIMARY KEY,
     event_id          text        COLLATE "C" NOT NULL,
@@ -35,6 +36,7 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_event" (
     last_error        text,
     replay_of         uuid,
     receipt           text,
+    causation_id      text        COLLATE "C" GENERATED ALWAYS AS (NULLIF(left(headers ->> 'causation_id', 255), '')) STORED,
     error_group       text        COLLATE "C"
 ) PARTITION BY RANGE (id);
 
@@ -47,10 +49,12 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_event_default" PARTITION OF "app"."outb
 -- event_ready: claims without a key, next due, backlog. event_key has the open and the dead rows of
 -- each key, in order: the first row of a key decides whether anything of the key can be claimed.
 -- Claims of keys, next due, backlog and the collection of keys use it. event_dead: the list and the
--- count of dead rows. The cleanup walks the primary key.
+-- count of dead rows. event_cause: what an event has caused, in any status; it has no row without a
+-- cause. The cleanup walks the primary key.
 CREATE INDEX IF NOT EXISTS "outbox_event_ready" ON "app"."outbox_event" (topic, available_at, id) WHERE status IN (0, 2) AND lane IS NULL;
 CREATE INDEX IF NOT EXISTS "outbox_event_key" ON "app"."outbox_event" (lane, key_seq) WHERE status IN (0, 2, 3) AND lane IS NOT NULL;
 CREATE INDEX IF NOT EXISTS "outbox_event_dead" ON "app"."outbox_event" (id) WHERE status = 3;
+CREATE INDEX IF NOT EXISTS "outbox_event_cause" ON "app"."outbox_event" (causation_id) WHERE causation_id IS NOT NULL;
 
 -- One row for each key in use: it gives out dense numbers in commit order. No column but the key is
 -- indexed, so that its updates stay on the page.
@@ -91,7 +95,7 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_relay" (
     seen_at      timestamptz NOT NULL,
     claimed_at   timestamptz,
     published_at timestamptz,
-    state        text        NOT NULL
+    state        text
 );
 
 -- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it

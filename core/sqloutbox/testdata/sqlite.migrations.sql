@@ -2,7 +2,8 @@
 -- The outbox: one row is one event for one destination.
 -- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
 -- ahead. error_group is the fingerprint of the last failure, and means nothing in rows without an
--- error: what marks a row done leaves it alone. All times are microseconds since 1970 UTC.
+-- error: what marks a row done leaves it alone. causation_id is a copy of the header, which is made
+-- by the database, so that no producer can forget it. All times are microseconds since 1970 UTC.
 -- A column of SQLite takes values of every type. In those with a CHECK of their type, another one
 -- would stop the claims of other rows too, or keep its row for ever.
 CREATE TABLE IF NOT EXISTS "outbox_event" (
@@ -35,6 +36,7 @@ CREATE TABLE IF NOT EXISTS "outbox_event" (
     last_error        TEXT,
     replay_of         BLOB,
     receipt           TEXT,
+    causation_id      TEXT GENERATED ALWAYS AS (CASE WHEN json_valid(headers) THEN NULLIF(substr(json_extract(headers, '$.causation_id'), 1, 255), '') END) VIRTUAL,
     error_group       TEXT,
     CHECK (lane IS NULL OR key_seq IS NOT NULL),
     CHECK (typeof(topic) = 'text'),
@@ -47,10 +49,12 @@ CREATE TABLE IF NOT EXISTS "outbox_event" (
 -- event_ready: claims without a key, next due, backlog. event_key has the open and the dead rows of
 -- each key, in order: the first row of a key decides whether anything of the key can be claimed.
 -- Claims of keys, next due, backlog and the collection of keys use it. event_dead: the list and the
--- count of dead rows. The cleanup walks the primary key.
+-- count of dead rows. event_cause: what an event has caused, in any status; it has no row without a
+-- cause. The cleanup walks the primary key.
 CREATE INDEX IF NOT EXISTS "outbox_event_ready" ON "outbox_event" (topic, available_at, id) WHERE status IN (0, 2) AND lane IS NULL;
 CREATE INDEX IF NOT EXISTS "outbox_event_key" ON "outbox_event" (lane, key_seq) WHERE status IN (0, 2, 3) AND lane IS NOT NULL;
 CREATE INDEX IF NOT EXISTS "outbox_event_dead" ON "outbox_event" (id) WHERE status = 3;
+CREATE INDEX IF NOT EXISTS "outbox_event_cause" ON "outbox_event" (causation_id) WHERE causation_id IS NOT NULL;
 
 -- One row for each key in use: it gives out dense numbers in commit order.
 CREATE TABLE IF NOT EXISTS "outbox_key" (
@@ -90,7 +94,7 @@ CREATE TABLE IF NOT EXISTS "outbox_relay" (
     seen_at      INTEGER NOT NULL,
     claimed_at   INTEGER,
     published_at INTEGER,
-    state        TEXT    NOT NULL
+    state        TEXT
 );
 
 -- Plans of an operator: the rows that a redrive or a discard changes, frozen in ids, and how far it

@@ -257,14 +257,9 @@ func openNATS(_ context.Context, u *url.URL, s brokerSettings) (publisher, error
 	if _, err := settings(u, nil); err != nil {
 		return nil, err
 	}
-	var servers []string
-	for host := range strings.SplitSeq(u.Host, ",") {
-		one := *u
-		one.Host = host
-		servers = append(servers, one.String())
-	}
+	servers := 1 + strings.Count(u.Host, ",")
 	return natsbridge.NewPublisher(natsbridge.Config{
-		URL: strings.Join(servers, ","), ConnectTimeout: s.connect() / time.Duration(len(servers)),
+		URL: u.String(), ConnectTimeout: s.connect() / time.Duration(servers),
 		Options: []nats.Option{nats.Name("outbox relay")}, Bridge: watermillbridge.Config{Logger: s.logger},
 	})
 }

@@ -182,6 +182,9 @@ func TestLogReaderSlots(t *testing.T) {
 	safe := func(n int64) sql.NullInt64 { return sql.NullInt64{Int64: n << 20, Valid: true} }
 	for text, s := range map[string]slot{
 		"slot s is lost": {name: "s", status: "lost"},
+		"slot s is lost: the server has removed log that its reader has not read, for the reason idle_timeout": {
+			name: "s", status: "lost", invalid: "idle_timeout",
+		},
 		"nobody reads slot s, and the server keeps 3.0 MiB of log for it": {name: "s", kept: 3 << 20},
 		"the reader of slot s is 2.0 MiB of log behind":                   {name: "s", active: true, behind: 2 << 20},
 		"slot s is read, and 1.0 MiB of log behind":                       {name: "s", active: true, behind: 1 << 20},

@@ -15,6 +15,7 @@ import (
 // slot is a logical replication slot of PostgreSQL, or one of walrelay that is missing.
 type slot struct {
 	name, status string // wal_status
+	invalid      string // why the server has invalidated it, from PostgreSQL 17 on
 	missing      bool
 	active       bool
 	behind       int64         // bytes of log that its reader has not confirmed
@@ -80,6 +81,9 @@ func (s slot) judge(maxBehind int64) finding {
 		}
 	case s.status == "lost":
 		f.Found = fmt.Sprintf("slot %s is lost: the server has removed log that its reader has not read", s.name)
+		if s.invalid != "" {
+			f.Found += ", for the reason " + s.invalid
+		}
 		f.Cause = "the events in that log are never sent"
 		f.Fix = "make the slot again and replay the events since then: " + slotsGuide
 		if s.mark != nil {
@@ -227,8 +231,9 @@ func mebibytes(n int64) string { return strconv.FormatFloat(float64(n)/(1<<20), 
 const logicalSlots = `SELECT slot_name, COALESCE(wal_status, ''), active,
  COALESCE(pg_wal_lsn_diff(now.lsn, confirmed_flush_lsn), 0)::bigint,
  COALESCE(pg_wal_lsn_diff(now.lsn, restart_lsn), 0)::bigint, safe_wal_size,
- COALESCE(pg_wal_lsn_diff(confirmed_flush_lsn, '0/0'), 0)::bigint
-FROM pg_catalog.pg_replication_slots, (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn()
+ COALESCE(pg_wal_lsn_diff(confirmed_flush_lsn, '0/0'), 0)::bigint,
+ COALESCE(to_jsonb(s) ->> 'invalidation_reason', '')
+FROM pg_catalog.pg_replication_slots s, (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn()
  ELSE pg_current_wal_lsn() END AS lsn) now
 WHERE slot_type = 'logical' AND database = current_database() ORDER BY slot_name`
 
@@ -238,7 +243,7 @@ func (db *database) slots(ctx context.Context, schema, prefix string) (all []slo
 	err = db.each(ctx, logicalSlots, nil, func(rows *sql.Rows) error {
 		all = append(all, slot{})
 		s := &all[len(all)-1]
-		return rows.Scan(&s.name, &s.status, &s.active, &s.behind, &s.kept, &s.safe, &s.confirmed)
+		return rows.Scan(&s.name, &s.status, &s.active, &s.behind, &s.kept, &s.safe, &s.confirmed, &s.invalid)
 	})
 	if err != nil {
 		return nil, err

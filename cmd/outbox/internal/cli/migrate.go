@@ -98,6 +98,13 @@ may do that at once. The changelog says what each version changes.`,
 				if err != nil {
 					return err
 				}
+				if newer, err := db.newer(ctx, k, p); err != nil || newer != "" {
+					if err != nil {
+						return err
+					}
+					a.note("%s: nothing is applied", newer)
+					continue
+				}
 				if dryRun {
 					if err := a.printPending(k, p, before); err != nil {
 						return err
@@ -138,6 +145,26 @@ may do that at once. The changelog says what each version changes.`,
 	tablesFlag(c, &names)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL instead of executing it")
 	return c
+}
+
+// newer says that tables are of a newer version than this program knows. Empty: they are not.
+func (db *database) newer(ctx context.Context, k kind, p place) (string, error) {
+	list, err := db.appliedOf(ctx, k, p)
+	if err != nil {
+		return "", err
+	}
+	known, err := k.migrations(p)
+	if err != nil {
+		return "", err
+	}
+	newest, of := 0, known[len(known)-1].Version
+	for _, v := range list {
+		newest = max(newest, v.version)
+	}
+	if newest <= of {
+		return "", nil
+	}
+	return fmt.Sprintf("the %s tables are of version %d, and this program knows %d", k.name, newest, of), nil
 }
 
 func pending(all []migrationState) []migrationState {
@@ -212,6 +239,12 @@ func (a *app) down(ctx context.Context, db *database, k kind, to int, dryRun, ye
 	}
 	if newest := migrations[len(migrations)-1].Version; to > newest {
 		return usage("--to %d: this program knows the versions 0 to %d", to, newest)
+	}
+	if newer, err := db.newer(ctx, k, p); err != nil || newer != "" {
+		if err != nil {
+			return err
+		}
+		return refused("%s: nothing is undone; use the program of that version", newer)
 	}
 	undo := []migration{}
 	undone := []migrationState{}

@@ -96,6 +96,8 @@ func filterFlags(c *cobra.Command, f *ops.Filter) {
 	c.Flags().Var((*selector)(&f.Key), "key", "only events of this key; needs --topic")
 	c.Flags().Var((*selector)(&f.Fingerprint), "group", "only events of this failure group, see outbox groups")
 	c.Flags().Var((*selector)(&f.ErrorCode), "error-code", "only events whose last failure has this code")
+	c.Flags().Var((*selector)(&f.Cause), "cause",
+		"only what the event with this id caused, or the effect with this id, or the command with this key")
 	c.Flags().Var((*moments)(&f.CreatedFrom), "since", "only events created since: a time, or how long ago, as 2h")
 	c.Flags().Var((*moments)(&f.CreatedBefore), "until", "only events created before: a time, or how long ago, as 1h")
 }
@@ -131,6 +133,8 @@ func (m *moments) Type() string { return "time" }
 // eventPage is what `outbox list` prints: an ops.Page.
 type eventPage struct {
 	Events []listedEvent `json:"events"`
+	// Chain is that of --cause.
+	Chain *ops.Chain `json:"chain,omitempty"`
 	paging
 }
 
@@ -146,9 +150,12 @@ then a page may be short: the last line says how to go on.
 The status "in the log" is that of an event which was left to a reader of the log of the database, and
 is not known to be published: walrelay has not confirmed it yet (it writes down every ten seconds how
 far it is), or another program, such as Debezium, reads the log. --json has the status of the row, which is
-done, and "log": unconfirmed, unknown or published. --status done selects them all.`,
+done, and "log": unconfirmed, unknown or published. --status done selects them all.
+
+--cause lists what an event caused, directly. Then it walks up and down from there, as far as this
+table has rows, and says where it ends.`,
 		Example: "  outbox list --status new,retry --topic orders\n  outbox list --topic orders --key order/7\n" +
-			"  outbox list --newest --since 10m",
+			"  outbox list --newest --since 10m\n  outbox list --cause 0192f1c2-...",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if len(statuses) == 0 && c.Flag("status").Changed {
@@ -180,8 +187,16 @@ done, and "log": unconfirmed, unknown or published. --status done selects them a
 				if len(page.Events) == 0 && page.Next == "" {
 					a.hintUnseen(ctx, api, q.Filter)
 				}
+				if q.Cause != "" {
+					chain, err := api.Chain(ctx, q.Cause)
+					if err != nil {
+						return err
+					}
+					page.Chain = &chain
+				}
 				return a.print(page, func() {
 					a.printEvents(page.Events)
+					a.printChain(page.Chain)
 					a.notePaging(page.paging)
 				})
 			})
@@ -218,6 +233,24 @@ func (a *app) printEvents(events []listedEvent) {
 			orDash(short(e.Error)))
 	}
 	t.write(a.Out)
+}
+
+// printChain prints what an event was caused by and what it has caused. Nil: it has no chain.
+func (a *app) printChain(c *ops.Chain) {
+	if c == nil {
+		return
+	}
+	t := &table{}
+	for _, part := range []struct {
+		what   string
+		events []ops.Event
+	}{{"caused by", c.Causes}, {"caused", c.Caused}} {
+		for _, e := range part.events {
+			t.add(part.what, e.EventID, e.Topic, e.Type, e.Status.String(), moment(e.CreatedAt))
+		}
+	}
+	t.write(a.Out)
+	a.sayf("%s\n", singleLine(c.Text))
 }
 
 func (a *app) showCommand() *cobra.Command {
@@ -278,6 +311,7 @@ func (a *app) printDetails(d details, payload bool) {
 	}
 	add("row", d.ID.String())
 	add("event", d.EventID)
+	add("cause", singleLine(d.CausationID))
 	add("status", d.status(d.Status))
 	add("log", d.words())
 	if !d.ReplayOf.IsZero() {
@@ -338,7 +372,8 @@ func (a *app) explainCommand() *cobra.Command {
 id is that of a row or of an event. Of an event that is read from the log of PostgreSQL it says whether
 walrelay has published it, as far as it has written that down (every ten seconds), and whether somebody
 reads the slot. It does not advise to replay such an event: while the reader of the log is not past it,
-a replay is a second copy. Exit code 1 says that no row has that id.`,
+a replay is a second copy. Of an event that a handler published, or that has caused others, it walks up
+and down as far as this table has rows, and says where it ends. Exit code 1 says that no row has that id.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
@@ -356,6 +391,7 @@ a replay is a second copy. Exit code 1 says that no row has that id.`,
 						if x.Fix != "" {
 							a.sayf("fix: %s\n", x.Fix)
 						}
+						a.printChain(x.Chain)
 					}
 				})
 				if err == nil && all[0].Reason == ops.ReasonUnknown {

@@ -63,6 +63,36 @@ func TestListShowExplainGroups(t *testing.T) {
 	})
 }
 
+// A person walks from an event to what caused it and what it caused, and sends outputs again that a
+// broker lost.
+func TestCause(t *testing.T) {
+	migrated(t, func(w *world) {
+		first, second, elsewhere := core.NewEventID(), core.NewEventID(), core.NewEventID()
+		by := func(id string) map[string]string { return map[string]string{core.HeaderCausationID: id} }
+		w.publish(core.Event{ID: first, Type: "placed", Topic: "orders"},
+			core.Event{ID: second, Type: "billed", Topic: "bills", Headers: by(first)},
+			core.Event{Type: "mailed", Topic: "mails", Headers: by(second)},
+			core.Event{Type: "lost", Topic: "orders", Headers: by(elsewhere)})
+		w.drain(nil, core.BlockKey)
+
+		w.require(w.run("list", "--cause", first), ExitOK, "bills", "The chain begins with event "+first, "caused")
+		w.require(w.run("list", "--cause", elsewhere), ExitOK, "lost", "ends at "+elsewhere+", of which it has no row")
+		w.require(w.run("list", "--cause", ""), ExitUsage, "it is empty")
+		var page eventPage
+		w.json(&page, "list", "--cause", first)
+		if len(page.Events) != 1 || page.Chain == nil || len(page.Chain.Caused) != 2 ||
+			page.Events[0].CausationID != first {
+			w.Errorf("caused by %s: %+v", first, page)
+		}
+		w.require(w.run("explain", second), ExitOK, "caused by  "+first, "caused     ", "mailed")
+		w.require(w.run("show", second), ExitOK, "cause     "+first)
+
+		const window = "--dedup-window=1h"
+		w.require(w.run("replay", "plan", "--cause", second, window, "--dry-run"), ExitOK, "1 done event", "mails")
+		w.require(w.run("replay", "plan", "--cause", core.NewEventID(), window, "--dry-run"), ExitOK, "0 done events")
+	})
+}
+
 // Every command that explain names can be run as it is printed.
 func TestCommandsOfExplain(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,7 @@ func TestBrokerAddresses(t *testing.T) {
 		"kafka://a:9092,kafka://b:9092?tls=true":                      "kafka://a:9092,b:9092",
 		"nats://me:hunter2@127.0.0.1:1":                               "nats://127.0.0.1:1",
 		"nats://me:hunter2@a:4222,b:4222":                             "nats://a:4222,b:4222",
+		"nats://me:hunt,er2@a:4222,b:4222":                            "nats://a:4222,b:4222",
 		"tls://me:hunter2@a:4222,tls://me:hunter2@b:4222":             "tls://a:4222,b:4222",
 		"redis://me:hunter2@localhost:6379/3":                         "redis://localhost:6379",
 	} {

@@ -36,9 +36,13 @@ stored, because that consumer would handle the event a second time. --dedup-wind
 consumers remember where none has declared it; elsewhere it only makes the time shorter.
 --beyond-windows makes it hold everywhere. The audit then names the consumers that get events twice.
 
+--cause selects what one event caused. A consumer skips an event that is replayed to it, so outputs that
+its broker lost come again this way: in the database of the consumer, with the id of the input.
+
 If more than --limit events are selected, nothing is stored either. Of events that are read from the
 log of PostgreSQL it says how many walrelay has not confirmed yet: their replay is a second copy.`,
 		Example: "  outbox replay plan --topic orders --since 2h --reason 'lost, INC-7'\n" +
+			"  outbox replay plan --cause 0192f1c2-... --reason 'outputs lost, INC-8'\n" +
 			"  outbox replay plan 0192f1c2-... --dedup-window 168h --dry-run",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {

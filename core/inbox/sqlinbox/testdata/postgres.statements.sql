@@ -17,7 +17,7 @@ SELECT e.tenant_id, e.event_id, e.processed, 0 FROM unnest($1::text[], $2::text[
 INSERT INTO "app"."inbox_key" AS k (consumer, handler, tenant_id, topic, partition_key, last_seq, updated_at) VALUES ($1, $2, $3, $4, $5, $6, statement_timestamp()) ON CONFLICT (consumer, handler, tenant_id, topic, partition_key) DO UPDATE SET last_seq = excluded.last_seq, updated_at = excluded.updated_at WHERE k.last_seq < excluded.last_seq
 
 -- dead
-SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), CASE WHEN isfinite(received_at) THEN (extract(epoch from received_at)*1000000)::bigint END, COALESCE(CASE WHEN isfinite(failed_at) THEN (extract(epoch from failed_at)*1000000)::bigint END,0) FROM "app"."inbox_failure" WHERE consumer = ? AND status = 4
+SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), CASE WHEN received_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(received_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END, COALESCE(CASE WHEN failed_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(failed_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END,0) FROM "app"."inbox_failure" WHERE consumer = ? AND status = 4
 
 -- discard
 UPDATE "app"."inbox_failure" SET status = 0, attempts = 0, last_error_code = 'discarded', last_error = $1, received_at = statement_timestamp(), updated_at = statement_timestamp() WHERE consumer = $2 AND handler = $3 AND tenant_id = $4 AND event_id = $5 AND status = 4
@@ -26,7 +26,7 @@ UPDATE "app"."inbox_failure" SET status = 0, attempts = 0, last_error_code = 'di
 UPDATE "app"."inbox_failure" SET status = $1, attempts = $2, last_error_code = $3, last_error = $4, failed_at = statement_timestamp(), updated_at = statement_timestamp() WHERE consumer = $5 AND handler = $6 AND tenant_id = $7 AND event_id = $8
 
 -- first_failure
-SELECT status, attempts, CASE WHEN isfinite(received_at) THEN (extract(epoch from received_at - statement_timestamp())*1000000)::bigint END FROM "app"."inbox_failure" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4 FOR UPDATE
+SELECT status, attempts, CASE WHEN received_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(received_at, statement_timestamp() - interval '36500 days'), statement_timestamp() + interval '36500 days') - statement_timestamp())*1000000)::bigint END FROM "app"."inbox_failure" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4 FOR UPDATE
 
 -- forget
 DELETE FROM "app"."inbox_failure" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4 AND status = 0 AND last_error_code = 'discarded'
@@ -41,10 +41,10 @@ INSERT INTO "app"."inbox_seen" (handler_id, tenant_id, event_id, source, attempt
 INSERT INTO "app"."inbox_handler" (handler_id, consumer, handler) VALUES ($1, $2, $3) ON CONFLICT (handler_id) DO NOTHING
 
 -- lock_old of 2
-SELECT tenant_id, event_id FROM "app"."inbox_seen" WHERE (handler_id = $1 AND tenant_id = $2 AND event_id = $3 AND CASE WHEN isfinite(processed_at) THEN (extract(epoch from processed_at)*1000000)::bigint END = $4) OR (handler_id = $5 AND tenant_id = $6 AND event_id = $7 AND CASE WHEN isfinite(processed_at) THEN (extract(epoch from processed_at)*1000000)::bigint END = $8) FOR UPDATE SKIP LOCKED
+SELECT tenant_id, event_id FROM "app"."inbox_seen" WHERE (handler_id = $1 AND tenant_id = $2 AND event_id = $3 AND CASE WHEN processed_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(processed_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END = $4) OR (handler_id = $5 AND tenant_id = $6 AND event_id = $7 AND CASE WHEN processed_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(processed_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END = $8) FOR UPDATE SKIP LOCKED
 
 -- old
-SELECT s.tenant_id, s.event_id, COALESCE(s.source,''), s.attempts, CASE WHEN isfinite(s.processed_at) THEN (extract(epoch from s.processed_at)*1000000)::bigint END, CASE WHEN f.status IS NULL THEN 0 ELSE 1 END, COALESCE(f.last_error,'') FROM "app"."inbox_seen" s LEFT JOIN "app"."inbox_failure" f ON f.consumer = $1 AND f.handler = $2 AND f.tenant_id = s.tenant_id AND f.event_id = s.event_id AND f.status = 0 AND f.last_error_code = 'discarded' WHERE s.handler_id = $3 AND s.processed_at < statement_timestamp() - $4::bigint * interval '1 microsecond' ORDER BY s.processed_at LIMIT $5
+SELECT s.tenant_id, s.event_id, COALESCE(s.source,''), s.attempts, CASE WHEN s.processed_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(s.processed_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END, CASE WHEN f.status IS NULL THEN 0 ELSE 1 END, COALESCE(f.last_error,'') FROM "app"."inbox_seen" s LEFT JOIN "app"."inbox_failure" f ON f.consumer = $1 AND f.handler = $2 AND f.tenant_id = s.tenant_id AND f.event_id = s.event_id AND f.status = 0 AND f.last_error_code = 'discarded' WHERE s.handler_id = $3 AND s.processed_at < statement_timestamp() - $4::bigint * interval '1 microsecond' ORDER BY s.processed_at LIMIT $5
 
 -- open
 INSERT INTO "app"."inbox_seen" (handler_id, tenant_id, event_id, source, attempts, processed_at) VALUES ($1, $2, $3, $4, 0, NULL) ON CONFLICT (handler_id, tenant_id, event_id) DO NOTHING
@@ -65,13 +65,13 @@ UPDATE "app"."inbox_failure" SET status = 0, attempts = 0, last_error_code = 're
 INSERT INTO "app"."inbox_program" (handler_id, program, topic, seen_at) VALUES ($1, $2, $3, statement_timestamp()) ON CONFLICT (handler_id, program) DO UPDATE SET topic = excluded.topic, seen_at = excluded.seen_at
 
 -- remove of 2
-DELETE FROM "app"."inbox_seen" WHERE (handler_id = $1 AND tenant_id = $2 AND event_id = $3 AND CASE WHEN isfinite(processed_at) THEN (extract(epoch from processed_at)*1000000)::bigint END = $4) OR (handler_id = $5 AND tenant_id = $6 AND event_id = $7 AND CASE WHEN isfinite(processed_at) THEN (extract(epoch from processed_at)*1000000)::bigint END = $8)
+DELETE FROM "app"."inbox_seen" WHERE (handler_id = $1 AND tenant_id = $2 AND event_id = $3 AND CASE WHEN processed_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(processed_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END = $4) OR (handler_id = $5 AND tenant_id = $6 AND event_id = $7 AND CASE WHEN processed_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(processed_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END = $8)
 
 -- see
 SELECT CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, attempts FROM "app"."inbox_seen" WHERE handler_id = $1 AND tenant_id = $2 AND event_id = $3 FOR UPDATE
 
 -- see_failure
-SELECT status, attempts, CASE WHEN isfinite(updated_at) THEN (extract(epoch from updated_at - statement_timestamp())*1000000)::bigint END FROM "app"."inbox_failure" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4 FOR UPDATE
+SELECT status, attempts, CASE WHEN updated_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(updated_at, statement_timestamp() - interval '36500 days'), statement_timestamp() + interval '36500 days') - statement_timestamp())*1000000)::bigint END FROM "app"."inbox_failure" WHERE consumer = $1 AND handler = $2 AND tenant_id = $3 AND event_id = $4 FOR UPDATE
 
 -- shared
 SELECT h.consumer, h.handler, p.program, COALESCE(p.topic,'') FROM "app"."inbox_program" p JOIN "app"."inbox_handler" h ON h.handler_id = p.handler_id WHERE p.seen_at > statement_timestamp() - $1::bigint * interval '1 microsecond' AND EXISTS (SELECT 1 FROM "app"."inbox_program" o WHERE o.handler_id = p.handler_id AND o.program <> p.program AND o.seen_at > statement_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY h.consumer, h.handler, p.program

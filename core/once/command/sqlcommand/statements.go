@@ -32,10 +32,10 @@ const (
 	commandOverdue = " AND available_at < {ago} AND (status <> 1 OR lease_until < {ago} OR lease_until > {in}) " +
 		"ORDER BY available_at, id LIMIT ?"
 	// since is when the effect began to wait. After a failure that is created_at, because a failure
-	// moves available_at.
+	// moves available_at, and none began to wait before it was created.
 	commandPending = "SELECT COUNT(*), COALESCE(MIN({left:since}),0) FROM (SELECT CASE WHEN lost_leases = 0 AND " +
 		"COALESCE(last_error_code,'redriven') = 'redriven' " +
-		"THEN available_at ELSE created_at END AS since FROM {command} WHERE "
+		"THEN {max}(available_at, created_at) ELSE created_at END AS since FROM {command} WHERE "
 	commandPendingEnd = " ORDER BY available_at, id LIMIT ?) open_commands"
 )
 

@@ -17,7 +17,7 @@ INSERT INTO `my_idempotency_key` (scope, tenant, id, owner, status, fence, attem
 UPDATE `my_idempotency_key` SET lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, updated_at = UTC_TIMESTAMP(6), expires_at = GREATEST(expires_at, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) WHERE scope = ? AND tenant = ? AND id = ? AND owner = ? AND fence = ? AND status = 1
 
 -- forget
-DELETE FROM `my_idempotency_program` WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND
+DELETE FROM `my_idempotency_program` WHERE scope = ? AND seen_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND
 
 -- hold
 INSERT INTO `my_idempotency_key` (scope, tenant, id, fingerprint, owner, status, fence, attempts, created_at, updated_at, lease_until, done_at, expires_at) VALUES (?, ?, ?, NULL, ?, 1, ?, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, NULL, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ON DUPLICATE KEY UPDATE seen = seen + 1
@@ -65,10 +65,10 @@ SELECT status, owner, fence, attempts, fingerprint, COALESCE(TIMESTAMPDIFF(MICRO
 SELECT p.scope, p.program FROM `my_idempotency_program` p WHERE p.seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND EXISTS (SELECT 1 FROM `my_idempotency_program` o WHERE o.scope = p.scope AND o.program <> p.program AND o.seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND) ORDER BY p.scope, p.program
 
 -- take
-UPDATE `my_idempotency_key` SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, created_at = CASE WHEN ? = 1 THEN UTC_TIMESTAMP(6) ELSE created_at END, result = NULL, result_type = NULL, result_meta = NULL, updated_at = UTC_TIMESTAMP(6), status = 1, lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, done_at = NULL, expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE scope = ? AND tenant = ? AND id = ?
+UPDATE `my_idempotency_key` SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, created_at = CASE WHEN ? = 1 THEN UTC_TIMESTAMP(6) ELSE created_at END, result = NULL, result_type = NULL, updated_at = UTC_TIMESTAMP(6), result_meta = ?, status = 1, lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, done_at = NULL, expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE scope = ? AND tenant = ? AND id = ?
 
 -- take_tx
-UPDATE `my_idempotency_key` SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, created_at = CASE WHEN ? = 1 THEN UTC_TIMESTAMP(6) ELSE created_at END, result = NULL, result_type = NULL, result_meta = NULL, updated_at = UTC_TIMESTAMP(6), status = 2, lease_until = NULL, done_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE scope = ? AND tenant = ? AND id = ?
+UPDATE `my_idempotency_key` SET fingerprint = ?, owner = ?, fence = fence + 1, attempts = ?, created_at = CASE WHEN ? = 1 THEN UTC_TIMESTAMP(6) ELSE created_at END, result = NULL, result_type = NULL, updated_at = UTC_TIMESTAMP(6), result_meta = NULL, status = 2, lease_until = NULL, done_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE scope = ? AND tenant = ? AND id = ?
 
 -- who
 SELECT status, owner, fence FROM `my_idempotency_key` WHERE scope = ? AND tenant = ? AND id = ?

@@ -1,0 +1,135 @@
+// Package link keeps the connection of a bridge to its broker.
+package link
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
+)
+
+// Link is a connection that is made on its first use, and anew after it broke. Its exported fields
+// are set before the first use.
+type Link[C any] struct {
+	// Bridge is the name with which errors begin.
+	Bridge string
+	// Dial connects. It calls functions of the user's configuration, so it may panic.
+	Dial func() (C, error)
+	// Broken reports whether a connection is of no more use. Nil: it mends itself.
+	Broken func(C) bool
+	// HangUp closes a connection.
+	HangUp func(C) error
+	Logger *slog.Logger
+
+	mu      sync.Mutex
+	conn    *C          // nil: not connected
+	opening *attempt[C] // nil: nobody connects
+	failed  error       // why the last attempt failed
+	closed  bool
+}
+
+// attempt is one attempt to connect. All who need the connection meanwhile get its outcome.
+type attempt[C any] struct {
+	done chan struct{}
+	conn C
+	err  error
+}
+
+// Connected returns the connection. It waits until ctx ends for an attempt to connect. Its errors
+// have the class Unavailable, unless Dial has marked them.
+func (l *Link[C]) Connected(ctx context.Context) (none C, err error) {
+	l.mu.Lock()
+	if l.closed {
+		defer l.mu.Unlock()
+		return none, core.Unavailable(watermillbridge.ErrClosed)
+	}
+	if l.conn != nil && (l.Broken == nil || !l.Broken(*l.conn)) {
+		defer l.mu.Unlock()
+		return *l.conn, nil
+	}
+	a, failed := l.opening, l.failed
+	if a == nil {
+		a = &attempt[C]{done: make(chan struct{})}
+		l.opening = a
+		go l.open(a)
+	}
+	l.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.conn, a.err
+	case <-ctx.Done():
+	}
+	if failed != nil {
+		return none, core.Unavailable(fmt.Errorf("%w; the attempt before: %w", ctx.Err(), failed))
+	}
+	return none, core.Unavailable(fmt.Errorf("%s: connect: %w", l.Bridge, ctx.Err()))
+}
+
+// Last returns the last connection. It may have broken.
+func (l *Link[C]) Last() (last C, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return last, false
+	}
+	return *l.conn, true
+}
+
+func (l *Link[C]) open(a *attempt[C]) {
+	returned := false
+	defer func() {
+		if !returned {
+			a.err = l.panicked(recover())
+		}
+		l.opened(a)
+	}()
+	a.conn, a.err = l.Dial()
+	returned = true
+}
+
+// panicked returns the error of a Dial that did not return. A nil v means that runtime.Goexit ended
+// its goroutine.
+func (l *Link[C]) panicked(v any) error {
+	p := core.NewPanicError(v)
+	err := fmt.Errorf("%s: connect: %w: %w", l.Bridge, watermillbridge.ErrPanic, p)
+	l.Logger.Error(l.Bridge+": connecting panicked", "err", err, "stack", string(p.Stack))
+	return err
+}
+
+// opened hands the outcome of an attempt to all who wait for it.
+func (l *Link[C]) opened(a *attempt[C]) {
+	l.mu.Lock()
+	if _, marked := core.ClassOf(a.err); !marked {
+		a.err = core.Unavailable(a.err)
+	}
+	l.opening, l.failed = nil, a.err
+	late := l.closed && a.err == nil
+	conn := a.conn
+	switch {
+	case late:
+		var none C
+		a.conn, a.err = none, core.Unavailable(watermillbridge.ErrClosed)
+	case a.err == nil:
+		l.conn = &conn
+	}
+	close(a.done)
+	l.mu.Unlock()
+	if late {
+		_ = l.HangUp(conn)
+	}
+}
+
+// Close closes the connection. Later calls of Connected fail with watermillbridge.ErrClosed.
+func (l *Link[C]) Close() error {
+	l.mu.Lock()
+	conn := l.conn
+	l.closed, l.conn = true, nil
+	l.mu.Unlock()
+	if conn == nil {
+		return nil
+	}
+	return l.HangUp(*conn)
+}

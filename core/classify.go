@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -23,12 +24,13 @@ var outages = []error{
 }
 
 // DefaultClassifier knows the errors of the operating system, the network errors of the standard
-// library, and the errors with which PostgreSQL, MySQL, MariaDB and SQLite report that they cannot
-// be used now. It also knows the errors of other clients by their methods and texts: open circuit
-// breakers, gRPC's Unavailable and ResourceExhausted, throttling by AWS, and a Redis that is loading
-// or whose pool is exhausted. An error that says that the destination cannot be reached is
-// ClassUnavailable. So is a lack of file descriptors, memory or disk space. A timeout is left to the relay, which knows
-// whether the destination acknowledged other events meanwhile. Every other error is ClassTransient.
+// library, certificates that cannot be verified, and the errors with which PostgreSQL, MySQL,
+// MariaDB and SQLite report that they cannot be used now. It also knows the errors of other clients
+// by their methods and texts: open circuit breakers, gRPC's Unavailable and ResourceExhausted,
+// throttling by AWS, and a Redis that is loading or whose pool is exhausted. An error that says
+// that the destination cannot be reached is ClassUnavailable. So is a lack of file descriptors,
+// memory or disk space. A timeout is left to the relay, which knows whether the destination
+// acknowledged other events meanwhile. Every other error is ClassTransient.
 func DefaultClassifier(err error) Class {
 	for _, outage := range outages {
 		if errors.Is(err, outage) {
@@ -41,10 +43,22 @@ func DefaultClassifier(err error) Class {
 	if _, ok := errors.AsType[*net.OpError](err); ok {
 		return ClassUnavailable
 	}
+	if isTLS(err) {
+		return ClassUnavailable
+	}
 	if sqlerr.Unavailable(err) || remoteerr.Unavailable(err) {
 		return ClassUnavailable
 	}
 	return ClassTransient
+}
+
+// isTLS reports whether the destination shows a certificate that is not valid here, or speaks no TLS.
+func isTLS(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok
 }
 
 // isTimeout reports whether err says nothing but that time ran out.

@@ -2,6 +2,8 @@ package core_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -68,6 +70,8 @@ func TestDefaultClassifier(t *testing.T) {
 		&os.PathError{Op: "write", Path: "/spool", Err: syscall.ENOSPC},
 		fmt.Errorf("broker: %w", syscall.EPIPE), errors.Join(errors.New("x"), io.EOF),
 		driver.ErrBadConn, sql.ErrConnDone, errors.New("invalid connection"),
+		fmt.Errorf("dial: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}),
+		tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"},
 	} {
 		if got := core.DefaultClassifier(err); got != core.ClassUnavailable {
 			t.Errorf("%v is %s", err, got)

@@ -33,7 +33,7 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 		return nil, fmt.Errorf("natsbridge: Config.Bridge.CloudEvents: %w", err)
 	}
 	cfg.Bridge.Receipt = receipt
-	p := &publisher{cfg: cfg, options: options, streams: map[string]stream{}}
+	p := &publisher{cfg: cfg, options: options, streams: map[string]stream{}, waits: map[*wait]struct{}{}}
 	p.link = link.Link[session]{
 		Bridge: "natsbridge", Logger: cfg.Bridge.Logger, Dial: p.open,
 		Broken: func(s session) bool { return s.conn.IsClosed() },
@@ -90,6 +90,7 @@ type publisher struct {
 	life    context.Context //nolint:containedctx // it ends with the connection, not with a call
 	broke   context.CancelFunc
 	streams map[string]stream // by topic
+	waits   map[*wait]struct{}
 }
 
 // session is a connection. The client closes it by itself when the server refuses its credentials
@@ -122,16 +123,15 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	// The client would wait for an answer that was lost with its connection.
-	bound, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(p.connection(), func() { cancel(ErrDisconnected) })()
+	// The client would wait for an answer that was lost with its connection, or that never comes.
+	bound, done := p.begin(ctx, topic)
+	defer done()
 	ack, err := p.store(bound, s.js, m)
-	if err != nil && errors.Is(context.Cause(bound), ErrDisconnected) {
-		return core.Unavailable(fmt.Errorf("%w: subject %q", ErrDisconnected, topic))
+	if err != nil && bound.Err() != nil && ctx.Err() == nil {
+		return core.Unavailable(fmt.Errorf("%w: subject %q", context.Cause(bound), topic))
 	}
 	if errors.Is(err, nats.ErrReconnectBufExceeded) { // nothing is sent while there is no connection
-		return core.Unavailable(fmt.Errorf("natsbridge: subject %q: the connection is lost: %w", topic, p.lost(err)))
+		return core.Unavailable(fmt.Errorf("natsbridge: subject %q: the connection is lost: %w", topic, p.lost(s.conn, err)))
 	}
 	if err != nil {
 		return err
@@ -181,18 +181,13 @@ func marked(err error) error {
 	return err
 }
 
-// connection returns a context that ends when the connection breaks.
-func (p *publisher) connection() context.Context {
+// lost returns why there is no connection, or else err. The client has no callback for TLS and
+// rights that fail when it connects again.
+func (p *publisher) lost(conn *nats.Conn, err error) error {
+	last := conn.LastError()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.life
-}
-
-// lost returns why there is no connection, or else err.
-func (p *publisher) lost(err error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return cmp.Or(p.failed, err)
+	return cmp.Or(last, p.failed, err)
 }
 
 // broken ends the publishes that wait for an acknowledgement.
@@ -245,6 +240,13 @@ func (p *publisher) open() (session, error) {
 		p.mu.Unlock()
 		if toldAgain != nil {
 			toldAgain(conn, err)
+		}
+	}
+	toldProblem := p.options.AsyncErrorCB
+	options.AsyncErrorCB = func(conn *nats.Conn, s *nats.Subscription, err error) {
+		p.refused(err)
+		if toldProblem != nil {
+			toldProblem(conn, s, err)
 		}
 	}
 	conn, js, err := connect(&options)

@@ -2,6 +2,8 @@ package page
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"gorm.io/gorm"
@@ -13,6 +15,8 @@ var (
 	ctx            context.Context
 	brokers        []string
 	user, password string
+	authority      *x509.CertPool
+	client         tls.Certificate
 	db             *gorm.DB
 	router         *message.Router
 	publisher      *watermillbridge.Publisher

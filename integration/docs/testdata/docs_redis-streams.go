@@ -2,6 +2,8 @@ package page
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -15,6 +17,10 @@ var (
 	db     *gorm.DB
 	router *message.Router
 	logger watermill.LoggerAdapter
+
+	options     *redis.Options
+	authority   *x509.CertPool
+	certificate tls.Certificate
 )
 
 func invoice(*message.Message) error

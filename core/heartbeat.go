@@ -187,6 +187,7 @@ func (r *relay) beat(ctx context.Context) {
 	if !ok {
 		return
 	}
+	gap := spread(heartbeatEvery-heartbeatSoon, r.random())
 	for failures := 0; ; {
 		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 		err := reg.Beat(callCtx, r.heartbeat())
@@ -197,15 +198,15 @@ func (r *relay) beat(ctx context.Context) {
 			r.cfg.Logger.Warn("outbox: heartbeats of this relay fail: other processes do not see that it is alive",
 				"component", "outbox", "failures", failures, "err", errorText(err))
 		}
-		if !sleep(ctx, heartbeatSoon) || !r.untilBeat(ctx) {
+		if !sleep(ctx, heartbeatSoon) || !r.untilBeat(ctx, gap) {
 			return
 		}
 	}
 }
 
-// untilBeat waits for the next heartbeat. It reports false if ctx has ended.
-func (r *relay) untilBeat(ctx context.Context) bool {
-	timer := time.NewTimer(spread(heartbeatEvery-heartbeatSoon, r.random()))
+// untilBeat waits for the next heartbeat, at most for gap. It reports false if ctx has ended.
+func (r *relay) untilBeat(ctx context.Context, gap time.Duration) bool {
+	timer := time.NewTimer(gap)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

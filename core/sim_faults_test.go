@@ -259,7 +259,7 @@ func (s *simulation) acceptLate(i int) {
 		c.inc.acked[c.fact.topic] = true
 		s.truth.mu.Unlock()
 		s.note(c.inc.name() + " hears of it")
-		go c.late("", nil)
+		c.late("", nil)
 	}
 }
 

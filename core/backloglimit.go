@@ -97,11 +97,11 @@ func newBacklogGauge(cfg *Config) *backlogGauge {
 // check returns a *BacklogFullError if the last count reached the limit. It has the backlog counted
 // again when it is time.
 func (g *backlogGauge) check() error {
-	now := time.Since(g.start)
+	now, full := time.Since(g.start), g.full.Load() // before the next count, which may be quick
 	if next := g.next.Load(); int64(now) >= next && g.next.CompareAndSwap(next, math.MaxInt64) {
 		go g.count()
 	}
-	if full := g.full.Load(); full != nil && now < full.until {
+	if full != nil && now < full.until {
 		return full.err
 	}
 	return nil

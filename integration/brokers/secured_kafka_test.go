@@ -33,14 +33,18 @@ func TestSecuredKafka(t *testing.T) {
 	t.Cleanup(func() { _ = k.admin.Close() })
 	var flows []*securedFlow
 	for name, p := range map[string]core.Publisher{
-		"kafkabridge, SCRAM": saramaPublisher(t, kafkabridge.Config{Brokers: k.addresses(0), Sarama: k.scram("relay", securedTimeout), PublishTimeout: securedTimeout}),
+		"kafkabridge, SCRAM": saramaPublisher(t, kafkabridge.Config{
+			Brokers: k.addresses(0), Sarama: k.scram("relay", securedTimeout), PublishTimeout: securedTimeout,
+		}),
 		"kafkabridge, certificate": saramaPublisher(t, kafkabridge.Config{
 			Brokers: k.addresses(mutualTLS), Sarama: k.certificate(securedTimeout), PublishTimeout: securedTimeout,
 		}),
-		"franzbridge, SCRAM": franzPublisher(t, franzbridge.Config{Brokers: k.addresses(0), PublishTimeout: securedTimeout, Options: []kgo.Opt{
-			kgo.DialTLSConfig(k.c.config()),
-			kgo.SASL(franzscram.Auth{User: "relay", Pass: "secret"}.AsSha256Mechanism()),
-		}}),
+		"franzbridge, SCRAM": franzPublisher(t, franzbridge.Config{
+			Brokers: k.addresses(0), PublishTimeout: securedTimeout, Options: []kgo.Opt{
+				kgo.DialTLSConfig(k.c.config()),
+				kgo.SASL(franzscram.Auth{User: "relay", Pass: "secret"}.AsSha256Mechanism()),
+			},
+		}),
 		"franzbridge, certificate": franzPublisher(t, franzbridge.Config{
 			Brokers: k.addresses(mutualTLS), PublishTimeout: securedTimeout,
 			Options: []kgo.Opt{kgo.DialTLSConfig(k.c.config())},
@@ -172,10 +176,13 @@ func (k *securedKafka) allow(permission sarama.AclPermissionType) {
 			if permission == sarama.AclPermissionDeny && operation != sarama.AclOperationWrite {
 				continue
 			}
-			fixture.NoError(k.t, k.admin.CreateACL(sarama.Resource{
-				ResourceType: sarama.AclResourceTopic, ResourceName: "it-",
-				ResourcePatternType: sarama.AclPatternPrefixed,
-			}, sarama.Acl{Principal: user, Host: "*", Operation: operation, PermissionType: permission}))
+			fixture.NoError(k.t, k.admin.CreateACLs([]*sarama.ResourceAcls{{
+				Resource: sarama.Resource{
+					ResourceType: sarama.AclResourceTopic, ResourceName: "it-",
+					ResourcePatternType: sarama.AclPatternPrefixed,
+				},
+				Acls: []*sarama.Acl{{Principal: user, Host: "*", Operation: operation, PermissionType: permission}},
+			}}))
 		}
 	}
 }
@@ -185,7 +192,8 @@ func (k *securedKafka) allowAgain() {
 	k.t.Helper()
 	name := "it-"
 	_, err := k.admin.DeleteACL(sarama.AclFilter{
-		ResourceType: sarama.AclResourceTopic, ResourceName: &name, ResourcePatternTypeFilter: sarama.AclPatternPrefixed,
+		ResourceType: sarama.AclResourceTopic, ResourceName: &name,
+		ResourcePatternTypeFilter: sarama.AclPatternPrefixed,
 		Operation: sarama.AclOperationAny, PermissionType: sarama.AclPermissionDeny,
 	}, false)
 	fixture.NoError(k.t, err)

@@ -63,7 +63,10 @@ func TestSecuredRabbitMQ(t *testing.T) {
 			"an expired certificate of the client", func() { c.show("expired"); r.cut() },
 			func() { c.show("client") }, "expired certificate|bad certificate",
 		},
-		{"all are paused", func() { all((*fixture.PrivateServer).Pause) }, func() { all((*fixture.PrivateServer).Resume) }, "."},
+		{
+			"all are paused", func() { all((*fixture.PrivateServer).Pause) },
+			func() { all((*fixture.PrivateServer).Resume) }, ".",
+		},
 		{
 			"an expired certificate of the servers", func() { fixture.Show(t, "expired", set...) },
 			func() { fixture.Show(t, "server", set...) }, "certificate has expired",

@@ -43,8 +43,8 @@ func TestSecuredRedis(t *testing.T) {
 			func() { fixture.Show(t, "server", server) }, "certificate has expired",
 		},
 		{
-			"an expired certificate of the client", func() { c.show("expired"); cut() }, func() { c.show("client"); cut() },
-			"expired certificate",
+			"an expired certificate of the client", func() { c.show("expired"); cut() },
+			func() { c.show("client"); cut() }, "expired certificate",
 		},
 		{
 			"another password", func() { do("acl", "setuser", "relay", "resetpass", ">other"); cut() },

@@ -99,7 +99,8 @@ func awaitSecured(t *testing.T, flows []*securedFlow, what string) {
 		var open fixture.StoredRow
 		defer func() {
 			if t.Failed() {
-				t.Logf("%s: a row is %d after %d attempts: %s %s", f.name, open.Status, open.Attempts, open.ErrorCode, open.Error)
+				t.Logf("%s: a row is %d after %d attempts: %s %s", f.name, open.Status, open.Attempts, open.ErrorCode,
+					open.Error)
 			}
 		}()
 		fixture.AwaitIn(t, 2*time.Minute, f.name+": "+what, func() bool {
@@ -154,8 +155,8 @@ func (f *securedFlow) compare() {
 	rows, copies, last := map[string]fixture.StoredRow{}, map[string]int{}, map[string]int64{}
 	for _, row := range f.Rows() {
 		rows[row.EventID] = row
-		fixture.Check(f.T, row.Attempts == 0 && row.Status == fixture.StatusDone, "%s: a row is %d after %d attempts: %s",
-			f.name, row.Status, row.Attempts, row.Error)
+		fixture.Check(f.T, row.Attempts == 0 && row.Status == fixture.StatusDone,
+			"%s: a row is %d after %d attempts: %s", f.name, row.Status, row.Attempts, row.Error)
 		if first, ok := last[row.Key]; !ok || row.KeySeq <= first {
 			last[row.Key] = row.KeySeq - 1
 		}
@@ -219,7 +220,9 @@ func (c *certificates) config() *tls.Config {
 	fixture.Must(c.t, authority.AppendCertsFromPEM(text), "no certificate in ca.crt")
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, RootCAs: authority, ServerName: "127.0.0.1",
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.shown.Load(), nil },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return c.shown.Load(), nil
+		},
 	}
 }
 

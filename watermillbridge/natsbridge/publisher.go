@@ -131,7 +131,8 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 		return core.Unavailable(fmt.Errorf("%w: subject %q", context.Cause(bound), topic))
 	}
 	if errors.Is(err, nats.ErrReconnectBufExceeded) { // nothing is sent while there is no connection
-		return core.Unavailable(fmt.Errorf("natsbridge: subject %q: the connection is lost: %w", topic, p.lost(s.conn, err)))
+		return core.Unavailable(fmt.Errorf("natsbridge: subject %q: the connection is lost: %w", topic,
+			p.lost(s.conn, err)))
 	}
 	if err != nil {
 		return err

@@ -194,7 +194,7 @@ func (k *securedKafka) allowAgain() {
 	_, err := k.admin.DeleteACL(sarama.AclFilter{
 		ResourceType: sarama.AclResourceTopic, ResourceName: &name,
 		ResourcePatternTypeFilter: sarama.AclPatternPrefixed,
-		Operation: sarama.AclOperationAny, PermissionType: sarama.AclPermissionDeny,
+		Operation:                 sarama.AclOperationAny, PermissionType: sarama.AclPermissionDeny,
 	}, false)
 	fixture.NoError(k.t, err)
 	k.allow(sarama.AclPermissionAllow)

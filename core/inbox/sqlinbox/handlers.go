@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"sync"
-	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/inbox"
@@ -74,10 +73,6 @@ func (h *handlers) of(consumer, name string) *handler {
 // key are the parameters that name a row of {seen}.
 func (h *handler) key(k inbox.Key) []any { return []any{h.id, k.Tenant, k.EventID} }
 
-// programMemory is how long the table remembers that a program serves a handler. Programs say so
-// again at their start and twice a day.
-const programMemory = 7 * 24 * time.Hour
-
 // Register lists the handler in a short transaction of its own, and writes that the program serves
 // it now. It returns the other programs that have done so within a week.
 func (s *Store) Register(ctx context.Context, r inbox.Registration) (others []inbox.Registration, err error) {
@@ -94,7 +89,7 @@ func (s *Store) Register(ctx context.Context, r inbox.Registration) (others []in
 		if _, err := q.Exec(ctx, s.sql.register, h.id, program, sqlstore.Column(r.Topic, MaxTopic)); err != nil {
 			return err
 		}
-		args := []any{h.id, program, programMemory.Microseconds()}
+		args := []any{h.id, program, sqlstore.ProgramMemory.Microseconds()}
 		return sqlkit.EachRow(ctx, q, s.sql.others, args, func(rows core.Rows) error {
 			other := inbox.Registration{Consumer: r.Consumer, Handler: r.Handler}
 			err := rows.Scan(&other.Program, &other.Topic)
@@ -110,7 +105,7 @@ func (s *Store) Register(ctx context.Context, r inbox.Registration) (others []in
 func (s *Store) Shared(ctx context.Context) (shared []inbox.Registration, err error) {
 	err = s.db.InTx(ctx, "find shared names", func(q sqlkit.Querier) error {
 		shared = nil
-		week := programMemory.Microseconds()
+		week := sqlstore.ProgramMemory.Microseconds()
 		return sqlkit.EachRow(ctx, q, s.sql.shared, []any{week, week}, func(rows core.Rows) error {
 			var r inbox.Registration
 			err := rows.Scan(&r.Consumer, &r.Handler, &r.Program, &r.Topic)

@@ -75,7 +75,10 @@ func TestSQLiteCallsThatAreCutWhileTheyBegin(t *testing.T) {
 	}
 	_, err = keys.Acquire(t.Context(), request("first")) // a key whose lease is over is taken in a transaction
 	fixture.NoError(t, err)
-	time.Sleep(10 * time.Millisecond) // more than the lease
+	fixture.Await(t, "the lease is over", func() bool {
+		const now = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
+		return fixture.Count(t, p.Pool, "SELECT COUNT(*) FROM idempotency_key WHERE lease_until < "+now) == 1
+	})
 	other, err := sql.Open("sqlite", strings.Replace(db.DSN, "busy_timeout(30000)", "busy_timeout(50)", 1))
 	fixture.NoError(t, err)
 	defer func() { _ = other.Close() }()
